@@ -1,0 +1,91 @@
+//! Claims (P4): the right to send a slice, granted to one life of one node; and its end when the
+//! holder's lease is over (P9).
+
+use super::Context;
+use crate::bitmap::Bitmap;
+use crate::command::{Claim, SLICE_MAX};
+use crate::effect::Effect;
+use crate::ids::{Fence, GROUP, Time};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Ledger, Page, Row, RunState, Standing};
+
+impl Ledger {
+    pub(super) fn claim(&mut self, context: &mut Context, claims: &[Claim]) -> Outcome {
+        let answers = claims.iter().enumerate().map(|(place, claim)| self.claim_one(context, place as u32, claim));
+        Outcome::Claimed(answers.collect())
+    }
+
+    fn claim_one(&mut self, context: &mut Context, place: u32, claim: &Claim) -> Result<Fence, Refusal> {
+        if claim.slice.len() > SLICE_MAX {
+            return Err(Refusal::TooLarge { what: "slice (recipients)".to_owned(), bound: u64::from(SLICE_MAX) });
+        }
+        if !self.is_current(claim.holder) {
+            return Err(Refusal::HolderGone);
+        }
+        let granted = self.claimable(claim, context.now);
+        if granted.is_empty() {
+            return Err(Refusal::NothingPending);
+        }
+        let epoch = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let fence = Fence { group: GROUP, epoch, index: context.index, place };
+        let row = Row {
+            page: claim.page,
+            chunk: claim.chunk,
+            holder: claim.holder,
+            claimed_at: context.now,
+            granted: granted.clone(),
+            claimed: granted.clone(),
+            in_doubt: Bitmap::new(),
+            sent: Bitmap::new(),
+            assumed: Bitmap::new(),
+            lost: None,
+            settled_index: context.index,
+        };
+        self.shift(context, (claim.page, claim.chunk), &granted, Standing::Pending, Standing::Claimed);
+        self.rows.put(fence, row);
+        context.emit(Effect::RowGranted { fence, holder: claim.holder });
+        Ok(fence)
+    }
+
+    /// What of a claim is pending, has come in, and belongs to runs that send.
+    fn claimable(&self, claim: &Claim, now: Time) -> Bitmap {
+        let (Some(page), Some(chunk)) = (self.pages.get(&claim.page), self.chunks.get(&(claim.page, claim.chunk)))
+        else {
+            return Bitmap::new();
+        };
+        let mut slots = claim.slice.and(&chunk.claimable(now));
+        slots.remove(&closed_slots(page, claim.chunk, now));
+        slots
+    }
+
+    /// P9: the leader regards these holders' leases as over. What they had claimed is in doubt until they
+    /// come back with their journal, or somebody decides.
+    pub(super) fn revoke(&mut self, context: &mut Context, fences: &[Fence]) -> Outcome {
+        let mut moved = 0;
+        for fence in fences {
+            let Some(row) = self.rows.edit(fence) else { continue };
+            let claimed = std::mem::take(&mut row.claimed);
+            if claimed.is_empty() {
+                continue;
+            }
+            row.in_doubt.add(&claimed);
+            row.lost = Some("holder lost".to_owned());
+            row.settled_index = context.index;
+            let (place, holder) = ((row.page, row.chunk), row.holder);
+            self.shift(context, place, &claimed, Standing::Claimed, Standing::InDoubt);
+            context.emit(Effect::RowClosed { fence: *fence, holder });
+            moved += u64::from(claimed.len());
+        }
+        Outcome::Moved(moved)
+    }
+}
+
+/// Slots of a chunk whose run is paused, ended or past its deadline: nothing of them is claimed.
+pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
+    let mut slots = Bitmap::new();
+    for run in page.runs.iter().filter(|run| run.state != RunState::Open || run.finish_by <= now) {
+        slots.add(&Ledger::slots_of_run(run.first, run.count, chunk));
+    }
+    slots
+}

@@ -1,0 +1,119 @@
+//! What people and policies decide: recipients in doubt, and dead letters.
+
+use super::Context;
+use crate::bitmap::{Bitmap, CHUNK};
+use crate::command::{Decide, Decision, Picked};
+use crate::ids::{Fence, RunId};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Ledger, RunState, Standing};
+
+impl Ledger {
+    /// A recipient is in doubt only when its holder said so, having met its gate once and for all, or when
+    /// its lease was over: in both cases the row's holder can no longer pass a gate (P14).
+    pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<Outcome, Refusal> {
+        let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
+        let fences: Vec<Fence> =
+            self.rows.iter().filter(|(_, row)| row.page == page && !row.in_doubt.is_empty()).map(|(f, _)| *f).collect();
+        let to = match decide.decision {
+            Decision::Assume => Standing::Assumed,
+            Decision::Resend => Standing::Pending,
+        };
+        if to == Standing::Pending {
+            self.reopen(context, decide.run)?;
+        }
+        let mut moved = 0;
+        for fence in fences {
+            let Some(mut row) = self.rows.get(&fence).cloned() else { continue };
+            let slots = row.in_doubt.and(&self.picked(decide.run, &decide.recipients, row.chunk));
+            if slots.is_empty() {
+                continue;
+            }
+            row.in_doubt.remove(&slots);
+            if to == Standing::Assumed {
+                row.assumed.add(&slots);
+            }
+            row.settled_index = context.index;
+            let place = (row.page, row.chunk);
+            self.put_row(fence, row, true);
+            self.shift(context, place, &slots, Standing::InDoubt, to);
+            moved += slots.len();
+        }
+        if to == Standing::Pending {
+            self.change_run(decide.run, |run| {
+                run.resent += moved;
+                Ok(())
+            })?;
+        }
+        Ok(Outcome::Moved(u64::from(moved)))
+    }
+
+    /// Sends dead recipients again, with attempts counted anew.
+    pub(super) fn requeue(&mut self, context: &mut Context, picked: &Picked) -> Result<Outcome, Refusal> {
+        self.reopen(context, picked.run)?;
+        let numbers = self.dead_numbers(picked)?;
+        for number in &numbers {
+            let Some((page, chunk, slot)) = self.place_of(picked.run, *number) else { continue };
+            let one: Bitmap = [slot].into_iter().collect();
+            self.dead.remove(&(picked.run, *number));
+            if let Some(chunk) = self.chunks.edit(&(page, chunk)) {
+                chunk.attempts.remove(&slot);
+            }
+            self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
+        }
+        Ok(Outcome::Moved(numbers.len() as u64))
+    }
+
+    /// Takes dead recipients off the list; they stay dead.
+    pub(super) fn discard(&mut self, picked: &Picked) -> Result<Outcome, Refusal> {
+        let numbers = self.dead_numbers(picked)?;
+        for number in &numbers {
+            if let Some(letter) = self.dead.edit(&(picked.run, *number)) {
+                letter.discarded = true;
+            }
+        }
+        Ok(Outcome::Moved(numbers.len() as u64))
+    }
+
+    /// The dead letters that are meant, none that was discarded.
+    fn dead_numbers(&self, picked: &Picked) -> Result<Vec<u32>, Refusal> {
+        self.page_of(picked.run).ok_or(Refusal::NoSuchRun(picked.run))?;
+        let listed = self.dead.range((picked.run, 0)..=(picked.run, u32::MAX));
+        let mut numbers: Vec<u32> =
+            listed.filter(|(_, letter)| !letter.discarded).map(|((_, number), _)| *number).collect();
+        if !picked.recipients.is_empty() {
+            numbers.retain(|number| picked.recipients.contains(number));
+        }
+        Ok(numbers)
+    }
+
+    /// A decision to send again gives a run that is past its deadline a new one; a cancelled run stays
+    /// cancelled.
+    fn reopen(&mut self, context: &Context, run: RunId) -> Result<(), Refusal> {
+        let now = context.now;
+        self.change_run(run, |run| {
+            if run.state == RunState::Cancelled {
+                return Err(Refusal::NotPossible("the run is cancelled".to_owned()));
+            }
+            if run.finish_by <= now {
+                run.finish_by = now.plus_ms(run.policies.finish_by_ms);
+            }
+            if run.state == RunState::Expired {
+                run.state = if run.finished_index.is_some() { RunState::Finished } else { RunState::Open };
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Slots of the recipients that are meant, within a chunk of the run's page; an empty list means all.
+    fn picked(&self, run: RunId, recipients: &[u32], chunk: u32) -> Bitmap {
+        let Some((_, page, place)) = self.page_of(run) else { return Bitmap::new() };
+        let run = &page.runs[place];
+        if recipients.is_empty() {
+            return Self::slots_of_run(run.first, run.count, chunk);
+        }
+        let slots = recipients.iter().filter(|number| **number < run.count).map(|number| run.first + number);
+        slots.filter(|slot| slot / CHUNK == chunk).map(|slot| (slot % CHUNK) as u16).collect()
+    }
+}

@@ -1,0 +1,82 @@
+//! Epochs (P13), lives of nodes (P10), and where an epoch's time begins (P18).
+
+use super::Context;
+use crate::command::{EpochStart, NodeUp, Reading};
+use crate::effect::Effect;
+use crate::ids::{Epoch, Time};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{EpochState, LEVEL, Ledger, Node};
+
+/// Two clocks agree when they differ by at most this. Milliseconds (P18).
+pub const AGREEMENT_MS: i64 = 2_000;
+
+/// The lower of the closest pair of readings, if that pair agrees (P18). A single voter agrees with
+/// itself.
+pub fn agreed_time(voters: u32, readings: &[Reading]) -> Option<Time> {
+    let mut walls: Vec<Time> = readings.iter().map(|reading| reading.wall).collect();
+    walls.sort();
+    if voters == 1 {
+        return walls.first().copied();
+    }
+    let closest = walls.windows(2).min_by_key(|pair| pair[1].since_ms(pair[0]))?;
+    (closest[1].since_ms(closest[0]) <= AGREEMENT_MS).then_some(closest[0])
+}
+
+impl Ledger {
+    pub(super) fn epoch_start(&mut self, context: &mut Context, start: &EpochStart) -> Result<Outcome, Refusal> {
+        let epoch = Epoch(context.index);
+        let agreed = agreed_time(start.voters, &start.readings);
+        let base = agreed.unwrap_or(self.head.now).max(self.head.now);
+        let clocks_agree = agreed.is_some();
+        self.head.now = base;
+        self.head.epoch = Some(EpochState { epoch, leader: start.leader, base, clocks_agree });
+        context.now = base;
+        context.emit(Effect::EpochBegan { epoch, leader: start.leader });
+        if !clocks_agree {
+            context.alarm(Refusal::ClocksDisagree.to_string());
+        }
+        Ok(Outcome::EpochStarted { epoch, base, clocks_agree })
+    }
+
+    pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<Outcome, Refusal> {
+        if up.level < LEVEL {
+            return Err(Refusal::NotPossible(format!("the ledger is at level {LEVEL}, this node knows {}", up.level)));
+        }
+        let asked = up.holder.incarnation;
+        if let Some(node) = self.nodes.get(&up.holder.node) {
+            if node.incarnation == asked && node.life == up.life {
+                context.repeats = Some(node.up_index);
+                return Ok(Outcome::Done);
+            }
+            if asked <= node.incarnation {
+                return Err(Refusal::OldIncarnation { asked, known: node.incarnation });
+            }
+        }
+        let node =
+            Node { name: up.name.clone(), incarnation: asked, up_index: context.index, level: up.level, life: up.life };
+        self.nodes.put(up.holder.node, node);
+        context.emit(Effect::NodeUp(up.holder));
+        Ok(Outcome::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::NodeId;
+
+    fn readings(walls: &[i64]) -> Vec<Reading> {
+        walls.iter().enumerate().map(|(node, wall)| Reading { node: NodeId(node as u64), wall: Time(*wall) }).collect()
+    }
+
+    #[test]
+    fn two_clocks_must_agree_and_the_lower_counts() {
+        assert_eq!(agreed_time(3, &readings(&[10_000, 11_500])), Some(Time(10_000)));
+        assert_eq!(agreed_time(3, &readings(&[10_000, 12_001])), None);
+        assert_eq!(agreed_time(3, &readings(&[10_000])), None, "one of three is not enough");
+        assert_eq!(agreed_time(1, &readings(&[10_000])), Some(Time(10_000)));
+        let a_day = 86_400_000;
+        assert_eq!(agreed_time(3, &readings(&[a_day, 10_000, 10_500])), Some(Time(10_000)), "the liar is outvoted");
+    }
+}

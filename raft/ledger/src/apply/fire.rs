@@ -1,0 +1,232 @@
+//! Fire (P8): a compare-and-set on a schedule's plan, and the pages that it opens.
+
+use std::collections::BTreeMap;
+
+use super::Context;
+use crate::bitmap::{Bitmap, CHUNK};
+use crate::command::{Fire, Opening};
+use crate::effect::Effect;
+use crate::ids::{Nominal, RunId, ScheduleId, Time};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Activity, Chunk, Counts, History, Ledger, Page, Run, RunState, Schedule, Standing};
+
+/// Recipients up to which an occurrence shares a page with others.
+pub const SMALL_AUDIENCE: u32 = 16;
+/// Occurrences on one page.
+pub const PAGE_RUNS_MAX: usize = 1_024;
+/// Occurrences that one entry may open; the proposer cuts there.
+pub const OPENINGS_MAX: usize = 4_096;
+
+// A shared page is one chunk: its runs never straddle two.
+const _: () = assert!(PAGE_RUNS_MAX as u32 * SMALL_AUDIENCE <= CHUNK);
+
+/// An occurrence on its way to a page.
+pub(super) struct Opened {
+    pub schedule: ScheduleId,
+    pub opening: Opening,
+}
+
+/// Occurrences with equal keys share a page. Large ones carry their own number, so they share none.
+type PageKey = (String, String, u8, Time, Option<usize>);
+
+impl Ledger {
+    pub(super) fn fire(&mut self, context: &mut Context, fires: &[Fire]) -> Outcome {
+        let mut opened = Vec::new();
+        let mut answers: Vec<Result<(), Refusal>> = Vec::with_capacity(fires.len());
+        for fire in fires {
+            let before = self.due_key(fire.schedule);
+            let answer = self.fire_one(context, fire, opened.len());
+            match &answer {
+                Ok(()) => {
+                    let schedule = fire.schedule;
+                    opened.extend(fire.opened.iter().map(|opening| Opened { schedule, opening: opening.clone() }));
+                }
+                Err(refusal) => self.note_refusal(context, fire, refusal),
+            }
+            self.index_due(context, fire.schedule, before);
+            answers.push(answer);
+        }
+        let mut runs: BTreeMap<ScheduleId, Vec<RunId>> = BTreeMap::new();
+        for (schedule, run) in self.open_runs(context, opened) {
+            runs.entry(schedule).or_default().push(run);
+        }
+        let of = |fire: &Fire| runs.get(&fire.schedule).cloned().unwrap_or_default();
+        Outcome::Fired(answers.into_iter().zip(fires).map(|(answer, fire)| answer.map(|()| of(fire))).collect())
+    }
+
+    /// Checks one fire against the plan and moves the plan.
+    fn fire_one(&mut self, context: &mut Context, fire: &Fire, opened_so_far: usize) -> Result<(), Refusal> {
+        let id = fire.schedule;
+        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        let plan = &schedule.plan;
+        let next = plan.next.as_ref().ok_or(Refusal::StalePlan)?;
+        if plan.version != fire.plan_version || next.nominal != fire.from {
+            return Err(Refusal::StalePlan);
+        }
+        if schedule.activity != Activity::Active {
+            return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
+        }
+        if !self.head.epoch.is_some_and(|epoch| epoch.clocks_agree) {
+            return Err(Refusal::ClocksDisagree);
+        }
+        check_instants(schedule, next.due, fire, context.now)?;
+        let opened_before =
+            |nominal: &Nominal| matches!(self.history.get(&(id, nominal.clone())), Some(History::Opened(_)));
+        if fire.opened.iter().any(|opening| opened_before(&opening.nominal)) {
+            return Err(Refusal::FiredThrough);
+        }
+        if opened_so_far + fire.opened.len() > OPENINGS_MAX {
+            return Err(Refusal::TooLarge { what: "openings in one entry".to_owned(), bound: OPENINGS_MAX as u64 });
+        }
+        for explained in &fire.explained {
+            let history = History::Explained {
+                last: explained.last.clone(),
+                count: explained.count,
+                reason: explained.reason,
+                index: context.index,
+            };
+            self.history.put((id, explained.first.clone()), history);
+        }
+        if let Some(schedule) = self.schedules.edit(&id) {
+            schedule.plan.fired_through = fire.through;
+            schedule.plan.next = fire.next.clone();
+            schedule.plan.opened += fire.opened.len() as u32;
+            schedule.plan.tzdb = fire.tzdb.clone();
+            schedule.plan.refusals = 0;
+            if fire.next.is_none() {
+                schedule.activity = Activity::Done;
+            }
+        }
+        Ok(())
+    }
+
+    /// P8: the second refusal of an unchanged plan blocks the schedule; a stale proposal is no refusal of
+    /// the plan, and clocks that disagree are nobody's fault here.
+    fn note_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &Refusal) {
+        if matches!(
+            refusal,
+            Refusal::StalePlan | Refusal::NoSuchSchedule(_) | Refusal::NotActive(_) | Refusal::ClocksDisagree
+        ) {
+            return;
+        }
+        let Some(schedule) = self.schedules.edit(&fire.schedule) else { return };
+        schedule.plan.refusals += 1;
+        if schedule.plan.refusals >= 2 {
+            let cause = format!("its fire was refused twice: {refusal}");
+            context.alarm(format!("schedule {} is blocked: {cause}", schedule.name));
+            schedule.activity = Activity::Blocked { cause };
+            schedule.plan.version += 1;
+        }
+    }
+
+    /// Opens occurrences, small ones that belong together on one page; answers their runs.
+    pub(super) fn open_runs(&mut self, context: &mut Context, opened: Vec<Opened>) -> Vec<(ScheduleId, RunId)> {
+        let mut groups: BTreeMap<PageKey, Vec<Opened>> = BTreeMap::new();
+        for (number, occurrence) in opened.into_iter().enumerate() {
+            let Some(schedule) = self.schedules.get(&occurrence.schedule) else { continue };
+            let alone = (schedule.recipients > SMALL_AUDIENCE).then_some(number);
+            let due = occurrence.opening.due;
+            let key = (schedule.tenant.clone(), schedule.pool.clone(), schedule.priority, due, alone);
+            groups.entry(key).or_default().push(occurrence);
+        }
+        let mut runs = Vec::new();
+        for ((tenant, pool, priority, due, _), mut group) in groups {
+            while !group.is_empty() {
+                let rest = group.split_off(group.len().min(PAGE_RUNS_MAX));
+                let id = RunId { index: context.index, place: runs.len() as u32 };
+                let page = Page {
+                    tenant: tenant.clone(),
+                    pool: pool.clone(),
+                    priority,
+                    due,
+                    opened_at: context.now,
+                    cluster_incarnation: self.head.cluster_incarnation,
+                    runs: Vec::new(),
+                    slots: 0,
+                };
+                runs.extend(self.open_page(context, id, page, std::mem::replace(&mut group, rest)));
+            }
+        }
+        runs
+    }
+
+    fn open_page(
+        &mut self,
+        context: &mut Context,
+        id: RunId,
+        mut page: Page,
+        group: Vec<Opened>,
+    ) -> Vec<(ScheduleId, RunId)> {
+        let mut runs = Vec::with_capacity(group.len());
+        for Opened { schedule: number, opening } in group {
+            let Some(schedule) = self.schedules.get(&number) else { continue };
+            let run = RunId { index: id.index, place: id.place + page.runs.len() as u32 };
+            let entry = open_run(number, schedule, &opening, page.slots);
+            page.slots += entry.count;
+            self.hold_again(&entry.content);
+            self.hold_again(&entry.audience);
+            page.runs.push(entry);
+            self.history.put((number, opening.nominal), History::Opened(run));
+            runs.push((number, run));
+        }
+        for chunk in 0..page.slots.div_ceil(CHUNK) {
+            let mut slots = Chunk::default();
+            slots.sets[Standing::Pending as usize] = Bitmap::range(0, page.slots - chunk * CHUNK);
+            self.chunks.put((id, chunk), slots);
+        }
+        self.pages.put(id, page);
+        self.derived.open_pages.insert(id);
+        context.emit(Effect::WorkAppeared(id));
+        runs
+    }
+}
+
+fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u32) -> Run {
+    Run {
+        schedule: number,
+        name: schedule.name.clone(),
+        nominal: opening.nominal.clone(),
+        due: opening.due,
+        cause: opening.cause,
+        content: schedule.content,
+        audience: schedule.audience,
+        first,
+        count: schedule.recipients,
+        finish_by: opening.finish_by,
+        policies: schedule.policies.clone(),
+        state: RunState::Open,
+        counts: Counts::pending(schedule.recipients),
+        finished_index: None,
+        policy_refusals: 0,
+        known_duplicates: 0,
+        contradictions: 0,
+        assumptions_disproved: 0,
+        resent: 0,
+    }
+}
+
+/// P7, P8: nothing before its instant, nothing at or below what has fired, and the plan moves forward.
+fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Result<(), Refusal> {
+    if due > now {
+        return Err(Refusal::NotDue(due));
+    }
+    if fire.through > now {
+        return Err(Refusal::NotDue(fire.through));
+    }
+    if fire.opened.is_empty() && fire.explained.is_empty() {
+        return Err(Refusal::NotPossible("a fire that neither opens nor explains".to_owned()));
+    }
+    if schedule.max_runs.is_some_and(|most| schedule.plan.opened + fire.opened.len() as u32 > most) {
+        return Err(Refusal::NotPossible("max_runs is used up".to_owned()));
+    }
+    let inside = |opening: &Opening| opening.due > schedule.plan.fired_through && opening.due <= fire.through;
+    let ahead = fire.next.as_ref().is_none_or(|next| next.due > fire.through);
+    if !fire.opened.iter().all(inside) || !ahead || fire.through < due {
+        return Err(Refusal::FiredThrough);
+    }
+    if !fire.opened.is_sorted_by(|one, other| one.due < other.due) {
+        return Err(Refusal::NotPossible("openings that are out of order or twice the same".to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! The one door in (P2): a committed entry changes the state here and nowhere else.
+//!
+//! `apply` is pure and total. It sees no clock, no chance, no zone table and no network; it never fails,
+//! it refuses. One family of commands a file; this file holds the one exhaustive match and what is true
+//! of every entry: the epoch (P13), ledger time (P18) and stored answers.
+
+mod claim;
+mod doubt;
+mod epoch;
+mod fire;
+mod moves;
+mod registry;
+mod run;
+mod schedule;
+mod settle;
+
+pub use claim::closed_slots;
+pub use epoch::agreed_time;
+pub use fire::{OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE};
+
+use crate::command::{Command, Entry};
+use crate::effect::Effect;
+use crate::ids::{Hash, Time};
+use crate::refusal::Refusal;
+use crate::reply::{Outcome, Reply};
+use crate::state::{Answer, Ledger};
+
+/// Ledger time may grow by this much in one entry, except at the start of an epoch (P18). Milliseconds.
+pub const LEAP_MS_MAX: i64 = 60_000;
+/// Stored answers of request ids live this long of ledger time. Milliseconds.
+pub const ANSWER_MS: i64 = 24 * 3_600_000;
+/// Stored answers of all tenants; the oldest goes first.
+pub const ANSWERS_MAX: usize = 100_000;
+
+/// What came of applying one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The answer to whoever proposed it.
+    pub reply: Reply,
+    /// What the world must do now.
+    pub effects: Vec<Effect>,
+}
+
+/// What one entry is applied with: its place in the log, its time, and the effects that it collects.
+pub(crate) struct Context {
+    pub index: u64,
+    pub now: Time,
+    /// Index of the entry that did what is asked for again, where this one repeats it.
+    pub repeats: Option<u64>,
+    pub effects: Vec<Effect>,
+}
+
+impl Context {
+    pub(crate) fn emit(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub(crate) fn alarm(&mut self, text: String) {
+        self.emit(Effect::Alarm(text));
+    }
+}
+
+impl Ledger {
+    /// Applies the entry that was committed at `index`.
+    ///
+    /// # Panics
+    /// When `index` is not above the last one: the replica has lost its place, and going on would make
+    /// its state differ from the others'.
+    pub fn apply(&mut self, index: u64, entry: &Entry) -> Applied {
+        self.skip(index);
+        let mut context = Context { index, now: entry.now, repeats: None, effects: Vec::new() };
+        let outcome = self
+            .admit(entry)
+            .and_then(|()| self.dispatch(&mut context, &entry.command))
+            .unwrap_or_else(Outcome::Refused);
+        Applied { reply: Reply { index: context.repeats.unwrap_or(index), outcome }, effects: context.effects }
+    }
+
+    /// An entry of Raft itself (blank, membership) was committed at `index`.
+    ///
+    /// # Panics
+    /// As [`Ledger::apply`].
+    pub fn skip(&mut self, index: u64) {
+        assert!(index > self.head.applied, "P2: entry {index} was applied already");
+        self.head.applied = index;
+    }
+
+    /// P13, P18: what holds for every entry but the one that begins an epoch.
+    fn admit(&mut self, entry: &Entry) -> Result<(), Refusal> {
+        if matches!(entry.command, Command::EpochStart(_)) {
+            return Ok(());
+        }
+        let current = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        if self.head.epoch.is_none() || entry.epoch != current {
+            return Err(Refusal::WrongEpoch { proposed: entry.epoch, current });
+        }
+        let ledger = self.head.now;
+        if entry.now < ledger {
+            return Err(Refusal::TimeWentBack { ledger, entry: entry.now });
+        }
+        if entry.now.since_ms(ledger) > LEAP_MS_MAX {
+            return Err(Refusal::TimeLeaps { ledger, entry: entry.now });
+        }
+        self.head.now = entry.now;
+        self.forget_old_answers();
+        Ok(())
+    }
+
+    fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<Outcome, Refusal> {
+        match command {
+            Command::EpochStart(start) => self.epoch_start(context, start),
+            Command::Tick => Ok(Outcome::Done),
+            Command::NodeUp(up) => self.node_up(context, up),
+            Command::RelayPut(relay) => self.relay_put(context, relay),
+            Command::RelayRemove(name) => self.relay_remove(context, name),
+            Command::ScheduleCreate(create) => self.schedule_create(context, create),
+            Command::SchedulePause(pause) => self.schedule_pause(context, pause),
+            Command::ScheduleResume(resume) => self.schedule_resume(context, resume),
+            Command::ScheduleDelete(schedule) => self.schedule_delete(context, *schedule),
+            Command::Trigger(trigger) => self.trigger(context, trigger),
+            Command::Fire(fires) => Ok(self.fire(context, fires)),
+            Command::Claim(claims) => Ok(self.claim(context, claims)),
+            Command::Settle(outcomes) => Ok(self.settle(context, outcomes)),
+            Command::Revoke(fences) => Ok(self.revoke(context, fences)),
+            Command::Expire(runs) => Ok(self.expire(context, runs)),
+            Command::RunPause(pause) => self.run_pause(context, pause),
+            Command::RunResume(run) => self.run_resume(context, *run),
+            Command::RunCancel(run) => self.run_cancel(context, *run),
+            Command::Decide(decide) => self.decide(context, decide),
+            Command::Requeue(picked) => self.requeue(context, picked),
+            Command::Discard(picked) => self.discard(picked),
+            Command::OptOut(optout) => Ok(self.opt_out(context, optout)),
+            Command::Quarantine(quarantine) => self.quarantine(context, quarantine),
+        }
+    }
+
+    /// The stored answer to a request id, if there is one for the same body.
+    fn answered(&self, tenant: &str, request: Option<&str>, body: Hash) -> Result<Option<(u64, Outcome)>, Refusal> {
+        let Some(request) = request else { return Ok(None) };
+        match self.answers.get(&(tenant.to_owned(), request.to_owned())) {
+            None => Ok(None),
+            Some(answer) if answer.body == body => Ok(Some((answer.index, answer.outcome.clone()))),
+            Some(_) => Err(Refusal::RequestReused(request.to_owned())),
+        }
+    }
+
+    /// Keeps an answer for the next time the same request id comes.
+    fn remember(&mut self, context: &Context, tenant: &str, request: Option<&str>, body: Hash, outcome: &Outcome) {
+        let Some(request) = request else { return };
+        let key = (tenant.to_owned(), request.to_owned());
+        let answer = Answer { body, index: context.index, outcome: outcome.clone(), at: context.now };
+        self.derived.answers_by_index.insert(context.index, key.clone());
+        self.answers.put(key, answer);
+        if self.answers.len() > ANSWERS_MAX {
+            self.forget_oldest_answer();
+        }
+    }
+
+    fn forget_old_answers(&mut self) {
+        while let Some(answer) = self.oldest_answer()
+            && self.head.now.since_ms(answer.at) > ANSWER_MS
+        {
+            self.forget_oldest_answer();
+        }
+    }
+
+    fn oldest_answer(&self) -> Option<&Answer> {
+        let (_, key) = self.derived.answers_by_index.first_key_value()?;
+        self.answers.get(key)
+    }
+
+    fn forget_oldest_answer(&mut self) {
+        if let Some((_, key)) = self.derived.answers_by_index.pop_first() {
+            self.answers.remove(&key);
+        }
+    }
+}

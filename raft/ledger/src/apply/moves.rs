@@ -1,0 +1,98 @@
+//! The one way in which a recipient changes its standing.
+//!
+//! Every move takes slots out of one set of a chunk and puts them into another, and shifts the counts of
+//! the runs that they belong to by the same number. So the sum over all standings stays the audience (P1),
+//! whatever the commands above do.
+
+use super::Context;
+use crate::bitmap::{Bitmap, CHUNK};
+use crate::effect::Effect;
+use crate::ids::RunId;
+use crate::state::{Ledger, RunState, Standing};
+
+/// A chunk of a page.
+pub(super) type Place = (RunId, u32);
+
+impl Ledger {
+    /// Moves slots of one chunk that all stand at `from`.
+    ///
+    /// # Panics
+    /// P1: when one of them stands elsewhere. That is a fault of the ledger itself.
+    pub(super) fn shift(&mut self, context: &mut Context, place: Place, slots: &Bitmap, from: Standing, to: Standing) {
+        if slots.is_empty() || from == to {
+            return;
+        }
+        let Some(chunk) = self.chunks.edit(&place) else { return };
+        let moved = slots.and(chunk.set(from));
+        assert_eq!(moved.len(), slots.len(), "P1: {slots:?} do not all stand at {from:?} in {place:?}");
+        chunk.sets[from as usize].remove(slots);
+        chunk.sets[to as usize].add(slots);
+        if from == Standing::Pending {
+            chunk.waves.retain(|_, waiting| {
+                waiting.remove(slots);
+                !waiting.is_empty()
+            });
+        }
+        self.shift_counts(context, place, slots, from, to);
+        if to == Standing::Pending {
+            self.derived.open_pages.insert(place.0);
+            context.emit(Effect::WorkAppeared(place.0));
+        }
+    }
+
+    fn shift_counts(
+        &mut self,
+        context: &mut Context,
+        (id, chunk): Place,
+        slots: &Bitmap,
+        from: Standing,
+        to: Standing,
+    ) {
+        let (Some(page), Some(lowest)) = (self.pages.edit(&id), slots.min()) else { return };
+        let base = chunk * CHUNK;
+        let mut left = slots.len();
+        let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
+        for (place, run) in page.runs.iter_mut().enumerate().skip(start) {
+            if left == 0 {
+                break;
+            }
+            let first = run.first.saturating_sub(base);
+            let last = (run.first + run.count - 1).saturating_sub(base).min(CHUNK - 1);
+            let count = slots.count_in(first..=last);
+            if count == 0 {
+                continue;
+            }
+            left -= count;
+            run.counts.shift(from, to, count);
+            let name = RunId { index: id.index, place: id.place + place as u32 };
+            match (run.counts.is_finished(), run.finished_index) {
+                (true, None) => {
+                    run.finished_index = Some(context.index);
+                    if matches!(run.state, RunState::Open | RunState::Paused { .. }) {
+                        run.state = RunState::Finished;
+                    }
+                    context.emit(Effect::RunFinished(name));
+                }
+                (false, Some(_)) => {
+                    run.finished_index = None;
+                    run.state = RunState::Open;
+                }
+                _ => {}
+            }
+        }
+        if !page.is_open() {
+            self.derived.open_pages.remove(&id);
+        }
+    }
+
+    /// The slots of a run within a chunk of its page; none when it has none there.
+    pub(crate) fn slots_of_run(first: u32, count: u32, chunk: u32) -> Bitmap {
+        let (low, high) = (first.max(chunk * CHUNK), (first + count).min((chunk + 1) * CHUNK));
+        if low < high { Bitmap::range(low - chunk * CHUNK, high - low) } else { Bitmap::new() }
+    }
+
+    /// The chunks over which a run extends.
+    pub(super) fn chunks_of_run(first: u32, count: u32) -> std::ops::Range<u32> {
+        first / CHUNK..(first + count).div_ceil(CHUNK)
+    }
+}

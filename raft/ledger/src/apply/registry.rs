@@ -1,0 +1,74 @@
+//! What is simply put, changed or taken away: relays, opt-outs, blobs; and quarantine.
+
+use super::Context;
+use crate::command::{OptOut, Quarantine, Quarantined, Relay};
+use crate::content::Blob;
+use crate::effect::Effect;
+use crate::ids::Hash;
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Activity, Ledger, OptedOut, StoredBlob};
+
+impl Ledger {
+    pub(super) fn relay_put(&mut self, context: &mut Context, relay: &Relay) -> Result<Outcome, Refusal> {
+        if self.relays.get(&relay.name) != Some(relay) {
+            self.relays.put(relay.name.clone(), relay.clone());
+            context.emit(Effect::RelaysChanged);
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn relay_remove(&mut self, context: &mut Context, name: &str) -> Result<Outcome, Refusal> {
+        self.relays.remove(&name.to_owned()).ok_or_else(|| Refusal::NoSuchRelay(name.to_owned()))?;
+        context.emit(Effect::RelaysChanged);
+        Ok(Outcome::Done)
+    }
+
+    /// P15: what is applied here holds at every gate that decides by a state at or above this index.
+    pub(super) fn opt_out(&mut self, context: &mut Context, optout: &OptOut) -> Outcome {
+        let key = (optout.tenant.clone(), optout.key.clone());
+        if !self.opted_out.contains(&key) {
+            self.opted_out.put(key, OptedOut { index: context.index, at: context.now });
+        }
+        context.emit(Effect::OptedOut { tenant: optout.tenant.clone(), key: optout.key.clone() });
+        Outcome::Done
+    }
+
+    pub(super) fn quarantine(&mut self, context: &mut Context, quarantine: &Quarantine) -> Result<Outcome, Refusal> {
+        match quarantine.item {
+            Quarantined::Schedule(id) => {
+                let cause = quarantine.cause.clone();
+                self.change_activity(context, id, |_| Activity::Blocked { cause })?;
+                context.alarm(format!("schedule {} is blocked: {}", id.0, quarantine.cause));
+                Ok(Outcome::Done)
+            }
+            Quarantined::Run(run) => self.halt_run(context, run, quarantine.cause.clone()),
+        }
+    }
+
+    /// Keeps a blob for one more holder.
+    pub(super) fn hold_blob(&mut self, blob: Blob) {
+        match self.blobs.edit(&blob.hash) {
+            Some(stored) => stored.references += 1,
+            None => {
+                self.blobs.put(blob.hash, StoredBlob { bytes: blob.bytes, references: 1 });
+            }
+        }
+    }
+
+    /// One more holder of a blob that is there.
+    pub(super) fn hold_again(&mut self, hash: &Hash) {
+        if let Some(stored) = self.blobs.edit(hash) {
+            stored.references += 1;
+        }
+    }
+
+    /// One holder less; the last one takes the bytes with it.
+    pub(super) fn let_go(&mut self, hash: &Hash) {
+        let Some(stored) = self.blobs.edit(hash) else { return };
+        stored.references -= 1;
+        if stored.references == 0 {
+            self.blobs.remove(hash);
+        }
+    }
+}

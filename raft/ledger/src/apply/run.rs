@@ -1,0 +1,122 @@
+//! What happens to a run as a whole: pause, resume, cancel, and its deadline (P15, P16).
+
+use super::Context;
+use crate::bitmap::Bitmap;
+use crate::command::RunPause;
+use crate::effect::Effect;
+use crate::ids::RunId;
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{DeadLetter, Ledger, Run, RunState, Standing};
+
+impl Ledger {
+    pub(super) fn run_pause(&mut self, context: &mut Context, pause: &RunPause) -> Result<Outcome, Refusal> {
+        self.halt_run(context, pause.run, pause.reason.clone())
+    }
+
+    /// Pauses a run; pausing it again changes the reason.
+    pub(super) fn halt_run(&mut self, context: &mut Context, run: RunId, reason: String) -> Result<Outcome, Refusal> {
+        let state = self.change_run(run, |run| match run.state {
+            RunState::Open | RunState::Paused { .. } => {
+                run.state = RunState::Paused { reason };
+                Ok(())
+            }
+            ref ended => Err(Refusal::NotPossible(format!("the run is {}", ended.word()))),
+        })?;
+        context.emit(Effect::RunChanged(state));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn run_resume(&mut self, context: &mut Context, run: RunId) -> Result<Outcome, Refusal> {
+        let page = self.change_run(run, |run| match run.state {
+            RunState::Paused { .. } => {
+                run.state = RunState::Open;
+                run.policy_refusals = 0;
+                Ok(())
+            }
+            ref other => Err(Refusal::NotPossible(format!("the run is {}", other.word()))),
+        })?;
+        context.emit(Effect::RunChanged(page));
+        context.emit(Effect::WorkAppeared(page));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn run_cancel(&mut self, context: &mut Context, run: RunId) -> Result<Outcome, Refusal> {
+        let page = self.change_run(run, |run| match run.state {
+            RunState::Open | RunState::Paused { .. } => {
+                run.state = RunState::Cancelled;
+                Ok(())
+            }
+            RunState::Cancelled => Ok(()),
+            ref ended => Err(Refusal::NotPossible(format!("the run is {}", ended.word()))),
+        })?;
+        let moved = self.close_pending(context, run, |_, _| Standing::Cancelled);
+        context.emit(Effect::RunChanged(page));
+        Ok(Outcome::Moved(moved))
+    }
+
+    /// P16: past its deadline, what was never attempted expires, and what was is dead.
+    pub(super) fn expire(&mut self, context: &mut Context, runs: &[RunId]) -> Outcome {
+        let now = context.now;
+        let mut moved = 0;
+        for run in runs {
+            let due = |run: &mut Run| match run.state {
+                RunState::Open | RunState::Paused { .. } if run.finish_by <= now => {
+                    run.state = RunState::Expired;
+                    Ok(())
+                }
+                _ => Err(Refusal::NothingPending),
+            };
+            if let Ok(page) = self.change_run(*run, due) {
+                moved += self.close_pending(context, *run, |attempts, _| match attempts {
+                    0 => Standing::Expired,
+                    _ => Standing::Dead,
+                });
+                context.emit(Effect::RunChanged(page));
+            }
+        }
+        Outcome::Moved(moved)
+    }
+
+    /// Edits a run; answers its page.
+    pub(super) fn change_run(
+        &mut self,
+        run: RunId,
+        change: impl FnOnce(&mut Run) -> Result<(), Refusal>,
+    ) -> Result<RunId, Refusal> {
+        let (id, _, place) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
+        let page = self.pages.edit(&id).ok_or(Refusal::NoSuchRun(run))?;
+        change(&mut page.runs[place])?;
+        Ok(id)
+    }
+
+    /// Closes all that is pending in a run, each recipient by its counted attempts.
+    fn close_pending(&mut self, context: &mut Context, run: RunId, to: impl Fn(u8, u16) -> Standing) -> u64 {
+        let Some((id, page, place)) = self.page_of(run) else { return 0 };
+        let (first, count) = (page.runs[place].first, page.runs[place].count);
+        let mut moved = 0;
+        for number in Self::chunks_of_run(first, count) {
+            let Some(chunk) = self.chunks.get(&(id, number)) else { continue };
+            let pending = chunk.set(Standing::Pending).and(&Self::slots_of_run(first, count, number));
+            let attempts = chunk.attempts.clone();
+            let tried: Bitmap = attempts.keys().copied().filter(|slot| pending.contains(*slot)).collect();
+            let fresh = pending.and_not(&tried);
+            self.shift(context, (id, number), &fresh, Standing::Pending, to(0, 0));
+            for slot in tried.iter() {
+                let attempts = attempts.get(&slot).copied().unwrap_or(0);
+                let one: Bitmap = [slot].into_iter().collect();
+                let standing = to(attempts, slot);
+                self.shift(context, (id, number), &one, Standing::Pending, standing);
+                if standing == Standing::Dead
+                    && let Some(key) = self.recipient_at((id, number), slot)
+                {
+                    let text = "the deadline passed before another attempt".to_owned();
+                    let since = context.now;
+                    self.dead.put(key, DeadLetter { code: 0, enhanced: None, text, attempts, since, discarded: false });
+                }
+            }
+            moved += u64::from(pending.len());
+        }
+        moved
+    }
+}

@@ -1,0 +1,188 @@
+//! Schedules: create, pause, resume, delete, and the run that somebody triggers.
+//!
+//! Whatever moves `next` other than a fire raises `plan.version` (P8).
+
+use super::Context;
+use super::fire::Opened;
+use crate::command::{
+    Cause, ENTRY_BYTES_MAX, Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger, body_hash,
+};
+use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX};
+use crate::effect::Effect;
+use crate::ids::{Hash, Nominal, ScheduleId, Time};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Activity, History, Ledger, Plan, Schedule};
+
+// Content and audience travel once, in the entry that creates their schedule.
+const _: () = assert!(CONTENT_BYTES_MAX + INLINE_BYTES_MAX <= ENTRY_BYTES_MAX * 5 / 4);
+
+fn bounded(what: &str, value: usize, bound: usize) -> Result<(), Refusal> {
+    if value <= bound { Ok(()) } else { Err(Refusal::TooLarge { what: what.to_owned(), bound: bound as u64 }) }
+}
+
+/// The body that makes two creates the same: all but the request id and what the proposer computed.
+fn body_of(create: &ScheduleCreate) -> Hash {
+    body_hash(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..create.clone() })
+}
+
+impl Ledger {
+    pub(super) fn schedule_create(
+        &mut self,
+        context: &mut Context,
+        create: &ScheduleCreate,
+    ) -> Result<Outcome, Refusal> {
+        let body = body_of(create);
+        let request = create.request.as_deref();
+        if let Some((index, outcome)) = self.answered(&create.tenant, request, body)? {
+            context.repeats = Some(index);
+            return Ok(outcome);
+        }
+        if let Some((id, known)) = self.schedule_named(&create.tenant, &create.name) {
+            if known.body != body {
+                return Err(Refusal::NameTaken(create.name.clone()));
+            }
+            context.repeats = Some(id.0);
+            return Ok(Outcome::Schedule(id));
+        }
+        let (content, audience) = (create.content.blob(), create.audience.blob());
+        bounded("content (bytes)", content.bytes.len(), CONTENT_BYTES_MAX)?;
+        bounded("inline audience (bytes)", audience.bytes.len(), INLINE_BYTES_MAX)?;
+        bounded("inline audience (recipients)", create.audience.recipients.len(), INLINE_RECIPIENTS_MAX)?;
+        if create.audience.recipients.is_empty() {
+            return Err(Refusal::NotPossible("a schedule needs at least one recipient".to_owned()));
+        }
+        let id = ScheduleId(context.index);
+        let schedule = Schedule {
+            tenant: create.tenant.clone(),
+            name: create.name.clone(),
+            when: create.when.clone(),
+            zone: create.zone.clone(),
+            start: create.start,
+            end: create.end,
+            max_runs: create.max_runs,
+            policies: create.policies.clone(),
+            pool: create.pool.clone(),
+            priority: create.priority,
+            content: content.hash,
+            audience: audience.hash,
+            recipients: create.audience.recipients.len() as u32,
+            activity: match &create.paused {
+                Some(reason) => Activity::Paused { reason: reason.clone(), since: context.now },
+                None if create.next.is_none() => Activity::Done,
+                None => Activity::Active,
+            },
+            plan: Plan {
+                version: 1,
+                next: create.next.clone(),
+                fired_through: create.after,
+                opened: 0,
+                tzdb: create.tzdb.clone(),
+                refusals: 0,
+            },
+            body,
+            index: context.index,
+        };
+        self.hold_blob(content);
+        self.hold_blob(audience);
+        self.derived.names.insert((create.tenant.clone(), create.name.clone()), id);
+        self.schedules.put(id, schedule);
+        self.index_due(context, id, None);
+        let outcome = Outcome::Schedule(id);
+        self.remember(context, &create.tenant, request, body, &outcome);
+        Ok(outcome)
+    }
+
+    /// Changes what a schedule does; raises the plan's version.
+    pub(super) fn change_activity(
+        &mut self,
+        context: &mut Context,
+        id: ScheduleId,
+        change: impl FnOnce(&Schedule) -> Activity,
+    ) -> Result<(), Refusal> {
+        let before = self.due_key(id);
+        let schedule = self.schedules.edit(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        schedule.activity = change(schedule);
+        schedule.plan.version += 1;
+        schedule.plan.refusals = 0;
+        schedule.index = context.index;
+        self.index_due(context, id, before);
+        Ok(())
+    }
+
+    pub(super) fn schedule_pause(&mut self, context: &mut Context, pause: &SchedulePause) -> Result<Outcome, Refusal> {
+        let since = context.now;
+        self.change_activity(context, pause.schedule, |_| Activity::Paused { reason: pause.reason.clone(), since })?;
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn schedule_resume(
+        &mut self,
+        context: &mut Context,
+        resume: &ScheduleResume,
+    ) -> Result<Outcome, Refusal> {
+        let id = resume.schedule;
+        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        if schedule.plan.version != resume.plan_version {
+            return Err(Refusal::StalePlan);
+        }
+        if !matches!(schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
+            return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
+        }
+        // What fell in the pause lies between `next` and now: the next fire opens or explains it.
+        self.change_activity(context, id, |schedule| match schedule.plan.next {
+            Some(_) => Activity::Active,
+            None => Activity::Done,
+        })?;
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn schedule_delete(&mut self, context: &mut Context, id: ScheduleId) -> Result<Outcome, Refusal> {
+        let before = self.due_key(id);
+        let schedule = self.schedules.remove(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        self.derived.names.remove(&(schedule.tenant, schedule.name));
+        self.index_due(context, id, before);
+        self.let_go(&schedule.content);
+        self.let_go(&schedule.audience);
+        Ok(Outcome::Done)
+    }
+
+    /// P7: an occurrence named by its request. The same request never opens a second run.
+    pub(super) fn trigger(&mut self, context: &mut Context, trigger: &Trigger) -> Result<Outcome, Refusal> {
+        let id = trigger.schedule;
+        let nominal = Nominal::Trigger(trigger.request.clone());
+        if let Some(History::Opened(run)) = self.history.get(&(id, nominal.clone())) {
+            context.repeats = Some(run.index);
+            return Ok(Outcome::Run(*run));
+        }
+        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        if matches!(schedule.activity, Activity::Blocked { .. }) {
+            return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
+        }
+        let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
+        let opening = Opening { nominal, due: context.now, cause: Cause::Trigger, finish_by };
+        let runs = self.open_runs(context, vec![Opened { schedule: id, opening }]);
+        runs.first().map(|(_, run)| Outcome::Run(*run)).ok_or(Refusal::NoSuchSchedule(id))
+    }
+
+    /// The schedule's place in the due index: only an active one has one.
+    pub(super) fn due_key(&self, id: ScheduleId) -> Option<Time> {
+        let schedule = self.schedules.get(&id)?;
+        (schedule.activity == Activity::Active).then_some(schedule.plan.next.as_ref()?.due)
+    }
+
+    /// Moves a schedule in the due index from where it was `before`, and tells the wheel.
+    pub(super) fn index_due(&mut self, context: &mut Context, id: ScheduleId, before: Option<Time>) {
+        let due = self.due_key(id);
+        if before == due {
+            return;
+        }
+        if let Some(before) = before {
+            self.derived.due.remove(&(before, id));
+        }
+        if let Some(due) = due {
+            self.derived.due.insert((due, id));
+        }
+        context.emit(Effect::DueChanged { schedule: id, due });
+    }
+}

@@ -1,0 +1,219 @@
+//! A set of slots within one chunk (0 to 65,535), with one canonical form on disk and in the log (P2).
+//!
+//! In memory it is a roaring bitmap. Equal roaring sets can serialise differently, so the bytes are ours:
+//! sorted numbers, runs or words, whichever is shortest, chosen by the set alone. Reading refuses every
+//! other form of the same set, so that equal sets are equal bytes on every replica.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use roaring::RoaringBitmap;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Recipients in one chunk: the range of a slot number.
+pub const CHUNK: u32 = 65_536;
+
+/// A set of slot numbers below [`CHUNK`].
+#[derive(Clone, Default, PartialEq)]
+pub struct Bitmap(RoaringBitmap);
+
+impl Eq for Bitmap {}
+
+impl Bitmap {
+    /// The empty set.
+    pub fn new() -> Bitmap {
+        Bitmap::default()
+    }
+
+    /// All slots from `first`, `count` of them; what lies beyond the chunk is left out.
+    pub fn range(first: u32, count: u32) -> Bitmap {
+        let mut set = RoaringBitmap::new();
+        set.insert_range(first.min(CHUNK)..first.saturating_add(count).min(CHUNK));
+        Bitmap(set)
+    }
+
+    /// Adds a slot; slots beyond the chunk are not added. True when it was not there.
+    pub fn insert(&mut self, slot: u16) -> bool {
+        self.0.insert(u32::from(slot))
+    }
+
+    /// Is the slot in the set?
+    pub fn contains(&self, slot: u16) -> bool {
+        self.0.contains(u32::from(slot))
+    }
+
+    /// Number of slots.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(CHUNK)
+    }
+
+    /// No slot at all?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Slots within `range`.
+    pub fn count_in(&self, range: RangeInclusive<u32>) -> u32 {
+        u32::try_from(self.0.range_cardinality(range)).unwrap_or(CHUNK)
+    }
+
+    /// All slots in order.
+    pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        self.0.iter().map(|slot| slot as u16)
+    }
+
+    /// The lowest slot.
+    pub fn min(&self) -> Option<u16> {
+        self.0.min().map(|slot| slot as u16)
+    }
+
+    /// The highest slot.
+    pub fn max(&self) -> Option<u16> {
+        self.0.max().map(|slot| slot as u16)
+    }
+
+    /// The first `count` slots.
+    pub fn first(&self, count: u32) -> Bitmap {
+        Bitmap(self.0.iter().take(count as usize).collect())
+    }
+
+    /// What is in both.
+    pub fn and(&self, other: &Bitmap) -> Bitmap {
+        Bitmap(&self.0 & &other.0)
+    }
+
+    /// What is here and not in `other`.
+    pub fn and_not(&self, other: &Bitmap) -> Bitmap {
+        Bitmap(&self.0 - &other.0)
+    }
+
+    /// Adds all of `other`.
+    pub fn add(&mut self, other: &Bitmap) {
+        self.0 |= &other.0;
+    }
+
+    /// Takes away all of `other`.
+    pub fn remove(&mut self, other: &Bitmap) {
+        self.0 -= &other.0;
+    }
+
+    fn runs(&self) -> Vec<(u16, u16)> {
+        let mut runs: Vec<(u16, u16)> = Vec::new();
+        for slot in self.iter() {
+            match runs.last_mut() {
+                Some((_, last)) if last.checked_add(1) == Some(slot) => *last = slot,
+                _ => runs.push((slot, slot)),
+            }
+        }
+        runs
+    }
+
+    /// The canonical bytes: a form octet, then big-endian numbers.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let count = self.len() as usize;
+        let runs = self.runs();
+        let (numbers, run_bytes, word_bytes) = (count * 2, runs.len() * 4, CHUNK as usize / 8);
+        if numbers <= run_bytes && numbers <= word_bytes {
+            let slots = self.iter().flat_map(u16::to_be_bytes);
+            std::iter::once(FORM_NUMBERS).chain(slots).collect()
+        } else if run_bytes <= word_bytes {
+            let edges = runs.iter().flat_map(|(first, last)| [first.to_be_bytes(), last.to_be_bytes()]).flatten();
+            std::iter::once(FORM_RUNS).chain(edges).collect()
+        } else {
+            let mut bytes = vec![0; 1 + word_bytes];
+            bytes[0] = FORM_WORDS;
+            for slot in self.iter() {
+                bytes[1 + usize::from(slot / 8)] |= 1 << (slot % 8);
+            }
+            bytes
+        }
+    }
+
+    /// Reads the canonical bytes; none for any other bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Bitmap> {
+        let (form, body) = bytes.split_first()?;
+        let pairs = || body.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let mut set = RoaringBitmap::new();
+        match *form {
+            FORM_NUMBERS => set.extend(pairs()),
+            FORM_RUNS => {
+                let edges: Vec<u32> = pairs().collect();
+                for run in edges.chunks_exact(2) {
+                    set.insert_range(run[0]..=run[1]);
+                }
+            }
+            FORM_WORDS => {
+                for (place, octet) in body.iter().enumerate().take(CHUNK as usize / 8) {
+                    set.extend((0..8).filter(|bit| octet & (1 << bit) != 0).map(|bit| place as u32 * 8 + bit));
+                }
+            }
+            _ => return None,
+        }
+        let set = Bitmap(set);
+        (set.to_bytes() == bytes).then_some(set)
+    }
+}
+
+const FORM_NUMBERS: u8 = 1;
+const FORM_RUNS: u8 = 2;
+const FORM_WORDS: u8 = 3;
+
+impl FromIterator<u16> for Bitmap {
+    fn from_iter<I: IntoIterator<Item = u16>>(slots: I) -> Bitmap {
+        Bitmap(slots.into_iter().map(u32::from).collect())
+    }
+}
+
+impl fmt::Debug for Bitmap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{")?;
+        for (place, (first, last)) in self.runs().iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            if first == last { write!(f, "{comma}{first}")? } else { write!(f, "{comma}{first}-{last}")? }
+        }
+        write!(f, "}}")
+    }
+}
+
+impl Serialize for Bitmap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.to_bytes())
+    }
+}
+
+impl<'de> Deserialize<'de> for Bitmap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bitmap, D::Error> {
+        let bytes = <Vec<u8> as Deserialize>::deserialize(deserializer)?;
+        Bitmap::from_bytes(&bytes).ok_or_else(|| D::Error::custom("a set of slots that is not in its canonical form"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_shortest_form_is_chosen_by_the_set_alone() {
+        let some: Bitmap = [3, 9, 70].into_iter().collect();
+        assert_eq!(some.to_bytes().len(), 1 + 6);
+        assert_eq!(Bitmap::range(0, CHUNK).to_bytes().len(), 1 + 4);
+        let every_second: Bitmap = (0..CHUNK).step_by(2).map(|slot| slot as u16).collect();
+        assert_eq!(every_second.to_bytes().len(), 1 + 8192);
+        assert_eq!(Bitmap::from_bytes(&[FORM_NUMBERS, 0, 9, 0, 3]), None, "unsorted numbers are refused");
+        assert_eq!(Bitmap::from_bytes(&[FORM_WORDS, 1]), None, "a longer form is refused");
+    }
+
+    proptest! {
+        #[test]
+        fn equal_sets_are_equal_bytes_whatever_their_history(slots in prop::collection::vec(any::<u16>(), 0..600), extra in any::<u16>(), span in 0u32..70_000) {
+            let mut grown: Bitmap = slots.iter().copied().collect();
+            grown.add(&Bitmap::range(u32::from(extra), span));
+            let mut shrunk = Bitmap::range(0, CHUNK);
+            shrunk.remove(&Bitmap::range(0, CHUNK).and_not(&grown));
+            prop_assert_eq!(grown.to_bytes(), shrunk.to_bytes());
+            prop_assert_eq!(Bitmap::from_bytes(&grown.to_bytes()), Some(grown));
+        }
+    }
+}

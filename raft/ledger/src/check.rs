@@ -1,0 +1,140 @@
+//! All invariants of the state as one function, used by every level of test and by the auditor.
+//!
+//! It trusts no index: whatever is derived is computed again from the rows.
+
+use std::collections::BTreeMap;
+
+use crate::bitmap::{Bitmap, CHUNK};
+use crate::ids::{Fence, Hash, RunId};
+use crate::state::{Chunk, Counts, Ledger, Page, Row, Standing};
+
+/// A rule that the state breaks: a fault of the ledger, never of its users.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{rule}: {what}")]
+pub struct Violation {
+    /// The rule's number.
+    pub rule: &'static str,
+    /// What is wrong, and where.
+    pub what: String,
+}
+
+/// Every rule that the state breaks; none in a sound one. Costs a walk over the state.
+pub fn check(ledger: &Ledger) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (id, page) in ledger.pages().iter() {
+        check_page(ledger, *id, page, &mut found);
+    }
+    check_rows(ledger, &mut found);
+    check_due(ledger, &mut found);
+    check_blobs(ledger, &mut found);
+    found
+}
+
+fn report(found: &mut Vec<Violation>, rule: &'static str, holds: bool, what: impl FnOnce() -> String) {
+    if !holds {
+        found.push(Violation { rule, what: what() });
+    }
+}
+
+/// P1: the standings of a run are disjoint, together its audience, and counted right.
+fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation>) {
+    let mut first = 0;
+    for run in &page.runs {
+        report(found, "P1", run.first == first, || format!("page {id}: slots have a hole at {first}"));
+        first = run.first + run.count;
+    }
+    report(found, "P1", first == page.slots, || format!("page {id}: {first} slots in runs, {} in all", page.slots));
+    let mut counts = vec![Counts::default(); page.runs.len()];
+    for number in 0..page.slots.div_ceil(CHUNK) {
+        let Some(chunk) = ledger.chunks().get(&(id, number)) else {
+            report(found, "P1", false, || format!("page {id}: chunk {number} is missing"));
+            continue;
+        };
+        check_chunk(id, number, chunk, page.slots - number * CHUNK, found);
+        for (run, counts) in page.runs.iter().zip(&mut counts) {
+            let slots = Ledger::slots_of_run(run.first, run.count, number);
+            for standing in Standing::ALL {
+                counts.set(standing, counts.get(standing) + chunk.set(standing).and(&slots).len());
+            }
+        }
+    }
+    for (run, counts) in page.runs.iter().zip(counts) {
+        let name = || format!("run of {} on page {id}: counts {:?}, sets {counts:?}", run.name, run.counts);
+        report(found, "P1", run.counts == counts, name);
+        report(found, "P1", counts.total() == u64::from(run.count), name);
+        report(found, "P1", counts.is_finished() == run.finished_index.is_some(), name);
+    }
+}
+
+fn check_chunk(id: RunId, number: u32, chunk: &Chunk, slots: u32, found: &mut Vec<Violation>) {
+    let mut all = Bitmap::new();
+    let mut total = 0;
+    for standing in Standing::ALL {
+        all.add(chunk.set(standing));
+        total += chunk.set(standing).len();
+    }
+    let whole = Bitmap::range(0, slots);
+    report(found, "P1", all == whole, || format!("chunk {number} of {id}: not every slot stands somewhere"));
+    report(found, "P1", total == whole.len(), || format!("chunk {number} of {id}: a slot stands twice"));
+    let mut waiting = Bitmap::new();
+    for wave in chunk.waves.values() {
+        report(found, "P1", waiting.and(wave).is_empty(), || format!("chunk {number} of {id}: a slot in two waves"));
+        waiting.add(wave);
+    }
+    let stray = waiting.and_not(chunk.set(Standing::Pending));
+    report(found, "P1", stray.is_empty(), || format!("chunk {number} of {id}: {stray:?} wait but are not pending"));
+}
+
+/// P4: whoever is claimed or in doubt is so in exactly one open row, and rows hold nobody else.
+fn check_rows(ledger: &Ledger, found: &mut Vec<Violation>) {
+    let mut held: BTreeMap<(RunId, u32), (Bitmap, Bitmap)> = BTreeMap::new();
+    for (fence, row) in ledger.rows().iter() {
+        report(found, "P4", !row.is_closed(), || format!("row {fence} is closed but among the open ones"));
+        check_row(*fence, row, found);
+        let (claimed, in_doubt) = held.entry((row.page, row.chunk)).or_default();
+        let twice = claimed.and(&row.claimed).is_empty() && in_doubt.and(&row.in_doubt).is_empty();
+        report(found, "P4", twice, || format!("row {fence} holds a recipient of another row"));
+        claimed.add(&row.claimed);
+        in_doubt.add(&row.in_doubt);
+    }
+    for ((_, fence), row) in ledger.closed().iter() {
+        report(found, "P4", row.is_closed(), || format!("row {fence} is open but among the evidence"));
+        check_row(*fence, row, found);
+    }
+    let none = (Bitmap::new(), Bitmap::new());
+    for (place, chunk) in ledger.chunks().iter() {
+        let (claimed, in_doubt) = held.get(place).unwrap_or(&none);
+        let same = chunk.set(Standing::Claimed) == claimed && chunk.set(Standing::InDoubt) == in_doubt;
+        report(found, "P4", same, || format!("chunk {place:?}: rows and standings disagree"));
+    }
+}
+
+fn check_row(fence: Fence, row: &Row, found: &mut Vec<Violation>) {
+    let parts = [&row.claimed, &row.in_doubt, &row.sent, &row.assumed];
+    let granted = parts.iter().all(|part| part.and_not(&row.granted).is_empty());
+    report(found, "P4", granted, || format!("row {fence} holds more than was granted"));
+    report(found, "P4", row.claimed.and(&row.in_doubt).is_empty(), || format!("row {fence}: claimed and in doubt"));
+}
+
+/// P8: the due index is what the schedules say.
+fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
+    let derived = ledger.derive();
+    report(found, "P8", derived.due == ledger.derived.due, || "the due index differs from the plans".to_owned());
+    report(found, "P8", derived.names == ledger.derived.names, || "the index of names is wrong".to_owned());
+    let open = derived.open_pages == ledger.derived.open_pages;
+    report(found, "P1", open, || "the index of open pages is wrong".to_owned());
+    let answers = derived.answers_by_index == ledger.derived.answers_by_index;
+    report(found, "P17", answers, || "the index of stored answers is wrong".to_owned());
+}
+
+/// A run's content and audience are there as long as the run is.
+fn check_blobs(ledger: &Ledger, found: &mut Vec<Violation>) {
+    let mut references: BTreeMap<Hash, u64> = BTreeMap::new();
+    let schedules = ledger.schedules().iter().map(|(_, schedule)| (schedule.content, schedule.audience));
+    for (content, audience) in schedules.chain(ledger.runs().map(|(_, _, run)| (run.content, run.audience))) {
+        *references.entry(content).or_default() += 1;
+        *references.entry(audience).or_default() += 1;
+    }
+    let stored: BTreeMap<Hash, u64> = ledger.blobs.iter().map(|(hash, blob)| (*hash, blob.references)).collect();
+    report(found, "P20", references == stored, || "blobs and those who hold them disagree".to_owned());
+}

@@ -1,0 +1,453 @@
+//! Everything that may be asked of the ledger. One log entry holds one [`Entry`].
+//!
+//! Commands carry time and chance as data; `apply` sees neither a clock nor a zone table (P2). The
+//! enumeration is closed: an ordinal that this build does not know stops the node (P23), so variants are
+//! only ever added at the end, and a changed meaning is a new variant.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bitmap::Bitmap;
+use crate::content::{Audience, Content};
+use crate::decide::calendar::When;
+use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::policy::Policies;
+
+/// Bytes of one encoded entry; a larger one is refused before it is proposed.
+pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
+/// Recipients in one slice, the unit that is claimed.
+pub const SLICE_MAX: u32 = 256;
+
+/// What one log entry holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The epoch of the leader that proposed it (P13). `EpochStart` carries zero: it makes one.
+    pub epoch: Epoch,
+    /// Ledger time when it was proposed, stamped by the leader (P18). Ignored on `EpochStart`.
+    pub now: Time,
+    /// What is asked.
+    pub command: Command,
+}
+
+/// The closed set of commands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// A new leader's first entry.
+    EpochStart(EpochStart),
+    /// Nothing but time: an idle leader commits one every ten seconds.
+    Tick,
+    /// A process says that it lives (P10).
+    NodeUp(NodeUp),
+    /// Adds a relay or changes one.
+    RelayPut(Relay),
+    /// Removes a relay by name.
+    RelayRemove(String),
+    /// Creates a schedule.
+    ScheduleCreate(Box<ScheduleCreate>),
+    /// Stops a schedule from firing.
+    SchedulePause(SchedulePause),
+    /// Lets a schedule fire again.
+    ScheduleResume(ScheduleResume),
+    /// Deletes a schedule; its open runs go on.
+    ScheduleDelete(ScheduleId),
+    /// Opens one run of a schedule now, named by its request.
+    Trigger(Trigger),
+    /// Opens what is due (P8).
+    Fire(Vec<Fire>),
+    /// Gives slices to holders (P4).
+    Claim(Vec<Claim>),
+    /// Records outcomes of rows (P14).
+    Settle(Vec<RowOutcome>),
+    /// The leader closes the rows of holders whose lease is over (P9): in doubt, "holder lost".
+    Revoke(Vec<Fence>),
+    /// What a run has not sent by its deadline expires (P16).
+    Expire(Vec<RunId>),
+    /// Pauses a run: no gate passes after the barrier (P15).
+    RunPause(RunPause),
+    /// Lets a paused run go on.
+    RunResume(RunId),
+    /// Cancels what a run has not sent.
+    RunCancel(RunId),
+    /// Decides what is in doubt.
+    Decide(Decide),
+    /// Sends a dead recipient again, with attempts counted anew.
+    Requeue(Picked),
+    /// Takes dead recipients off the list; they stay dead.
+    Discard(Picked),
+    /// Nothing is sent to this recipient of a tenant any more (P15).
+    OptOut(OptOut),
+    /// Takes an item that makes the leader fail out of the way (P13).
+    Quarantine(Quarantine),
+}
+
+/// One voter's clock at the start of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Whose.
+    pub node: NodeId,
+    /// Its wall clock.
+    pub wall: Time,
+}
+
+/// See [`Command::EpochStart`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochStart {
+    /// The leader.
+    pub leader: Holder,
+    /// Number of voters in the cluster.
+    pub voters: u32,
+    /// The clocks that answered, the leader's own among them.
+    pub readings: Vec<Reading>,
+}
+
+/// See [`Command::NodeUp`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeUp {
+    /// The node and its new life.
+    pub holder: Holder,
+    /// Its name, for people.
+    pub name: String,
+    /// The highest ledger level that it can apply (P23).
+    pub level: u32,
+    /// Drawn by the process: tells a repeat of this entry from another life with an old data folder.
+    pub life: u64,
+}
+
+/// An SMTP endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relay {
+    /// Unique name.
+    pub name: String,
+    /// Pool: relays that share reputation.
+    pub pool: String,
+    /// Host name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Mails a second over the whole cluster, in thousandths; zero means no bound.
+    pub rate_milli: u64,
+    /// Open dialogues on one node, waiting ones included (P12).
+    pub max_sessions: u32,
+}
+
+/// See [`Command::ScheduleCreate`]. `request` is what makes it idempotent beyond its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleCreate {
+    /// Request id, where the caller gave one.
+    pub request: Option<String>,
+    /// Tenant.
+    pub tenant: String,
+    /// Name, unique in the tenant.
+    pub name: String,
+    /// When it fires, in which zone.
+    pub when: When,
+    /// IANA name of the zone.
+    pub zone: String,
+    /// No instant before this fires.
+    pub start: Option<Time>,
+    /// No instant after this fires.
+    pub end: Option<Time>,
+    /// Occurrences that open at most.
+    pub max_runs: Option<u32>,
+    /// Policies.
+    pub policies: Policies,
+    /// Pool of relays.
+    pub pool: String,
+    /// Higher goes first within the tenant.
+    pub priority: u8,
+    /// Paused from the start, with the reason.
+    pub paused: Option<String>,
+    /// Content.
+    pub content: Content,
+    /// Audience.
+    pub audience: Audience,
+    /// Instants after this one are the schedule's to open or explain.
+    pub after: Time,
+    /// The first of them, computed by the proposer with `tzdb`.
+    pub next: Option<Next>,
+    /// Version of the time zone database that computed it.
+    pub tzdb: String,
+}
+
+/// The next instant of a schedule that is neither opened nor explained.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Next {
+    /// Its name.
+    pub nominal: Nominal,
+    /// When it is due.
+    pub due: Time,
+}
+
+/// Why an instant did not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Reason {
+    /// A later missed instant stands for it (`catch_up = one`).
+    Coalesced,
+    /// `catch_up = none`, and it was missed.
+    NoCatchUp,
+    /// Later than `start_within`.
+    TooLate,
+    /// The local time or date does not exist and the policy says skip.
+    DoesNotExist,
+    /// An instant of that name has opened already: the zone's rules were changed in between (P7).
+    OpenedBefore,
+}
+
+/// A range of instants of one schedule that were not opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explained {
+    /// The first.
+    pub first: Nominal,
+    /// The last.
+    pub last: Nominal,
+    /// How many.
+    pub count: u32,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why an occurrence opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// It was due.
+    Due,
+    /// It was missed and caught up.
+    CatchUp,
+    /// Somebody triggered it.
+    Trigger,
+}
+
+/// An occurrence that opens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    /// Its name.
+    pub nominal: Nominal,
+    /// When it was due.
+    pub due: Time,
+    /// Why it opens.
+    pub cause: Cause,
+    /// What is not sent by then expires.
+    pub finish_by: Time,
+}
+
+/// One schedule's part of a [`Command::Fire`]: a compare-and-set on its plan (P8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fire {
+    /// The schedule.
+    pub schedule: ScheduleId,
+    /// Must equal the plan's.
+    pub plan_version: u64,
+    /// Must equal the plan's next instant.
+    pub from: Nominal,
+    /// What opens, in order.
+    pub opened: Vec<Opening>,
+    /// What does not, and why, in order.
+    pub explained: Vec<Explained>,
+    /// Every instant up to here, this one included, is opened or explained by this fire.
+    pub through: Time,
+    /// The plan's next instant from now on.
+    pub next: Option<Next>,
+    /// Version of the time zone database that computed it.
+    pub tzdb: String,
+}
+
+/// See [`Command::SchedulePause`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedulePause {
+    /// The schedule.
+    pub schedule: ScheduleId,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// See [`Command::ScheduleResume`]: what fell in the pause is explained in the same entry, or fires
+/// after it by `catch_up`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleResume {
+    /// The schedule.
+    pub schedule: ScheduleId,
+    /// Must equal the plan's.
+    pub plan_version: u64,
+}
+
+/// See [`Command::Trigger`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trigger {
+    /// The schedule.
+    pub schedule: ScheduleId,
+    /// The occurrence's name: the same request id never opens a second run.
+    pub request: String,
+}
+
+/// One slice for one holder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The page, by its first run.
+    pub page: RunId,
+    /// The chunk.
+    pub chunk: u32,
+    /// The recipients asked for, at most [`SLICE_MAX`].
+    pub slice: Bitmap,
+    /// Who works it.
+    pub holder: Holder,
+}
+
+/// Whom an answer of a relay concerns (P6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scope {
+    /// This mailbox: the attempt counts.
+    Mailbox,
+    /// Greylisting: wait, uncounted.
+    Greylist,
+    /// The relay: it slows or opens its circuit; back to pending, uncounted.
+    Relay,
+    /// The content, the sender or the tenant: uncounted; ten in a row pause the run.
+    Policy,
+}
+
+/// A definite refusal of one recipient.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The recipient's slot in its chunk.
+    pub slot: u16,
+    /// Basic code, 400 to 599.
+    pub code: u16,
+    /// Enhanced status code, where the answer had one.
+    pub enhanced: Option<(u8, u16, u16)>,
+    /// The answer's text, cleaned and cut by the lane.
+    pub text: String,
+    /// Whom it concerns.
+    pub scope: Scope,
+}
+
+/// What became of recipients of one row. A recipient that stands in none of the sets stays in the row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowOutcome {
+    /// The page, by its first run.
+    pub page: RunId,
+    /// The chunk.
+    pub chunk: u32,
+    /// The row.
+    pub fence: Fence,
+    /// Answered 250 to the final dot.
+    pub accepted: Bitmap,
+    /// Definitely not handed off: back, or what the run now demands.
+    pub released: Bitmap,
+    /// Definitely not handed off because the recipient opted out.
+    pub suppressed: Bitmap,
+    /// Definitely refused.
+    pub refused: Vec<Refused>,
+    /// The terminator may have been written and no answer is known.
+    pub in_doubt: Bitmap,
+    /// Definitely not handed off, and cannot be composed: dead at once, with the cause.
+    pub unsendable: Vec<(u16, String)>,
+}
+
+impl RowOutcome {
+    /// An outcome that says nothing yet.
+    pub fn empty(page: RunId, chunk: u32, fence: Fence) -> RowOutcome {
+        RowOutcome {
+            page,
+            chunk,
+            fence,
+            accepted: Bitmap::new(),
+            released: Bitmap::new(),
+            suppressed: Bitmap::new(),
+            refused: Vec::new(),
+            in_doubt: Bitmap::new(),
+            unsendable: Vec::new(),
+        }
+    }
+}
+
+/// See [`Command::RunPause`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunPause {
+    /// The run.
+    pub run: RunId,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// What a person or a policy decides of a recipient in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decision {
+    /// Closed as `assumed`; never counted as sent.
+    Assume,
+    /// Pending again: may come twice, by choice.
+    Resend,
+}
+
+/// See [`Command::Decide`]. `recipients` by number within the run; empty means all that are in doubt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decide {
+    /// The run.
+    pub run: RunId,
+    /// Which recipients.
+    pub recipients: Vec<u32>,
+    /// What.
+    pub decision: Decision,
+}
+
+/// Recipients of one run, by number; empty means all that the command can mean.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Picked {
+    /// The run.
+    pub run: RunId,
+    /// Which recipients.
+    pub recipients: Vec<u32>,
+}
+
+/// See [`Command::OptOut`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OptOut {
+    /// Tenant.
+    pub tenant: String,
+    /// The recipient's address key.
+    pub key: String,
+}
+
+/// What a leader takes out of the way after its second panic on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Quarantined {
+    /// A schedule becomes `blocked`.
+    Schedule(ScheduleId),
+    /// A run becomes `paused`.
+    Run(RunId),
+}
+
+/// See [`Command::Quarantine`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantine {
+    /// What.
+    pub item: Quarantined,
+    /// Why.
+    pub cause: String,
+}
+
+impl Entry {
+    /// The bytes that go into the log.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Plain data in memory: postcard has nothing to refuse there.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Reads an entry; bytes left over, an unknown ordinal or a set in another form is an error, and the
+    /// node that meets one in its log stops (P23).
+    pub fn from_bytes(bytes: &[u8]) -> Result<Entry, Unreadable> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((entry, [])) => Ok(entry),
+            Ok((_, rest)) => Err(Unreadable(format!("{} bytes are left over", rest.len()))),
+            Err(error) => Err(Unreadable(error.to_string())),
+        }
+    }
+}
+
+/// A log entry or a stored row that this build cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not readable by this build: {0}")]
+pub struct Unreadable(pub String);
+
+/// A request body's hash, by which a request id used again is told from one used for something else.
+pub fn body_hash<T: Serialize>(body: &T) -> Hash {
+    Hash::of(&postcard::to_stdvec(body).unwrap_or_default())
+}

@@ -1,0 +1,262 @@
+//! The walk of a civil pattern over a zone: segment by segment, one instant at a time.
+//!
+//! Two streams are merged. The **own** firings of a segment are its civil matches in order. The
+//! **moved** ones are the matches inside the gap at its opening edge, each with the instant that
+//! `dst_gap` gives it. What shares an instant becomes one firing; the others are explained.
+//!
+//! Invariants:
+//! - civil matches at or below `low` are done in this segment;
+//! - `moved` is sorted by instant, and all of it lies in this segment;
+//! - instants that were given out only grow.
+
+use std::collections::VecDeque;
+
+use croner::Cron;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::firing::{Absence, Firing, Fold, Nominal, Reason, Remark, Step};
+use super::policy::{DstGap, DstOverlap, Policies};
+use super::segment::{Edge, Segment};
+
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Walk<'a> {
+    search: Search<'a>,
+    fixed: bool,
+    zone: &'a TimeZone,
+    policies: Policies,
+    segment: Segment,
+    low: DateTime,
+    own: Option<Own>,
+    moved: VecDeque<Moved>,
+}
+
+/// A civil match that exists in the segment, and fires by the policy.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    local: DateTime,
+    at: Timestamp,
+    fold: Fold,
+    remark: Option<Remark>,
+}
+
+/// A civil match inside the gap before the segment.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    wanted: DateTime,
+    edge: Edge,
+    at: Timestamp,
+    absent: Option<Reason>,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk whose steps all lie after `after`.
+    pub(super) fn new(
+        cron: &'a Cron,
+        fixed: bool,
+        zone: &'a TimeZone,
+        policies: Policies,
+        after: Timestamp,
+    ) -> Walk<'a> {
+        let segment = Segment::containing(zone, after);
+        let low = segment.local(after);
+        let search = Search { cron, known: None };
+        let moved = VecDeque::new();
+        let mut walk = Walk { search, fixed, zone, policies, segment, low, own: None, moved };
+        // Only shifted times lie beyond the edge itself, and no further than the gap is wide.
+        let edge = walk
+            .segment
+            .opening
+            .filter(|edge| policies.gap == DstGap::Shift && walk.low < edge.to.saturating_add(width(edge)));
+        if let Some(edge) = edge {
+            walk.moved = walk.out_of_gap(&edge);
+            walk.moved.retain(|moved| moved.at > after);
+        }
+        walk
+    }
+
+    /// All steps of the next instant that has any; none when there is no further one.
+    pub(super) fn next_instant(&mut self) -> Option<Vec<Step>> {
+        loop {
+            let own = self.peek_own();
+            let moved = self.moved.front().map(|moved| moved.at);
+            let Some(at) = own.map(|own| own.at).into_iter().chain(moved).min() else {
+                self.enter_next_segment()?;
+                continue;
+            };
+            let own = own.filter(|own| own.at == at);
+            if let Some(own) = own {
+                self.own = None;
+                self.low = own.local;
+            }
+            return Some(self.merge(at, own));
+        }
+    }
+
+    /// The next own firing of this segment.
+    fn peek_own(&mut self) -> Option<Own> {
+        while self.own.is_none() {
+            let local = self.search.after(self.low)?;
+            let at = self.segment.instant(local)?;
+            self.own = self.own_at(local, at);
+            if self.own.is_none() {
+                self.low = local;
+            }
+        }
+        self.own
+    }
+
+    /// Applies `dst_overlap`: none for the pass that does not fire.
+    fn own_at(&self, local: DateTime, at: Timestamp) -> Option<Own> {
+        let repeated = |edge: &Edge| self.fixed && edge.repeats(local);
+        let overlap = self.policies.overlap;
+        if let Some(edge) = self.segment.opening.filter(repeated) {
+            let remark = Some(Remark::SecondOfTwo { edge });
+            let own = Own { local, at, fold: Fold::Second, remark };
+            return (overlap != DstOverlap::First).then_some(own);
+        }
+        if let Some(edge) = self.segment.closing.filter(repeated) {
+            let remark = Some(Remark::FirstOfTwo { edge });
+            let own = Own { local, at, fold: Fold::First, remark };
+            return (overlap != DstOverlap::Second).then_some(own);
+        }
+        Some(Own { local, at, fold: Fold::First, remark: None })
+    }
+
+    fn enter_next_segment(&mut self) -> Option<()> {
+        if self.search.is_exhausted() {
+            return None;
+        }
+        self.segment = self.segment.following(self.zone)?;
+        let edge = self.segment.opening?;
+        self.low = edge.to.saturating_sub(SECOND);
+        self.moved = self.out_of_gap(&edge);
+        Some(())
+    }
+
+    /// The matches inside the gap at `edge`, each with its fate by `dst_gap`, sorted by instant.
+    /// An overlap has none.
+    fn out_of_gap(&mut self, edge: &Edge) -> VecDeque<Moved> {
+        let mut moved = Vec::new();
+        let mut low = edge.from.saturating_sub(SECOND);
+        while self.fixed
+            && let Some(wanted) = self.search.after(low).filter(|wanted| *wanted < edge.to)
+        {
+            low = wanted;
+            moved.push(self.fate(wanted, edge));
+        }
+        moved.sort_by_key(|moved| moved.at);
+        moved.into()
+    }
+
+    fn fate(&self, wanted: DateTime, edge: &Edge) -> Moved {
+        let edge = *edge;
+        let (at, absent) = match self.policies.gap {
+            _ if edge.swallows_date_of(wanted) => (edge.at, Some(Reason::DateMissing { edge })),
+            DstGap::Skip => (edge.at, Some(Reason::TimeMissing { edge })),
+            DstGap::After => (edge.at, None),
+            // A segment shorter than the gap before it has no place to shift to: then as `after`.
+            DstGap::Shift => {
+                let shifted = self.segment.instant(wanted.saturating_add(width(&edge)));
+                (shifted.unwrap_or(edge.at), None)
+            }
+        };
+        Moved { wanted, edge, at, absent }
+    }
+
+    /// Makes one firing of all that falls on `at`, and explains the rest, in order of local times.
+    fn merge(&mut self, at: Timestamp, own: Option<Own>) -> Vec<Step> {
+        let mut fallen = Vec::new();
+        while let Some(moved) = self.moved.pop_front_if(|moved| moved.at == at) {
+            fallen.push(moved);
+        }
+        let movers = fallen.iter().filter(|moved| moved.absent.is_none());
+        let (first, others) = (movers.clone().next(), movers.count());
+        let firing = match (own, first) {
+            (Some(own), first) => Some(self.own_firing(own, first.map(|first| first.edge), others)),
+            (None, Some(first)) => Some(self.moved_firing(first, others - 1)),
+            (None, None) => None,
+        };
+        let mut steps: Vec<Step> = fallen.iter().map(|moved| moved.step(firing)).collect();
+        if own.is_some() {
+            steps.extend(firing.map(Step::Fires));
+        }
+        steps
+    }
+
+    fn own_firing(&self, own: Own, gap: Option<Edge>, others: usize) -> Firing {
+        let nominal =
+            if self.fixed { Nominal::Civil { local: own.local, fold: own.fold } } else { Nominal::Instant(own.at) };
+        let joined = gap.map(|edge| Remark::JoinedFromGap { edge, others });
+        let remark = own.remark.or(joined);
+        Firing { nominal, instant: own.at, offset: self.segment.offset, remark }
+    }
+
+    fn moved_firing(&self, moved: &Moved, others: usize) -> Firing {
+        let Moved { wanted, edge, at, .. } = *moved;
+        let remark = if at == edge.at {
+            Remark::MovedAfterGap { wanted, edge, others }
+        } else {
+            Remark::ShiftedOverGap { wanted, edge }
+        };
+        let offset = self.segment.offset;
+        Firing { nominal: moved.nominal(), instant: at, offset, remark: Some(remark) }
+    }
+}
+
+impl Moved {
+    fn nominal(&self) -> Nominal {
+        Nominal::Civil { local: self.wanted, fold: Fold::First }
+    }
+
+    /// The firing of its instant where it is its own, otherwise why it has none.
+    fn step(&self, firing: Option<Firing>) -> Step {
+        let Moved { edge, at, .. } = *self;
+        let nominal = self.nominal();
+        let together = |firing: Firing| Reason::FallsTogether { edge, with: firing.nominal };
+        match (self.absent, firing) {
+            (None, Some(firing)) if firing.nominal == nominal => Step::Fires(firing),
+            (absent, firing) => {
+                let reason = absent.or(firing.map(together));
+                let reason = reason.unwrap_or(Reason::TimeMissing { edge });
+                Step::Absent(Absence { nominal, at, reason })
+            }
+        }
+    }
+}
+
+fn width(edge: &Edge) -> SignedDuration {
+    edge.from.duration_until(edge.to)
+}
+
+/// croner's search in civil time, with its last answer: a pattern that fires once a year is not
+/// searched anew in each segment on the way.
+#[derive(Clone, Debug)]
+struct Search<'a> {
+    cron: &'a Cron,
+    /// (low, match): the match, or none at all, that follows `low`.
+    known: Option<(DateTime, Option<DateTime>)>,
+}
+
+impl Search<'_> {
+    /// The first match after `low`; none when croner's calendar ends (year 5000).
+    fn after(&mut self, low: DateTime) -> Option<DateTime> {
+        match self.known {
+            Some((from, Some(found))) if from <= low && low < found => Some(found),
+            Some((from, None)) if from <= low => None,
+            _ => {
+                let found = self.cron.find_next_occurrence(&low, false).ok();
+                self.known = Some((low, found));
+                found
+            }
+        }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        matches!(self.known, Some((_, None)))
+    }
+}

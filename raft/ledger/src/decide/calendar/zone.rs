@@ -1,0 +1,91 @@
+//! Help for whoever refuses a zone that is not in the database.
+
+/// Names offered at most.
+const OFFERED_MAX: usize = 3;
+
+/// The names most like `wanted`, best first, at most three; none when nothing is near.
+///
+/// Case, spaces for underscores and a missing or wrong region do not count for much: `berlin` finds
+/// `Europe/Berlin`, and `US/New York` finds `America/New_York`.
+pub fn nearest_names<'n, N: AsRef<str>>(wanted: &str, names: &'n [N]) -> Vec<&'n str> {
+    let wanted = plain(wanted);
+    let bound = (wanted.chars().count() / 3).max(2);
+    let mut scored: Vec<(usize, &str)> = names
+        .iter()
+        .map(|name| (score(&wanted, &plain(name.as_ref())), name.as_ref()))
+        .filter(|(score, _)| *score <= bound)
+        .collect();
+    scored.sort_unstable();
+    scored.into_iter().take(OFFERED_MAX).map(|(_, name)| name).collect()
+}
+
+fn plain(name: &str) -> String {
+    name.trim().to_lowercase().replace([' ', '-'], "_")
+}
+
+/// Distance in edits; the region may be left out, or be wrong for one edit.
+fn score(wanted: &str, name: &str) -> usize {
+    let (wanted_city, city) = (city(wanted), city(name));
+    let regionless = distance(wanted_city, city) + usize::from(wanted.contains('/'));
+    let part = wanted_city.len() >= 4 && city.contains(wanted_city);
+    distance(wanted, name).min(regionless).min(if part { 2 } else { usize::MAX })
+}
+
+fn city(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// Levenshtein's distance, row by row.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (line, left) in from.chars().enumerate() {
+        let mut diagonal = line;
+        let mut before = line + 1;
+        let mut next = Vec::with_capacity(row.len());
+        next.push(before);
+        for (right, &above) in to.chars().zip(row.iter().skip(1)) {
+            before = (above + 1).min(before + 1).min(diagonal + usize::from(left != right));
+            diagonal = above;
+            next.push(before);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 6] =
+        ["America/New_York", "Asia/Kolkata", "Europe/Berlin", "Europe/Dublin", "Europe/London", "UTC"];
+
+    #[test]
+    fn a_misspelt_zone_finds_its_name() {
+        for (wanted, best) in [
+            ("Europe/Berlim", "Europe/Berlin"),
+            ("europe/berlin", "Europe/Berlin"),
+            ("berlin", "Europe/Berlin"),
+            ("US/New York", "America/New_York"),
+            ("york", "America/New_York"),
+            ("Asia/Kolkatta", "Asia/Kolkata"),
+            ("utc", "UTC"),
+        ] {
+            assert_eq!(nearest_names(wanted, &NAMES).first(), Some(&best), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn what_is_like_nothing_finds_nothing() {
+        assert!(nearest_names("Middle_earth/Mordor", &NAMES).is_empty());
+        assert!(nearest_names("", &NAMES).is_empty());
+    }
+
+    #[test]
+    fn the_distance_counts_edits() {
+        let pairs = [("", "abc", 3), ("kitten", "sitting", 3), ("abc", "abc", 0), ("ab", "ba", 2)];
+        for (from, to, edits) in pairs {
+            assert_eq!((distance(from, to), distance(to, from)), (edits, edits), "{from} {to}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! From a schedule's plan and the time of day to the fire that a leader proposes (P8, P16).
+//!
+//! Every instant that has come since the plan last moved is either opened or explained, in one entry.
+
+use jiff::tz::TimeZone;
+
+use super::calendar::{self, Pattern, Step};
+use crate::command::{Cause, Explained, Fire, Next, Opening, Reason};
+use crate::ids::{Nominal, ScheduleId, Time};
+use crate::policy::{CatchUp, MINUTE_MS};
+use crate::state::{History, Ledger, Schedule};
+
+/// What is at most this late counts as on time: a fail-over is no missed instant. Milliseconds.
+pub const ON_TIME_MS: i64 = MINUTE_MS;
+/// The least time that a run has to be sent, however soon the next instant comes. Milliseconds.
+pub const FINISH_MS_MIN: i64 = 10 * MINUTE_MS;
+/// Instants that one fire looks at; the rest follows in the next.
+pub const STEPS_MAX: usize = 1_024;
+
+/// A zone's rules and the version of the database that they come from.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    /// The rules.
+    pub rules: TimeZone,
+    /// The database's version.
+    pub tzdb: String,
+}
+
+impl From<calendar::Nominal> for Nominal {
+    fn from(nominal: calendar::Nominal) -> Nominal {
+        match nominal {
+            calendar::Nominal::Instant(instant) => Nominal::Instant(instant.into()),
+            calendar::Nominal::Civil { .. } => Nominal::Civil {
+                civil_ms: nominal.civil_ms().unwrap_or_default(),
+                fold: (nominal.fold() == calendar::Fold::Second).into(),
+            },
+        }
+    }
+}
+
+/// The first instant of a schedule after `after`, within its `start` and `end`.
+pub fn first(
+    pattern: &Pattern,
+    zone: &Zone,
+    policies: &calendar::Policies,
+    after: Time,
+    start: Option<Time>,
+    end: Option<Time>,
+) -> Option<Next> {
+    let after = start.map_or(after, |start| after.max(start.plus_ms(-1)));
+    let firing = calendar::next_after(pattern, &zone.rules, policies, after.timestamp())?;
+    let due = Time::from(firing.instant);
+    end.is_none_or(|end| due <= end).then(|| Next { nominal: firing.nominal.into(), due })
+}
+
+/// The fire that moves a schedule's plan to `now`; none when nothing is due, or the schedule does not fire.
+pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
+    let schedule = ledger.schedules().get(&id)?;
+    let next = schedule.plan.next.as_ref().filter(|next| next.due <= now)?;
+    let after = schedule.plan.fired_through.min(next.due.plus_ms(-1));
+    let through = schedule.end.map_or(now, |end| now.min(end));
+    let dst = &schedule.policies.dst;
+    let missed = calendar::missed(pattern, &zone.rules, dst, after.timestamp(), through.timestamp(), STEPS_MAX);
+    let steps: Vec<Step> = missed.steps.into_iter().filter(|step| from_start(schedule, step)).collect();
+    let through = if missed.complete { through.max(next.due) } else { last_instant(&steps)? };
+    let following = first(pattern, zone, dst, through, schedule.start, schedule.end);
+    let mut fire = Fire {
+        schedule: id,
+        plan_version: schedule.plan.version,
+        from: next.nominal.clone(),
+        opened: Vec::new(),
+        explained: Vec::new(),
+        through,
+        next: following,
+        tzdb: zone.tzdb.clone(),
+    };
+    let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_)));
+    for (place, step) in steps.iter().enumerate() {
+        let nominal = Nominal::from(step.nominal());
+        let due = Time::from(step.instant());
+        let known = matches!(ledger.history().get(&(id, nominal.clone())), Some(History::Opened(_)));
+        match (step, verdict(schedule, due, now, Some(place) == latest)) {
+            (Step::Absent(_), _) => explain(&mut fire, nominal, Reason::DoesNotExist),
+            _ if known => explain(&mut fire, nominal, Reason::OpenedBefore),
+            (_, Err(reason)) => explain(&mut fire, nominal, reason),
+            (_, Ok(cause)) => {
+                let finish_by = finish_by(schedule, due, now, fire.next.as_ref());
+                fire.opened.push(Opening { nominal, due, cause, finish_by });
+            }
+        }
+    }
+    stop_at_max_runs(schedule, &mut fire);
+    Some(fire)
+}
+
+fn from_start(schedule: &Schedule, step: &Step) -> bool {
+    schedule.start.is_none_or(|start| Time::from(step.instant()) >= start)
+}
+
+fn last_instant(steps: &[Step]) -> Option<Time> {
+    steps.last().map(|step| step.instant().into())
+}
+
+/// P16: does an instant open, and as what; or why not.
+fn verdict(schedule: &Schedule, due: Time, now: Time, is_latest: bool) -> Result<Cause, Reason> {
+    let late_ms = now.since_ms(due);
+    let policies = &schedule.policies;
+    match policies.catch_up {
+        _ if late_ms > policies.start_within_ms => Err(Reason::TooLate),
+        _ if late_ms <= ON_TIME_MS => Ok(Cause::Due),
+        CatchUp::All => Ok(Cause::CatchUp),
+        CatchUp::One if is_latest => Ok(Cause::CatchUp),
+        CatchUp::One => Err(Reason::Coalesced),
+        CatchUp::None => Err(Reason::NoCatchUp),
+    }
+}
+
+/// `finish_by`, at most the next instant that is still to come, at least ten minutes from now.
+fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&Next>) -> Time {
+    let wanted = due.plus_ms(schedule.policies.finish_by_ms);
+    let until_next = next.map_or(wanted, |next| wanted.min(next.due));
+    until_next.max(now.plus_ms(FINISH_MS_MIN))
+}
+
+fn explain(fire: &mut Fire, nominal: Nominal, reason: Reason) {
+    match fire.explained.last_mut() {
+        Some(range) if range.reason == reason && fire.opened.is_empty() => {
+            range.last = nominal;
+            range.count += 1;
+        }
+        _ => fire.explained.push(Explained { first: nominal.clone(), last: nominal, count: 1, reason }),
+    }
+}
+
+/// The last allowed run is the last one that opens; nothing comes after it.
+fn stop_at_max_runs(schedule: &Schedule, fire: &mut Fire) {
+    let Some(most) = schedule.max_runs else { return };
+    let left = most.saturating_sub(schedule.plan.opened) as usize;
+    if fire.opened.len() >= left {
+        fire.opened.truncate(left);
+        if let Some(last) = fire.opened.last() {
+            fire.through = last.due.max(schedule.plan.next.as_ref().map_or(last.due, |next| next.due));
+        }
+        fire.next = None;
+    }
+}

@@ -1,0 +1,7 @@
+//! What a leader computes before it proposes: when schedules fire, and what becomes of missed instants.
+//!
+//! Pure like the rest, but it uses the zone's rules, so `apply` never calls it (P2): its results travel
+//! in the entry.
+
+pub mod calendar;
+pub mod catch_up;

@@ -1,0 +1,57 @@
+//! Everything that the world may have to do after an entry was applied. One list; each variant says who
+//! acts. Effects are hints that save a search: an actor that lost some finds the same work by looking at
+//! the state (see [`crate::stand`]).
+
+use crate::ids::{Epoch, Fence, Holder, RunId, ScheduleId, Time};
+
+/// What applying one entry asks of the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The node named in it builds its term; every other node drops the one it had.
+    EpochBegan {
+        /// The epoch.
+        epoch: Epoch,
+        /// Its leader.
+        leader: Holder,
+    },
+    /// The node named in it may hold claims from here on.
+    NodeUp(Holder),
+    /// The leader's wheel: the schedule's next instant is now this.
+    DueChanged {
+        /// Which schedule.
+        schedule: ScheduleId,
+        /// Its next due instant; none: take it off the wheel.
+        due: Option<Time>,
+    },
+    /// The leader's dispatcher: there is something to claim here, now or when a wave comes in.
+    WorkAppeared(RunId),
+    /// The holder's lane: a row to work.
+    RowGranted {
+        /// The row.
+        fence: Fence,
+        /// Who works it.
+        holder: Holder,
+    },
+    /// The holder's lane and the leader's dispatcher: nothing is claimed in this row any more.
+    RowClosed {
+        /// The row.
+        fence: Fence,
+        /// Who worked it.
+        holder: Holder,
+    },
+    /// Every lane: look again at the rows of this page before the next step.
+    RunChanged(RunId),
+    /// Every lane: nothing goes to this recipient any more.
+    OptedOut {
+        /// Tenant.
+        tenant: String,
+        /// Address key.
+        key: String,
+    },
+    /// Every node's relay pools: the table of relays changed.
+    RelaysChanged,
+    /// Whoever watches: nothing is pending or claimed in this run any more.
+    RunFinished(RunId),
+    /// Every node: an operator should look (log it, count it).
+    Alarm(String),
+}

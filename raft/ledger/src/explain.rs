@@ -1,0 +1,99 @@
+//! One recipient's whole story in one run, told from the rows that held it.
+
+use crate::ids::{Fence, Holder, RunId, Time};
+use crate::state::{DeadLetter, Ledger, OptedOut, Row, Standing};
+
+/// What happened to a recipient, in the order of log indices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Story {
+    /// Where it stands now.
+    pub standing: Standing,
+    /// Its rows, oldest first.
+    pub rows: Vec<Chapter>,
+    /// When its next attempt may be, where it waits.
+    pub waits_until: Option<Time>,
+    /// Its dead letter.
+    pub dead: Option<DeadLetter>,
+    /// Its opt-out.
+    pub opted_out: Option<OptedOut>,
+}
+
+/// One row that held the recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chapter {
+    /// The row; its index is the log index of the claim.
+    pub fence: Fence,
+    /// Who worked it.
+    pub holder: Holder,
+    /// When it was claimed.
+    pub claimed_at: Time,
+    /// What became of the recipient in this row.
+    pub ended: Ended,
+    /// Log index of the last entry that changed the row.
+    pub settled_index: u64,
+    /// Why the row was taken away, where it was.
+    pub lost: Option<String>,
+}
+
+/// What became of a recipient in one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It is still claimed.
+    Claimed,
+    /// Accepted under this fence.
+    Accepted,
+    /// In doubt.
+    InDoubt,
+    /// Was in doubt, and closed as assumed.
+    Assumed,
+    /// Left the row without a hand-off, or by a decision.
+    GivenBack,
+}
+
+impl Ledger {
+    /// The story of recipient `number` of `run`; none when there is no such recipient.
+    pub fn story(&self, run: RunId, number: u32) -> Option<Story> {
+        let (page, chunk, slot) = self.place_of(run, number)?;
+        let slots = self.chunks.get(&(page, chunk))?;
+        let held = |row: &Row| row.chunk == chunk && row.granted.contains(slot);
+        let open = self.rows.iter().filter(|(_, row)| row.page == page && held(row));
+        let first = Fence { group: 0, epoch: crate::ids::Epoch(0), index: 0, place: 0 };
+        let closed = self.closed.range((page, first)..).take_while(|((of, _), _)| *of == page);
+        let closed = closed.filter(|(_, row)| held(row)).map(|((_, fence), row)| (fence, row));
+        let mut rows: Vec<Chapter> = open.chain(closed).map(|(fence, row)| chapter(*fence, row, slot)).collect();
+        rows.sort_by_key(|chapter| chapter.fence);
+        let waiting = slots.waves.iter().find(|(_, wave)| wave.contains(slot));
+        Some(Story {
+            standing: slots.standing(slot)?,
+            rows,
+            waits_until: waiting.map(|(bucket, _)| Time(bucket * crate::state::WAVE_MS)),
+            dead: self.dead.get(&(run, number)).cloned(),
+            opted_out: self.key_of(run, number).and_then(|key| self.opted_out.get(&key).copied()),
+        })
+    }
+
+    /// Tenant and address key of a recipient.
+    fn key_of(&self, run: RunId, number: u32) -> Option<(String, String)> {
+        let (_, page, place) = self.page_of(run)?;
+        let audience = crate::content::Audience::from_blob(self.blob(&page.runs.get(place)?.audience)?)?;
+        Some((page.tenant.clone(), audience.recipients.get(number as usize)?.key.clone()))
+    }
+}
+
+fn chapter(fence: Fence, row: &Row, slot: u16) -> Chapter {
+    let ended = match () {
+        () if row.sent.contains(slot) => Ended::Accepted,
+        () if row.claimed.contains(slot) => Ended::Claimed,
+        () if row.in_doubt.contains(slot) => Ended::InDoubt,
+        () if row.assumed.contains(slot) => Ended::Assumed,
+        () => Ended::GivenBack,
+    };
+    Chapter {
+        fence,
+        holder: row.holder,
+        claimed_at: row.claimed_at,
+        ended,
+        settled_index: row.settled_index,
+        lost: row.lost.clone(),
+    }
+}

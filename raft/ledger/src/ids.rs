@@ -1,0 +1,235 @@
+//! The names of things: newtypes with their units, how they print and how they are read back.
+//!
+//! Everything here is plain data, totally ordered and serialisable; nothing here decides anything.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The one Raft group that exists today. Every key, fence and token carries it, so that tenants can be
+/// spread over several groups later without a change of format.
+pub const GROUP: u32 = 1;
+
+/// An instant: milliseconds since the Unix epoch, UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// The instant `milliseconds` later (earlier when negative), without overflow.
+    pub const fn plus_ms(self, milliseconds: i64) -> Time {
+        Time(self.0.saturating_add(milliseconds))
+    }
+
+    /// Milliseconds from `earlier` to `self`; negative when `earlier` is later.
+    pub const fn since_ms(self, earlier: Time) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// As jiff's timestamp; instants outside its range (years -9999 to 9999) are moved to its edge.
+    pub fn timestamp(self) -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(self.0).unwrap_or(if self.0 < 0 {
+            jiff::Timestamp::MIN
+        } else {
+            jiff::Timestamp::MAX
+        })
+    }
+}
+
+impl From<jiff::Timestamp> for Time {
+    fn from(timestamp: jiff::Timestamp) -> Time {
+        Time(timestamp.as_millisecond())
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.timestamp().fmt(f)
+    }
+}
+
+/// A node: drawn once with its data folder and never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeId(pub u64);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// One life of a process: counted up in its data folder at each start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Incarnation(pub u64);
+
+/// Who may work a claim row: one life of one node (P10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Holder {
+    /// The node.
+    pub node: NodeId,
+    /// Its life.
+    pub incarnation: Incarnation,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.node, self.incarnation.0)
+    }
+}
+
+/// One leadership as the ledger saw it: the log index of its `EpochStart` (P13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Epoch(pub u64);
+
+/// The token of one claim row: unique, totally ordered, only grows; survives fail-over and restart.
+///
+/// Prints and reads as `group.epoch.index.place`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Fence {
+    /// Raft group.
+    pub group: u32,
+    /// Epoch of the leader that proposed the claim.
+    pub epoch: Epoch,
+    /// Log index of the claim.
+    pub index: u64,
+    /// Place of the row in the entry.
+    pub place: u32,
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}.{}", self.group, self.epoch.0, self.index, self.place)
+    }
+}
+
+/// A text that should have been a name of the ledger and is not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is not a {kind} (expected {form})")]
+pub struct NotAName {
+    kind: &'static str,
+    form: &'static str,
+    text: String,
+}
+
+fn numbers<const N: usize>(text: &str) -> Option<[u64; N]> {
+    let mut parts = text.split('.');
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = parts.next()?.parse().ok()?;
+    }
+    parts.next().is_none().then_some(numbers)
+}
+
+impl FromStr for Fence {
+    type Err = NotAName;
+
+    fn from_str(text: &str) -> Result<Fence, NotAName> {
+        let wrong = || NotAName { kind: "fence", form: "GROUP.EPOCH.INDEX.PLACE", text: text.to_owned() };
+        let [group, epoch, index, place] = numbers(text).ok_or_else(wrong)?;
+        let group = u32::try_from(group).map_err(|_| wrong())?;
+        let place = u32::try_from(place).map_err(|_| wrong())?;
+        Ok(Fence { group, epoch: Epoch(epoch), index, place })
+    }
+}
+
+/// A run: the log index of the entry that opened it, and its place in that entry. Prints as `r1042.3`.
+///
+/// A page of runs that opened together is named by its first run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunId {
+    /// Log index of the entry that opened it.
+    pub index: u64,
+    /// Place in that entry.
+    pub place: u32,
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}.{}", self.index, self.place)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = NotAName;
+
+    fn from_str(text: &str) -> Result<RunId, NotAName> {
+        let wrong = || NotAName { kind: "run", form: "rINDEX.PLACE", text: text.to_owned() };
+        let [index, place] = text.strip_prefix('r').and_then(numbers).ok_or_else(wrong)?;
+        Ok(RunId { index, place: u32::try_from(place).map_err(|_| wrong())? })
+    }
+}
+
+/// A schedule's number: the log index of the entry that created it. A name that is used again after a
+/// delete is another schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ScheduleId(pub u64);
+
+/// A blake3 hash of content, an audience, a request body or a state.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Hash(pub [u8; 32]);
+
+impl Hash {
+    /// The hash of `bytes`.
+    pub fn of(bytes: &[u8]) -> Hash {
+        Hash(*blake3::hash(bytes).as_bytes())
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The name of an occurrence: never contains "now" (P7). Within one schedule the names of one pattern
+/// are ordered as they fall due.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Nominal {
+    /// Fixed-time pattern: the civil date-time, written as if it were UTC, and which of two equal ones.
+    Civil {
+        /// Civil date-time as milliseconds since 1970-01-01T00:00 of the same calendar.
+        civil_ms: i64,
+        /// 0: the only or the first; 1: the second.
+        fold: u8,
+    },
+    /// Interval pattern or single instant.
+    Instant(Time),
+    /// An operator's or a program's trigger: its request id.
+    Trigger(String),
+}
+
+impl fmt::Display for Nominal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Nominal::Civil { civil_ms, fold } => {
+                let text = Time(*civil_ms).timestamp().to_string();
+                write!(f, "{}{}", text.trim_end_matches('Z'), if *fold == 1 { " (second)" } else { "" })
+            }
+            Nominal::Instant(time) => time.fmt(f),
+            Nominal::Trigger(request) => write!(f, "trigger {request}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fences_and_runs_read_back_what_they_print() {
+        let fence = Fence { group: 1, epoch: Epoch(7), index: 1042, place: 3 };
+        assert_eq!(fence.to_string().parse(), Ok(fence));
+        let run = RunId { index: 1042, place: 3 };
+        assert_eq!(run.to_string(), "r1042.3");
+        assert_eq!("r1042.3".parse(), Ok(run));
+        for text in ["", "r", "r1", "r1.2.3", "1.2", "rx.1", "r1.99999999999"] {
+            assert!(text.parse::<RunId>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The pure core of Reveille: what may be asked, what comes of it, and what must always be true.
+#![doc = include_str!("essay.md")]
+
+pub mod address;
+mod apply;
+pub mod bitmap;
+pub mod check;
+pub mod command;
+pub mod content;
+pub mod decide;
+pub mod effect;
+pub mod explain;
+pub mod ids;
+pub mod policy;
+pub mod refusal;
+pub mod reply;
+mod rows;
+mod state;
+mod table;
+
+pub use apply::{
+    ANSWER_MS, ANSWERS_MAX, Applied, LEAP_MS_MAX, OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE, agreed_time,
+    closed_slots,
+};
+pub use rows::Change;
+pub use state::*;
+pub use table::Table;

@@ -1,0 +1,94 @@
+//! The knobs of a schedule, with their defaults and bounds.
+
+use serde::{Deserialize, Serialize};
+
+use crate::decide::calendar;
+
+/// One minute in milliseconds.
+pub const MINUTE_MS: i64 = 60_000;
+/// One hour in milliseconds.
+pub const HOUR_MS: i64 = 60 * MINUTE_MS;
+/// One day in milliseconds.
+pub const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// What becomes of instants that were missed (P16).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CatchUp {
+    /// The latest missed one opens, the others are explained.
+    #[default]
+    One,
+    /// Each opens, within `start_within`.
+    All,
+    /// None opens.
+    None,
+}
+
+/// What becomes of a mail whose hand-off may or may not have happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InDoubt {
+    /// It waits for an operator, or for its holder's journal.
+    #[default]
+    Hold,
+    /// It is sent again: a duplicate is possible, by choice, and counted.
+    Resend,
+    /// It is closed as `assumed` when the run ends or after 24 h; never counted as sent.
+    AssumeSent,
+}
+
+/// Everything an owner may choose about a schedule's firing and sending.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policies {
+    /// Clock changes: the gap and the overlap.
+    pub dst: calendar::Policies,
+    /// Missed instants.
+    pub catch_up: CatchUp,
+    /// An occurrence later than this does not open. Milliseconds.
+    pub start_within_ms: i64,
+    /// What an open run has not sent this long after its nominal instant expires; also at the next
+    /// nominal instant. Milliseconds.
+    pub finish_by_ms: i64,
+    /// Doubt.
+    pub in_doubt: InDoubt,
+    /// Attempts about the mailbox before a recipient is dead.
+    pub max_attempts: u8,
+    /// First wait after a failed attempt; it doubles. Milliseconds.
+    pub backoff_from_ms: i64,
+    /// Longest wait after a failed attempt. Milliseconds.
+    pub backoff_to_ms: i64,
+}
+
+impl Default for Policies {
+    fn default() -> Policies {
+        Policies {
+            dst: calendar::Policies::default(),
+            catch_up: CatchUp::One,
+            start_within_ms: 12 * HOUR_MS,
+            finish_by_ms: DAY_MS,
+            in_doubt: InDoubt::Hold,
+            max_attempts: 5,
+            backoff_from_ms: MINUTE_MS,
+            backoff_to_ms: HOUR_MS,
+        }
+    }
+}
+
+impl Policies {
+    /// The wait after `attempts` counted attempts: doubling, within its bounds. Milliseconds.
+    pub fn backoff_ms(&self, attempts: u8) -> i64 {
+        let doublings = u32::from(attempts.saturating_sub(1)).min(30);
+        self.backoff_from_ms.saturating_mul(1_i64 << doublings).min(self.backoff_to_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_up_to_its_bound() {
+        let policies = Policies::default();
+        let waits: Vec<i64> = (1..=8).map(|attempts| policies.backoff_ms(attempts) / MINUTE_MS).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(policies.backoff_ms(255), HOUR_MS);
+    }
+}

@@ -1,0 +1,92 @@
+//! Refusals: deterministic answers of the ledger, equal on every replica and part of the reply.
+//!
+//! A refusal changes nothing. It is never a fault of storage and never worth a blind retry; what to do
+//! next is in the text.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Epoch, Incarnation, RunId, ScheduleId, Time};
+
+/// Why the ledger did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// P13: proposed under another epoch than the one in force.
+    #[error("proposed under epoch {}, but epoch {} is in force", .proposed.0, .current.0)]
+    WrongEpoch {
+        /// What the entry carried.
+        proposed: Epoch,
+        /// What is in force.
+        current: Epoch,
+    },
+    /// P18: ledger time never goes back.
+    #[error("ledger time is {ledger} already, the entry says {entry}")]
+    TimeWentBack {
+        /// Ledger time.
+        ledger: Time,
+        /// The entry's.
+        entry: Time,
+    },
+    /// P18: a leap is only possible at the start of an epoch.
+    #[error("the entry is more than 60 s ahead of ledger time {ledger}: {entry}")]
+    TimeLeaps {
+        /// Ledger time.
+        ledger: Time,
+        /// The entry's.
+        entry: Time,
+    },
+    /// P18: nothing fires while no two voters agree on the time.
+    #[error("no two voters' clocks agree within 2 s: nothing fires; put the clocks right (chrony, ntpd)")]
+    ClocksDisagree,
+    /// P10: a life that the ledger has seen the end of.
+    #[error("incarnation {} is not above {} that the ledger knows: this data folder is an old copy; wipe it and join as a new node", .asked.0, .known.0)]
+    OldIncarnation {
+        /// What asked.
+        asked: Incarnation,
+        /// What is known.
+        known: Incarnation,
+    },
+    /// No schedule of that number (any more).
+    #[error("no schedule with number {}", .0.0)]
+    NoSuchSchedule(ScheduleId),
+    /// No run of that name.
+    #[error("no run {0}")]
+    NoSuchRun(RunId),
+    /// No relay of that name.
+    #[error("no relay named '{0}'")]
+    NoSuchRelay(String),
+    /// The name is taken by something else.
+    #[error("'{0}' exists with another body; choose another name, or delete it first")]
+    NameTaken(String),
+    /// The request id was used for something else.
+    #[error("request id '{0}' was used with another body; draw a new one")]
+    RequestReused(String),
+    /// P8: the plan has moved on.
+    #[error("the plan has moved on")]
+    StalePlan,
+    /// P8: proposed before its instant.
+    #[error("not due before {0}")]
+    NotDue(Time),
+    /// P8: not above what has fired or was explained.
+    #[error("at or below what has fired already")]
+    FiredThrough,
+    /// The schedule is paused, blocked, done or deleted.
+    #[error("the schedule is {0}")]
+    NotActive(String),
+    /// P4: the holder is not a node's current life.
+    #[error("the holder is not alive in the ledger")]
+    HolderGone,
+    /// Nothing of what was asked for can be claimed.
+    #[error("nothing to claim")]
+    NothingPending,
+    /// A bound that protects the ledger.
+    #[error("{what} is above the bound of {bound}")]
+    TooLarge {
+        /// What.
+        what: String,
+        /// The bound.
+        bound: u64,
+    },
+    /// The state does not allow it.
+    #[error("not possible: {0}")]
+    NotPossible(String),
+}

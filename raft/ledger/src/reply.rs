@@ -1,0 +1,43 @@
+//! What `apply` answers to whoever proposed the entry.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Epoch, Fence, RunId, ScheduleId, Time};
+use crate::refusal::Refusal;
+
+/// The answer to one entry, equal on every replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// Log index of the entry that did it: for an idempotent repeat, of the first one.
+    pub index: u64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Done, nothing more to say.
+    Done,
+    /// An epoch began.
+    EpochStarted {
+        /// The epoch.
+        epoch: Epoch,
+        /// Ledger time from which it counts.
+        base: Time,
+        /// Did two voters' clocks agree?
+        clocks_agree: bool,
+    },
+    /// The schedule that was created, or that existed already with the same body.
+    Schedule(ScheduleId),
+    /// The run that was opened, or that existed already under that name.
+    Run(RunId),
+    /// For each fire: the runs that it opened, or why not.
+    Fired(Vec<Result<Vec<RunId>, Refusal>>),
+    /// For each claim: its fence, or why not.
+    Claimed(Vec<Result<Fence, Refusal>>),
+    /// Number of recipients that moved.
+    Moved(u64),
+    /// Nothing was done.
+    Refused(Refusal),
+}

@@ -1,0 +1,666 @@
+//! The state of the ledger: what every replica holds in memory, equal to the byte at an equal index.
+//!
+//! A **run** is an occurrence that opened. Runs of small audiences that fall due together open as one
+//! **page** and share its recipient numbers, slot by slot; a run of millions is a page of one. So the code
+//! below the page knows only chunks of 65,536 slots, whatever they belong to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::bitmap::Bitmap;
+use crate::command::{Cause, Next, Reason, Relay};
+use crate::decide::calendar::When;
+use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::policy::Policies;
+use crate::reply::Outcome;
+use crate::table::Table;
+
+/// The tenant that exists from the first entry.
+pub const DEFAULT_TENANT: &str = "default";
+/// The pool that relays and schedules belong to unless they say otherwise.
+pub const DEFAULT_POOL: &str = "default";
+
+/// Where one recipient stands in one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Standing {
+    /// To be sent, now or when its wave comes in.
+    Pending,
+    /// In exactly one open row.
+    Claimed,
+    /// Answered 250 to the final dot. Terminal.
+    Sent,
+    /// Refused for good, or attempts used up. Terminal.
+    Dead,
+    /// Opted out. Terminal.
+    Suppressed,
+    /// Too stale. Terminal.
+    Expired,
+    /// By an operator. Terminal.
+    Cancelled,
+    /// In doubt, and closed by policy or operator. Terminal; never counted as sent.
+    Assumed,
+    /// The terminator may have been written and no answer is known. Held in its row.
+    InDoubt,
+}
+
+impl Standing {
+    /// All standings, in the order of their numbers.
+    pub const ALL: [Standing; 9] = [
+        Standing::Pending,
+        Standing::Claimed,
+        Standing::Sent,
+        Standing::Dead,
+        Standing::Suppressed,
+        Standing::Expired,
+        Standing::Cancelled,
+        Standing::Assumed,
+        Standing::InDoubt,
+    ];
+
+    /// Does nothing but an accept change it any more?
+    pub fn is_terminal(self) -> bool {
+        !matches!(self, Standing::Pending | Standing::Claimed | Standing::InDoubt)
+    }
+}
+
+/// Recipients by standing; the sum is the audience (P1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts([u32; 9]);
+
+impl Counts {
+    /// All recipients pending.
+    pub fn pending(audience: u32) -> Counts {
+        let mut counts = Counts::default();
+        counts.0[Standing::Pending as usize] = audience;
+        counts
+    }
+
+    /// Number of recipients in a standing.
+    pub fn get(&self, standing: Standing) -> u32 {
+        self.0[standing as usize]
+    }
+
+    /// All recipients.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// Nothing pending, nothing claimed (P1).
+    pub fn is_finished(&self) -> bool {
+        self.get(Standing::Pending) == 0 && self.get(Standing::Claimed) == 0
+    }
+
+    pub(crate) fn set(&mut self, standing: Standing, count: u32) {
+        self.0[standing as usize] = count;
+    }
+
+    pub(crate) fn shift(&mut self, from: Standing, to: Standing, count: u32) {
+        self.0[from as usize] -= count;
+        self.0[to as usize] += count;
+    }
+}
+
+/// A node as the ledger knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name, for people.
+    pub name: String,
+    /// Its current life.
+    pub incarnation: Incarnation,
+    /// Log index of the entry that said so.
+    pub up_index: u64,
+    /// The highest ledger level that it can apply.
+    pub level: u32,
+    /// What its process drew: the same life asks again under the same number.
+    pub life: u64,
+}
+
+/// The epoch in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochState {
+    /// Log index of its `EpochStart`.
+    pub epoch: Epoch,
+    /// Its leader.
+    pub leader: Holder,
+    /// Ledger time from which it counts.
+    pub base: Time,
+    /// Did two voters' clocks agree? If not, nothing fires (P18).
+    pub clocks_agree: bool,
+}
+
+/// What a schedule does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Activity {
+    /// It fires.
+    Active,
+    /// Somebody stopped it.
+    Paused {
+        /// Why.
+        reason: String,
+        /// Since when.
+        since: Time,
+    },
+    /// It cannot fire, and an operator must look.
+    Blocked {
+        /// Why.
+        cause: String,
+    },
+    /// No instant is left.
+    Done,
+}
+
+impl Activity {
+    /// One word for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Activity::Active => "active",
+            Activity::Paused { .. } => "paused",
+            Activity::Blocked { .. } => "blocked",
+            Activity::Done => "done",
+        }
+    }
+}
+
+/// What moves when a schedule fires; all else of it stands still.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Raised by whatever moves `next` other than a fire (P8).
+    pub version: u64,
+    /// The next instant.
+    pub next: Option<Next>,
+    /// Every instant up to here is opened or explained; only grows (P7). Names are not ordered (an
+    /// overlap hour may be told twice), so this is an instant; that no name opens twice is the history's
+    /// to know.
+    pub fired_through: Time,
+    /// Occurrences that opened.
+    pub opened: u32,
+    /// Time zone database that computed `next`.
+    pub tzdb: String,
+    /// Fires refused since the plan last moved (P8: the second one blocks).
+    pub refusals: u8,
+}
+
+/// A schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Tenant.
+    pub tenant: String,
+    /// Name.
+    pub name: String,
+    /// When it fires.
+    pub when: When,
+    /// In which zone.
+    pub zone: String,
+    /// No instant before this fires.
+    pub start: Option<Time>,
+    /// No instant after this fires.
+    pub end: Option<Time>,
+    /// Occurrences that open at most.
+    pub max_runs: Option<u32>,
+    /// Policies.
+    pub policies: Policies,
+    /// Pool of relays.
+    pub pool: String,
+    /// Higher goes first within the tenant.
+    pub priority: u8,
+    /// Content, by hash.
+    pub content: Hash,
+    /// Audience, by hash.
+    pub audience: Hash,
+    /// Recipients in the audience.
+    pub recipients: u32,
+    /// What it does.
+    pub activity: Activity,
+    /// What moves when it fires.
+    pub plan: Plan,
+    /// Hash of the body that created it: the same body again is the same schedule.
+    pub body: Hash,
+    /// Log index of its last change by somebody.
+    pub index: u64,
+}
+
+/// What a run does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunState {
+    /// Recipients are claimed and sent.
+    Open,
+    /// Nothing is claimed, no gate passes.
+    Paused {
+        /// Why.
+        reason: String,
+    },
+    /// An operator ended it.
+    Cancelled,
+    /// Its deadline ended it.
+    Expired,
+    /// Nothing is pending or claimed.
+    Finished,
+}
+
+impl RunState {
+    /// One word for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            RunState::Open => "open",
+            RunState::Paused { .. } => "paused",
+            RunState::Cancelled => "cancelled",
+            RunState::Expired => "expired",
+            RunState::Finished => "finished",
+        }
+    }
+}
+
+/// An occurrence that opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its schedule.
+    pub schedule: ScheduleId,
+    /// The schedule's name, which may be used again after a delete.
+    pub name: String,
+    /// Its own name among the schedule's occurrences.
+    pub nominal: Nominal,
+    /// When it was due.
+    pub due: Time,
+    /// Why it opened.
+    pub cause: Cause,
+    /// Content, by hash: frozen.
+    pub content: Hash,
+    /// Audience, by hash: frozen.
+    pub audience: Hash,
+    /// Its first slot in the page.
+    pub first: u32,
+    /// Its recipients.
+    pub count: u32,
+    /// What is not sent by then expires.
+    pub finish_by: Time,
+    /// Policies: frozen.
+    pub policies: Policies,
+    /// What it does.
+    pub state: RunState,
+    /// Recipients by standing.
+    pub counts: Counts,
+    /// Log index of the entry after which nothing was pending or claimed.
+    pub finished_index: Option<u64>,
+    /// Refusals that concern content or sender, in a row (P6: ten pause the run).
+    pub policy_refusals: u8,
+    /// The same recipient was accepted under two fences.
+    pub known_duplicates: u32,
+    /// An accept for a recipient that was closed as something else.
+    pub contradictions: u32,
+    /// A definite not-sent for a recipient that was assumed.
+    pub assumptions_disproved: u32,
+    /// Recipients that were sent again by decision while in doubt.
+    pub resent: u32,
+}
+
+/// Runs that opened together and share slots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// Tenant.
+    pub tenant: String,
+    /// Pool of relays.
+    pub pool: String,
+    /// Priority.
+    pub priority: u8,
+    /// When its runs were due.
+    pub due: Time,
+    /// Ledger time at which it opened: the `Date` of its mails.
+    pub opened_at: Time,
+    /// Cluster incarnation in which it opened: part of every Message-ID (P21).
+    pub cluster_incarnation: u64,
+    /// Its runs, by place; slots of one follow those of the other.
+    pub runs: Vec<Run>,
+    /// Slots in all.
+    pub slots: u32,
+}
+
+impl Page {
+    /// Index of the run to which a slot of the page belongs.
+    pub fn run_of_slot(&self, slot: u32) -> Option<usize> {
+        let place = self.runs.partition_point(|run| run.first <= slot).checked_sub(1)?;
+        (slot < self.runs[place].first + self.runs[place].count).then_some(place)
+    }
+
+    /// Does any run of it have something pending or claimed?
+    pub fn is_open(&self) -> bool {
+        self.runs.iter().any(|run| !run.counts.is_finished())
+    }
+}
+
+/// 65,536 slots of a page: where each recipient stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// One set a standing; they are disjoint and together all slots (P1).
+    pub sets: [Bitmap; 9],
+    /// Pending recipients that wait for an instant: by 30 s bucket since the epoch.
+    pub waves: BTreeMap<i64, Bitmap>,
+    /// Counted attempts, where there are any.
+    pub attempts: BTreeMap<u16, u8>,
+}
+
+impl Chunk {
+    /// The slots of one standing.
+    pub fn set(&self, standing: Standing) -> &Bitmap {
+        &self.sets[standing as usize]
+    }
+
+    /// Where a slot stands.
+    pub fn standing(&self, slot: u16) -> Option<Standing> {
+        Standing::ALL.into_iter().find(|standing| self.set(*standing).contains(slot))
+    }
+
+    /// Pending slots whose wave has come in by `now`.
+    pub fn claimable(&self, now: Time) -> Bitmap {
+        let mut slots = self.set(Standing::Pending).clone();
+        for waiting in self.waves.range(bucket_after(now)..).map(|(_, slots)| slots) {
+            slots.remove(waiting);
+        }
+        slots
+    }
+
+    /// When the next wave comes in after `now`.
+    pub fn next_wave(&self, now: Time) -> Option<Time> {
+        self.waves.range(bucket_after(now)..).next().map(|(bucket, _)| Time(bucket * WAVE_MS))
+    }
+}
+
+/// Width of a retry wave. Milliseconds.
+pub const WAVE_MS: i64 = 30_000;
+
+/// The first bucket that has not come in at `now`.
+pub fn bucket_after(now: Time) -> i64 {
+    now.0.div_euclid(WAVE_MS) + 1
+}
+
+/// A claim row: the right of one holder to send one slice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// The page, by its first run.
+    pub page: RunId,
+    /// The chunk.
+    pub chunk: u32,
+    /// Who works it.
+    pub holder: Holder,
+    /// Ledger time of the claim.
+    pub claimed_at: Time,
+    /// What was granted; never changes.
+    pub granted: Bitmap,
+    /// Still claimed.
+    pub claimed: Bitmap,
+    /// In doubt: held here until evidence or a decision.
+    pub in_doubt: Bitmap,
+    /// Accepted under this fence.
+    pub sent: Bitmap,
+    /// Closed as assumed while in doubt in this row.
+    pub assumed: Bitmap,
+    /// Why it is in doubt, where somebody else than its holder said so.
+    pub lost: Option<String>,
+    /// Log index of the last entry that changed it.
+    pub settled_index: u64,
+}
+
+impl Row {
+    /// Nothing claimed and nothing in doubt: only evidence is left.
+    pub fn is_closed(&self) -> bool {
+        self.claimed.is_empty() && self.in_doubt.is_empty()
+    }
+}
+
+/// A recipient that will not be sent: the dead-letter list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// Basic code of the last answer; 0 where no relay was asked.
+    pub code: u16,
+    /// Enhanced status code.
+    pub enhanced: Option<(u8, u16, u16)>,
+    /// The answer, or the cause.
+    pub text: String,
+    /// Counted attempts.
+    pub attempts: u8,
+    /// Since when.
+    pub since: Time,
+    /// Taken off the list by an operator.
+    pub discarded: bool,
+}
+
+/// What became of an instant of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum History {
+    /// It opened as this run.
+    Opened(RunId),
+    /// It did not open, nor did those up to `last`.
+    Explained {
+        /// The last of the range.
+        last: Nominal,
+        /// How many.
+        count: u32,
+        /// Why.
+        reason: Reason,
+        /// Log index of the entry that said so.
+        index: u64,
+    },
+}
+
+/// A stored answer to a request id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Hash of the body that was asked.
+    pub body: Hash,
+    /// Log index of the entry that answered.
+    pub index: u64,
+    /// What it answered.
+    pub outcome: Outcome,
+    /// When.
+    pub at: Time,
+}
+
+/// A blob and how many schedules and runs hold it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredBlob {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Schedules and runs that name it.
+    pub references: u64,
+}
+
+/// The one row that changes with every entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Index of the last entry that was applied.
+    pub applied: u64,
+    /// Ledger time (P18).
+    pub now: Time,
+    /// The epoch in force.
+    pub epoch: Option<EpochState>,
+    /// Raft group.
+    pub group: u32,
+    /// Incarnation of the cluster: raised by a restore (P21).
+    pub cluster_incarnation: u64,
+    /// Level of the ledger (P23).
+    pub level: u32,
+}
+
+/// The level that this build applies (P23).
+pub const LEVEL: u32 = 1;
+
+/// The whole state. Rows are public to be read; only `apply` changes them.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    pub(crate) head: Head,
+    pub(crate) nodes: Table<NodeId, Node>,
+    pub(crate) relays: Table<String, Relay>,
+    pub(crate) schedules: Table<ScheduleId, Schedule>,
+    pub(crate) history: Table<(ScheduleId, Nominal), History>,
+    pub(crate) blobs: Table<Hash, StoredBlob>,
+    pub(crate) pages: Table<RunId, Page>,
+    pub(crate) chunks: Table<(RunId, u32), Chunk>,
+    pub(crate) rows: Table<Fence, Row>,
+    pub(crate) closed: Table<(RunId, Fence), Row>,
+    pub(crate) dead: Table<(RunId, u32), DeadLetter>,
+    pub(crate) opted_out: Table<(String, String), OptedOut>,
+    pub(crate) answers: Table<(String, String), Answer>,
+    pub(crate) derived: Derived,
+}
+
+/// When somebody opted out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OptedOut {
+    /// Log index.
+    pub index: u64,
+    /// Ledger time.
+    pub at: Time,
+}
+
+/// Indices that are computed from the rows and never stored.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Derived {
+    pub names: BTreeMap<(String, String), ScheduleId>,
+    pub due: BTreeSet<(Time, ScheduleId)>,
+    pub open_pages: BTreeSet<RunId>,
+    pub answers_by_index: BTreeMap<u64, (String, String)>,
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger::new()
+    }
+}
+
+impl Ledger {
+    /// The state before the first entry.
+    pub fn new() -> Ledger {
+        Ledger {
+            head: Head { applied: 0, now: Time(0), epoch: None, group: GROUP, cluster_incarnation: 1, level: LEVEL },
+            nodes: Table::default(),
+            relays: Table::default(),
+            schedules: Table::default(),
+            history: Table::default(),
+            blobs: Table::default(),
+            pages: Table::default(),
+            chunks: Table::default(),
+            rows: Table::default(),
+            closed: Table::default(),
+            dead: Table::default(),
+            opted_out: Table::default(),
+            answers: Table::default(),
+            derived: Derived::default(),
+        }
+    }
+
+    /// Index, time, epoch.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Nodes by id.
+    pub fn nodes(&self) -> &Table<NodeId, Node> {
+        &self.nodes
+    }
+
+    /// Relays by name.
+    pub fn relays(&self) -> &Table<String, Relay> {
+        &self.relays
+    }
+
+    /// Schedules by number.
+    pub fn schedules(&self) -> &Table<ScheduleId, Schedule> {
+        &self.schedules
+    }
+
+    /// What became of each instant.
+    pub fn history(&self) -> &Table<(ScheduleId, Nominal), History> {
+        &self.history
+    }
+
+    /// Pages by their first run.
+    pub fn pages(&self) -> &Table<RunId, Page> {
+        &self.pages
+    }
+
+    /// Chunks by page and number.
+    pub fn chunks(&self) -> &Table<(RunId, u32), Chunk> {
+        &self.chunks
+    }
+
+    /// Rows with something claimed or in doubt, by fence.
+    pub fn rows(&self) -> &Table<Fence, Row> {
+        &self.rows
+    }
+
+    /// Rows of which only evidence is left, by page and fence.
+    pub fn closed(&self) -> &Table<(RunId, Fence), Row> {
+        &self.closed
+    }
+
+    /// Dead letters by run and recipient number.
+    pub fn dead(&self) -> &Table<(RunId, u32), DeadLetter> {
+        &self.dead
+    }
+
+    /// Opt-outs by tenant and address key.
+    pub fn opted_out(&self) -> &Table<(String, String), OptedOut> {
+        &self.opted_out
+    }
+
+    /// The schedule of that name.
+    pub fn schedule_named(&self, tenant: &str, name: &str) -> Option<(ScheduleId, &Schedule)> {
+        let number = *self.derived.names.get(&(tenant.to_owned(), name.to_owned()))?;
+        Some((number, self.schedules.get(&number)?))
+    }
+
+    /// Active schedules in the order in which they fall due.
+    pub fn due(&self) -> impl Iterator<Item = (Time, ScheduleId)> + '_ {
+        self.derived.due.iter().copied()
+    }
+
+    /// Pages with something pending or claimed, oldest first.
+    pub fn open_pages(&self) -> impl Iterator<Item = (RunId, &Page)> + '_ {
+        self.derived.open_pages.iter().filter_map(|id| Some((*id, self.pages.get(id)?)))
+    }
+
+    /// The page of a run, and the run's place in it.
+    pub fn page_of(&self, run: RunId) -> Option<(RunId, &Page, usize)> {
+        let (id, page) = self.pages.range(..=run).next_back()?;
+        let place = run.place.checked_sub(id.place)? as usize;
+        (id.index == run.index && place < page.runs.len()).then_some((*id, page, place))
+    }
+
+    /// A run.
+    pub fn run(&self, run: RunId) -> Option<&Run> {
+        let (_, page, place) = self.page_of(run)?;
+        page.runs.get(place)
+    }
+
+    /// All runs, in the order in which they opened.
+    pub fn runs(&self) -> impl DoubleEndedIterator<Item = (RunId, &Page, &Run)> + '_ {
+        self.pages.iter().flat_map(|(id, page)| {
+            let name = move |place: usize| RunId { index: id.index, place: id.place + place as u32 };
+            page.runs.iter().enumerate().map(move |(place, run)| (name(place), page, run))
+        })
+    }
+
+    /// The bytes of a content or an audience.
+    pub fn blob(&self, hash: &Hash) -> Option<&[u8]> {
+        self.blobs.get(hash).map(|blob| blob.bytes.as_slice())
+    }
+
+    /// Where a recipient of a run stands.
+    pub fn standing(&self, run: RunId, recipient: u32) -> Option<Standing> {
+        let (page, chunk, slot) = self.place_of(run, recipient)?;
+        self.chunks.get(&(page, chunk))?.standing(slot)
+    }
+
+    /// Page, chunk and slot of a recipient of a run.
+    pub fn place_of(&self, run: RunId, recipient: u32) -> Option<(RunId, u32, u16)> {
+        let (page, whole, place) = self.page_of(run)?;
+        let run = &whole.runs[place];
+        let slot = (recipient < run.count).then(|| run.first + recipient)?;
+        Some((page, slot / crate::bitmap::CHUNK, (slot % crate::bitmap::CHUNK) as u16))
+    }
+
+    /// Is this holder the node's current life (P4)?
+    pub fn is_current(&self, holder: Holder) -> bool {
+        self.nodes.get(&holder.node).is_some_and(|node| node.incarnation == holder.incarnation)
+    }
+}

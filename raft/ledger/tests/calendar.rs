@@ -1,0 +1,15 @@
+//! The calendar, judged from outside: the vectors that the policies promise, an independent brute
+//! force over UTC minutes, a second time zone library, and properties.
+
+#[path = "calendar/grammar.rs"]
+mod grammar;
+#[path = "calendar/oracle.rs"]
+mod oracle;
+#[path = "calendar/properties.rs"]
+mod properties;
+#[path = "calendar/second_opinion.rs"]
+mod second_opinion;
+#[path = "calendar/support.rs"]
+mod support;
+#[path = "calendar/vectors.rs"]
+mod vectors;

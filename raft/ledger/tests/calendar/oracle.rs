@@ -1,0 +1,244 @@
+//! Brute force: walk every UTC minute around every change of offset of twenty years, note what local
+//! clocks show, and say from the policies' words alone what must fire. It shares nothing with the
+//! resolver but the zone's offset at an instant: no cron search, no segments, no order of walking.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::civil::DateTime;
+use jiff::tz::{Offset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
+use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Fold, Nominal, Pattern, Policies, Step};
+
+use crate::support::{GAPS, OVERLAPS, at, changes, cron, database, distinct_changes, policies, steps_between, zone};
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+/// What is compared: a day either side. What is walked: another day around it, for context.
+const COMPARED: SignedDuration = SignedDuration::from_hours(24);
+const WALKED: SignedDuration = SignedDuration::from_hours(48);
+
+/// A pattern twice: as text for the resolver, as a plain question for the brute force.
+struct Sample {
+    text: &'static str,
+    fixed: bool,
+    matches: fn(DateTime) -> bool,
+}
+
+const SAMPLES: [Sample; 10] = [
+    Sample { text: "0 2 * * *", fixed: true, matches: |t| (t.hour(), t.minute()) == (2, 0) },
+    Sample { text: "0 0 * * *", fixed: true, matches: |t| (t.hour(), t.minute()) == (0, 0) },
+    Sample { text: "30 2,9 * * *", fixed: true, matches: |t| t.minute() == 30 && [2, 9].contains(&t.hour()) },
+    Sample {
+        text: "0,7,30,59 0,1,2,3,4,5,22,23 * * *",
+        fixed: true,
+        matches: |t| [0, 7, 30, 59].contains(&t.minute()) && [0, 1, 2, 3, 4, 5, 22, 23].contains(&t.hour()),
+    },
+    Sample {
+        text: "15 1,2,3 * * 0",
+        fixed: true,
+        matches: |t| t.minute() == 15 && [1, 2, 3].contains(&t.hour()) && t.weekday() == jiff::civil::Weekday::Sunday,
+    },
+    Sample {
+        text: "30 1,12 13 * 5",
+        fixed: true,
+        matches: |t| {
+            t.minute() == 30
+                && [1, 12].contains(&t.hour())
+                && (t.day() == 13 || t.weekday() == jiff::civil::Weekday::Friday)
+        },
+    },
+    Sample {
+        text: "0 0,3 L * *",
+        fixed: true,
+        matches: |t| t.minute() == 0 && [0, 3].contains(&t.hour()) && t.day() == t.days_in_month(),
+    },
+    Sample { text: "*/15 * * * *", fixed: false, matches: |t| t.minute() % 15 == 0 },
+    Sample { text: "7 1-3 * * *", fixed: false, matches: |t| t.minute() == 7 && (1..=3).contains(&t.hour()) },
+    Sample { text: "10,50 */2 * * *", fixed: false, matches: |t| [10, 50].contains(&t.minute()) && t.hour() % 2 == 0 },
+];
+
+/// What both sides must agree on: the instant, the name, and whether it fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Said {
+    instant: Timestamp,
+    civil_ms: Option<i64>,
+    fold: Fold,
+    fires: bool,
+}
+
+impl From<&Step> for Said {
+    fn from(step: &Step) -> Said {
+        let nominal = step.nominal();
+        let civil_ms = nominal.civil_ms();
+        if let Nominal::Instant(instant) = nominal {
+            assert_eq!(instant, step.instant());
+        }
+        let fires = matches!(step, Step::Fires(_));
+        Said { instant: step.instant(), civil_ms, fold: nominal.fold(), fires }
+    }
+}
+
+/// What local clocks show, minute by minute, around an instant.
+struct Diary {
+    /// In order of time.
+    minutes: Vec<(Timestamp, DateTime)>,
+    /// The instants at which each local time is shown.
+    shown: BTreeMap<DateTime, Vec<Timestamp>>,
+    dates: BTreeSet<jiff::civil::Date>,
+}
+
+impl Diary {
+    fn around(zone: &TimeZone, middle: Timestamp) -> Diary {
+        let count = 2 * WALKED.as_mins();
+        let instants = (0..count).map(|minute| middle - WALKED + MINUTE * minute as i32);
+        let minutes: Vec<(Timestamp, DateTime)> =
+            instants.map(|instant| (instant, zone.to_offset(instant).to_datetime(instant))).collect();
+        let mut shown: BTreeMap<DateTime, Vec<Timestamp>> = BTreeMap::new();
+        for (instant, local) in &minutes {
+            assert_eq!(local.second(), 0, "offsets of these years are whole minutes");
+            shown.entry(*local).or_default().push(*instant);
+        }
+        let dates = minutes.iter().map(|(_, local)| local.date()).collect();
+        Diary { minutes, shown, dates }
+    }
+
+    /// Every local minute from the first to the last, also those that no clock showed.
+    fn local_minutes(&self) -> impl Iterator<Item = DateTime> {
+        let first = *self.shown.first_key_value().unwrap().0;
+        let last = *self.shown.last_key_value().unwrap().0;
+        std::iter::successors(Some(first), |local| Some(*local + MINUTE)).take_while(move |local| *local <= last)
+    }
+
+    /// The first minute that shows a later local time than `missing`, and the last before it.
+    fn around_gap(&self, missing: DateTime) -> ((Timestamp, DateTime), (Timestamp, DateTime)) {
+        let after = self.minutes.iter().position(|(_, local)| *local > missing).unwrap();
+        (self.minutes[after - 1], self.minutes[after])
+    }
+
+    /// What a fixed-time pattern must do, from the words of the policies.
+    fn fixed(&self, matched: &[DateTime], policies: &Policies) -> Vec<Said> {
+        let mut own: BTreeMap<Timestamp, (DateTime, Fold)> = BTreeMap::new();
+        let mut moved: BTreeMap<Timestamp, Vec<DateTime>> = BTreeMap::new();
+        let mut said = Vec::new();
+        for &local in matched {
+            match self.shown.get(&local).map(Vec::as_slice) {
+                Some([only]) => {
+                    own.insert(*only, (local, Fold::First));
+                }
+                Some([first, second]) => {
+                    if policies.overlap != DstOverlap::Second {
+                        own.insert(*first, (local, Fold::First));
+                    }
+                    if policies.overlap != DstOverlap::First {
+                        own.insert(*second, (local, Fold::Second));
+                    }
+                }
+                Some(more) => panic!("{local} is shown {} times", more.len()),
+                None => {
+                    let ((last, shown), (first, _)) = self.around_gap(local);
+                    if policies.gap == DstGap::Skip || !self.dates.contains(&local.date()) {
+                        said.push(name(first, local, Fold::First, false));
+                    } else if policies.gap == DstGap::After {
+                        moved.entry(first).or_default().push(local);
+                    } else {
+                        let waited = shown.duration_until(local);
+                        moved.entry(last + waited).or_default().push(local);
+                    }
+                }
+            }
+        }
+        for (instant, locals) in &moved {
+            for (place, local) in locals.iter().enumerate() {
+                let fires = place == 0 && !own.contains_key(instant);
+                said.push(name(*instant, *local, Fold::First, fires));
+            }
+        }
+        said.extend(own.iter().map(|(instant, (local, fold))| name(*instant, *local, *fold, true)));
+        said
+    }
+
+    /// An interval pattern fires whenever the clocks show one of its times.
+    fn interval(&self, matches: fn(DateTime) -> bool) -> Vec<Said> {
+        let shown = self.minutes.iter().filter(|(_, local)| matches(*local));
+        shown.map(|(instant, _)| Said { instant: *instant, civil_ms: None, fold: Fold::First, fires: true }).collect()
+    }
+}
+
+fn name(instant: Timestamp, local: DateTime, fold: Fold, fires: bool) -> Said {
+    let civil_ms = Offset::UTC.to_timestamp(local).unwrap().as_millisecond();
+    Said { instant, civil_ms: Some(civil_ms), fold, fires }
+}
+
+/// Compares both for every sample and policy around `middle`; answers how many steps agreed.
+fn compare(zone: &TimeZone, middle: Timestamp, patterns: &[Pattern], about: &str) -> usize {
+    let diary = Diary::around(zone, middle);
+    let (from, to) = (middle - COMPARED, middle + COMPARED);
+    let locals: Vec<DateTime> = diary.local_minutes().collect();
+    let mut agreed = 0;
+    for (sample, pattern) in SAMPLES.iter().zip(patterns) {
+        assert_eq!(pattern.is_fixed_time(), sample.fixed);
+        let matched: Vec<DateTime> = locals.iter().copied().filter(|local| (sample.matches)(*local)).collect();
+        for (gap, overlap) in GAPS.into_iter().flat_map(|gap| OVERLAPS.map(|overlap| (gap, overlap))) {
+            let policies = policies(gap, overlap);
+            let mut expected = match sample.fixed {
+                true => diary.fixed(&matched, &policies),
+                false => diary.interval(sample.matches),
+            };
+            expected.retain(|said| from <= said.instant && said.instant < to);
+            expected.sort();
+            let steps = steps_between(pattern, zone, &policies, from, to);
+            let found: Vec<Said> = steps.iter().map(Said::from).collect();
+            assert_eq!(found, expected, "{} with {gap} and {overlap}, {about}", sample.text);
+            agreed += found.len();
+        }
+    }
+    agreed
+}
+
+fn patterns() -> Vec<Pattern> {
+    SAMPLES.iter().map(|sample| cron(sample.text)).collect()
+}
+
+#[test]
+fn the_resolver_agrees_with_brute_force_around_every_change_of_twenty_years() {
+    let patterns = patterns();
+    let found = distinct_changes(at("2007-01-01T00:00:00Z"), at("2027-01-01T00:00:00Z"));
+    assert!(found.len() > 900, "{} distinct changes", found.len());
+    assert!(found.iter().any(|change| change.zone_name == "Pacific/Apia"));
+    for change in &found {
+        let zone = zone(&change.zone_name);
+        let about = format!("{} at {}", change.zone_name, change.at);
+        assert!(compare(&zone, change.at, &patterns, &about) > 0);
+    }
+}
+
+#[test]
+fn the_resolver_agrees_with_brute_force_on_days_drawn_from_elsewhere() {
+    let names: Vec<String> = database().available().map(|name| name.to_string()).collect();
+    let patterns = patterns();
+    let first = at("2007-01-01T00:00:00Z");
+    // A fixed linear congruence: the same days in every run.
+    let mut state: u64 = 20_260_308;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for _ in 0..150 {
+        let name = &names[draw(names.len() as u64) as usize];
+        let middle = first + SignedDuration::from_mins(draw(40 * 365 * 24 * 60) as i64);
+        let about = format!("{name} at {middle}");
+        assert!(compare(&zone(name), middle, &patterns, &about) > 0);
+    }
+}
+
+/// What the resolver takes for granted about an overlap (see `segment.rs`).
+#[test]
+fn no_zone_changes_its_offset_twice_within_three_days() {
+    let (since, until) = (at("1900-01-01T00:00:00Z"), at("2060-01-01T00:00:00Z"));
+    for name in database().available() {
+        let changes = changes(name.as_str(), since, until);
+        for pair in changes.windows(2) {
+            let apart = pair[1].at.duration_since(pair[0].at);
+            assert!(apart >= SignedDuration::from_hours(72), "{pair:?}");
+        }
+    }
+}
