@@ -1,0 +1,201 @@
+//! openraft's log storage on the write-ahead log: translates, and adds nothing of its own.
+//!
+//! Called by openraft alone, after [`LogStore::open`]. It promises what [`crate::wal`] promises. A vote is
+//! durable when `save_vote` returns; an append, when its callback is told; a truncation or a purge is in
+//! force at once and durable before whatever comes after it; a commit is durable soon, since it only saves
+//! work at the next start.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, Range, RangeBounds};
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::Stream;
+use openraft::entry::RaftEntry;
+use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
+use openraft::{LogState, OptionalSend};
+use prost::bytes::Bytes;
+
+use crate::types::{
+    Entry, EntryBytes, EntryPayload, LogId, TypeConfig, Vote, decode_membership, encode_membership, to_log_id,
+    to_point, to_vote, to_vote_record,
+};
+use crate::wal::{
+    Disk, EntryRecord, FolderDisk, OpenError, OpeningReport, PayloadKind, Wal, WalHealth, WalOptions, WalReader,
+};
+
+/// Payload bytes that one round of replication or of a stream reads at most. With the message's framing it
+/// stays below tonic's default limit of 4 MiB.
+pub const READ_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The log as openraft writes it. Dropping it ends the writer's thread.
+pub struct LogStore {
+    wal: Wal,
+    reader: LogReader,
+}
+
+/// The log as openraft reads it.
+#[derive(Clone)]
+pub struct LogReader {
+    reader: WalReader,
+}
+
+impl LogStore {
+    /// Opens the log of a node in a folder, or begins one there. Blocks: it reads all of it.
+    pub fn open(folder: &Path, node: u64) -> Result<(LogStore, OpeningReport), OpenError> {
+        let disk = FolderDisk::open(folder).map_err(|source| {
+            let file = folder.display().to_string();
+            OpenError::Disk { action: "open the folder", file, source }
+        })?;
+        LogStore::open_on(Arc::new(disk), &WalOptions::new(node))
+    }
+
+    /// The same on another disk, or with other options.
+    pub fn open_on(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(LogStore, OpeningReport), OpenError> {
+        let (wal, report) = Wal::open(disk, options)?;
+        let reader = LogReader { reader: wal.reader() };
+        Ok((LogStore { wal, reader }, report))
+    }
+
+    /// How the log fares; keep it before openraft takes the log away.
+    pub fn health(&self) -> WalHealth {
+        self.wal.health()
+    }
+}
+
+impl RaftLogStorage<TypeConfig> for LogStore {
+    type LogReader = LogReader;
+
+    async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
+        let stated = self.wal.stated();
+        Ok(LogState { last_purged_log_id: stated.purged.map(to_log_id), last_log_id: stated.last.map(to_log_id) })
+    }
+
+    async fn get_log_reader(&mut self) -> LogReader {
+        self.reader.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        let (told, durable) = tokio::sync::oneshot::channel();
+        let done = Box::new(move |outcome| drop(told.send(outcome)));
+        self.wal.vote(to_vote_record(vote), done).await?;
+        // The writer answers every callback, also when it ends; its silence would be a fault of its own.
+        durable.await.map_err(|_| io::Error::from(crate::wal::Fault::WriterGone))?.map_err(io::Error::from)
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        Ok(self.wal.commit(committed.as_ref().map(to_point)).await?)
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        Ok(self.wal.stated().committed.map(to_log_id))
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let records = entries.into_iter().map(to_record).collect::<Result<Vec<_>, _>>()?;
+        let done = Box::new(move |outcome: Result<(), _>| callback.io_completed(outcome.map_err(io::Error::from)));
+        Ok(self.wal.append(records, done).await?)
+    }
+
+    async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
+        Ok(self.wal.truncate(last_log_id.as_ref().map(to_point)).await?)
+    }
+
+    async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
+        Ok(self.wal.purge(to_point(&log_id)).await?)
+    }
+}
+
+impl LogReader {
+    async fn read(&self, range: Range<u64>, bytes_max: usize) -> Result<Vec<Entry>, io::Error> {
+        let plan = self.reader.plan(range, bytes_max);
+        let records = if plan.touches_disk() && self.reader.may_block_elsewhere() {
+            tokio::task::spawn_blocking(|| plan.read()).await.map_err(io::Error::other)?
+        } else {
+            plan.read()
+        };
+        records?.into_iter().map(to_entry).collect()
+    }
+}
+
+impl RaftLogReader<TypeConfig> for LogReader {
+    async fn try_get_log_entries<RB>(&mut self, range: RB) -> Result<Vec<Entry>, io::Error>
+    where
+        RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        self.read(half_open(&range), usize::MAX).await
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
+        self.read(start..end, READ_BYTES_MAX).await
+    }
+
+    /// Reads ahead by [`READ_BYTES_MAX`] only, however long the range is.
+    async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<Entry, io::Error>> + OptionalSend
+    where
+        RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        let ahead = Ahead { reader: self.clone(), rest: half_open(&range), ready: Vec::new().into_iter() };
+        Box::pin(futures::stream::try_unfold(ahead, |mut ahead| async move {
+            if ahead.ready.len() == 0 {
+                ahead.ready = ahead.reader.read(ahead.rest.clone(), READ_BYTES_MAX).await?.into_iter();
+            }
+            let Some(entry) = ahead.ready.next() else { return Ok(None) };
+            ahead.rest.start = entry.index().saturating_add(1);
+            Ok(Some((entry, ahead)))
+        }))
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(self.reader.stated().vote.map(to_vote))
+    }
+}
+
+struct Ahead {
+    reader: LogReader,
+    rest: Range<u64>,
+    ready: std::vec::IntoIter<Entry>,
+}
+
+fn half_open(range: &impl RangeBounds<u64>) -> Range<u64> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    start..end
+}
+
+fn to_record(entry: Entry) -> Result<EntryRecord, io::Error> {
+    let point = to_point(&entry.log_id);
+    let (kind, bytes) = match entry.payload {
+        EntryPayload::Blank => (PayloadKind::Blank, Bytes::new()),
+        EntryPayload::Normal(command) => (PayloadKind::Normal, command.0),
+        EntryPayload::Membership(membership) => {
+            (PayloadKind::Membership, Bytes::from(encode_membership(&membership).map_err(io::Error::other)?))
+        }
+    };
+    Ok(EntryRecord { point, kind, bytes })
+}
+
+fn to_entry(record: EntryRecord) -> Result<Entry, io::Error> {
+    let payload = match record.kind {
+        PayloadKind::Blank => EntryPayload::Blank,
+        PayloadKind::Normal => EntryPayload::Normal(EntryBytes(record.bytes)),
+        PayloadKind::Membership => {
+            let membership = decode_membership(&record.bytes);
+            EntryPayload::Membership(membership.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?)
+        }
+    };
+    Ok(Entry { log_id: to_log_id(record.point), payload })
+}

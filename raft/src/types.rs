@@ -1,0 +1,138 @@
+//! The types that this node's Raft is made of, and the bytes of a membership.
+//!
+//! Used by everything in this crate that meets openraft. What leaves memory, to disk or to a peer, is never
+//! a type of openraft: log ids and votes go as [`LogPoint`] and [`VoteRecord`], memberships by
+//! [`encode_membership`], entries and replies as opaque bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use openraft::alias::{EntryOf, LogIdOf, MembershipStateOf, StoredMembershipOf, VoteOf};
+use openraft::vote::RaftLeaderId;
+use prost::bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::wal::{LogPoint, VoteRecord};
+
+openraft::declare_raft_types!(
+    /// The types of this node's Raft. Leadership ids are (term, node) in a total order, so one term may see
+    /// two leaders: never take a term for an epoch (P13).
+    pub TypeConfig:
+        D = EntryBytes,
+        R = ReplyBytes,
+        NodeId = u64,
+        Node = PeerNode,
+        AsyncRuntime = openraft_rt_tokio::TokioRuntime,
+);
+
+/// An index of the log together with the leadership that proposed it.
+pub type LogId = LogIdOf<TypeConfig>;
+/// A vote as openraft sees it.
+pub type Vote = VoteOf<TypeConfig>;
+/// An entry as openraft sees it.
+pub type Entry = EntryOf<TypeConfig>;
+/// A membership: voters, in one or two overlapping sets, and learners.
+pub type Membership = openraft::Membership<u64, PeerNode>;
+/// A membership with the log id that holds it.
+pub type StoredMembership = StoredMembershipOf<TypeConfig>;
+/// The committed and the effective membership.
+pub type MembershipState = MembershipStateOf<TypeConfig>;
+/// What an entry carries.
+pub type EntryPayload = openraft::EntryPayload<EntryBytes, u64, PeerNode>;
+/// Who proposed an entry.
+pub type LeaderId = openraft::alias::LeaderIdOf<TypeConfig>;
+
+/// Where a member is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerNode {
+    /// Host and port of its peer door.
+    pub address: String,
+    /// Its name, for people.
+    pub name: String,
+}
+
+/// A command of the ledger, as bytes that Raft does not look into. Cheap to clone.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct EntryBytes(pub Bytes);
+
+impl fmt::Debug for EntryBytes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} bytes", self.0.len())
+    }
+}
+
+impl fmt::Display for EntryBytes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, out)
+    }
+}
+
+// openraft demands serde of the types it is given; nothing of ours serialises an entry this way.
+impl Serialize for EntryBytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_ref().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EntryBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(|bytes| EntryBytes(Bytes::from(bytes)))
+    }
+}
+
+/// What `apply` answers to the proposer of a command, as bytes that Raft does not look into.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplyBytes(pub Vec<u8>);
+
+/// A log id in the form that leaves memory.
+pub fn to_point(id: &LogId) -> LogPoint {
+    LogPoint { term: id.leader_id.term, leader: id.leader_id.node_id, index: id.index }
+}
+
+/// A log id as openraft wants it.
+pub fn to_log_id(point: LogPoint) -> LogId {
+    LogId { leader_id: LeaderId::new(point.term, point.leader), index: point.index }
+}
+
+/// A vote in the form that leaves memory.
+pub fn to_vote_record(vote: &Vote) -> VoteRecord {
+    VoteRecord { term: vote.leader_id.term, leader: vote.leader_id.node_id, committed: vote.committed }
+}
+
+/// A vote as openraft wants it.
+pub fn to_vote(record: VoteRecord) -> Vote {
+    Vote { leader_id: LeaderId::new(record.term, record.leader), committed: record.committed }
+}
+
+/// A membership in the form that leaves memory. The order of fields is the format.
+#[derive(Serialize, Deserialize)]
+struct MembershipRecord {
+    /// Sets of voters: one, or two during a change.
+    configs: Vec<BTreeSet<u64>>,
+    /// Every member, voters and learners: id, address, name.
+    members: Vec<(u64, String, String)>,
+}
+
+/// The bytes of a membership do not make one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes of a membership can not be read: {0}")]
+pub struct MalformedMembership(String);
+
+/// The bytes of a membership, for disk and wire.
+pub fn encode_membership(membership: &Membership) -> Result<Vec<u8>, MalformedMembership> {
+    let members = membership.nodes().map(|(id, node)| (*id, node.address.clone(), node.name.clone())).collect();
+    let record = MembershipRecord { configs: membership.get_joint_config().clone(), members };
+    postcard::to_stdvec(&record).map_err(|error| MalformedMembership(error.to_string()))
+}
+
+/// Reads what [`encode_membership`] wrote.
+pub fn decode_membership(bytes: &[u8]) -> Result<Membership, MalformedMembership> {
+    let record: MembershipRecord =
+        postcard::from_bytes(bytes).map_err(|error| MalformedMembership(error.to_string()))?;
+    let members = record.members.into_iter().map(|(id, address, name)| (id, PeerNode { address, name }));
+    let members: BTreeMap<u64, PeerNode> = members.collect();
+    if record.configs.is_empty() && members.is_empty() {
+        return Ok(Membership::default());
+    }
+    Membership::new(record.configs, members).map_err(|error| MalformedMembership(error.to_string()))
+}

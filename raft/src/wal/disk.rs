@@ -1,0 +1,109 @@
+//! The seam between the log and the disk: one folder of files, and what may be done to them.
+//!
+//! [`FolderDisk`] is the real one; [`super::MemoryDisk`] serves tests and simulations. The contract is
+//! that of a POSIX file system: what was written is readable at once, and durable only after
+//! [`DiskFile::sync`]; a file created or removed is so for good only after [`Disk::sync_folder`].
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One folder of files, known by bare names.
+pub trait Disk: Send + Sync + 'static {
+    /// Creates an empty file; an error if the name is taken.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens a file that exists, to read and to write.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// The names of all files, in any order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Removes a file. Who holds it open may go on reading it.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes all creations and removals so far durable.
+    fn sync_folder(&self) -> io::Result<()>;
+}
+
+/// One open file. Positions are bytes from its start.
+pub trait DiskFile: Send + Sync + 'static {
+    /// Its length in bytes.
+    fn length(&self) -> io::Result<u64>;
+    /// Fills the whole buffer from `offset`; an error if the file ends before.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Writes all bytes at `offset`, which is at most the length: the file has no holes.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Drops what lies behind `length`.
+    fn cut(&self, length: u64) -> io::Result<()>;
+    /// Makes content and length durable (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A folder of the operating system.
+#[derive(Clone, Debug)]
+pub struct FolderDisk {
+    folder: PathBuf,
+}
+
+impl FolderDisk {
+    /// Opens the folder, and creates it when it is not there (durably: its parent is synced).
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        if !folder.is_dir() {
+            std::fs::create_dir_all(folder)?;
+            if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        Ok(Self { folder: folder.to_owned() })
+    }
+}
+
+impl Disk for FolderDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.folder.join(name))?;
+        Ok(Arc::new(file))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(self.folder.join(name))?;
+        Ok(Arc::new(file))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            // A name that is not UTF-8 is none of ours.
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.folder.join(name))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn cut(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

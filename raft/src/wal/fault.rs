@@ -1,0 +1,173 @@
+//! What can go wrong: one kind for each question that a caller can ask.
+//!
+//! [`Fault`]: the running log failed, the node must stop. [`OpenError`]: the log can not be opened.
+//! [`WalError`]: a submission was not taken.
+
+use std::io;
+
+/// The log failed while it ran. It is final: the node stops, and nothing is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// No room on the volume. The node may start again when there is room.
+    #[error(
+        "the disk is full ({action} {file}: {detail}); free space on the volume of the data folder and start again"
+    )]
+    DiskFull {
+        /// What was being done, as a verb.
+        action: &'static str,
+        /// The file it was done to.
+        file: String,
+        /// What the system said.
+        detail: String,
+    },
+    /// A write, a sync or a removal failed. What the disk holds is unknown until the log is opened again.
+    #[error("the disk failed ({action} {file}: {detail}); the node stops because nobody knows what was written")]
+    DiskFailed {
+        /// What was being done, as a verb.
+        action: &'static str,
+        /// The file it was done to.
+        file: String,
+        /// What the system said.
+        detail: String,
+    },
+    /// The thread that writes is gone: an error of ours, not of the disk.
+    #[error("the writer of the log is gone; the node stops")]
+    WriterGone,
+}
+
+impl Fault {
+    /// The fault behind an error of the disk.
+    pub(super) fn from_io(action: &'static str, file: &str, error: &io::Error) -> Self {
+        let (file, detail) = (file.to_owned(), error.to_string());
+        if is_full(error) {
+            Fault::DiskFull { action, file, detail }
+        } else {
+            Fault::DiskFailed { action, file, detail }
+        }
+    }
+
+    /// Whether room on the disk is all that is missing.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Fault::DiskFull { .. })
+    }
+}
+
+impl From<Fault> for io::Error {
+    fn from(fault: Fault) -> Self {
+        let kind = if fault.is_disk_full() { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+        io::Error::new(kind, fault)
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Why a submission or a read was not served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WalError {
+    /// The log has failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The caller broke the contract (a hole, an entry too large); nothing was written.
+    #[error("the log refuses: {0}")]
+    Refused(String),
+    /// An entry could not be read back.
+    #[error("the log can not be read back: {0}")]
+    Unreadable(String),
+}
+
+impl From<WalError> for io::Error {
+    fn from(error: WalError) -> Self {
+        match error {
+            WalError::Fault(fault) => fault.into(),
+            WalError::Refused(_) => io::Error::new(io::ErrorKind::InvalidInput, error),
+            WalError::Unreadable(_) => io::Error::new(io::ErrorKind::InvalidData, error),
+        }
+    }
+}
+
+/// Why a log does not open. The node must not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Bytes that were synced are not what was written. Starting would forget votes or entries that others
+    /// rely on.
+    #[error(
+        "{file} is damaged at byte {offset}: expected {expected}, found {found}. \
+         This node must not start with it: it may have promised what it no longer knows. \
+         To rejoin: keep a copy of the data folder for inspection, wipe the data folder, \
+         remove the old node from the cluster and join as a new node"
+    )]
+    Damaged {
+        /// The file's name within the folder of the log.
+        file: String,
+        /// Bytes from its start.
+        offset: u64,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// The log of another node lies in this folder.
+    #[error("{file} belongs to node {found}, this is node {expected}: the data folders were mixed up")]
+    Foreign {
+        /// The file's name.
+        file: String,
+        /// The node that opens.
+        expected: u64,
+        /// The node that wrote.
+        found: u64,
+    },
+    /// Written by a later version of this program.
+    #[error("{file} has format version {found}, this program knows version {known}: start the newer program")]
+    TooNew {
+        /// The file's name.
+        file: String,
+        /// The version found.
+        found: u32,
+        /// The version known.
+        known: u32,
+    },
+    /// No room to open it. The node may start again when there is room.
+    #[error("the disk is full ({action} {file}): free space on the volume of the data folder and start again")]
+    DiskFull {
+        /// What was being done.
+        action: &'static str,
+        /// The file it was done to.
+        file: String,
+    },
+    /// The disk refused to read or to write.
+    #[error("can not {action} {file}: {source}")]
+    Disk {
+        /// What was being done.
+        action: &'static str,
+        /// The file it was done to.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// The opening error behind an error of the disk.
+    pub(super) fn from_io(action: &'static str, file: &str, source: io::Error) -> Self {
+        let file = file.to_owned();
+        if is_full(&source) { OpenError::DiskFull { action, file } } else { OpenError::Disk { action, file, source } }
+    }
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::DiskFull { action, file, .. } => OpenError::DiskFull { action, file },
+            Fault::DiskFailed { action, file, detail } => {
+                OpenError::Disk { action, file, source: io::Error::other(detail) }
+            }
+            Fault::WriterGone => OpenError::Disk {
+                action: "start the writer of",
+                file: "wal".to_owned(),
+                source: io::Error::other(fault),
+            },
+        }
+    }
+}

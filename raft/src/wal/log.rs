@@ -1,0 +1,196 @@
+//! The handle: what may be asked of the log.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::disk::Disk;
+use super::fault::{Fault, OpenError, WalError};
+use super::open::{OpeningReport, open};
+use super::queue::{Queue, Submission};
+use super::record::{EntryRecord, LogPoint, Record, Stated, VoteRecord};
+use super::shared::{ReadPlan, Shared, WalHealth};
+use super::writer::Writer;
+use super::{CHUNK_BYTES_MAX, Drive, ENTRY_BYTES_MAX, QUEUE_BYTES_MAX, WalOptions};
+
+/// Told once, after the sync that covers the records (`Ok`) or when that can not come to pass. Called by the
+/// writer: it must not block.
+pub type Done = Box<dyn FnOnce(Result<(), Fault>) + Send>;
+
+/// What a record costs in the queue beside its payload.
+const RECORD_CHARGE_BYTES: usize = 128;
+
+/// An open log. Dropping it writes what was submitted and ends the writer.
+pub struct Wal {
+    shared: Arc<Shared>,
+    way: Way,
+}
+
+enum Way {
+    Thread { queue: Arc<Queue>, room: Arc<Semaphore>, thread: Option<JoinHandle<()>> },
+    Inline(Box<Mutex<Writer>>),
+}
+
+impl Wal {
+    /// Opens the log in a folder, or begins one there. Blocks: it reads all of it.
+    pub fn open(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(Wal, OpeningReport), OpenError> {
+        let (writer, report) = open(disk, options)?;
+        let shared = Arc::clone(&writer.shared);
+        let way = match options.drive {
+            Drive::Inline => Way::Inline(Box::new(Mutex::new(writer))),
+            Drive::Thread => start(writer)?,
+        };
+        Ok((Wal { shared, way }, report))
+    }
+
+    /// The facts as submitted; the disk may be behind by what waits.
+    pub fn stated(&self) -> Stated {
+        self.shared.memory.lock().stated
+    }
+
+    /// The first entry that is not purged.
+    pub fn first(&self) -> Option<LogPoint> {
+        self.shared.memory.lock().index.first()
+    }
+
+    /// A reader of entries, which lives as long as it likes.
+    pub fn reader(&self) -> WalReader {
+        WalReader { shared: Arc::clone(&self.shared), blocking: matches!(self.way, Way::Thread { .. }) }
+    }
+
+    /// The owner's view of how the log fares.
+    pub fn health(&self) -> WalHealth {
+        WalHealth { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Submits a vote.
+    pub async fn vote(&self, vote: VoteRecord, done: Done) -> Result<(), WalError> {
+        self.submit(vec![Record::Vote(vote)], true, Some(done)).await
+    }
+
+    /// Submits entries, which are readable when this returns; `done` is told when all of them are durable.
+    /// Waits for room in the queue.
+    pub async fn append(&self, entries: Vec<EntryRecord>, done: Done) -> Result<(), WalError> {
+        if let Some(large) = entries.iter().find(|entry| entry.bytes.len() > ENTRY_BYTES_MAX) {
+            let (index, bytes) = (large.point.index, large.bytes.len());
+            return Err(WalError::Refused(format!("entry {index} has {bytes} bytes, more than {ENTRY_BYTES_MAX}")));
+        }
+        let mut chunk = Vec::new();
+        let mut charge = 0;
+        for record in entries.into_iter().map(Record::Entry) {
+            if charge + charge_of(&record) > CHUNK_BYTES_MAX {
+                self.submit(std::mem::take(&mut chunk), true, None).await?;
+                charge = 0;
+            }
+            charge += charge_of(&record);
+            chunk.push(record);
+        }
+        self.submit(chunk, true, Some(done)).await
+    }
+
+    /// Notes how far the log is committed. Nobody waits for it: it is durable with the next group, or soon.
+    pub async fn commit(&self, point: Option<LogPoint>) -> Result<(), WalError> {
+        self.submit(vec![Record::Committed(point)], false, None).await
+    }
+
+    /// Drops the entries behind a point, all of them for `None`. In force when this returns, and durable
+    /// before anything submitted later.
+    pub async fn truncate(&self, to: Option<LogPoint>) -> Result<(), WalError> {
+        self.submit(vec![Record::Truncate(to)], true, None).await
+    }
+
+    /// Drops the entries up to a point, inclusive, which may lie behind the last one. Segments go when all of
+    /// their entries are purged.
+    pub async fn purge(&self, upto: LogPoint) -> Result<(), WalError> {
+        self.submit(vec![Record::Purge(upto)], false, None).await
+    }
+
+    /// `urgent`: somebody waits for it. A fault is told to `done` as well; a refusal only to the caller.
+    async fn submit(&self, records: Vec<Record>, urgent: bool, done: Option<Done>) -> Result<(), WalError> {
+        match &self.way {
+            Way::Inline(writer) => {
+                let mut writer = writer.lock();
+                let submission = Submission { records, done, permit: None };
+                let admitted = self.admit(submission, |submission| submission)?;
+                Ok(writer.write(vec![admitted])?)
+            }
+            Way::Thread { queue, room, .. } => {
+                let charge: usize = records.iter().map(charge_of).sum();
+                // A chunk is bounded by CHUNK_BYTES_MAX, so it always fits; the room is never closed.
+                let permit = Arc::clone(room).acquire_many_owned(charge as u32).await.ok();
+                let submission = Submission { records, done, permit };
+                self.admit(submission, |submission| queue.push(submission, urgent))
+            }
+        }
+    }
+
+    /// Takes a submission into memory and hands it on under the same lock, so that the order on disk is the
+    /// order in memory.
+    fn admit<T>(&self, submission: Submission, hand_on: impl FnOnce(Submission) -> T) -> Result<T, WalError> {
+        let mut memory = self.shared.memory.lock();
+        match memory.admit(&submission.records) {
+            Ok(()) => Ok(hand_on(submission)),
+            Err(error) => {
+                drop(memory);
+                if let WalError::Fault(fault) = &error {
+                    submission.answer(Err(fault.clone()));
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+fn charge_of(record: &Record) -> usize {
+    match record {
+        Record::Entry(entry) => RECORD_CHARGE_BYTES + entry.bytes.len(),
+        _ => RECORD_CHARGE_BYTES,
+    }
+}
+
+fn start(writer: Writer) -> Result<Way, OpenError> {
+    let queue = Arc::new(Queue::default());
+    let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX));
+    let theirs = Arc::clone(&queue);
+    let thread = std::thread::Builder::new().name("wal".to_owned()).spawn(move || writer.run(&theirs));
+    let thread = thread.map_err(|error| OpenError::from_io("start the writer of", "the log", error))?;
+    Ok(Way::Thread { queue, room, thread: Some(thread) })
+}
+
+impl Drop for Wal {
+    fn drop(&mut self) {
+        if let Way::Thread { queue, thread, .. } = &mut self.way {
+            queue.close();
+            // A panic of the writer has been told as a fault already.
+            let _ = thread.take().map(JoinHandle::join);
+        }
+    }
+}
+
+/// Reads entries.
+#[derive(Clone)]
+pub struct WalReader {
+    shared: Arc<Shared>,
+    blocking: bool,
+}
+
+impl WalReader {
+    /// The facts as submitted.
+    pub fn stated(&self) -> Stated {
+        self.shared.memory.lock().stated
+    }
+
+    /// What it takes to read the entries of a range of indices, as far as they exist: at most `bytes_max` of
+    /// payload, but at least one entry.
+    pub fn plan(&self, range: Range<u64>, bytes_max: usize) -> ReadPlan {
+        self.shared.plan(range, bytes_max)
+    }
+
+    /// Whether reading back from disk may take a thread of its own (not in a simulation).
+    pub fn may_block_elsewhere(&self) -> bool {
+        self.blocking
+    }
+}

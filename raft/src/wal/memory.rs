@@ -1,0 +1,253 @@
+//! A disk in memory, for tests and simulations: it forgets at a crash what was not synced, and it fails when
+//! told to.
+//!
+//! The crash is the worst one that the rules of a disk allow: of what was not synced, each sector arrived or
+//! did not, each creation or removal of a file too, and a file that grew has any length in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::SECTOR_BYTES;
+use super::disk::{Disk, DiskFile};
+
+/// The disk. Clones are the same disk.
+#[derive(Clone, Default)]
+pub struct MemoryDisk {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    names: BTreeMap<String, Arc<MemoryFile>>,
+    /// The names as of the last sync of the folder.
+    durable_names: BTreeMap<String, Arc<MemoryFile>>,
+    trouble: Arc<Mutex<Trouble>>,
+}
+
+#[derive(Default)]
+struct Trouble {
+    write: Option<io::ErrorKind>,
+    sync: Option<io::ErrorKind>,
+    /// Bytes that may still be written.
+    room: Option<u64>,
+}
+
+#[derive(Default)]
+struct MemoryFile {
+    state: Mutex<FileState>,
+    trouble: Arc<Mutex<Trouble>>,
+}
+
+#[derive(Clone, Default)]
+struct FileState {
+    content: Vec<u8>,
+    durable: Vec<u8>,
+    /// Sectors written since the last sync.
+    dirty: BTreeSet<usize>,
+}
+
+impl MemoryDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The disk after a power cut that `seed` decides. The old one is of no more use.
+    pub fn crash(&self, seed: u64) -> MemoryDisk {
+        let mut chance = Chance(seed);
+        let inner = self.inner.lock();
+        let mut names = BTreeMap::new();
+        let candidates: BTreeSet<&String> = inner.names.keys().chain(inner.durable_names.keys()).collect();
+        for name in candidates {
+            let (now, durable) = (inner.names.get(name), inner.durable_names.get(name));
+            let survivor = match (now, durable) {
+                (Some(file), Some(_)) => Some(file),
+                (Some(file), None) | (None, Some(file)) => Some(file).filter(|_| chance.coin()),
+                (None, None) => None,
+            };
+            if let Some(file) = survivor {
+                let content = file.state.lock().crash(&mut chance);
+                names.insert(name.clone(), content);
+            }
+        }
+        MemoryDisk::with(names)
+    }
+
+    /// A disk with these files, all durable.
+    pub fn with(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        {
+            let mut inner = disk.inner.lock();
+            for (name, content) in files {
+                let state = FileState { durable: content.clone(), content, dirty: BTreeSet::new() };
+                let file = MemoryFile { state: Mutex::new(state), trouble: Arc::clone(&inner.trouble) };
+                inner.names.insert(name, Arc::new(file));
+            }
+            inner.durable_names = inner.names.clone();
+        }
+        disk
+    }
+
+    /// The files as a reader sees them now.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let inner = self.inner.lock();
+        inner.names.iter().map(|(name, file)| (name.clone(), file.state.lock().content.clone())).collect()
+    }
+
+    /// From now on every sync fails.
+    pub fn fail_syncs(&self, kind: io::ErrorKind) {
+        self.inner.lock().trouble.lock().sync = Some(kind);
+    }
+
+    /// From now on every write fails.
+    pub fn fail_writes(&self, kind: io::ErrorKind) {
+        self.inner.lock().trouble.lock().write = Some(kind);
+    }
+
+    /// From now on only so many bytes may be written; the write that passes them is cut short and fails.
+    pub fn leave_room(&self, bytes: u64) {
+        self.inner.lock().trouble.lock().room = Some(bytes);
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let mut inner = self.inner.lock();
+        if inner.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = Arc::new(MemoryFile { state: Mutex::default(), trouble: Arc::clone(&inner.trouble) });
+        inner.names.insert(name.to_owned(), Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let inner = self.inner.lock();
+        let file = inner.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::clone(file) as Arc<dyn DiskFile>)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.inner.lock().names.keys().cloned().collect())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.inner.lock().names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        let mut inner = self.inner.lock();
+        if let Some(kind) = inner.trouble.lock().sync {
+            return Err(kind.into());
+        }
+        inner.durable_names = inner.names.clone();
+        Ok(())
+    }
+}
+
+impl DiskFile for MemoryFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.state.lock().content.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let state = self.state.lock();
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let bytes = state.content.get(from..from.saturating_add(buffer.len())).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let fits = self.trouble.lock().admit(bytes.len())?;
+        let written = bytes.get(..fits).unwrap_or(bytes);
+        self.state.lock().write(usize::try_from(offset).unwrap_or(usize::MAX), written)?;
+        if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn cut(&self, length: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.content.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if let Some(kind) = self.trouble.lock().sync {
+            return Err(kind.into());
+        }
+        let mut state = self.state.lock();
+        state.dirty.clear();
+        state.durable = state.content.clone();
+        Ok(())
+    }
+}
+
+impl Trouble {
+    /// How many of the bytes may be written.
+    fn admit(&mut self, bytes: usize) -> io::Result<usize> {
+        if let Some(kind) = self.write {
+            return Err(kind.into());
+        }
+        let Some(room) = &mut self.room else { return Ok(bytes) };
+        let fits = bytes.min(usize::try_from(*room).unwrap_or(usize::MAX));
+        *room -= fits as u64;
+        Ok(fits)
+    }
+}
+
+impl FileState {
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        if offset > self.content.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a write behind the end leaves a hole"));
+        }
+        let end = offset + bytes.len();
+        self.content.resize(self.content.len().max(end), 0);
+        if let Some(place) = self.content.get_mut(offset..end) {
+            place.copy_from_slice(bytes);
+        }
+        self.dirty.extend(offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
+        Ok(())
+    }
+
+    /// What is left of the file.
+    fn crash(&self, chance: &mut Chance) -> Vec<u8> {
+        let (short, long) = (self.durable.len().min(self.content.len()), self.durable.len().max(self.content.len()));
+        let length = short + chance.below(long - short + 1);
+        let mut left = self.durable.clone();
+        left.resize(length, 0);
+        for (number, sector) in left.chunks_mut(SECTOR_BYTES).enumerate() {
+            let from = number * SECTOR_BYTES;
+            if self.dirty.contains(&number)
+                && chance.coin()
+                && let Some(new) = self.content.get(from..from + sector.len())
+            {
+                sector.copy_from_slice(new);
+            }
+        }
+        left
+    }
+}
+
+/// Chance from a seed (SplitMix64).
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn coin(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+
+    /// A number below `bound`, which is not zero.
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}

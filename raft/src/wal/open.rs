@@ -1,0 +1,244 @@
+//! Opening: reads all segments, cuts a torn tail, and hands over a writer.
+//!
+//! Two precautions for what a former process may have left in the page cache only:
+//! - The last whole batch is written again, byte for byte, and synced before it is believed: its sync may
+//!   have failed, and a later sync would not try again what the kernel has marked as clean.
+//! - A cut leaves the file [`CUT_MARK`] until the node says that it has caught up, so that a second crash
+//!   does not let it vote as if nothing had happened.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::WalOptions;
+use super::disk::{Disk, DiskFile};
+use super::fault::OpenError;
+use super::index::Index;
+use super::record::{Mismatch, index_of, mismatch};
+use super::scan::{Replay, Scanned, Segment};
+use super::shared::{Counters, Memory, Shared};
+use super::writer::{Active, Sealed, Writer, create_segment, segment_name, segment_number};
+
+/// Lies in the folder from a cut until the node has caught up.
+pub(super) const CUT_MARK: &str = "cut.not-caught-up";
+
+/// What opening found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpeningReport {
+    /// A torn tail was cut, now or at an earlier opening since which the node has not caught up. The node
+    /// then neither gives nor asks for a vote until it has, unless no leader appears within a minute; it
+    /// says so by [`super::WalHealth::caught_up`].
+    pub cut: bool,
+    /// What this opening cut.
+    pub cut_now: Option<Cut>,
+    /// Segments, the one that is written to included.
+    pub segments: usize,
+    /// Records replayed.
+    pub records: u64,
+}
+
+/// A tail that was cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment's file.
+    pub file: String,
+    /// Where the torn batch began, in bytes.
+    pub offset: u64,
+    /// How many bytes went.
+    pub bytes: u64,
+    /// The file beside it that keeps them.
+    pub copy: String,
+    /// Why the batch counts as torn.
+    pub reason: String,
+}
+
+pub(super) fn open(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(Writer, OpeningReport), OpenError> {
+    let names = disk.list().map_err(|error| OpenError::from_io("list", "the folder of the log", error))?;
+    let mut opening = Opening {
+        disk: disk.as_ref(),
+        identity: options.identity,
+        replay: Replay { index: Index::new(options.cache_bytes), ..Replay::default() },
+        files: BTreeMap::new(),
+        segments: VecDeque::new(),
+        cut: None,
+    };
+    opening.read(numbers(&names)?)?;
+    let report = OpeningReport {
+        cut: opening.cut.is_some() || names.iter().any(|name| name == CUT_MARK),
+        cut_now: opening.cut.clone(),
+        segments: opening.segments.len().max(1),
+        records: opening.replay.records,
+    };
+    let writer = opening.into_writer(Arc::clone(&disk), options)?;
+    Ok((writer, report))
+}
+
+/// The numbers of the segments, ascending and without a gap.
+fn numbers(names: &[String]) -> Result<Vec<u64>, OpenError> {
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
+    numbers.sort_unstable();
+    for (before, after) in numbers.iter().zip(numbers.iter().skip(1)) {
+        if before + 1 != *after {
+            let found = format!("none, though {} is there", segment_name(*after));
+            return Err(damaged(&segment_name(before + 1), mismatch("a segment", found)));
+        }
+    }
+    Ok(numbers)
+}
+
+fn damaged(file: &str, wrong: Mismatch) -> OpenError {
+    OpenError::Damaged { file: file.to_owned(), offset: 0, expected: wrong.expected, found: wrong.found }
+}
+
+struct Opening<'d> {
+    disk: &'d dyn Disk,
+    identity: u64,
+    replay: Replay,
+    files: BTreeMap<u64, Arc<dyn DiskFile>>,
+    segments: VecDeque<(Sealed, Scanned)>,
+    cut: Option<Cut>,
+}
+
+impl Opening<'_> {
+    fn read(&mut self, numbers: Vec<u64>) -> Result<(), OpenError> {
+        let last = numbers.last().copied();
+        for number in &numbers {
+            self.read_segment(*number, Some(*number) == last)?;
+        }
+        if let (Some(missing), Some(first)) = (self.replay.missing_through, numbers.first()) {
+            let expected =
+                format!("entries from index {} on", index_of(self.replay.stated.purged).map_or(0, |at| at + 1));
+            let found = format!("the log begins behind index {missing}; older segments are gone");
+            return Err(damaged(&segment_name(*first), mismatch(expected, found)));
+        }
+        Ok(())
+    }
+
+    fn read_segment(&mut self, number: u64, is_last: bool) -> Result<(), OpenError> {
+        let name = segment_name(number);
+        let file = self.disk.open(&name).map_err(|error| OpenError::from_io("open", &name, error))?;
+        let content = read_all(file.as_ref()).map_err(|error| OpenError::from_io("read", &name, error))?;
+        let segment = Segment { identity: self.identity, number, name: &name, is_last, content: &content };
+        let scanned = segment.scan(&mut self.replay)?;
+        if scanned.end == 0 && (!is_last || (self.segments.is_empty() && number > 1)) {
+            // Its head was synced before anything relied on it.
+            return Err(segment.damaged(0, mismatch("the head of a segment", format!("{} bytes", content.len()))));
+        }
+        if let Some(torn) = &scanned.torn {
+            self.cut = Some(self.cut_tail(&segment, file.as_ref(), scanned.end, torn)?);
+        }
+        if is_last {
+            let kept = content.get(scanned.last_batch..scanned.end).unwrap_or_default();
+            let confirmed = file.write_at(scanned.last_batch as u64, kept).and_then(|()| file.sync());
+            confirmed.map_err(|error| OpenError::from_io("sync", &name, error))?;
+        }
+        self.files.insert(number, file);
+        self.segments.push_back((Sealed { number, max_index: scanned.max_index }, scanned));
+        Ok(())
+    }
+
+    /// Keeps a copy of the torn tail beside its segment, marks the folder, then cuts. In that order, each
+    /// step durable, so that a crash in between leaves the tail to be cut again.
+    fn cut_tail(
+        &self,
+        segment: &Segment<'_>,
+        file: &dyn DiskFile,
+        end: usize,
+        torn: &Mismatch,
+    ) -> Result<Cut, OpenError> {
+        let tail = segment.content.get(end..).unwrap_or_default();
+        let reason = format!("expected {}, found {}", torn.expected, torn.found);
+        let copy = self.keep(&format!("{}.torn-{end}", segment.name), tail)?;
+        if !self.exists(CUT_MARK)? {
+            self.write_new(CUT_MARK, format!("{} at byte {end}: {reason}\n", segment.name).as_bytes())?;
+        }
+        self.disk.sync_folder().map_err(|error| OpenError::from_io("sync", "the folder of the log", error))?;
+        let cut = file.cut(end as u64).and_then(|()| file.sync());
+        cut.map_err(|error| OpenError::from_io("cut", segment.name, error))?;
+        tracing::warn!(
+            file = segment.name,
+            offset = end,
+            bytes = tail.len(),
+            copy,
+            reason,
+            "cut a batch that was half written when the node went down"
+        );
+        Ok(Cut { file: segment.name.to_owned(), offset: end as u64, bytes: tail.len() as u64, copy, reason })
+    }
+
+    /// Writes the bytes under the first free name.
+    fn keep(&self, stem: &str, bytes: &[u8]) -> Result<String, OpenError> {
+        let mut name = stem.to_owned();
+        let mut number = 1_u32;
+        while self.exists(&name)? {
+            number += 1;
+            name = format!("{stem}.{number}");
+        }
+        self.write_new(&name, bytes)?;
+        Ok(name)
+    }
+
+    fn exists(&self, name: &str) -> Result<bool, OpenError> {
+        let names = self.disk.list().map_err(|error| OpenError::from_io("list", "the folder of the log", error))?;
+        Ok(names.iter().any(|known| known == name))
+    }
+
+    fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), OpenError> {
+        let file = self.disk.create(name).map_err(|error| OpenError::from_io("create", name, error))?;
+        let written = file.write_at(0, bytes).and_then(|()| file.sync());
+        written.map_err(|error| OpenError::from_io("write", name, error))
+    }
+
+    fn into_writer(mut self, disk: Arc<dyn Disk>, options: &WalOptions) -> Result<Writer, OpenError> {
+        let memory = Memory { stated: self.replay.stated, index: self.replay.index, files: self.files, fault: None };
+        let fault = watch::Sender::new(None);
+        let shared = Arc::new(Shared { disk, memory: Mutex::new(memory), counters: Counters::default(), fault });
+        let active = match self.segments.pop_back() {
+            Some((segment, scanned)) => {
+                let file = shared.memory.lock().files.get(&segment.number).map(Arc::clone);
+                file.map(|file| Active {
+                    number: segment.number,
+                    file,
+                    offset: scanned.end as u64,
+                    max_index: segment.max_index,
+                })
+            }
+            None => None,
+        };
+        let active = match active {
+            Some(active) => active,
+            None => {
+                let file = create_segment(&shared, 1)?;
+                shared.memory.lock().files.insert(1, Arc::clone(&file));
+                Active { number: 1, file, offset: 0, max_index: None }
+            }
+        };
+        let mut writer = Writer {
+            shared,
+            identity: options.identity,
+            segment_bytes: options.segment_bytes,
+            sealed: self.segments.into_iter().map(|(sealed, _)| sealed).collect(),
+            active,
+            next_batch: self.replay.next_batch.unwrap_or(1),
+            stated: self.replay.stated,
+            frame: Vec::new(),
+        };
+        if writer.active.offset == 0 {
+            writer.put_head()?;
+        } else {
+            super::writer::sync_folder(&writer.shared)?;
+        }
+        // A crash may have come between a purge and the removal of its segments.
+        writer.remove_purged()?;
+        Ok(writer)
+    }
+}
+
+fn read_all(file: &dyn DiskFile) -> std::io::Result<Vec<u8>> {
+    // A length that does not fit in memory fails in the allocation below, not here.
+    let mut content = vec![0; usize::try_from(file.length()?).unwrap_or(usize::MAX)];
+    file.read_at(0, &mut content)?;
+    Ok(content)
+}

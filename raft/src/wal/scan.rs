@@ -1,0 +1,222 @@
+//! The opening scan of one segment: replays its batches, and tells a torn write from damage.
+//!
+//! **The rule.** The first bad batch is a torn write when one of its sectors is zero that was not written as
+//! zero, or the file ends inside it, **and** it lies in the last segment, **and** no later header says that
+//! it was synced. A sector is written whole or not at all; so whatever else is wrong was right once and was
+//! changed since: damage, which refuses to start.
+
+use super::SECTOR_BYTES;
+use super::fault::OpenError;
+use super::frame::{self, Header, Span, VERSION};
+use super::index::{Index, Place};
+use super::record::{Mismatch, Record, Stated, index_of, mismatch};
+
+/// What the batches so far have said.
+#[derive(Default)]
+pub(super) struct Replay {
+    pub stated: Stated,
+    pub index: Index,
+    /// Entries up to this index are in segments that are gone; a purge must have allowed that by the end.
+    pub missing_through: Option<u64>,
+    /// The number that the next batch must bear; unknown before the first.
+    pub next_batch: Option<u64>,
+    pub records: u64,
+}
+
+/// One segment as it lies on disk.
+pub(super) struct Segment<'a> {
+    pub identity: u64,
+    pub number: u64,
+    pub name: &'a str,
+    pub is_last: bool,
+    pub content: &'a [u8],
+}
+
+/// What a segment held.
+#[derive(Debug, Default)]
+pub(super) struct Scanned {
+    /// Where the whole batches end; behind it there is nothing, or a torn batch.
+    pub end: usize,
+    /// Where the last whole batch begins.
+    pub last_batch: usize,
+    /// What made the batch at `end` a torn one.
+    pub torn: Option<Mismatch>,
+    /// The highest index of all entries in it, truncated ones too.
+    pub max_index: Option<u64>,
+}
+
+/// Why a batch does not count.
+enum Bad {
+    /// Perhaps torn: sectors of it never reached the disk.
+    Unwritten(Mismatch),
+    /// Changed after it was written, at this offset in the batch.
+    Changed(usize, Mismatch),
+}
+
+impl Segment<'_> {
+    /// Replays all whole batches.
+    pub fn scan(&self, replay: &mut Replay) -> Result<Scanned, OpenError> {
+        let mut scanned = Scanned::default();
+        while scanned.end < self.content.len() {
+            let start = scanned.end;
+            let tail = self.content.get(start..).unwrap_or_default();
+            let header = Header::decode(tail);
+            if let Some(header) = &header {
+                self.check(start, header, replay)?;
+            }
+            let (header, records) = match read_batch(header, tail) {
+                Ok(batch) => batch,
+                Err(bad) => {
+                    scanned.torn = Some(self.judge(start, bad)?);
+                    break;
+                }
+            };
+            self.replay(start, &header, records, replay, &mut scanned)?;
+            replay.next_batch = Some(header.batch + 1);
+            scanned.last_batch = start;
+            scanned.end = start + header.frame_bytes();
+        }
+        Ok(scanned)
+    }
+
+    /// Torn, or damaged?
+    fn judge(&self, start: usize, bad: Bad) -> Result<Mismatch, OpenError> {
+        let torn = match bad {
+            Bad::Changed(offset, mismatch) => return Err(self.damaged(start + offset, mismatch)),
+            Bad::Unwritten(torn) => torn,
+        };
+        if !self.is_last {
+            return Err(self.damaged(
+                start,
+                Mismatch { expected: format!("{}, as a later segment exists", torn.expected), ..torn },
+            ));
+        }
+        match self.witness(start) {
+            Some((offset, batch)) => {
+                let expected = format!("{}, as batch {batch} at byte {offset} says that it was synced", torn.expected);
+                Err(self.damaged(start, Mismatch { expected, ..torn }))
+            }
+            None => Ok(torn),
+        }
+    }
+
+    /// A later header that says that the batch at `start` was synced before it.
+    fn witness(&self, start: usize) -> Option<(usize, u64)> {
+        let sectors = self.content.chunks(SECTOR_BYTES).enumerate().skip(start / SECTOR_BYTES + 1);
+        sectors.map(|(number, sector)| (number * SECTOR_BYTES, sector)).find_map(|(offset, sector)| {
+            let header = Header::decode(sector)?;
+            let ours = header.identity == self.identity && header.segment == self.number;
+            (ours && header.synced > start as u64 && header.synced <= offset as u64).then_some((offset, header.batch))
+        })
+    }
+
+    /// A header must be the one that belongs here.
+    fn check(&self, start: usize, header: &Header, replay: &Replay) -> Result<(), OpenError> {
+        if header.version > VERSION {
+            return Err(OpenError::TooNew { file: self.name.to_owned(), found: header.version, known: VERSION });
+        }
+        if header.identity != self.identity {
+            let (expected, found) = (self.identity, header.identity);
+            return Err(OpenError::Foreign { file: self.name.to_owned(), expected, found });
+        }
+        let expected = replay.next_batch.unwrap_or(header.batch);
+        if (header.segment, header.batch, header.version) != (self.number, expected, VERSION) {
+            let expected = format!("batch {expected} of segment {}", self.number);
+            let found = format!("batch {} of segment {}, version {}", header.batch, header.segment, header.version);
+            return Err(self.damaged(start, mismatch(expected, found)));
+        }
+        Ok(())
+    }
+
+    fn replay(
+        &self,
+        start: usize,
+        header: &Header,
+        records: Vec<(Record, Span)>,
+        replay: &mut Replay,
+        scanned: &mut Scanned,
+    ) -> Result<(), OpenError> {
+        if (start == 0) != matches!(records.as_slice(), [(Record::Head(_), _)]) {
+            let found = format!("a batch of {} records", header.records);
+            return Err(self.damaged(start, mismatch("one head, and only at the start of a segment", found)));
+        }
+        for (record, span) in records {
+            if let Record::Head(stated) = &record
+                && replay.next_batch.is_none()
+            {
+                replay.begin(*stated);
+                continue;
+            }
+            if let Record::Entry(entry) = &record {
+                scanned.max_index = scanned.max_index.max(Some(entry.point.index));
+            }
+            let offset = start + span.offset;
+            replay.stated.apply(&record).map_err(|mismatch| self.damaged(offset, mismatch))?;
+            replay.keep(&record);
+            let place = Place { segment: self.number, offset: offset as u64, length: span.length as u32 };
+            replay.index.apply(&record, Some(place));
+            replay.records += 1;
+        }
+        Ok(())
+    }
+
+    pub fn damaged(&self, offset: usize, mismatch: Mismatch) -> OpenError {
+        let Mismatch { expected, found } = mismatch;
+        OpenError::Damaged { file: self.name.to_owned(), offset: offset as u64, expected, found }
+    }
+}
+
+impl Replay {
+    /// The first segment that is still there: its head stands for all that went before.
+    fn begin(&mut self, head: Stated) {
+        self.stated = head;
+        if index_of(head.last) > index_of(head.purged) {
+            self.missing_through = index_of(head.last);
+        }
+    }
+
+    /// What a record does to the debt of entries that are gone.
+    fn keep(&mut self, record: &Record) {
+        let Some(missing) = self.missing_through else { return };
+        let (last, purged) = (index_of(self.stated.last), index_of(self.stated.purged));
+        match record {
+            Record::Purge(_) if purged >= Some(missing) => self.missing_through = None,
+            Record::Truncate(_) if last < Some(missing) => self.missing_through = last.filter(|_| last > purged),
+            _ => {}
+        }
+    }
+}
+
+/// Reads the batch at the start of `tail`, which is not empty.
+fn read_batch(header: Option<Header>, tail: &[u8]) -> Result<(Header, Vec<(Record, Span)>), Bad> {
+    let Some(header) = header else {
+        return Err(bad_header(tail));
+    };
+    let Some(frame) = tail.get(..header.frame_bytes()) else {
+        let expected = format!("a batch of {} bytes", header.frame_bytes());
+        return Err(Bad::Unwritten(mismatch(expected, format!("the end of the file after {} bytes", tail.len()))));
+    };
+    match frame::decode(&header, frame) {
+        Ok(records) => Ok((header, records)),
+        Err((offset, mismatched)) => {
+            let zeros = frame::zero_sectors(frame);
+            if zeros > header.zero_sectors {
+                let expected = format!("a batch with {} sectors of zeros", header.zero_sectors);
+                Err(Bad::Unwritten(mismatch(expected, format!("{zeros} of them"))))
+            } else {
+                Err(Bad::Changed(offset, mismatched))
+            }
+        }
+    }
+}
+
+fn bad_header(tail: &[u8]) -> Bad {
+    match tail.get(..SECTOR_BYTES) {
+        None => Bad::Unwritten(mismatch(
+            "the first sector of a batch",
+            format!("the end of the file after {} bytes", tail.len()),
+        )),
+        Some(sector) if frame::is_zero(sector) => Bad::Unwritten(mismatch("the first sector of a batch", "zeros")),
+        Some(_) => Bad::Changed(0, mismatch("the header of a batch", "bytes that are none")),
+    }
+}

@@ -1,0 +1,219 @@
+//! What the submitters, the readers and the writer share: the log in memory, its counters, its fault.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::disk::{Disk, DiskFile};
+use super::fault::{Fault, WalError};
+use super::index::{Index, Place, Slot};
+use super::open::CUT_MARK;
+use super::record::{EntryRecord, LogPoint, Record, Stated};
+
+/// What the writer did so far. All numbers only grow, but the last one.
+#[derive(Debug, Default)]
+pub struct Counters {
+    batches: AtomicU64,
+    syncs: AtomicU64,
+    records: AtomicU64,
+    bytes: AtomicU64,
+    last_sync_micros: AtomicU64,
+}
+
+impl Counters {
+    /// Batches written: each is one write and one `fdatasync`.
+    pub fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
+    }
+
+    /// Syncs of files and of the folder, those of new and removed segments included.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Records written.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Bytes written, headers and padding included.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How long the last `fdatasync` of a batch took, in microseconds.
+    pub fn last_sync_micros(&self) -> u64 {
+        self.last_sync_micros.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_sync(&self) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        metrics::counter!("reveille_wal_syncs_total").increment(1);
+    }
+
+    pub(super) fn count_batch(&self, records: u64, bytes: u64, sync_micros: u64) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.records.fetch_add(records, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.last_sync_micros.store(sync_micros, Ordering::Relaxed);
+        metrics::counter!("reveille_wal_batches_total").increment(1);
+        metrics::counter!("reveille_wal_records_total").increment(records);
+        metrics::counter!("reveille_wal_bytes_total").increment(bytes);
+        metrics::histogram!("reveille_wal_sync_seconds").record(sync_micros as f64 / 1e6);
+    }
+}
+
+/// The log as submitted: ahead of the disk by what waits in the queue.
+pub(super) struct Memory {
+    pub stated: Stated,
+    pub index: Index,
+    /// Segments open for reading, by number.
+    pub files: BTreeMap<u64, Arc<dyn DiskFile>>,
+    pub fault: Option<Fault>,
+}
+
+impl Memory {
+    /// Takes records into memory if they do not contradict it; all or none.
+    pub fn admit(&mut self, records: &[Record]) -> Result<(), WalError> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone().into());
+        }
+        let mut stated = self.stated;
+        for record in records {
+            stated
+                .apply(record)
+                .map_err(|wrong| WalError::Refused(format!("expected {}, got {}", wrong.expected, wrong.found)))?;
+        }
+        let known = records.iter().try_for_each(|record| self.index.agrees(record));
+        known.map_err(WalError::Refused)?;
+        self.stated = stated;
+        records.iter().for_each(|record| self.index.apply(record, None));
+        Ok(())
+    }
+}
+
+pub(super) struct Shared {
+    pub disk: Arc<dyn Disk>,
+    pub memory: Mutex<Memory>,
+    pub counters: Counters,
+    pub fault: watch::Sender<Option<Fault>>,
+}
+
+impl Shared {
+    /// Turns the log to its failed state; the first fault stays.
+    pub fn fail(&self, fault: Fault) -> Fault {
+        let first = self.memory.lock().fault.get_or_insert(fault).clone();
+        self.fault.send_if_modified(|known| known.is_none() && known.replace(first.clone()).is_none());
+        first
+    }
+
+    /// What it takes to read a range of entries: at most `bytes_max` of payload, but at least one entry.
+    pub fn plan(&self, range: Range<u64>, bytes_max: usize) -> ReadPlan {
+        let memory = self.memory.lock();
+        let mut bytes = 0;
+        let within = memory.index.range(range).take_while(|slot| {
+            let fits = bytes == 0 || bytes + slot.payload_bytes <= bytes_max;
+            bytes += slot.payload_bytes.max(1);
+            fits
+        });
+        ReadPlan { steps: within.map(|slot| Step::of(slot, &memory.files)).collect() }
+    }
+}
+
+/// Entries to be read: those in memory, and the places of the others. It stays valid when the log is
+/// purged meanwhile.
+pub struct ReadPlan {
+    steps: Vec<Step>,
+}
+
+enum Step {
+    Ready(EntryRecord),
+    OnDisk(LogPoint, Place, Arc<dyn DiskFile>),
+    Lost(LogPoint),
+}
+
+impl Step {
+    fn of(slot: &Slot, files: &BTreeMap<u64, Arc<dyn DiskFile>>) -> Step {
+        if let Some(bytes) = &slot.bytes {
+            return Step::Ready(EntryRecord { point: slot.point, kind: slot.kind, bytes: bytes.clone() });
+        }
+        let found = slot.place.and_then(|place| Some((place, files.get(&place.segment)?)));
+        match found {
+            Some((place, file)) => Step::OnDisk(slot.point, place, Arc::clone(file)),
+            None => Step::Lost(slot.point),
+        }
+    }
+
+    fn read(self) -> Result<EntryRecord, WalError> {
+        match self {
+            Step::Ready(entry) => Ok(entry),
+            Step::OnDisk(point, place, file) => read_back(point, place, file.as_ref()),
+            Step::Lost(point) => Err(WalError::Unreadable(format!("entry {} has no place on disk", point.index))),
+        }
+    }
+}
+
+fn read_back(point: LogPoint, place: Place, file: &dyn DiskFile) -> Result<EntryRecord, WalError> {
+    let place_text = || format!("entry {} in segment {} at byte {}", point.index, place.segment, place.offset);
+    let mut record = vec![0; place.length as usize];
+    file.read_at(place.offset, &mut record)
+        .map_err(|error| WalError::Unreadable(format!("{}: {error}", place_text())))?;
+    match Record::decode(&record) {
+        Ok((Record::Entry(entry), _)) if entry.point == point => Ok(entry),
+        Ok(_) => Err(WalError::Unreadable(format!("{}: another record lies there", place_text()))),
+        Err(wrong) => {
+            let (expected, found) = (wrong.expected, wrong.found);
+            Err(WalError::Unreadable(format!("{}: expected {expected}, found {found}", place_text())))
+        }
+    }
+}
+
+impl ReadPlan {
+    /// Whether reading touches the disk, and so may block.
+    pub fn touches_disk(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::OnDisk(..)))
+    }
+
+    /// Reads the entries, in order.
+    pub fn read(self) -> Result<Vec<EntryRecord>, WalError> {
+        self.steps.into_iter().map(Step::read).collect()
+    }
+}
+
+/// How the log fares: for the owner, who keeps it when the log itself is given away.
+#[derive(Clone)]
+pub struct WalHealth {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl WalHealth {
+    /// Tells when the log has failed. The node must stop then.
+    pub fn fault(&self) -> watch::Receiver<Option<Fault>> {
+        self.shared.fault.subscribe()
+    }
+
+    /// What the writer did so far.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Bytes of payload held in memory.
+    pub fn cached_bytes(&self) -> usize {
+        self.shared.memory.lock().index.cached_bytes()
+    }
+
+    /// The node has caught up after a cut: forgets the mark that made every opening since then say so.
+    /// Blocks for a sync of the folder.
+    pub fn caught_up(&self) -> io::Result<()> {
+        match self.shared.disk.remove(CUT_MARK) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.shared.disk.sync_folder(),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The writer: turns submissions into batches, batches into segments, and removes segments that are purged.
+//!
+//! - Each batch is synced before the next one is written.
+//! - A segment opens with a batch that holds nothing but the facts of all before it, and it exists only
+//!   after everything before it was synced.
+//! - Segments are removed from the oldest on, one sync of the folder each, so that a crash leaves no gap.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::disk::DiskFile;
+use super::fault::Fault;
+use super::frame::{self, Span, Standing};
+use super::index::Place;
+use super::queue::{Queue, Submission};
+use super::record::{Record, Stated, index_of};
+use super::shared::Shared;
+
+/// The name of a segment's file.
+pub(super) fn segment_name(number: u64) -> String {
+    format!("{number:020}.wal")
+}
+
+/// The number of a segment, if the name is one.
+pub(super) fn segment_number(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(".wal")?.parse().ok()?;
+    (segment_name(number) == name).then_some(number)
+}
+
+/// A segment that is complete.
+pub(super) struct Sealed {
+    pub number: u64,
+    /// The highest index of its entries; `None` when it has none.
+    pub max_index: Option<u64>,
+}
+
+/// The segment that is written to.
+pub(super) struct Active {
+    pub number: u64,
+    pub file: Arc<dyn DiskFile>,
+    /// Everything before it is synced.
+    pub offset: u64,
+    pub max_index: Option<u64>,
+}
+
+pub(super) struct Writer {
+    pub shared: Arc<Shared>,
+    pub identity: u64,
+    pub segment_bytes: u64,
+    pub sealed: VecDeque<Sealed>,
+    pub active: Active,
+    pub next_batch: u64,
+    /// The facts as written, behind those in memory by what waits in the queue.
+    pub stated: Stated,
+    pub frame: Vec<u8>,
+}
+
+impl Writer {
+    /// Writes groups until the queue is closed, or until the first fault.
+    pub fn run(mut self, queue: &Queue) {
+        let mut guard = Guard { shared: Arc::clone(&self.shared), queue, closed: false };
+        while let Some(group) = queue.take() {
+            if self.write(group).is_err() {
+                return;
+            }
+        }
+        guard.closed = true;
+    }
+
+    /// Writes one group as one batch and answers its callbacks.
+    pub fn write(&mut self, mut group: Vec<Submission>) -> Result<(), Fault> {
+        let records: Vec<Record> =
+            group.iter_mut().flat_map(|submission| std::mem::take(&mut submission.records)).collect();
+        let outcome = self.write_batch(&records).map_err(|fault| self.shared.fail(fault));
+        answer(group, &outcome);
+        outcome?;
+        if records.iter().any(|record| matches!(record, Record::Purge(_))) {
+            self.remove_purged().map_err(|fault| self.shared.fail(fault))?;
+        }
+        Ok(())
+    }
+
+    fn write_batch(&mut self, records: &[Record]) -> Result<(), Fault> {
+        if self.active.offset >= self.segment_bytes {
+            self.begin_segment()?;
+        }
+        let start = self.active.offset;
+        let spans = self.put(records)?;
+        for record in records {
+            // Memory admitted it against the same facts, so it can not contradict them here.
+            let _ = self.stated.apply(record);
+            if let Record::Entry(entry) = record {
+                self.active.max_index = self.active.max_index.max(Some(entry.point.index));
+            }
+        }
+        self.publish(start, records, &spans);
+        Ok(())
+    }
+
+    /// One write and one sync at the end of the active segment.
+    fn put(&mut self, records: &[Record]) -> Result<Vec<Span>, Fault> {
+        let Active { number, file, offset, .. } = &mut self.active;
+        let standing = Standing { identity: self.identity, segment: *number, batch: self.next_batch, synced: *offset };
+        let spans = frame::encode(standing, records, &mut self.frame);
+        let name = segment_name(*number);
+        if let Err(error) = file.write_at(*offset, &self.frame) {
+            // Nothing of it was promised. Taking it back is a courtesy to the next opening, not a repair.
+            let _ = file.cut(*offset);
+            return Err(Fault::from_io("write", &name, &error));
+        }
+        let started = Instant::now();
+        file.sync().map_err(|error| Fault::from_io("sync", &name, &error))?;
+        let sync_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.shared.counters.count_sync();
+        self.shared.counters.count_batch(records.len() as u64, self.frame.len() as u64, sync_micros);
+        *offset += self.frame.len() as u64;
+        self.next_batch += 1;
+        Ok(spans)
+    }
+
+    /// Tells memory where the entries lie, so that their payloads may leave it.
+    fn publish(&self, start: u64, records: &[Record], spans: &[Span]) {
+        let mut memory = self.shared.memory.lock();
+        for (record, span) in records.iter().zip(spans) {
+            if let Record::Entry(entry) = record {
+                let offset = start + span.offset as u64;
+                let place = Place { segment: self.active.number, offset, length: span.length as u32 };
+                memory.index.written(entry.point, place);
+            }
+        }
+        memory.index.evict();
+    }
+
+    /// Seals the active segment and opens the next one.
+    fn begin_segment(&mut self) -> Result<(), Fault> {
+        let number = self.active.number + 1;
+        let file = create_segment(&self.shared, number)?;
+        let active = Active { number, file: Arc::clone(&file), offset: 0, max_index: None };
+        let sealed = std::mem::replace(&mut self.active, active);
+        self.sealed.push_back(Sealed { number: sealed.number, max_index: sealed.max_index });
+        self.put_head()?;
+        self.shared.memory.lock().files.insert(number, file);
+        Ok(())
+    }
+
+    /// Writes the facts at the head of an empty active segment, and makes its name durable.
+    pub fn put_head(&mut self) -> Result<(), Fault> {
+        self.put(&[Record::Head(self.stated)])?;
+        sync_folder(&self.shared)
+    }
+
+    /// Removes the oldest segments as long as all their entries are purged.
+    pub fn remove_purged(&mut self) -> Result<(), Fault> {
+        let purged = index_of(self.stated.purged);
+        while let Some(segment) = self.sealed.pop_front_if(|segment| segment.max_index <= purged) {
+            let name = segment_name(segment.number);
+            self.shared.memory.lock().files.remove(&segment.number);
+            self.shared.disk.remove(&name).map_err(|error| Fault::from_io("remove", &name, &error))?;
+            sync_folder(&self.shared)?;
+            tracing::debug!(segment = %name, "removed a segment whose entries are purged");
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn create_segment(shared: &Shared, number: u64) -> Result<Arc<dyn DiskFile>, Fault> {
+    let name = segment_name(number);
+    shared.disk.create(&name).map_err(|error| Fault::from_io("create", &name, &error))
+}
+
+pub(super) fn sync_folder(shared: &Shared) -> Result<(), Fault> {
+    shared.disk.sync_folder().map_err(|error| Fault::from_io("sync", "the folder of the log", &error))?;
+    shared.counters.count_sync();
+    Ok(())
+}
+
+fn answer(group: Vec<Submission>, outcome: &Result<(), Fault>) {
+    group.into_iter().for_each(|submission| submission.answer(outcome.clone()));
+}
+
+/// A writer that ends by a fault or a panic answers all who wait; nobody can come after them.
+struct Guard<'q> {
+    shared: Arc<Shared>,
+    queue: &'q Queue,
+    closed: bool,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
+        let fault = self.shared.fail(Fault::WriterGone);
+        answer(self.queue.drain(), &Err(fault));
+    }
+}
