@@ -36,7 +36,7 @@ fn agree(zone: &TimeZone, theirs: Tz, change: &Change) -> bool {
 
 #[test]
 fn firings_show_the_local_times_that_chrono_tz_shows() {
-    let pattern = cron("0,30 0,1,2,3,4,12,23 * * *");
+    let pattern = cron("0,30 0,2,12,23 * * *");
     let (mut asked, mut differ, mut gaps) = (0, 0, 0);
     for theirs in TZ_VARIANTS {
         let Ok(zone) = database().get(theirs.name()) else { continue };

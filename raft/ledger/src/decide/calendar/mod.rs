@@ -14,16 +14,16 @@
 //! - **Stable names (P7).** A fixed-time pattern's occurrence is named by civil date-time and fold, an
 //!   interval pattern's by its instant.
 //!
-//! How: a zone is a row of segments of constant offset ([`segment`]); within one, civil time runs as
+//! How: a zone is a row of segments of constant offset (`segment.rs`); within one, civil time runs as
 //! UTC does, so the next firing is the next civil match; at the edges between segments the policies
-//! decide ([`walk`]). croner reads the cron grammar and searches in civil time only; its own handling
+//! decide (`walk.rs`). croner reads the cron grammar and searches in civil time only; its own handling
 //! of clock changes is not used.
 //!
 //! What it is not: it does not know what was already fired, how late is too late, or whether a zone
 //! exists; [`nearest_names`] only helps those who refuse an unknown one.
 //!
-//! Reading order: [`when`] (what is stored), [`pattern`] (what it compiles to) with [`grammar`],
-//! [`policy`], [`firing`] (what comes out), [`resolver`], [`range`], [`spread`].
+//! Reading order: [`when`] (what is stored), [`pattern`] (what it compiles to) with `grammar.rs`,
+//! [`policy`], [`firing`] (what comes out), [`resolver`], [`range`], [`mod@spread`].
 
 pub mod firing;
 mod grammar;
@@ -31,6 +31,7 @@ pub mod pattern;
 pub mod policy;
 pub mod range;
 pub mod resolver;
+mod search;
 mod segment;
 pub mod spread;
 mod walk;

@@ -26,13 +26,14 @@ pub fn spread(seed: &[u8], firing: &Firing, next: Option<Timestamp>, window: Dur
 /// A number that is uniform over all u64.
 fn draw(seed: &[u8], nominal: &Nominal) -> u64 {
     let (kind, number) = match nominal {
-        Nominal::Civil { .. } => {
-            (u8::from(nominal.fold() == super::Fold::Second), nominal.civil_ms().unwrap_or_default())
-        }
+        Nominal::Civil { fold, .. } => (fold.number(), nominal.civil_ms().unwrap_or_default()),
         Nominal::Instant(instant) => (2, instant.as_millisecond()),
     };
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
-    hasher.update(&[kind]).update(&number.to_be_bytes()).update(seed);
+    hasher
+        .update(&[kind])
+        .update(&number.to_be_bytes())
+        .update(seed);
     let mut bytes = [0; 8];
     hasher.finalize_xof().fill(&mut bytes);
     u64::from_be_bytes(bytes)

@@ -18,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::firing::{Absence, Firing, Fold, Nominal, Reason, Remark, Step};
 use super::policy::{DstGap, DstOverlap, Policies};
+use super::search::Search;
 use super::segment::{Edge, Segment};
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
@@ -64,14 +65,22 @@ impl<'a> Walk<'a> {
     ) -> Walk<'a> {
         let segment = Segment::containing(zone, after);
         let low = segment.local(after);
-        let search = Search { cron, known: None };
+        let search = Search::new(cron);
         let moved = VecDeque::new();
-        let mut walk = Walk { search, fixed, zone, policies, segment, low, own: None, moved };
+        let mut walk = Walk {
+            search,
+            fixed,
+            zone,
+            policies,
+            segment,
+            low,
+            own: None,
+            moved,
+        };
         // Only shifted times lie beyond the edge itself, and no further than the gap is wide.
-        let edge = walk
-            .segment
-            .opening
-            .filter(|edge| policies.gap == DstGap::Shift && walk.low < edge.to.saturating_add(width(edge)));
+        let edge = walk.segment.opening.filter(|edge| {
+            policies.gap == DstGap::Shift && walk.low < edge.to.saturating_add(width(edge))
+        });
         if let Some(edge) = edge {
             walk.moved = walk.out_of_gap(&edge);
             walk.moved.retain(|moved| moved.at > after);
@@ -116,15 +125,30 @@ impl<'a> Walk<'a> {
         let overlap = self.policies.overlap;
         if let Some(edge) = self.segment.opening.filter(repeated) {
             let remark = Some(Remark::SecondOfTwo { edge });
-            let own = Own { local, at, fold: Fold::Second, remark };
+            let own = Own {
+                local,
+                at,
+                fold: Fold::Second,
+                remark,
+            };
             return (overlap != DstOverlap::First).then_some(own);
         }
         if let Some(edge) = self.segment.closing.filter(repeated) {
             let remark = Some(Remark::FirstOfTwo { edge });
-            let own = Own { local, at, fold: Fold::First, remark };
+            let own = Own {
+                local,
+                at,
+                fold: Fold::First,
+                remark,
+            };
             return (overlap != DstOverlap::Second).then_some(own);
         }
-        Some(Own { local, at, fold: Fold::First, remark: None })
+        Some(Own {
+            local,
+            at,
+            fold: Fold::First,
+            remark: None,
+        })
     }
 
     fn enter_next_segment(&mut self) -> Option<()> {
@@ -165,7 +189,12 @@ impl<'a> Walk<'a> {
                 (shifted.unwrap_or(edge.at), None)
             }
         };
-        Moved { wanted, edge, at, absent }
+        Moved {
+            wanted,
+            edge,
+            at,
+            absent,
+        }
     }
 
     /// Makes one firing of all that falls on `at`, and explains the rest, in order of local times.
@@ -189,41 +218,73 @@ impl<'a> Walk<'a> {
     }
 
     fn own_firing(&self, own: Own, gap: Option<Edge>, others: usize) -> Firing {
-        let nominal =
-            if self.fixed { Nominal::Civil { local: own.local, fold: own.fold } } else { Nominal::Instant(own.at) };
+        let nominal = if self.fixed {
+            Nominal::Civil {
+                local: own.local,
+                fold: own.fold,
+            }
+        } else {
+            Nominal::Instant(own.at)
+        };
         let joined = gap.map(|edge| Remark::JoinedFromGap { edge, others });
         let remark = own.remark.or(joined);
-        Firing { nominal, instant: own.at, offset: self.segment.offset, remark }
+        Firing {
+            nominal,
+            instant: own.at,
+            offset: self.segment.offset,
+            remark,
+        }
     }
 
     fn moved_firing(&self, moved: &Moved, others: usize) -> Firing {
-        let Moved { wanted, edge, at, .. } = *moved;
+        let Moved {
+            wanted, edge, at, ..
+        } = *moved;
         let remark = if at == edge.at {
-            Remark::MovedAfterGap { wanted, edge, others }
+            Remark::MovedAfterGap {
+                wanted,
+                edge,
+                others,
+            }
         } else {
             Remark::ShiftedOverGap { wanted, edge }
         };
         let offset = self.segment.offset;
-        Firing { nominal: moved.nominal(), instant: at, offset, remark: Some(remark) }
+        Firing {
+            nominal: moved.nominal(),
+            instant: at,
+            offset,
+            remark: Some(remark),
+        }
     }
 }
 
 impl Moved {
     fn nominal(&self) -> Nominal {
-        Nominal::Civil { local: self.wanted, fold: Fold::First }
+        Nominal::Civil {
+            local: self.wanted,
+            fold: Fold::First,
+        }
     }
 
     /// The firing of its instant where it is its own, otherwise why it has none.
     fn step(&self, firing: Option<Firing>) -> Step {
         let Moved { edge, at, .. } = *self;
         let nominal = self.nominal();
-        let together = |firing: Firing| Reason::FallsTogether { edge, with: firing.nominal };
+        let together = |firing: Firing| Reason::FallsTogether {
+            edge,
+            with: firing.nominal,
+        };
         match (self.absent, firing) {
             (None, Some(firing)) if firing.nominal == nominal => Step::Fires(firing),
             (absent, firing) => {
                 let reason = absent.or(firing.map(together));
                 let reason = reason.unwrap_or(Reason::TimeMissing { edge });
-                Step::Absent(Absence { nominal, at, reason })
+                Step::Absent(Absence {
+                    nominal,
+                    at,
+                    reason,
+                })
             }
         }
     }
@@ -231,32 +292,4 @@ impl Moved {
 
 fn width(edge: &Edge) -> SignedDuration {
     edge.from.duration_until(edge.to)
-}
-
-/// croner's search in civil time, with its last answer: a pattern that fires once a year is not
-/// searched anew in each segment on the way.
-#[derive(Clone, Debug)]
-struct Search<'a> {
-    cron: &'a Cron,
-    /// (low, match): the match, or none at all, that follows `low`.
-    known: Option<(DateTime, Option<DateTime>)>,
-}
-
-impl Search<'_> {
-    /// The first match after `low`; none when croner's calendar ends (year 5000).
-    fn after(&mut self, low: DateTime) -> Option<DateTime> {
-        match self.known {
-            Some((from, Some(found))) if from <= low && low < found => Some(found),
-            Some((from, None)) if from <= low => None,
-            _ => {
-                let found = self.cron.find_next_occurrence(&low, false).ok();
-                self.known = Some((low, found));
-                found
-            }
-        }
-    }
-
-    fn is_exhausted(&self) -> bool {
-        matches!(self.known, Some((_, None)))
-    }
 }

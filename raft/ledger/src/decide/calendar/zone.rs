@@ -9,26 +9,37 @@ const OFFERED_MAX: usize = 3;
 /// `Europe/Berlin`, and `US/New York` finds `America/New_York`.
 pub fn nearest_names<'n, N: AsRef<str>>(wanted: &str, names: &'n [N]) -> Vec<&'n str> {
     let wanted = plain(wanted);
-    let bound = (wanted.chars().count() / 3).max(2);
-    let mut scored: Vec<(usize, &str)> = names
-        .iter()
-        .map(|name| (score(&wanted, &plain(name.as_ref())), name.as_ref()))
-        .filter(|(score, _)| *score <= bound)
-        .collect();
+    let scored = names.iter().filter_map(|name| {
+        let name = name.as_ref();
+        score(&wanted, &plain(name)).map(|score| (score, name))
+    });
+    let mut scored: Vec<(usize, &str)> = scored.collect();
     scored.sort_unstable();
-    scored.into_iter().take(OFFERED_MAX).map(|(_, name)| name).collect()
+    scored
+        .into_iter()
+        .take(OFFERED_MAX)
+        .map(|(_, name)| name)
+        .collect()
 }
 
 fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace([' ', '-'], "_")
 }
 
-/// Distance in edits; the region may be left out, or be wrong for one edit.
-fn score(wanted: &str, name: &str) -> usize {
+/// Distance in edits, none when it is too far; the region may be left out, or be wrong for one edit.
+fn score(wanted: &str, name: &str) -> Option<usize> {
+    let near = |from: &str, to: &str| {
+        let bound = (from.chars().count() / 3).max(1);
+        Some(distance(from, to)).filter(|edits| *edits <= bound)
+    };
     let (wanted_city, city) = (city(wanted), city(name));
-    let regionless = distance(wanted_city, city) + usize::from(wanted.contains('/'));
-    let part = wanted_city.len() >= 4 && city.contains(wanted_city);
-    distance(wanted, name).min(regionless).min(if part { 2 } else { usize::MAX })
+    let region = usize::from(wanted.contains('/'));
+    let regionless = near(wanted_city, city).map(|edits| edits + region);
+    let part = (wanted_city.len() >= 4 && city.contains(wanted_city)).then_some(2);
+    [near(wanted, name), regionless, part]
+        .into_iter()
+        .flatten()
+        .min()
 }
 
 fn city(name: &str) -> &str {
@@ -44,7 +55,9 @@ fn distance(from: &str, to: &str) -> usize {
         let mut next = Vec::with_capacity(row.len());
         next.push(before);
         for (right, &above) in to.chars().zip(row.iter().skip(1)) {
-            before = (above + 1).min(before + 1).min(diagonal + usize::from(left != right));
+            before = (above + 1)
+                .min(before + 1)
+                .min(diagonal + usize::from(left != right));
             diagonal = above;
             next.push(before);
         }
@@ -57,8 +70,14 @@ fn distance(from: &str, to: &str) -> usize {
 mod tests {
     use super::*;
 
-    const NAMES: [&str; 6] =
-        ["America/New_York", "Asia/Kolkata", "Europe/Berlin", "Europe/Dublin", "Europe/London", "UTC"];
+    const NAMES: [&str; 6] = [
+        "America/New_York",
+        "Asia/Kolkata",
+        "Europe/Berlin",
+        "Europe/Dublin",
+        "Europe/London",
+        "UTC",
+    ];
 
     #[test]
     fn a_misspelt_zone_finds_its_name() {
@@ -71,7 +90,11 @@ mod tests {
             ("Asia/Kolkatta", "Asia/Kolkata"),
             ("utc", "UTC"),
         ] {
-            assert_eq!(nearest_names(wanted, &NAMES).first(), Some(&best), "{wanted}");
+            assert_eq!(
+                nearest_names(wanted, &NAMES).first(),
+                Some(&best),
+                "{wanted}"
+            );
         }
     }
 
@@ -83,9 +106,18 @@ mod tests {
 
     #[test]
     fn the_distance_counts_edits() {
-        let pairs = [("", "abc", 3), ("kitten", "sitting", 3), ("abc", "abc", 0), ("ab", "ba", 2)];
+        let pairs = [
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+            ("abc", "abc", 0),
+            ("ab", "ba", 2),
+        ];
         for (from, to, edits) in pairs {
-            assert_eq!((distance(from, to), distance(to, from)), (edits, edits), "{from} {to}");
+            assert_eq!(
+                (distance(from, to), distance(to, from)),
+                (edits, edits),
+                "{from} {to}"
+            );
         }
     }
 }
