@@ -1,0 +1,154 @@
+//! Finds the end of a message in a stream of DATA and undoes dot-stuffing. Pure: `receive.rs` feeds it what
+//! the socket brought.
+//!
+//! Strict by default: a line ends with CR LF, a message with `CR LF . CR LF`, and a CR or LF of its own is a
+//! [`Violation`], so that no two readers can disagree on where a mail ends (SMTP smuggling). The lenient form
+//! takes a bare LF for a line end, as some relays do, and writes CR LF in its place.
+
+/// RFC 5321 4.5.3.1.6: a text line has at most 1,000 octets, CR LF included, its stuffed dot not counted.
+const MAX_TEXT_LINE: usize = 1_001;
+
+/// Why a stream can be read no further: after it nobody knows where the message ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Violation {
+    BareLineFeed,
+    BareCarriageReturn,
+    LineTooLong,
+}
+
+impl Violation {
+    /// The reply text; the code is 521 (RFC 7504: this server will not go on), the dialogue ends with it.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::BareLineFeed => "5.5.2 bare <LF> received",
+            Self::BareCarriageReturn => "5.5.2 bare <CR> received",
+            Self::LineTooLong => "5.5.2 line too long",
+        }
+    }
+}
+
+/// What a piece of the stream brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// All whole lines were taken; the message goes on.
+    More,
+    /// The terminator was taken.
+    Done,
+    /// The stream is broken.
+    Broken(Violation),
+}
+
+/// Reads one message.
+#[derive(Debug)]
+pub(crate) struct BodyReader {
+    lenient: bool,
+    max_bytes: usize,
+    bytes: usize,
+}
+
+impl BodyReader {
+    /// Up to `max_bytes` are kept; what is beyond is read and counted, not stored.
+    pub(crate) const fn new(lenient: bool, max_bytes: usize) -> Self {
+        Self { lenient, max_bytes, bytes: 0 }
+    }
+
+    /// Bytes of the message so far, kept or not.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes whole lines from `input`, appends them to `message`, and says how many bytes it took.
+    pub(crate) fn feed(&mut self, input: &[u8], message: &mut Vec<u8>) -> (usize, Progress) {
+        let mut taken = 0;
+        while let Some(rest) = input.get(taken..) {
+            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+                let too_long = rest.len() > MAX_TEXT_LINE;
+                return (taken, if too_long { Progress::Broken(Violation::LineTooLong) } else { Progress::More });
+            };
+            let line = rest.get(..end).unwrap_or_default();
+            match text_of(line, self.lenient) {
+                Err(violation) => return (taken, Progress::Broken(violation)),
+                Ok(b".") => return (taken + end + 1, Progress::Done),
+                Ok(text) => self.keep(text.strip_prefix(b".").unwrap_or(text), message),
+            }
+            taken += end + 1;
+        }
+        (taken, Progress::More)
+    }
+
+    fn keep(&mut self, text: &[u8], message: &mut Vec<u8>) {
+        self.bytes += text.len() + 2;
+        if self.bytes <= self.max_bytes {
+            message.extend_from_slice(text);
+            message.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// A line without its end, when that end (the LF is cut off already) and its inside are as they should be.
+pub(crate) fn text_of(line: &[u8], lenient: bool) -> Result<&[u8], Violation> {
+    if line.len() >= MAX_TEXT_LINE {
+        return Err(Violation::LineTooLong);
+    }
+    let text = match line.strip_suffix(b"\r") {
+        Some(text) => text,
+        None if lenient => line,
+        None => return Err(Violation::BareLineFeed),
+    };
+    if !lenient && text.contains(&b'\r') {
+        return Err(Violation::BareCarriageReturn);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_in_pieces(input: &[u8], size: usize, lenient: bool) -> (Vec<u8>, usize, Progress) {
+        let mut reader = BodyReader::new(lenient, 1 << 20);
+        let (mut message, mut taken, mut seen) = (Vec::new(), 0, 0);
+        loop {
+            seen = (seen + size).min(input.len());
+            let (used, progress) = reader.feed(&input[taken..seen], &mut message);
+            taken += used;
+            if progress != Progress::More || seen == input.len() {
+                return (message, taken, progress);
+            }
+        }
+    }
+
+    #[test]
+    fn dots_are_unstuffed_and_the_end_is_found_however_the_stream_is_cut() {
+        let input = b"Subject: x\r\n\r\n..leading\r\na.b\r\n...\r\n.\r\nMAIL FROM:<next@x>\r\n";
+        for size in 1..input.len() {
+            let (message, taken, progress) = read_in_pieces(input, size, false);
+            assert_eq!(message, b"Subject: x\r\n\r\n.leading\r\na.b\r\n..\r\n");
+            assert_eq!((progress, &input[taken..]), (Progress::Done, &b"MAIL FROM:<next@x>\r\n"[..]));
+        }
+    }
+
+    #[test]
+    fn a_smuggled_end_breaks_a_strict_reader_and_ends_the_mail_of_a_lenient_one() {
+        for smuggled in [&b"a\r\n\n.\r\n"[..], b"a\n.\n", b"a\r\n.\n", b"a\n.\r\n"] {
+            assert_eq!(read_in_pieces(smuggled, 3, false).2, Progress::Broken(Violation::BareLineFeed));
+            assert_eq!(read_in_pieces(smuggled, 3, true).2, Progress::Done);
+        }
+        assert_eq!(read_in_pieces(b"a\r.\r\r\n", 2, false).2, Progress::Broken(Violation::BareCarriageReturn));
+    }
+
+    #[test]
+    fn a_line_of_a_thousand_octets_passes_and_a_longer_one_does_not() {
+        let line = |octets: usize| [vec![b'x'; octets - 2], b"\r\n.\r\n".to_vec()].concat();
+        assert_eq!(read_in_pieces(&line(1_000), 7, false).2, Progress::Done);
+        assert_eq!(read_in_pieces(&line(1_002), 7, false).2, Progress::Broken(Violation::LineTooLong));
+        assert_eq!(read_in_pieces(&vec![b'x'; 5_000], 7, false).2, Progress::Broken(Violation::LineTooLong));
+    }
+
+    #[test]
+    fn what_is_beyond_the_limit_is_counted_and_not_kept() {
+        let (mut reader, mut message) = (BodyReader::new(false, 6), Vec::new());
+        let (_, progress) = reader.feed(b"1234\r\n5678\r\n.\r\n", &mut message);
+        assert_eq!((progress, reader.bytes(), message.as_slice()), (Progress::Done, 12, &b"1234\r\n"[..]));
+    }
+}

@@ -1,0 +1,162 @@
+//! One line of a client, understood or refused (RFC 5321 4.1, 1870, 6152, 6531, 3030). Pure; `dialogue.rs`
+//! decides whether the command fits the moment.
+
+/// What a client asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Command<'a> {
+    Ehlo(&'a str),
+    Helo(&'a str),
+    Mail(Mail<'a>),
+    Rcpt(&'a str),
+    Data,
+    Bdat { size: usize, last: bool },
+    Rset,
+    Noop,
+    Quit,
+    Vrfy,
+    Help,
+}
+
+/// The parts of a MAIL command.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Mail<'a> {
+    pub(crate) sender: &'a str,
+    /// The size the client announced, in bytes; 0 when it announced none.
+    pub(crate) size: usize,
+    pub(crate) smtputf8: bool,
+}
+
+/// The answer to a line that is no command: code and text.
+pub(crate) type Misread = (u16, &'static str);
+
+const SYNTAX: Misread = (501, "5.5.4 syntax error in parameters");
+
+impl<'a> Command<'a> {
+    /// Reads a line without its end.
+    pub(crate) fn parse(line: &'a [u8]) -> Result<Self, Misread> {
+        let line = std::str::from_utf8(line).map_err(|_| (500, "5.5.2 not UTF-8"))?;
+        if line.chars().any(char::is_control) {
+            return Err((500, "5.5.2 control character in command"));
+        }
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let rest = rest.trim();
+        match verb.to_ascii_uppercase().as_str() {
+            "EHLO" => host(rest).map(Self::Ehlo),
+            "HELO" => host(rest).map(Self::Helo),
+            "MAIL" => mail(rest).map(Self::Mail),
+            "RCPT" => recipient(rest).map(Self::Rcpt),
+            "DATA" => alone(rest, Self::Data),
+            "BDAT" => chunk(rest),
+            "RSET" => alone(rest, Self::Rset),
+            "QUIT" => alone(rest, Self::Quit),
+            "NOOP" => Ok(Self::Noop),
+            "VRFY" => Ok(Self::Vrfy),
+            "HELP" => Ok(Self::Help),
+            "EXPN" | "TURN" | "AUTH" | "STARTTLS" => Err((502, "5.5.1 not offered here")),
+            _ => Err((500, "5.5.2 no such command")),
+        }
+    }
+}
+
+fn alone<'a>(rest: &str, command: Command<'a>) -> Result<Command<'a>, Misread> {
+    if rest.is_empty() { Ok(command) } else { Err(SYNTAX) }
+}
+
+fn host(rest: &str) -> Result<&str, Misread> {
+    if rest.is_empty() || rest.len() > 255 || rest.contains(' ') { Err(SYNTAX) } else { Ok(rest) }
+}
+
+fn mail(rest: &str) -> Result<Mail<'_>, Misread> {
+    let (sender, parameters) = path(after_keyword(rest, "FROM:")?)?;
+    let mut mail = Mail { sender, ..Mail::default() };
+    for parameter in parameters.split_ascii_whitespace() {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match (name.to_ascii_uppercase().as_str(), value.to_ascii_uppercase().as_str()) {
+            ("SIZE", digits) => mail.size = digits.parse().map_err(|_| SYNTAX)?,
+            ("BODY", "7BIT" | "8BITMIME") => {}
+            ("SMTPUTF8", "") => mail.smtputf8 = true,
+            _ => return Err((555, "5.5.4 unknown parameter of MAIL")),
+        }
+    }
+    Ok(mail)
+}
+
+fn recipient(rest: &str) -> Result<&str, Misread> {
+    let (recipient, parameters) = path(after_keyword(rest, "TO:")?)?;
+    if recipient.is_empty() {
+        return Err((501, "5.1.3 empty recipient"));
+    }
+    if parameters.is_empty() { Ok(recipient) } else { Err((555, "5.5.4 unknown parameter of RCPT")) }
+}
+
+fn chunk(rest: &str) -> Result<Command<'_>, Misread> {
+    let (digits, last) = rest.split_once(' ').unwrap_or((rest, ""));
+    let size = digits.parse().map_err(|_| SYNTAX)?;
+    match last.trim() {
+        "" => Ok(Command::Bdat { size, last: false }),
+        word if word.eq_ignore_ascii_case("LAST") => Ok(Command::Bdat { size, last: true }),
+        _ => Err(SYNTAX),
+    }
+}
+
+fn after_keyword<'a>(rest: &'a str, keyword: &str) -> Result<&'a str, Misread> {
+    match rest.split_at_checked(keyword.len()) {
+        Some((word, rest)) if word.eq_ignore_ascii_case(keyword) => Ok(rest.trim_start()),
+        _ => Err(SYNTAX),
+    }
+}
+
+/// Splits `<path> parameters`. A `>` inside a quoted local part does not end the path.
+fn path(text: &str) -> Result<(&str, &str), Misread> {
+    let text = text.strip_prefix('<').ok_or(SYNTAX)?;
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            '>' if !quoted => return finish_path(text, at),
+            ' ' | '<' if !quoted => return Err(SYNTAX),
+            _ => {}
+        }
+    }
+    Err(SYNTAX)
+}
+
+fn finish_path(text: &str, at: usize) -> Result<(&str, &str), Misread> {
+    let (path, rest) = text.split_at_checked(at).ok_or(SYNTAX)?;
+    let parameters = rest.strip_prefix('>').unwrap_or_default();
+    if parameters.is_empty() || parameters.starts_with(' ') { Ok((path, parameters.trim())) } else { Err(SYNTAX) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_whatever_their_case() {
+        let read = |line: &'static str| Command::parse(line.as_bytes());
+        assert_eq!(read("ehlo node-1.test"), Ok(Command::Ehlo("node-1.test")));
+        assert_eq!(
+            read("Mail From:<a@b.test> size=2048 BODY=8BITMIME smtputf8"),
+            Ok(Command::Mail(Mail { sender: "a@b.test", size: 2_048, smtputf8: true }))
+        );
+        assert_eq!(read("MAIL FROM:<>"), Ok(Command::Mail(Mail::default())));
+        assert_eq!(read(r#"rcpt to:<"odd > \" one"@b.test>"#), Ok(Command::Rcpt(r#""odd > \" one"@b.test"#)));
+        assert_eq!(read("BDAT 12 last"), Ok(Command::Bdat { size: 12, last: true }));
+        assert_eq!(read("noop anything"), Ok(Command::Noop));
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused_with_the_code_that_says_why() {
+        let code = |line: &'static str| Command::parse(line.as_bytes()).map_err(|(code, _)| code);
+        for line in ["MAIL FROM:a@b", "MAIL FROM:<a@b>SIZE=1", "RCPT TO:<>", "RCPT", "EHLO", "DATA now", "BDAT x"] {
+            assert_eq!(code(line), Err(501), "{line}");
+        }
+        assert_eq!(code("MAIL FROM:<a@b> RET=FULL"), Err(555));
+        assert_eq!(code("AUTH PLAIN"), Err(502));
+        assert_eq!(code("GET / HTTP/1.1"), Err(500));
+        assert_eq!(code("NOOP \u{0}"), Err(500));
+        assert_eq!(Command::parse(b"MAIL FROM:<\xff@b>"), Err((500, "5.5.2 not UTF-8")));
+    }
+}

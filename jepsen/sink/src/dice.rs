@@ -1,0 +1,128 @@
+//! Decides at each occasion whether a fault strikes. One for a sink; asked by every dialogue at every stage,
+//! so the usual answer (no rule for this stage) costs one atomic load.
+
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
+
+/// How often a rule has struck since its plan was set: the observed effect that a judge writes down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultTally {
+    /// The rule.
+    pub rule: FaultRule,
+    /// Occasions at which it was carried out.
+    pub struck: u64,
+}
+
+/// The plan in force, with the dice of each rule.
+pub(crate) struct Dice {
+    /// One bit a stage: whether the plan has a rule for it.
+    stages: AtomicU16,
+    armed: Mutex<Vec<Armed>>,
+}
+
+struct Armed {
+    rule: FaultRule,
+    random: StdRng,
+    struck: u64,
+}
+
+impl Dice {
+    pub(crate) fn new(plan: FaultPlan) -> Self {
+        let dice = Self { stages: AtomicU16::new(0), armed: Mutex::new(Vec::new()) };
+        dice.set(plan);
+        dice
+    }
+
+    /// Puts a plan in force, its dice at their start; answers how the former one did.
+    pub(crate) fn set(&self, plan: FaultPlan) -> Vec<FaultTally> {
+        let stages = plan.rules.iter().fold(0, |bits, rule| bits | bit(rule.stage));
+        let arm = |(place, rule)| Armed { random: dice_of(plan.seed, place), rule, struck: 0 };
+        let armed: Vec<Armed> = plan.rules.into_iter().enumerate().map(arm).collect();
+        let mut current = self.armed.lock();
+        let former = std::mem::replace(&mut *current, armed);
+        self.stages.store(stages, Ordering::Release);
+        former.into_iter().map(|armed| FaultTally { rule: armed.rule, struck: armed.struck }).collect()
+    }
+
+    /// How the plan in force has done so far.
+    pub(crate) fn tally(&self) -> Vec<FaultTally> {
+        let armed = self.armed.lock();
+        armed.iter().map(|armed| FaultTally { rule: armed.rule.clone(), struck: armed.struck }).collect()
+    }
+
+    /// What strikes at this occasion; `mails` were accepted on this connection so far.
+    pub(crate) fn roll(&self, stage: FaultStage, mails: u32) -> Option<FaultKind> {
+        if self.stages.load(Ordering::Acquire) & bit(stage) == 0 {
+            return None;
+        }
+        let mut rules = self.armed.lock();
+        let armed = rules.iter_mut().find_map(|armed| armed.strikes(stage, mails).then_some(armed))?;
+        armed.struck += 1;
+        Some(armed.rule.kind.clone())
+    }
+}
+
+impl Armed {
+    fn strikes(&mut self, stage: FaultStage, mails: u32) -> bool {
+        let early = matches!(self.rule.kind, FaultKind::CloseAfter { mails: wanted } if mails < wanted);
+        if self.rule.stage != stage || early {
+            return false;
+        }
+        match self.rule.amount {
+            Amount::Rate(rate) => self.random.random::<f64>() < rate,
+            Amount::Next(count) => self.struck < u64::from(count),
+        }
+    }
+}
+
+/// The place goes into the high half, so that neighbouring seeds and neighbouring rules share no dice.
+fn dice_of(seed: u64, place: usize) -> StdRng {
+    let place = u64::try_from(place).unwrap_or(u64::MAX);
+    StdRng::seed_from_u64(seed ^ place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+const fn bit(stage: FaultStage) -> u16 {
+    1 << (stage as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strikes(spec: &str, stage: FaultStage, occasions: u32) -> Vec<bool> {
+        let dice = Dice::new(spec.parse().unwrap());
+        (0..occasions).map(|_| dice.roll(stage, 0).is_some()).collect()
+    }
+
+    #[test]
+    fn a_seed_repeats_itself_and_another_rule_or_stage_does_not_move_it() {
+        let alone = strikes("seed=3,rcpt:450@0.3", FaultStage::Rcpt, 500);
+        assert_eq!(alone, strikes("seed=3,rcpt:450@0.3,mail:450@0.5", FaultStage::Rcpt, 500));
+        assert_ne!(alone, strikes("seed=4,rcpt:450@0.3", FaultStage::Rcpt, 500));
+        let share = alone.iter().filter(|struck| **struck).count();
+        assert!((100..200).contains(&share), "{share} of 500 at a rate of 0.3");
+    }
+
+    #[test]
+    fn the_next_n_are_struck_and_counted_and_then_none() {
+        let dice = Dice::new("data:451#2,data:stall@0".parse().unwrap());
+        let struck: Vec<_> = (0..4).map(|_| dice.roll(FaultStage::Data, 0).is_some()).collect();
+        assert_eq!(struck, [true, true, false, false]);
+        assert_eq!(dice.roll(FaultStage::Rcpt, 0), None);
+        let counts: Vec<_> = dice.set(FaultPlan::default()).iter().map(|tally| tally.struck).collect();
+        assert_eq!(counts, [2, 0]);
+        assert_eq!(dice.roll(FaultStage::Data, 0), None);
+    }
+
+    #[test]
+    fn close_after_waits_for_its_mails() {
+        let dice = Dice::new("between:close-after=20".parse().unwrap());
+        assert_eq!(dice.roll(FaultStage::Between, 19), None);
+        assert_eq!(dice.roll(FaultStage::Between, 20), Some(FaultKind::CloseAfter { mails: 20 }));
+    }
+}

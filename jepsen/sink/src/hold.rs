@@ -1,0 +1,146 @@
+//! Holding a mail between its dot and its answer, on request: the caller is told which mail is held, does what
+//! it came for (kill the sender, the leader, the network), and lets go. Dialogues ask the board after each dot.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::accepted::Accepted;
+
+/// One request may hold at most so many mails.
+pub const MAX_HELD_BY_ONE_REQUEST: usize = 1_024;
+
+/// Which mails to hold, where and for how long.
+#[derive(Debug, Clone)]
+pub struct HoldRequest {
+    /// Only mails to a recipient that contains this text (ASCII case is ignored).
+    pub recipient: Option<String>,
+    /// Only mails from a client that called itself exactly so in EHLO.
+    pub ehlo: Option<String>,
+    /// Where in the dialogue.
+    pub point: HoldPoint,
+    /// How many mails, 1 to [`MAX_HELD_BY_ONE_REQUEST`]; other values are moved to the nearest of these.
+    pub count: usize,
+    /// A held mail lets go by itself after this long.
+    pub limit: Duration,
+}
+
+impl Default for HoldRequest {
+    fn default() -> Self {
+        Self { recipient: None, ehlo: None, point: HoldPoint::AfterCommit, count: 1, limit: Duration::from_secs(30) }
+    }
+}
+
+/// Where a mail is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldPoint {
+    /// The dot was read, nothing is recorded. Whatever happens to the client meanwhile, the mail is recorded
+    /// once it is let go: this point moves the accept, it does not prevent it.
+    BeforeCommit,
+    /// The accept is recorded, the `250` is not written.
+    AfterCommit,
+}
+
+/// A request in force. Dropping it withdraws it; mails that are held stay held.
+#[derive(Debug)]
+pub struct Hold {
+    held: mpsc::Receiver<Held>,
+}
+
+impl Hold {
+    /// The next mail that is held; `None` when there was none within `limit`, or when all were handed out.
+    pub async fn next(&mut self, limit: Duration) -> Option<Held> {
+        tokio::time::timeout(limit, self.held.recv()).await.ok().flatten()
+    }
+}
+
+/// A mail whose answer is held back until this is released, dropped, or its limit is over.
+#[derive(Debug)]
+pub struct Held {
+    /// What was (or will be) recorded: message id, recipient, fence, peer, EHLO name and the rest. For a mail
+    /// with several recipients, the one that matched the request.
+    pub accepted: Arc<Accepted>,
+    release: oneshot::Sender<()>,
+}
+
+impl Held {
+    /// Lets the dialogue go on. False when nobody waits any more: the client left, the limit was over, or the
+    /// sink stopped.
+    pub fn release(self) -> bool {
+        self.release.send(()).is_ok()
+    }
+}
+
+/// The requests in force, oldest first.
+#[derive(Default)]
+pub(crate) struct HoldBoard {
+    requests: Mutex<VecDeque<Posted>>,
+    /// How many there are, so that a dialogue without any looks at nothing else.
+    posted: AtomicUsize,
+}
+
+struct Posted {
+    request: HoldRequest,
+    left: usize,
+    tell: mpsc::Sender<Held>,
+}
+
+/// A dialogue's side of a held mail.
+pub(crate) struct Caught {
+    pub(crate) released: oneshot::Receiver<()>,
+    pub(crate) limit: Duration,
+}
+
+impl HoldBoard {
+    pub(crate) fn post(&self, request: HoldRequest) -> Hold {
+        let left = request.count.clamp(1, MAX_HELD_BY_ONE_REQUEST);
+        let (tell, held) = mpsc::channel(left);
+        let mut requests = self.requests.lock();
+        requests.push_back(Posted { request, left, tell });
+        self.posted.store(requests.len(), Ordering::Release);
+        Hold { held }
+    }
+
+    /// Whether one of these mails is to be held at this point; if so, its requester knows already.
+    pub(crate) fn catch(&self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Option<Caught> {
+        if self.posted.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut requests = self.requests.lock();
+        requests.retain(|posted| posted.left > 0 && !posted.tell.is_closed());
+        let caught = requests.iter_mut().find_map(|posted| posted.catch(point, accepts));
+        requests.retain(|posted| posted.left > 0);
+        self.posted.store(requests.len(), Ordering::Release);
+        caught
+    }
+}
+
+impl Posted {
+    fn catch(&mut self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Option<Caught> {
+        if self.request.point != point {
+            return None;
+        }
+        let accepted = Arc::clone(accepts.iter().find(|accept| self.request.wants(accept))?);
+        let (release, released) = oneshot::channel();
+        // The channel has room for every mail of the request, so only a withdrawn request refuses.
+        self.tell.try_send(Held { accepted, release }).ok()?;
+        self.left -= 1;
+        Some(Caught { released, limit: self.request.limit })
+    }
+}
+
+impl HoldRequest {
+    fn wants(&self, accept: &Accepted) -> bool {
+        let recipient = self.recipient.as_deref().is_none_or(|part| contains(&accept.recipient, part));
+        recipient && self.ehlo.as_deref().is_none_or(|name| accept.ehlo == name)
+    }
+}
+
+/// Whether `text` contains `part`, ASCII case ignored, without copying either.
+pub(crate) fn contains(text: &str, part: &str) -> bool {
+    part.is_empty() || text.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
+}

@@ -1,0 +1,83 @@
+//! What a sink is told when it starts. Every bound on its memory and its patience is a number in here.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::faults::FaultPlan;
+
+/// How a [`Sink`](crate::Sink) listens, records, keeps, limits and misbehaves. The default is a well-behaved
+/// mailbox in memory on a free loopback port.
+#[derive(Debug, Clone)]
+pub struct SinkOptions {
+    /// Where to listen; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// The append-only file of accepts; without one they are kept in memory only. A file that exists is
+    /// continued, and a torn last line (which nobody was ever told about) is cut off first.
+    pub record: Option<PathBuf>,
+    /// Whether each line reaches the disk (`fdatasync`, in groups) before its `250`. Without it a line has
+    /// been handed to the kernel by then: it survives the sink's death, not the machine's.
+    pub sync: bool,
+    /// What goes wrong on purpose, from the first connection on.
+    pub faults: FaultPlan,
+    /// How many accepts memory holds for `mails()`, `find()` and the page (some 400 bytes each, rounded up to
+    /// a multiple of 1,024); older ones stay in the record, and in the count.
+    pub keep_records: usize,
+    /// How many of the latest mails keep their whole text for the page.
+    pub keep_bodies: usize,
+    /// How many bytes those texts may take together; the oldest go first.
+    pub keep_body_bytes: usize,
+    /// The lenient twin: LF alone ends a line, as some relays have it, so that smuggled mails show up.
+    pub lenient_line_ends: bool,
+    /// The largest message in bytes (offered as SIZE); larger ones are read to their end and refused with 552.
+    pub max_message_bytes: usize,
+    /// Recipients of one mail; further ones are refused with 452.
+    pub max_recipients: usize,
+    /// Open dialogues; further ones are turned away with 421.
+    pub max_connections: usize,
+    /// Plays a relay that throttles.
+    pub throttle: Option<Throttle>,
+    /// How long a silent client is kept (RFC 5321 4.5.3.2.7 asks for five minutes), and how long a client may
+    /// take to read a reply.
+    pub idle: Duration,
+    /// Whether EHLO offers PIPELINING. Commands that come in one packet are understood either way.
+    pub pipelining: bool,
+    /// Whether EHLO offers CHUNKING and BDAT is understood.
+    pub chunking: bool,
+    /// The host name in the banner and in EHLO.
+    pub name: String,
+}
+
+impl Default for SinkOptions {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            record: None,
+            sync: true,
+            faults: FaultPlan::default(),
+            keep_records: 250_000,
+            keep_bodies: 1_000,
+            keep_body_bytes: 64 << 20,
+            lenient_line_ends: false,
+            max_message_bytes: 10 << 20,
+            max_recipients: 1_000,
+            max_connections: 10_000,
+            throttle: None,
+            idle: Duration::from_secs(300),
+            pipelining: true,
+            chunking: true,
+            name: "sink.test".to_owned(),
+        }
+    }
+}
+
+/// The rate that a throttling relay allows, over all its connections.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Throttle {
+    /// Mails (MAIL commands) a second, on average.
+    pub rate_per_second: f64,
+    /// How many may come at once after a quiet time; at least 1.
+    pub burst: u32,
+    /// The answer above it. 454 is what Amazon SES says and keeps the dialogue; 421 ends it.
+    pub code: u16,
+}

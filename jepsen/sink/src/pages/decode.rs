@@ -1,0 +1,130 @@
+//! Transfer encodings, encoded words and character sets (RFC 2045, 2047), as far as a page needs them. UTF-8,
+//! ASCII and Latin-1 are decoded; other character sets are shown as if they were UTF-8. Total: what is broken
+//! stays as it is.
+
+/// Undoes RFC 2047 encoded words; what is none, or is broken, stays as it is.
+pub(super) fn words(value: &str) -> String {
+    let (mut text, mut rest, mut after_word) = (String::with_capacity(value.len()), value, false);
+    while let Some(start) = rest.find("=?") {
+        let (before, tail) = rest.split_at(start);
+        match encoded_word(tail) {
+            Some((word, length)) => {
+                // White space between two encoded words is not part of the text.
+                if !(after_word && before.trim().is_empty()) {
+                    text.push_str(before);
+                }
+                text.push_str(&word);
+                (rest, after_word) = (tail.get(length..).unwrap_or_default(), true);
+            }
+            None => {
+                text.push_str(before);
+                text.push_str("=?");
+                (rest, after_word) = (tail.get(2..).unwrap_or_default(), false);
+            }
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+/// Decodes `=?charset?B|Q?text?=` at the start of `tail`; with its length.
+fn encoded_word(tail: &str) -> Option<(String, usize)> {
+    let (charset, rest) = tail.strip_prefix("=?")?.split_once('?')?;
+    let (encoding, rest) = rest.split_once('?')?;
+    let (text, after) = rest.split_once("?=")?;
+    let bytes = match encoding {
+        "B" | "b" => base64(text.as_bytes()),
+        "Q" | "q" => quoted_printable(text.replace('_', " ").as_bytes()),
+        _ => return None,
+    };
+    let charset = charset.split('*').next().unwrap_or(charset);
+    Some((to_text(&bytes, charset), tail.len() - after.len()))
+}
+
+pub(super) fn to_text(bytes: &[u8], charset: &str) -> String {
+    match charset.to_ascii_lowercase().as_str() {
+        "iso-8859-1" | "latin1" | "windows-1252" => bytes.iter().copied().map(char::from).collect(),
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+pub(super) fn decoded(encoding: &str, body: &[u8]) -> Vec<u8> {
+    match encoding {
+        "base64" => base64(body),
+        "quoted-printable" => quoted_printable(body),
+        _ => body.to_vec(),
+    }
+}
+
+/// Bytes that are not of the alphabet (line ends, above all) are passed over; the padding ends the text.
+fn base64(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for digit in text.iter().take_while(|byte| **byte != b'=').filter_map(|byte| base64_digit(*byte)) {
+        bits = (bits << 6 | u32::from(digit)) & 0xff_ffff;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.extend(u8::try_from(bits >> count & 0xff));
+        }
+    }
+    bytes
+}
+
+const fn base64_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    }
+}
+
+fn quoted_printable(text: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some((first, after)) = rest.split_first() {
+        rest = match (first, after) {
+            (b'=', [b'\r', b'\n', after @ ..] | [b'\n', after @ ..]) => after,
+            (b'=', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => {
+                    bytes.push(high << 4 | low);
+                    after
+                }
+                _ => {
+                    bytes.push(b'=');
+                    rest.get(1..).unwrap_or_default()
+                }
+            },
+            _ => {
+                bytes.push(*first);
+                after
+            }
+        };
+    }
+    bytes
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_encodings_stay_as_they_are() {
+        assert_eq!(quoted_printable(b"a=zz=4"), b"a=zz=4");
+        assert_eq!(base64(b"aGk=\r\nrest"), b"hi");
+        assert_eq!(base64(b"a"), b"");
+    }
+
+    #[test]
+    fn encoded_words_are_read_and_others_left_alone() {
+        assert_eq!(words("=?utf-8?B?R3LDvMOf?= =?UTF-8?Q?e_aus?= Köln"), "Grüße aus Köln");
+        assert_eq!(words("=?iso-8859-1?Q?=FCber?= =?x"), "über =?x");
+        assert_eq!(words("2 =? 3"), "2 =? 3");
+    }
+}

@@ -1,0 +1,149 @@
+//! The list of caught mails, as a page and as JSON.
+
+use std::fmt::Write;
+
+use axum::Json;
+use axum::extract::{OriginalUri, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+
+use super::decode::words;
+use super::document;
+use super::html::{Escaped, instant, page as whole_page, query_value, size};
+use crate::accepted::Accepted;
+use crate::headers;
+use crate::hold::contains;
+use crate::sink::Handle;
+
+const PER_PAGE: usize = 50;
+const MAX_PER_PAGE: usize = 1_000;
+
+/// What the query string may ask.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Asked {
+    /// Part of the recipient's address, ASCII case ignored.
+    #[serde(default)]
+    recipient: String,
+    /// Counted from 1, the newest mails.
+    page: Option<usize>,
+    per_page: Option<usize>,
+}
+
+/// One row.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    /// Counted from 1 in each life of the sink.
+    number: u64,
+    /// `None` when the mail has none or its text is no longer kept.
+    subject: Option<String>,
+    has_text: bool,
+    #[serde(flatten)]
+    accepted: Accepted,
+}
+
+struct Found {
+    rows: Vec<Row>,
+    /// How many fit, on all pages.
+    total: usize,
+    page: usize,
+    pages: usize,
+}
+
+pub(super) async fn json(State(sink): State<Handle>, Query(asked): Query<Asked>) -> Json<Vec<Row>> {
+    Json(look_up(&sink, &asked).rows)
+}
+
+pub(super) async fn page(
+    State(sink): State<Handle>,
+    Query(asked): Query<Asked>,
+    OriginalUri(uri): OriginalUri,
+) -> Response {
+    let found = look_up(&sink, &asked);
+    let prefix = below(uri.path());
+    let mut body = String::with_capacity(16 << 10);
+    // Writing into a String cannot fail.
+    let _ok = write!(
+        body,
+        "<main><div class=\"top\"><div><h1>Mailbox</h1><span class=\"soft\">{} caught{} · \
+         <a href=\"{prefix}mails.json\">JSON</a></span></div><form method=\"get\" role=\"search\">\
+         <input type=\"search\" name=\"recipient\" value=\"{}\" placeholder=\"Recipient\" aria-label=\"Recipient\">\
+         <button>Search</button></form></div>{}{}</main>",
+        sink.accepted_count(),
+        if asked.recipient.is_empty() { String::new() } else { format!(", {} found", found.total) },
+        Escaped(&asked.recipient),
+        table(&found, &prefix),
+        turn_pages(&found, &asked.recipient),
+    );
+    document(StatusCode::OK, whole_page("Mails", &body))
+}
+
+fn look_up(sink: &Handle, asked: &Asked) -> Found {
+    let per_page = asked.per_page.unwrap_or(PER_PAGE).clamp(1, MAX_PER_PAGE);
+    let page = asked.page.unwrap_or(1).max(1);
+    let mails = sink.mails();
+    let fitting = || mails.iter().rev().filter(|(_, accept)| contains(&accept.recipient, &asked.recipient));
+    let total = if asked.recipient.is_empty() { mails.len() } else { fitting().count() };
+    let shown = fitting().skip((page - 1).saturating_mul(per_page)).take(per_page);
+    let rows = shown.map(|(number, accept)| row(sink, number, accept)).collect();
+    Found { rows, total, page, pages: total.div_ceil(per_page) }
+}
+
+fn row(sink: &Handle, number: u64, accept: &Accepted) -> Row {
+    let text = sink.text(number);
+    let subject = text.as_deref().and_then(|text| headers::first(headers::split(text).0, "Subject"));
+    Row { number, subject: subject.map(|subject| words(&subject)), has_text: text.is_some(), accepted: accept.clone() }
+}
+
+fn table(found: &Found, prefix: &str) -> String {
+    if found.rows.is_empty() {
+        return "<div class=\"card empty\">No mail here.</div>".to_owned();
+    }
+    let mut html = String::from(
+        "<div class=\"card wide\"><table><thead><tr><th>Accepted</th><th>Recipient</th><th>Subject</th>\
+         <th>Size</th></tr></thead><tbody>",
+    );
+    for row in &found.rows {
+        let subject = match (&row.subject, row.has_text) {
+            (Some(subject), _) if !subject.is_empty() => subject,
+            (_, true) => "(no subject)",
+            (_, false) => "(text no longer kept)",
+        };
+        let _ok = write!(
+            html,
+            "<tr><td class=\"number soft\">{}</td><td>{}</td><td><a href=\"{prefix}mails/{}\">{}</a></td>\
+             <td class=\"number soft\">{}</td></tr>",
+            instant(row.accepted.accept_unix_us),
+            Escaped(&row.accepted.recipient),
+            row.number,
+            Escaped(subject),
+            size(row.accepted.size),
+        );
+    }
+    html.push_str("</tbody></table></div>");
+    html
+}
+
+fn turn_pages(found: &Found, recipient: &str) -> String {
+    if found.pages <= 1 {
+        return String::new();
+    }
+    let link = |page: usize, word: &str| {
+        if (1..=found.pages).contains(&page) {
+            format!("<a class=\"button\" href=\"?recipient={}&amp;page={page}\">{word}</a>", query_value(recipient))
+        } else {
+            "<span></span>".to_owned()
+        }
+    };
+    let (newer, older) = (link(found.page - 1, "Newer"), link(found.page.saturating_add(1), "Older"));
+    format!("<nav>{newer}<span class=\"soft\">Page {} of {}</span>{older}</nav>", found.page, found.pages)
+}
+
+/// What a relative link on the list begins with. A browser resolves it against the folder of the page's own
+/// path, so a list mounted at `/mailbox` must say `mailbox/`, one at `/` or `/mailbox/` nothing.
+fn below(path: &str) -> String {
+    match path.rsplit_once('/').map_or(path, |(_, last)| last) {
+        "" => String::new(),
+        last => format!("{}/", Escaped(last)),
+    }
+}

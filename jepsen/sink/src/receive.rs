@@ -1,0 +1,247 @@
+//! From DATA (or BDAT) to the answer: where a mail becomes an accept. Continues `dialogue.rs`.
+//!
+//! The order is the promise: message read -> (held) -> line in the record, on disk when asked -> (held) ->
+//! answer. Each arrow is a place where a fault can strike.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::accepted::{Accepted, BodyHash};
+use crate::archive::Delivery;
+use crate::body::{BodyReader, Progress, Violation};
+use crate::clock::Moment;
+use crate::connections::DialogueState;
+use crate::dialogue::{Dialogue, Envelope};
+use crate::faults::{FaultKind, FaultStage};
+use crate::headers;
+use crate::hold::HoldPoint;
+use crate::strike::Struck;
+use crate::wire::{End, Patience};
+
+/// `X-Reveille-*` headers that one accept keeps.
+const MAX_KEPT_HEADERS: usize = 32;
+/// Bytes of a header value that an accept keeps.
+const MAX_KEPT_VALUE: usize = 1_000;
+/// A message this many times larger than allowed is not read to its end.
+const OVERSIZE_FACTOR: usize = 4;
+/// What a dialogue's message buffer keeps of its size after a large mail.
+const KEEP_BUFFER_BYTES: usize = 64 << 10;
+
+impl Dialogue {
+    /// Reads a message up to its final dot, and answers it.
+    pub(crate) async fn receive(&mut self, envelope: Envelope, started: Moment) -> Result<(), End> {
+        let (lenient, limit) = (self.sink.options.lenient_line_ends, self.sink.options.max_message_bytes);
+        self.begin_message();
+        self.strike_body().await?;
+        let mut reader = BodyReader::new(lenient, limit);
+        loop {
+            let (taken, progress) = reader.feed(self.wire.unread(), &mut self.message);
+            self.wire.consume(taken);
+            match progress {
+                Progress::Done => break,
+                Progress::Broken(violation) => return Err(self.last_words(521, violation.text())),
+                Progress::More if reader.bytes() > limit.saturating_mul(OVERSIZE_FACTOR) => {
+                    return Err(self.last_words(552, "5.3.4 message too big"));
+                }
+                Progress::More => self.wire.fill().await?,
+            }
+        }
+        if reader.bytes() > limit {
+            self.forget_envelope();
+            return self.refuse(552, "5.3.4 message too big");
+        }
+        self.finish(envelope, started).await
+    }
+
+    /// Reads a chunk (RFC 3030); the last one is answered as a final dot is. The bytes of a chunk that is
+    /// refused are read all the same, otherwise they would be taken for commands.
+    pub(crate) async fn receive_chunk(&mut self, size: usize, last: bool) -> Result<(), End> {
+        let (now, limit) = (Moment::now(), self.sink.options.max_message_bytes);
+        if size > limit.saturating_mul(OVERSIZE_FACTOR) {
+            return Err(self.last_words(552, "5.3.4 message too big"));
+        }
+        let expected = self.envelope.as_mut().filter(|envelope| !envelope.recipients.is_empty());
+        let (begins, started) = match expected {
+            None => (false, None),
+            Some(envelope) => (envelope.first_chunk.is_none(), Some(*envelope.first_chunk.get_or_insert(now))),
+        };
+        if begins {
+            self.begin_message();
+            self.strike_body().await?;
+        }
+        let fits = self.message.len().saturating_add(size) <= limit;
+        self.read_exactly(size, started.is_some() && fits).await?;
+        let Some(started) = started else {
+            return self.mistake(503, "5.5.1 a recipient first");
+        };
+        if !fits {
+            self.forget_envelope();
+            return self.refuse(552, "5.3.4 message too big");
+        }
+        match self.envelope.take_if(|_| last) {
+            None => self.wire.put(format_args!("250 2.0.0 {size} octets received\r\n")),
+            Some(_) if !self.sink.options.lenient_line_ends && has_bare_line_feed(&self.message) => {
+                self.forget_envelope();
+                return self.refuse(554, Violation::BareLineFeed.text());
+            }
+            Some(envelope) => self.finish(envelope, started).await?,
+        }
+        Ok(())
+    }
+
+    async fn read_exactly(&mut self, size: usize, keep: bool) -> Result<(), End> {
+        let mut left = size;
+        while left > 0 {
+            let unread = self.wire.unread();
+            let part = unread.get(..left).unwrap_or(unread);
+            if keep {
+                self.message.extend_from_slice(part);
+            }
+            left -= part.len();
+            let taken = part.len();
+            self.wire.consume(taken);
+            if left > 0 {
+                self.wire.fill().await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_message(&mut self) {
+        self.message.clear();
+        self.message.shrink_to(KEEP_BUFFER_BYTES);
+        self.entry.state(DialogueState::Receiving);
+    }
+
+    /// A fault of the body waits for its first bytes; a refusal there ends the dialogue, because the rest of
+    /// the message is on its way.
+    async fn strike_body(&mut self) -> Result<(), End> {
+        let Some(kind) = self.sink.dice.roll(FaultStage::Body, self.mails) else { return Ok(()) };
+        if self.wire.unread().is_empty() {
+            self.wire.fill().await?;
+        }
+        match self.carry_out(FaultStage::Body, kind).await? {
+            Struck::Refuse(code, text) => Err(self.last_words(code, &text)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The whole message is read: records and answers it.
+    async fn finish(&mut self, envelope: Envelope, started: Moment) -> Result<(), End> {
+        let accepts = self.accepts(envelope, started);
+        self.entry.after_dot(&accepts);
+        let answered = self.commit_and_answer(accepts).await;
+        self.entry.answered(self.mails);
+        answered?;
+        self.between_mails().await
+    }
+
+    async fn commit_and_answer(&mut self, accepts: Vec<Arc<Accepted>>) -> Result<(), End> {
+        if let Struck::Refuse(code, text) = self.strike(FaultStage::BeforeCommit).await? {
+            return self.refuse(code, &text);
+        }
+        self.hold(HoldPoint::BeforeCommit, &accepts).await?;
+        self.write_lines(&accepts)?;
+        let text = self.sink.archive.keeps_texts().then(|| self.message.as_slice().into());
+        let delivery = Delivery { accepts: accepts.clone(), text };
+        if self.sink.recorder.commit(delivery, &self.lines).await.is_err() {
+            return Err(End::Closed("the record is lost, so nobody knows whether this mail is accepted"));
+        }
+        self.mails += 1;
+        self.hold(HoldPoint::AfterCommit, &accepts).await?;
+        self.strike(FaultStage::AfterCommit).await?;
+        self.answer_dot().await
+    }
+
+    /// The `250`, whole, bare, or only half of it.
+    async fn answer_dot(&mut self) -> Result<(), End> {
+        const ANSWER: &str = "2.0.0 accepted and recorded";
+        match self.sink.dice.roll(FaultStage::Answer, self.mails) {
+            None => self.wire.say(250, ANSWER),
+            Some(FaultKind::Bare) => self.bare(250)?,
+            Some(kind) => {
+                self.wire.say(250, ANSWER);
+                let second_half = self.wire.take_back(ANSWER.len() / 2);
+                self.carry_out(FaultStage::Answer, kind).await?;
+                self.wire.put_bytes(&second_half);
+            }
+        }
+        Ok(())
+    }
+
+    async fn between_mails(&mut self) -> Result<(), End> {
+        match self.strike(FaultStage::Between).await? {
+            Struck::Refuse(code, text) => self.refuse(code, &text),
+            _ => Ok(()),
+        }
+    }
+
+    async fn hold(&mut self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Result<(), End> {
+        let Some(caught) = self.sink.holds.catch(point, accepts) else { return Ok(()) };
+        let patience = match point {
+            HoldPoint::BeforeCommit => Patience::InAnyCase,
+            HoldPoint::AfterCommit => Patience::WhileTheClientStays,
+        };
+        self.wire.wait_for(caught.released, Some(caught.limit), patience).await
+    }
+
+    fn write_lines(&mut self, accepts: &[Arc<Accepted>]) -> Result<(), End> {
+        self.lines.clear();
+        for accept in accepts {
+            serde_json::to_writer(&mut self.lines, accept.as_ref()).map_err(std::io::Error::from)?;
+            self.lines.push(b'\n');
+        }
+        Ok(())
+    }
+
+    fn accepts(&self, envelope: Envelope, started: Moment) -> Vec<Arc<Accepted>> {
+        let now = Moment::now();
+        let (head, body) = headers::split(&self.message);
+        let mut accept = Accepted {
+            message_id: None,
+            recipient: String::new(),
+            sender: envelope.sender,
+            fence: None,
+            headers: BTreeMap::new(),
+            data_unix_us: started.unix_us,
+            data_monotonic_us: started.monotonic_us,
+            accept_unix_us: now.unix_us,
+            accept_monotonic_us: now.monotonic_us,
+            connection: self.entry.connection,
+            peer: self.peer,
+            ehlo: self.ehlo.clone().unwrap_or_default(),
+            body_blake3: BodyHash::of(body),
+            size: u64::try_from(self.message.len()).unwrap_or(u64::MAX),
+        };
+        read_marks(head, &mut accept);
+        let one = |recipient| Arc::new(Accepted { recipient, ..accept.clone() });
+        envelope.recipients.into_iter().map(one).collect()
+    }
+}
+
+/// Takes over the headers that say which claim a mail belongs to.
+fn read_marks(head: &[u8], accept: &mut Accepted) {
+    for field in headers::fields(head) {
+        if field.name.eq_ignore_ascii_case("Message-ID") {
+            accept.message_id.get_or_insert_with(|| kept(field.value()));
+        } else if field.name.eq_ignore_ascii_case("X-Reveille-Fence") {
+            accept.fence.get_or_insert_with(|| kept(field.value()));
+        } else if is_ours(field.name) && accept.headers.len() < MAX_KEPT_HEADERS {
+            accept.headers.entry(field.name.to_ascii_lowercase()).or_insert_with(|| kept(field.value()));
+        }
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("X-Reveille-"))
+}
+
+fn kept(mut value: String) -> String {
+    value.truncate(value.floor_char_boundary(MAX_KEPT_VALUE));
+    value
+}
+
+fn has_bare_line_feed(message: &[u8]) -> bool {
+    let before = std::iter::once(&0).chain(message);
+    before.zip(message).any(|(before, byte)| *byte == b'\n' && *before != b'\r')
+}

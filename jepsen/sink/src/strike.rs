@@ -1,0 +1,80 @@
+//! Carries faults out inside a dialogue. What a stage must do itself (another reply) comes back as [`Struck`];
+//! what ends or delays the dialogue happens here.
+
+use std::time::Duration;
+
+use crate::dialogue::Dialogue;
+use crate::faults::{FaultKind, FaultStage};
+use crate::wire::{End, Patience};
+
+/// What a stage says instead of its reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Struck {
+    /// Its own reply.
+    Nothing,
+    /// This code and text.
+    Refuse(u16, String),
+    /// Its own code, without text.
+    Bare,
+    /// So many bytes before its reply.
+    Huge(u32),
+}
+
+impl Dialogue {
+    /// Rolls the dice for a stage and carries out what strikes.
+    pub(crate) async fn strike(&mut self, stage: FaultStage) -> Result<Struck, End> {
+        match self.sink.dice.roll(stage, self.mails) {
+            None => Ok(Struck::Nothing),
+            Some(kind) => self.carry_out(stage, kind).await,
+        }
+    }
+
+    pub(crate) async fn carry_out(&mut self, stage: FaultStage, kind: FaultKind) -> Result<Struck, End> {
+        tracing::debug!(connection = self.entry.connection, %stage, %kind, "a fault strikes");
+        match kind {
+            FaultKind::Refuse { code, text } => {
+                Ok(Struck::Refuse(code, text.unwrap_or_else(|| plain_text(stage, code))))
+            }
+            FaultKind::Bare => Ok(Struck::Bare),
+            FaultKind::Huge { bytes } => Ok(Struck::Huge(bytes)),
+            FaultKind::Stall(length) => self.stall(stage, length).await.map(|()| Struck::Nothing),
+            FaultKind::Close | FaultKind::CloseAfter { .. } => Err(End::Closed("a fault")),
+            FaultKind::Reset => {
+                self.wire.flush().await?;
+                Err(End::Reset)
+            }
+        }
+    }
+
+    /// Between the dot and the commit a relay does not notice that its client has left: it commits all the same.
+    async fn stall(&mut self, stage: FaultStage, length: Option<Duration>) -> Result<(), End> {
+        let patience = match (stage, length) {
+            (FaultStage::BeforeCommit, Some(_)) => Patience::InAnyCase,
+            _ => Patience::WhileTheClientStays,
+        };
+        self.wire.wait_for(std::future::pending::<()>(), length, patience).await
+    }
+
+    /// Says about so many bytes of a banner in lines of legal length.
+    pub(crate) async fn huge_banner(&mut self, bytes: u32) -> Result<(), End> {
+        let line = format!("220-{}\r\n", "x".repeat(494));
+        let lines = u64::from(bytes).div_ceil(500);
+        for number in 1..=lines {
+            self.wire.put_bytes(line.as_bytes());
+            if number % 128 == 0 {
+                self.wire.flush().await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text for a refusal that names none; at RCPT and after the dot it concerns the mailbox (x.2.x), elsewhere
+/// the system (x.3.x), as RFC 3463 numbers them.
+fn plain_text(stage: FaultStage, code: u16) -> String {
+    let subject = match stage {
+        FaultStage::Rcpt | FaultStage::BeforeCommit => 2,
+        _ => 3,
+    };
+    format!("{}.{subject}.0 refused on purpose", code / 100)
+}

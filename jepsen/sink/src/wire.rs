@@ -1,0 +1,221 @@
+//! One connection's bytes: what has come and is not read, what is said and not sent. `dialogue.rs` and
+//! `receive.rs` speak through it.
+//!
+//! Replies gather until the input is exhausted, so a group of pipelined commands is answered with one write.
+//! Every wait ends: by the client, by the idle limit, or by the stop of the sink.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::body::{Violation, text_of};
+
+/// What one read may bring; two or three mails of usual size.
+const READ_BYTES: usize = 16 << 10;
+/// A command line (RFC 5321 4.5.3.1.4 says 512 octets; extensions add to it).
+const MAX_COMMAND_LINE: usize = 1_000;
+/// What may pile up unread while the sink stalls, before it stops looking for the client's FIN.
+const MAX_UNREAD: usize = 256 << 10;
+/// How long a closed connection is still read, so that our last words are not lost to a reset.
+const LINGER: Duration = Duration::from_secs(2);
+/// How often a waiting dialogue looks whether its client is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Why a dialogue ends. Only [`End::Broken`] is worth more than a debug line.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End {
+    #[error("the client left")]
+    Gone,
+    #[error("the client said nothing or read nothing for too long")]
+    Idle,
+    #[error("the sink stops")]
+    Stopped,
+    #[error("the sink closes: {0}")]
+    Closed(&'static str),
+    #[error("the connection is to be reset")]
+    Reset,
+    #[error("the connection broke: {0}")]
+    Broken(#[from] io::Error),
+}
+
+/// Whether a wait goes on when nobody is there any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// The wait is for the client's sake, and ends with it.
+    WhileTheClientStays,
+    /// What follows the wait happens in any case.
+    InAnyCase,
+}
+
+/// A connection.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    stop: CancellationToken,
+    idle: Duration,
+    input: Vec<u8>,
+    /// How much of `input` is read already.
+    taken: usize,
+    output: Vec<u8>,
+}
+
+impl Wire {
+    pub(crate) fn new(stream: TcpStream, idle: Duration, stop: CancellationToken) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let (input, output) = (Vec::with_capacity(READ_BYTES), Vec::with_capacity(512));
+        Ok(Self { stream, stop, idle, input, taken: 0, output })
+    }
+
+    /// What has come and is not read.
+    pub(crate) fn unread(&self) -> &[u8] {
+        self.input.get(self.taken..).unwrap_or_default()
+    }
+
+    /// Counts so many bytes as read.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.taken = (self.taken + bytes).min(self.input.len());
+    }
+
+    /// Adds a reply line to what will be sent.
+    pub(crate) fn say(&mut self, code: u16, text: &str) {
+        self.put(format_args!("{code} {text}\r\n"));
+    }
+
+    /// Adds anything to what will be sent.
+    pub(crate) fn put(&mut self, words: std::fmt::Arguments<'_>) {
+        use std::io::Write;
+        // Writing into a Vec cannot fail.
+        let _ok = self.output.write_fmt(words);
+    }
+
+    /// The last bytes said and not yet sent, taken back: for faults that send only a part.
+    pub(crate) fn take_back(&mut self, bytes: usize) -> Vec<u8> {
+        self.output.split_off(self.output.len().saturating_sub(bytes))
+    }
+
+    /// Adds bytes that were taken back.
+    pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
+        self.output.extend_from_slice(bytes);
+    }
+
+    /// Sends what was said.
+    pub(crate) async fn flush(&mut self) -> Result<(), End> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let write = timeout(self.idle, self.stream.write_all(&self.output));
+        tokio::select! {
+            () = self.stop.cancelled() => return Err(End::Stopped),
+            written = write => written.map_err(|_| End::Idle)??,
+        }
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Sends what was said, then waits until at least one more byte has come.
+    pub(crate) async fn fill(&mut self) -> Result<(), End> {
+        self.flush().await?;
+        self.make_room();
+        let read = timeout(self.idle, self.stream.read_buf(&mut self.input));
+        let bytes = tokio::select! {
+            () = self.stop.cancelled() => return Err(End::Stopped),
+            read = read => read.map_err(|_| End::Idle)??,
+        };
+        if bytes == 0 { Err(End::Gone) } else { Ok(()) }
+    }
+
+    /// Reads a command line into `line`, without its end. The lines of the lenient twin may end with LF alone.
+    pub(crate) async fn line(&mut self, lenient: bool, line: &mut Vec<u8>) -> Result<Result<(), Violation>, End> {
+        line.clear();
+        loop {
+            let unread = self.unread();
+            if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+                let text = text_of(unread.get(..end).unwrap_or_default(), lenient);
+                let kept = text.map(|text| line.extend_from_slice(text));
+                self.consume(end + 1);
+                return Ok(kept);
+            }
+            if unread.len() > MAX_COMMAND_LINE {
+                return Ok(Err(Violation::LineTooLong));
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Sends what was said, then waits for `event` or for `limit` to pass (for ever without one). With
+    /// [`Patience::WhileTheClientStays`] it also ends when the client leaves.
+    pub(crate) async fn wait_for<T>(
+        &mut self,
+        event: impl Future<Output = T>,
+        limit: Option<Duration>,
+        patience: Patience,
+    ) -> Result<(), End> {
+        self.flush().await?;
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        tokio::pin!(event);
+        loop {
+            let look = Instant::now() + LOOK_EVERY;
+            tokio::select! {
+                () = self.stop.cancelled() => return Err(End::Stopped),
+                _ = &mut event => return Ok(()),
+                () = sleep_until(until.map_or(look, |until| until.min(look))) => {}
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(());
+            }
+            if patience == Patience::WhileTheClientStays && !self.client_is_there() {
+                return Err(End::Gone);
+            }
+        }
+    }
+
+    /// Says goodbye in good order: sends what was said, then FIN, then reads on for a moment, because a close
+    /// with unread input makes the kernel reset the connection and throw our last words away.
+    pub(crate) async fn close(mut self) {
+        let stop = self.stop.clone();
+        let goodbye = async {
+            self.flush().await?;
+            self.stream.shutdown().await?;
+            loop {
+                self.input.clear();
+                if self.stream.read_buf(&mut self.input).await? == 0 {
+                    return Ok::<(), End>(());
+                }
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            // Whether the client still listens is its own affair.
+            _done = timeout(LINGER, goodbye) => {}
+        }
+    }
+
+    /// Ends the connection with a reset, throwing away what was not sent.
+    pub(crate) fn reset(self) -> io::Result<()> {
+        self.stream.set_zero_linger()
+    }
+
+    /// Takes in what has come without waiting; false when the client has closed or reset.
+    fn client_is_there(&mut self) -> bool {
+        self.make_room();
+        while self.input.len() < MAX_UNREAD {
+            match self.stream.try_read_buf(&mut self.input) {
+                Ok(0) => return false,
+                Ok(_) => self.input.reserve(READ_BYTES),
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+
+    fn make_room(&mut self) {
+        self.input.drain(..self.taken.min(self.input.len()));
+        self.taken = 0;
+        if self.input.capacity() - self.input.len() < READ_BYTES / 2 {
+            self.input.reserve(READ_BYTES);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What an ESMTP server owes its clients, and what a strict one refuses.
+
+use std::time::Duration;
+
+use reveille_sink::{Sink, SinkOptions, Throttle};
+
+use crate::client::{Client, PATIENCE, message};
+
+fn sink(options: SinkOptions) -> Sink {
+    Sink::start(options).unwrap()
+}
+
+#[tokio::test]
+async fn ehlo_offers_what_the_options_say() {
+    let sink = sink(SinkOptions { chunking: false, max_message_bytes: 5_000, ..SinkOptions::default() });
+    let mut client = Client::connect(sink.address()).await;
+    assert!(client.reply().await.unwrap().starts_with("220 sink.test ESMTP"));
+    client.say("EHLO node-1.test\r\n").await;
+    let offer = client.reply().await.unwrap();
+    for word in ["PIPELINING", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES", "SIZE 5000"] {
+        assert!(offer.contains(word), "{word} in {offer}");
+    }
+    assert!(!offer.contains("CHUNKING"));
+    assert_eq!(client.ask("BDAT 1 LAST\r\n").await, 502);
+    assert_eq!(client.ask("NOOP\r\n").await, 250);
+    assert_eq!(client.ask("VRFY someone\r\n").await, 252);
+    assert_eq!(client.ask("QUIT\r\n").await, 221);
+    assert_eq!(client.rest().await, "");
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn a_pipelined_dialogue_is_answered_in_order_and_each_recipient_is_an_accept() {
+    let sink = sink(SinkOptions::default());
+    let mut client = Client::greeted(sink.address()).await;
+    client.say("MAIL FROM:<>\r\nRCPT TO:<a@x.test>\r\nRCPT TO:<b@x.test>\r\nDATA\r\n").await;
+    let codes = [client.code().await, client.code().await, client.code().await, client.code().await];
+    assert_eq!(codes, [250, 250, 250, 354]);
+    // The next mail's commands travel in the packet of the final dot.
+    client.say(&(message("a") + "MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nDATA\r\n")).await;
+    let codes = [client.code().await, client.code().await, client.code().await, client.code().await];
+    assert_eq!(codes, [250, 250, 250, 354]);
+    client.say(&(message("a") + "QUIT\r\n")).await;
+    assert_eq!([client.code().await, client.code().await], [250, 221]);
+
+    let mails = sink.mails();
+    let caught: Vec<_> = mails.iter().map(|(number, mail)| (number, mail.recipient.as_str())).collect();
+    assert_eq!(caught, [(1, "a@x.test"), (2, "b@x.test"), (3, "a@x.test")], "nothing is deduplicated");
+    let first = mails.get(1).unwrap();
+    assert_eq!(first.message_id.as_deref(), Some("<a.run-7@reveille.test>"));
+    assert_eq!(first.fence.as_deref(), Some("1.17.99.3"));
+    assert_eq!(first.headers.get("x-reveille-run").map(String::as_str), Some("7"));
+    assert_eq!((first.sender.as_str(), first.ehlo.as_str(), first.connection), ("", "node-1.test", 1));
+    assert_eq!(first.body_blake3, reveille_sink::BodyHash::of(b"Hello a\r\n"));
+    assert!(first.data_monotonic_us <= first.accept_monotonic_us);
+    assert_eq!(sink.find(|mail| mail.recipient == "a@x.test").len(), 2);
+    sink.wait_for(3, PATIENCE).await.unwrap();
+    let still_waiting = sink.wait_for(4, Duration::from_millis(1)).await.unwrap_err();
+    assert_eq!((still_waiting.accepted, still_waiting.wanted), (3, 4));
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn stuffed_dots_are_undone_even_when_every_byte_comes_alone() {
+    let sink = sink(SinkOptions::default());
+    let mut client = Client::greeted(sink.address()).await;
+    client.open_mail("a@x.test").await;
+    for byte in b"Subject: x\r\n\r\n..one\r\n...\r\nmid.dle\r\n.\r\n" {
+        client.say_bytes(&[*byte]).await;
+    }
+    assert_eq!(client.code().await, 250);
+    assert_eq!(&*sink.text(1).unwrap(), b"Subject: x\r\n\r\n.one\r\n..\r\nmid.dle\r\n");
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn a_bare_line_feed_is_refused_wherever_it_stands() {
+    let sink = sink(SinkOptions::default());
+    for smuggled in ["Subject: x\n\r\n.\r\n", "x\r\n\n.\r\n", "x\n.\nMAIL FROM:<evil@x.test>\r\n", "x\r.\r\n.\r\n"] {
+        let mut client = Client::greeted(sink.address()).await;
+        client.open_mail("a@x.test").await;
+        client.say(smuggled).await;
+        assert_eq!(client.code().await, 521, "{smuggled:?}");
+        assert_eq!(client.rest().await, "", "nothing after it is read as a command");
+    }
+    let mut client = Client::greeted(sink.address()).await;
+    assert_eq!(client.ask("NOOP\n").await, 521);
+    assert_eq!(sink.accepted_count(), 0);
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn the_lenient_twin_catches_the_mail_that_was_smuggled_in() {
+    let sink = sink(SinkOptions { lenient_line_ends: true, ..SinkOptions::default() });
+    let mut client = Client::greeted(sink.address()).await;
+    client.open_mail("a@x.test").await;
+    let smuggled = "MAIL FROM:<evil@x.test>\r\nRCPT TO:<victim@x.test>\r\nDATA\r\nhi\r\n.\r\n";
+    client.say(&format!("Subject: x\n\nhello\n.\n{smuggled}")).await;
+    for expected in [250, 250, 250, 354, 250] {
+        assert_eq!(client.code().await, expected);
+    }
+    assert_eq!(sink.find(|mail| mail.recipient == "victim@x.test").len(), 1);
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn commands_out_of_order_and_too_large_things_are_refused() {
+    let sink = sink(SinkOptions { max_message_bytes: 2_000, max_recipients: 1, ..SinkOptions::default() });
+    let mut client = Client::connect(sink.address()).await;
+    assert_eq!(client.code().await, 220);
+    assert_eq!(client.ask("MAIL FROM:<a@x.test>\r\n").await, 503);
+    assert_eq!(client.ask("EHLO n\r\n").await, 250);
+    assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 503);
+    assert_eq!(client.ask("DATA\r\n").await, 503);
+    assert_eq!(client.ask("MAIL FROM:<a@x.test> SIZE=2001\r\n").await, 552);
+    assert_eq!(client.ask("MAIL FROM:<\u{fc}@x.test>\r\n").await, 553);
+    assert_eq!(client.ask("MAIL FROM:<\u{fc}@x.test> SMTPUTF8 BODY=8BITMIME SIZE=2000\r\n").await, 250);
+    assert_eq!(client.ask("MAIL FROM:<a@x.test>\r\n").await, 503);
+    assert_eq!(client.ask("DATA\r\n").await, 554);
+    assert_eq!(client.ask("RCPT TO:<\u{f6}@x.test>\r\n").await, 250);
+    assert_eq!(client.ask("RCPT TO:<b@x.test>\r\n").await, 452);
+    assert_eq!(client.ask("DATA\r\n").await, 354);
+    assert_eq!(client.ask(&("too large\r\n".repeat(200) + ".\r\n")).await, 552);
+    assert_eq!(client.ask("MAIL FROM:<a@x.test>\r\n").await, 250);
+    assert_eq!(client.ask("RSET\r\n").await, 250);
+    assert_eq!(client.ask("DATA\r\n").await, 503);
+    assert_eq!(client.ask(&format!("NOOP {}\r\n", "x".repeat(2_000))).await, 521);
+    assert_eq!(client.rest().await, "");
+    assert_eq!(sink.accepted_count(), 0);
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn chunks_make_a_mail_and_refused_chunks_are_not_taken_for_commands() {
+    let sink = sink(SinkOptions::default());
+    let mut client = Client::greeted(sink.address()).await;
+    assert_eq!(client.ask("BDAT 6 LAST\r\nQUIT\r\n").await, 503);
+    client
+        .say("MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nBDAT 14\r\nSubject: x\r\n\r\nBDAT 7 LAST\r\n.\r\nhi\r\n")
+        .await;
+    for expected in [250, 250, 250, 250] {
+        assert_eq!(client.code().await, expected);
+    }
+    assert_eq!(&*sink.text(1).unwrap(), b"Subject: x\r\n\r\n.\r\nhi\r\n");
+    client.say("MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nBDAT 4 LAST\r\na\nb\n").await;
+    assert_eq!([client.code().await, client.code().await, client.code().await], [250, 250, 554]);
+    client.say("MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nBDAT 1\r\naRCPT TO:<b@x.test>\r\nDATA\r\n").await;
+    let mut codes = Vec::new();
+    for _ in 0..5 {
+        codes.push(client.code().await);
+    }
+    assert_eq!(codes, [250, 250, 250, 503, 503], "a message that has begun takes neither recipients nor DATA");
+    assert_eq!(client.ask("NOOP\r\n").await, 250);
+    assert_eq!(sink.accepted_count(), 1);
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn a_throttling_relay_says_so_above_its_rate_and_a_full_one_turns_away() {
+    let throttle = Some(Throttle { rate_per_second: 1e-9, burst: 2, code: 454 });
+    let sink = sink(SinkOptions { throttle, max_connections: 1, ..SinkOptions::default() });
+    let mut client = Client::greeted(sink.address()).await;
+    for expected in [250, 250, 454, 454] {
+        assert_eq!(client.ask("MAIL FROM:<n@x.test>\r\n").await, expected);
+        assert_eq!(client.ask("RSET\r\n").await, 250);
+    }
+    let mut second = Client::connect(sink.address()).await;
+    assert_eq!(second.code().await, 421);
+    assert_eq!(second.rest().await, "");
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_only_makes_mistakes_is_sent_away() {
+    let sink = sink(SinkOptions::default());
+    let mut client = Client::greeted(sink.address()).await;
+    client.say(&"GET / HTTP/1.1\r\n".repeat(50)).await;
+    let replies = client.rest().await;
+    assert!(replies.lines().last().unwrap().starts_with("421 "), "{replies}");
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn stopping_ends_open_dialogues_and_what_was_caught_stays_readable() {
+    let sink = sink(SinkOptions::default());
+    let mut client = Client::greeted(sink.address()).await;
+    client.send_mail("a@x.test").await;
+    assert_eq!(client.code().await, 250);
+    let handle = sink.handle();
+    sink.stop().await;
+    assert_eq!(client.rest().await, "");
+    assert_eq!((handle.accepted_count(), handle.connections().len()), (1, 0));
+}

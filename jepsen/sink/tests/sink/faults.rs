@@ -1,0 +1,195 @@
+//! Each fault at each stage, as a client sees it; and what the sink kept of it.
+
+use std::time::Duration;
+
+use reveille_sink::{DialogueState, FaultPlan, Sink, SinkOptions};
+
+use crate::client::{Client, PATIENCE, message};
+
+fn sink(spec: &str) -> Sink {
+    Sink::start(SinkOptions { faults: spec.parse().unwrap(), ..SinkOptions::default() }).unwrap()
+}
+
+/// Sends one mail as far as the sink lets it; every reply line after the EHLO, then `end` if the connection ended.
+async fn story(sink: &Sink) -> Vec<String> {
+    let mut client = Client::connect(sink.address()).await;
+    let mut heard = Vec::new();
+    let body = message("a@x.test");
+    let words = ["", "EHLO n\r\n", "MAIL FROM:<n@x.test>\r\n", "RCPT TO:<a@x.test>\r\n", "DATA\r\n", &body, "NOOP\r\n"];
+    for words in words {
+        client.say(words).await;
+        let Some(reply) = client.reply().await else {
+            heard.push("end".to_owned());
+            break;
+        };
+        let code = reply.trim_end().get(..3).unwrap_or_default().to_owned();
+        let went_on = matches!(code.as_bytes(), [b'2' | b'3', ..]);
+        heard.push(if reply.len() == 5 { format!("{code} bare") } else { code });
+        if !went_on {
+            break;
+        }
+    }
+    heard
+}
+
+#[tokio::test]
+async fn a_refusal_takes_the_place_of_the_answer_at_every_stage_that_has_one() {
+    for (spec, expected, accepted) in [
+        ("banner:554", &["554"][..], 0),
+        ("ehlo:550", &["220", "550"], 0),
+        ("mail:454=4.7.0 Throttling failure", &["220", "250", "454"], 0),
+        ("rcpt:550", &["220", "250", "250", "550"], 0),
+        ("data:451", &["220", "250", "250", "250", "451"], 0),
+        ("body:421", &["220", "250", "250", "250", "354", "421"], 0),
+        ("before-commit:552", &["220", "250", "250", "250", "354", "552"], 0),
+        ("between:421", &["220", "250", "250", "250", "354", "250", "421"], 1),
+    ] {
+        let sink = sink(spec);
+        assert_eq!(story(&sink).await, expected, "{spec}");
+        assert_eq!(sink.accepted_count(), accepted, "{spec}");
+        sink.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_can_end_at_every_stage() {
+    for kind in ["close", "reset"] {
+        for (stage, replies, accepted) in [
+            ("connect", 0, 0),
+            ("banner", 0, 0),
+            ("ehlo", 1, 0),
+            ("mail", 2, 0),
+            ("rcpt", 3, 0),
+            ("data", 4, 0),
+            ("body", 5, 0),
+            ("before-commit", 5, 0),
+            ("after-commit", 5, 1),
+            ("between", 6, 1),
+        ] {
+            let sink = sink(&format!("{stage}:{kind}"));
+            let heard = story(&sink).await;
+            assert_eq!(
+                (heard.len(), heard.last().unwrap().as_str()),
+                (replies + 1, "end"),
+                "{stage}:{kind}: {heard:?}"
+            );
+            assert_eq!(sink.accepted_count(), accepted, "{stage}:{kind}");
+            assert_eq!(sink.fault_tally()[0].struck, 1, "{stage}:{kind}");
+            sink.stop().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reset_is_a_reset() {
+    let sink = sink("ehlo:reset");
+    let mut client = Client::connect(sink.address()).await;
+    assert_eq!(client.code().await, 220);
+    client.say("EHLO n\r\n").await;
+    assert!(client.is_reset().await);
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn bare_replies_have_a_code_and_nothing_else() {
+    for (stage, place) in [("banner", 0), ("ehlo", 1), ("mail", 2), ("rcpt", 3), ("data", 4), ("answer", 5)] {
+        let sink = sink(&format!("{stage}:bare"));
+        let heard = story(&sink).await;
+        let bare: Vec<_> = (0..heard.len()).filter(|place| heard[*place].ends_with("bare")).collect();
+        assert_eq!(bare, [place], "{stage}: {heard:?}");
+        assert_eq!(sink.accepted_count(), 1, "a bare reply is as good as another");
+        sink.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn half_an_answer_is_half_an_answer_and_the_mail_is_accepted() {
+    let sink = sink("answer:close");
+    let mut client = Client::greeted(sink.address()).await;
+    client.send_mail("a@x.test").await;
+    let half = client.rest().await;
+    assert!(half.starts_with("250 ") && !half.contains('\n'), "{half:?}");
+    assert_eq!(sink.accepted_count(), 1);
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn a_late_answer_comes_late_and_is_whole() {
+    for spec in ["after-commit:stall=300ms", "answer:stall=300ms", "before-commit:stall=300ms", "body:stall=300ms"] {
+        let sink = sink(spec);
+        let mut client = Client::greeted(sink.address()).await;
+        client.open_mail("a@x.test").await;
+        let asked = std::time::Instant::now();
+        client.say(&message("a@x.test")).await;
+        assert!(client.reply().await.unwrap().starts_with("250 2.0.0 accepted and recorded\r\n"), "{spec}");
+        assert!(asked.elapsed() >= Duration::from_millis(300), "{spec}");
+        sink.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stalled_dialogue_is_silent_until_its_client_leaves() {
+    for (stage, accepted) in [("before-commit", 0), ("after-commit", 1)] {
+        let sink = sink(&format!("{stage}:stall"));
+        let mut client = Client::greeted(sink.address()).await;
+        client.send_mail("a@x.test").await;
+        client.expect_silence().await;
+        let dialogues = sink.connections();
+        let [dialogue] = dialogues.as_slice() else { panic!("one dialogue, not {dialogues:?}") };
+        assert_eq!((dialogue.state, dialogue.mails), (DialogueState::AfterDot, 0));
+        assert_eq!(dialogue.unanswered[0].fence.as_deref(), Some("1.17.99.3"));
+        drop(client);
+        crate::client::until(|| sink.connections().is_empty()).await;
+        assert_eq!(sink.accepted_count(), accepted, "{stage}");
+        sink.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_mail_is_committed_although_its_client_died_after_the_dot() {
+    let sink = sink("before-commit:stall=500ms");
+    let mut client = Client::greeted(sink.address()).await;
+    client.send_mail("a@x.test").await;
+    drop(client);
+    sink.wait_for(1, PATIENCE).await.unwrap();
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn a_huge_banner_is_huge_and_then_the_dialogue_goes_on() {
+    let sink = sink("banner:huge=1000000");
+    let mut client = Client::connect(sink.address()).await;
+    let banner = client.reply().await.unwrap();
+    assert!(banner.len() >= 1_000_000 && banner.lines().all(|line| line.starts_with("220") && line.len() < 512));
+    assert_eq!(client.ask("EHLO n\r\n").await, 250);
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn a_relay_closes_politely_after_its_number_of_mails() {
+    let sink = sink("between:close-after=3");
+    let mut client = Client::greeted(sink.address()).await;
+    for _ in 0..3 {
+        client.send_mail("a@x.test").await;
+        assert_eq!(client.code().await, 250);
+    }
+    assert_eq!(client.rest().await, "");
+    assert_eq!(sink.accepted_count(), 3);
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn another_plan_takes_over_while_a_dialogue_runs() {
+    let sink = sink("rcpt:450#1");
+    let mut client = Client::greeted(sink.address()).await;
+    assert_eq!(client.ask("MAIL FROM:<n@x.test>\r\n").await, 250);
+    assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 450);
+    assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 250);
+    let former = sink.set_faults("data:451".parse().unwrap());
+    assert_eq!((former[0].struck, former[0].rule.to_string()), (1, "rcpt:450#1".to_owned()));
+    assert_eq!(client.ask("DATA\r\n").await, 451);
+    sink.set_faults(FaultPlan::default());
+    client.send_mail("a@x.test").await;
+    assert_eq!(client.code().await, 250);
+    sink.stop().await;
+}
