@@ -12,9 +12,9 @@ use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Fold, Nominal, Patte
 use crate::support::{GAPS, OVERLAPS, at, changes, cron, database, distinct_changes, policies, steps_between, zone};
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-/// What is compared: a day either side. What is walked: another day around it, for context.
+/// What is compared: a day either side. What is walked: some hours around it, wider than any overlap.
 const COMPARED: SignedDuration = SignedDuration::from_hours(24);
-const WALKED: SignedDuration = SignedDuration::from_hours(48);
+const WALKED: SignedDuration = SignedDuration::from_hours(30);
 
 /// A pattern twice: as text for the resolver, as a plain question for the brute force.
 struct Sample {

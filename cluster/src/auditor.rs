@@ -1,0 +1,131 @@
+//! The auditor: the cleanup crew that trails behind. It finds everything that is late and not terminal,
+//! drives it on or escalates it, and logs and counts each catch with its cause.
+//!
+//! Level-triggered: each sweep looks at the state alone and needs no memory of events, so nothing that an
+//! actor forgot stays forgotten. Belongs to a term.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::Ledger;
+use reveille_ledger::command::{Command, Decide, Decision};
+use reveille_ledger::ids::{Fence, RunId, Time};
+use reveille_ledger::policy::{DAY_MS, InDoubt};
+use reveille_ledger::{RunState, Standing};
+
+use crate::site::Site;
+use crate::term::Term;
+
+/// Time between two sweeps. With the margin of a lease it bounds how long a row of a lost holder stays
+/// claimed (I15: lease + margin + 1 s).
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
+/// Items that one entry takes; the next sweep takes the rest.
+const ITEMS_MAX: usize = 1_024;
+/// An active schedule this far behind its instant is a catch: the timer has missed it. Milliseconds.
+const OVERDUE_MS: i64 = 5_000;
+
+/// Sweeps until the term ends.
+pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+    while !term.ended() {
+        sweep(&site, &term).await;
+        term.sleep(SWEEP_EVERY).await;
+    }
+}
+
+async fn sweep(site: &Site, term: &Term) {
+    let now = term.now();
+    let lost = site.replica.read(|ledger| rows_of_lost_holders(ledger, term));
+    if !lost.is_empty() {
+        catch("holder lost", lost.len());
+        term.propose(Command::Revoke(lost)).await;
+    }
+    let late = site.replica.read(|ledger| runs_past_deadline(ledger, now));
+    if !late.is_empty() {
+        catch("past its deadline", late.len());
+        term.propose(Command::Expire(late)).await;
+    }
+    for decide in site.replica.read(|ledger| doubts_to_decide(ledger, now)) {
+        catch("in doubt, decided by policy", 1);
+        term.propose(Command::Decide(decide)).await;
+    }
+    site.replica.read(|ledger| watch(ledger, term, now));
+}
+
+fn catch(cause: &'static str, count: usize) {
+    tracing::warn!(cause, count, "the auditor caught something");
+    metrics::counter!("reveille_auditor_catches_total", "cause" => cause).increment(count as u64);
+}
+
+/// P9: rows are revoked only when the holder's lease is over.
+fn rows_of_lost_holders(ledger: &Ledger, term: &Term) -> Vec<Fence> {
+    let held = ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty());
+    held.filter(|(_, row)| term.lease_is_over(row.holder)).map(|(fence, _)| *fence).take(ITEMS_MAX).collect()
+}
+
+/// P16: open and paused runs whose deadline has passed.
+fn runs_past_deadline(ledger: &Ledger, now: Time) -> Vec<RunId> {
+    let mut late = Vec::new();
+    for (id, page) in ledger.open_pages() {
+        for (place, run) in page.runs.iter().enumerate() {
+            let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
+            if open && run.finish_by <= now && run.counts.get(Standing::Pending) > 0 {
+                late.push(RunId { index: id.index, place: id.place + place as u32 });
+            }
+        }
+    }
+    late.truncate(ITEMS_MAX);
+    late
+}
+
+/// What is in doubt and whose policy is not to hold it.
+fn doubts_to_decide(ledger: &Ledger, now: Time) -> Vec<Decide> {
+    let mut found: Vec<Decide> = Vec::new();
+    for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
+        for slot in row.in_doubt.iter() {
+            let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
+            let Some(state) = ledger.run(run) else { continue };
+            let decision = match state.policies.in_doubt {
+                InDoubt::Hold => continue,
+                InDoubt::Resend if state.state == RunState::Cancelled || state.finish_by <= now => continue,
+                InDoubt::Resend => Decision::Resend,
+                InDoubt::AssumeSent
+                    if state.counts.is_finished() || now.since_ms(row.claimed_at) > DAY_MS =>
+                {
+                    Decision::Assume
+                }
+                InDoubt::AssumeSent => continue,
+            };
+            match found.last_mut() {
+                Some(last) if last.run == run && last.decision == decision => last.recipients.push(recipient),
+                _ if found.len() < ITEMS_MAX => found.push(Decide { run, recipients: vec![recipient], decision }),
+                _ => return found,
+            }
+        }
+    }
+    found
+}
+
+/// Gauges, and what only an operator can mend.
+fn watch(ledger: &Ledger, term: &Term, now: Time) {
+    let overdue = ledger.due().take_while(|(due, _)| now.since_ms(*due) > OVERDUE_MS).count();
+    metrics::gauge!("reveille_schedules_overdue").set(overdue as f64);
+    if overdue > 0 && term.clocks_agree() {
+        tracing::warn!(overdue, "schedules are behind their instants");
+    }
+    let mut standings = [0_u64; 9];
+    for (id, page) in ledger.open_pages() {
+        for run in &page.runs {
+            if run.counts.total() != u64::from(run.count) {
+                tracing::error!(page = %id, run = run.name, "P1: the accounts of a run do not close");
+                metrics::counter!("reveille_violations_total").increment(1);
+            }
+            for standing in Standing::ALL {
+                standings[standing as usize] += u64::from(run.counts.get(standing));
+            }
+        }
+    }
+    metrics::gauge!("reveille_recipients_pending").set(standings[Standing::Pending as usize] as f64);
+    metrics::gauge!("reveille_recipients_claimed").set(standings[Standing::Claimed as usize] as f64);
+    let in_doubt: u64 = ledger.rows().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
+    metrics::gauge!("reveille_recipients_in_doubt").set(in_doubt as f64);
+}

@@ -1,0 +1,47 @@
+//! The keeper of the node lease: asks the leader once a second, for as long as this life may send (P9).
+
+use std::sync::Arc;
+
+use reveille_raft::{LeaseAnswer, LeaseQuestion};
+use tokio_util::sync::CancellationToken;
+
+use crate::desk;
+use crate::lease::ASK_EVERY;
+use crate::site::Site;
+
+/// Keeps the lease until `stop`; then gives it up.
+pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
+    let mut beat = tokio::time::interval(ASK_EVERY);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut epochs = site.replica.role();
+    while !stop.is_cancelled() {
+        tokio::select! {
+            _ = beat.tick() => {}
+            // A new leader knows of no lease: ask it at once.
+            _ = epochs.changed() => {}
+            () = stop.cancelled() => break,
+        }
+        ask(&site).await;
+    }
+    site.lease.end();
+}
+
+async fn ask(site: &Arc<Site>) {
+    let applied = site.replica.read(|ledger| ledger.head().applied);
+    let question = LeaseQuestion { holder: site.me, applied, lacking: Vec::new() };
+    let sent_at = site.clock.boot();
+    let answer = match site.replica.leader() {
+        Some(leader) if leader == site.me.node => Ok(desk::grant(site, &question)),
+        Some(leader) => match tokio::time::timeout(ASK_EVERY, site.replica.ask_lease(leader, question)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer within a second".to_owned()),
+        },
+        None => Err("no leader is known".to_owned()),
+    };
+    match answer {
+        Ok(LeaseAnswer::Granted { lease, .. }) => site.lease.prolong(sent_at, lease),
+        Ok(LeaseAnswer::Refused(refusal)) => tracing::debug!(refusal, "no lease"),
+        Err(error) => tracing::debug!(error, "the lease could not be asked for"),
+    }
+}

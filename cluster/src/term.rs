@@ -1,0 +1,266 @@
+//! What one leadership owns: built from the state when its epoch is applied, dropped when it ends (P13).
+//!
+//! "I lead" as Raft reports it stays true on a leader that was cut off, so nothing here touches the world
+//! by it: the term only proposes, and its proposals carry the epoch, which the ledger checks. Fail-over is
+//! the ordinary road: the first leader of a cluster goes through the same lines as the hundredth.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reveille_ledger::command::{Command, EpochStart, Reading};
+use reveille_ledger::ids::{Epoch, Holder, Time};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::LedgerClock;
+use crate::lease::{Grants, NotGranted};
+use crate::site::Site;
+use crate::{auditor, dispatcher, timer};
+
+/// A proposal of the term is unknown after this long; its actors look at the state and go on from there.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a new leader waits for a peer's clock.
+const CLOCK_PATIENCE: Duration = Duration::from_millis(400);
+/// An idle leader commits a `Tick` this often, so that ledger time moves (P18).
+const TICK_EVERY: Duration = Duration::from_secs(10);
+/// How often a leader asks the clocks again while they disagree (P18).
+const ASK_CLOCKS_EVERY: Duration = Duration::from_secs(5);
+/// Pause after an epoch could not be started.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// One leadership of this node.
+pub struct Term {
+    site: Arc<Site>,
+    epoch: Epoch,
+    clocks_agree: bool,
+    clock: Mutex<LedgerClock>,
+    grants: Mutex<Grants>,
+    ended: CancellationToken,
+    /// Rings when there may be something to claim or to fire.
+    pub(crate) bell: Notify,
+}
+
+impl Term {
+    /// The epoch that its proposals carry.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Did two voters' clocks agree when the epoch began? If not, nothing fires (P18).
+    pub fn clocks_agree(&self) -> bool {
+        self.clocks_agree
+    }
+
+    /// Ledger time, as this leader stamps it.
+    pub fn now(&self) -> Time {
+        self.clock.lock().now(self.site.clock.boot())
+    }
+
+    /// Is it over?
+    pub fn ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    /// Sleeps, at most until the term ends or the bell rings.
+    pub(crate) async fn sleep(&self, nap: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(nap) => {}
+            () = self.ended.cancelled() => {}
+            () = self.bell.notified() => {}
+        }
+    }
+
+    /// Proposes under this term. None when the outcome is unknown or the term is over: look at the state.
+    pub(crate) async fn propose(&self, command: Command) -> Option<Outcome> {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        match self.site.replica.propose(command, deadline).await {
+            Ok(reply) => {
+                if let Outcome::Refused(refusal) = &reply.outcome {
+                    self.heed(refusal);
+                }
+                Some(reply.outcome)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a proposal of the term has no answer");
+                None
+            }
+        }
+    }
+
+    /// P13: a refusal for epoch ends the term. P18: so does one for time, which only a new epoch can set.
+    fn heed(&self, refusal: &Refusal) {
+        if matches!(refusal, Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. }) {
+            tracing::warn!(%refusal, epoch = self.epoch.0, "the term ends");
+            self.ended.cancel();
+        }
+    }
+
+    /// P9: grants or refuses a node lease.
+    pub fn grant(&self, holder: Holder, applied: u64) -> Result<Duration, NotGranted> {
+        let now = self.site.clock.boot();
+        let quorum = self.site.last_quorum_ack(now);
+        let granted = self.grants.lock().grant(holder, applied, now, quorum);
+        if granted.is_ok() {
+            self.bell.notify_waiters();
+        }
+        granted
+    }
+
+    /// P9: may this holder's lease be regarded as over?
+    pub fn lease_is_over(&self, holder: Holder) -> bool {
+        self.grants.lock().is_over(holder, self.site.clock.boot())
+    }
+
+    /// Does this holder have a lease of this term?
+    pub fn lease_runs(&self, holder: Holder) -> bool {
+        self.grants.lock().runs(holder, self.site.clock.boot())
+    }
+
+    /// A barrier is open: no lease for a node that stays behind it.
+    pub(crate) fn open_barrier(&self, index: u64) {
+        self.grants.lock().open_barrier(index, self.site.clock.boot());
+    }
+
+    /// The barrier has ended.
+    pub(crate) fn close_barrier(&self, index: u64) {
+        self.grants.lock().close_barrier(index);
+    }
+}
+
+/// Stands for this node's leaderships, one after the other, until the node stops.
+pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
+    let mut role = site.replica.role();
+    loop {
+        let raft_term = role.borrow_and_update().leader_term();
+        match raft_term {
+            Some(raft_term) => {
+                let over = stop.child_token();
+                tokio::select! {
+                    () = lead(&site, raft_term, over.clone()) => tokio::time::sleep(RETRY_AFTER).await,
+                    () = stop.cancelled() => {}
+                    _ = role.wait_for(|role| role.leader_term() != Some(raft_term)) => {}
+                }
+                over.cancel();
+                site.leave_term();
+            }
+            None => {
+                tokio::select! {
+                    changed = role.changed() => if changed.is_err() { return },
+                    () = stop.cancelled() => {}
+                }
+            }
+        }
+        if stop.is_cancelled() {
+            return;
+        }
+    }
+}
+
+/// One epoch from its start to its end. Returns when another epoch is needed.
+async fn lead(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) {
+    let Some(term) = begin(site, raft_term, ended.clone()).await else { return };
+    let term = Arc::new(term);
+    tracing::info!(epoch = term.epoch.0, clocks_agree = term.clocks_agree, "this node leads");
+    site.enter_term(Arc::clone(&term));
+    let mut actors = JoinSet::new();
+    actors.spawn(timer::run(Arc::clone(site), Arc::clone(&term)));
+    actors.spawn(dispatcher::run(Arc::clone(site), Arc::clone(&term)));
+    actors.spawn(auditor::run(Arc::clone(site), Arc::clone(&term)));
+    actors.spawn(tick(Arc::clone(&term)));
+    actors.spawn(listen(Arc::clone(site), Arc::clone(&term)));
+    actors.spawn(ask_clocks(Arc::clone(site), Arc::clone(&term)));
+    // An actor that held the state of a leadership is never revived: the term ends with its first.
+    if let Some(Err(panic)) = actors.join_next().await {
+        tracing::error!(%panic, epoch = term.epoch.0, "an actor of the term failed: the term ends");
+    }
+    ended.cancel();
+    site.leave_term();
+    while actors.join_next().await.is_some() {}
+}
+
+/// Commits the `EpochStart` and makes the term from what was applied.
+async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Option<Term> {
+    let readings = read_clocks(site).await;
+    let voters = site.replica.voters().len() as u32;
+    let command = Command::EpochStart(EpochStart { leader: site.me, voters, readings });
+    let reply = match site.replica.propose_epoch(raft_term, command, std::time::Instant::now() + PATIENCE).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            tracing::debug!(%error, "no epoch yet");
+            return None;
+        }
+    };
+    let Outcome::EpochStarted { epoch, base, clocks_agree } = reply.outcome else { return None };
+    let applied_at = site.clock.boot();
+    Some(Term {
+        site: Arc::clone(site),
+        epoch,
+        clocks_agree,
+        clock: Mutex::new(LedgerClock::new(base, applied_at)),
+        grants: Mutex::new(Grants::new(applied_at)),
+        ended,
+        bell: Notify::new(),
+    })
+}
+
+/// P18: the clocks of the voters that answer in time, this node's own among them.
+async fn read_clocks(site: &Arc<Site>) -> Vec<Reading> {
+    let mut asked = JoinSet::new();
+    for node in site.replica.voters().into_iter().filter(|node| *node != site.me.node) {
+        let site = Arc::clone(site);
+        asked.spawn(async move {
+            let answer = tokio::time::timeout(CLOCK_PATIENCE, site.replica.ask_clock(node)).await;
+            Some(Reading { node, wall: answer.ok()?.ok()?.wall })
+        });
+    }
+    let mut readings: Vec<Reading> = asked.join_all().await.into_iter().flatten().collect();
+    readings.push(Reading { node: site.me.node, wall: site.clock.wall() });
+    readings.sort_by_key(|reading| reading.node);
+    readings
+}
+
+/// While the clocks disagree, asks again; an agreement begins another epoch.
+async fn ask_clocks(site: Arc<Site>, term: Arc<Term>) {
+    while !term.ended() {
+        term.ended.run_until_cancelled(tokio::time::sleep(ASK_CLOCKS_EVERY)).await;
+        if term.clocks_agree {
+            continue;
+        }
+        let readings = read_clocks(&site).await;
+        let voters = site.replica.voters().len() as u32;
+        if reveille_ledger::agreed_time(voters, &readings).is_some() {
+            tracing::info!("the clocks agree again: another epoch begins");
+            return;
+        }
+    }
+}
+
+async fn tick(term: Arc<Term>) {
+    while !term.ended() {
+        term.ended.run_until_cancelled(tokio::time::sleep(TICK_EVERY)).await;
+        if !term.ended() {
+            term.propose(Command::Tick).await;
+        }
+    }
+}
+
+/// Rings the bell when an entry made work; ends the term when another epoch was applied.
+async fn listen(site: Arc<Site>, term: Arc<Term>) {
+    let mut hints = site.replica.hints();
+    while let Some(Some(hint)) = term.ended.run_until_cancelled(hints.next()).await {
+        let current = site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
+        if current != Some(term.epoch) {
+            tracing::info!(epoch = term.epoch.0, "another epoch began: the term ends");
+            return;
+        }
+        if site::makes_work(&hint) {
+            term.bell.notify_waiters();
+        }
+    }
+}
+
+use crate::site;

@@ -1,0 +1,141 @@
+//! The leader's timer: finds what is due and proposes its fires. It never acts itself (P8).
+//!
+//! Belongs to a term and is dropped with it. It holds no timer a schedule: the ledger keeps an index of
+//! what is due next, and the timer sleeps until its first entry. Built from the state, so a fail-over is
+//! the ordinary road.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::command::{Command, Fire, Quarantine, Quarantined};
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::decide::catch_up::plan_fire;
+use reveille_ledger::ids::{ScheduleId, Time};
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Ledger, OPENINGS_MAX};
+
+use crate::site::Site;
+use crate::term::Term;
+
+/// Schedules whose fires go into one entry: some 200 bytes each keep it well below the bound of an entry,
+/// and planning them holds the state's read lock for a few milliseconds.
+const FIRES_MAX: usize = 1_024;
+/// The longest sleep: a bound for what a lost hint can cost.
+const NAP_MAX: Duration = Duration::from_secs(1);
+/// The shortest sleep after a fire that did not move its plan.
+const NAP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
+
+/// Fires what is due until the term ends.
+pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+    let mut timer = Timer { site, term, panics: BTreeMap::new() };
+    while !timer.term.ended() {
+        let nap = timer.wake().await;
+        timer.term.sleep(nap).await;
+    }
+}
+
+struct Timer {
+    site: Arc<Site>,
+    term: Arc<Term>,
+    panics: BTreeMap<ScheduleId, u8>,
+}
+
+/// What one schedule's turn comes to.
+enum Turn {
+    Fire(Box<Fire>),
+    Broken(ScheduleId, String),
+}
+
+impl Timer {
+    /// Proposes what is due; answers how long to sleep.
+    async fn wake(&mut self) -> Duration {
+        if !self.term.clocks_agree() {
+            return NAP_MAX;
+        }
+        let now = self.term.now();
+        let turns = self.turns(now);
+        if turns.is_empty() {
+            return self.until_next(now);
+        }
+        let mut fires = Vec::new();
+        for turn in turns {
+            match turn {
+                Turn::Fire(fire) => fires.push(*fire),
+                Turn::Broken(id, cause) => self.quarantine(id, cause).await,
+            }
+        }
+        if fires.is_empty() {
+            return Duration::ZERO;
+        }
+        let asked = fires.len();
+        match self.term.propose(Command::Fire(fires)).await {
+            Some(Outcome::Fired(answers)) => {
+                let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+                for refusal in &refused {
+                    tracing::warn!(%refusal, "a fire was refused");
+                }
+                let opened: usize = answers.iter().flatten().map(Vec::len).sum();
+                metrics::counter!("reveille_runs_opened_total").increment(opened as u64);
+                if refused.len() == asked { NAP_AFTER_REFUSAL } else { Duration::ZERO }
+            }
+            _ => NAP_AFTER_REFUSAL,
+        }
+    }
+
+    fn turns(&mut self, now: Time) -> Vec<Turn> {
+        let (site, panics) = (&self.site, &mut self.panics);
+        site.replica.read(|ledger| {
+            let due = ledger.due().take_while(|(due, _)| *due <= now).take(FIRES_MAX);
+            let mut openings = 0;
+            let mut turns = Vec::new();
+            for (_, id) in due {
+                match catch_unwind(AssertUnwindSafe(|| plan(site, ledger, id, now))) {
+                    Ok(Some(Turn::Fire(fire))) => {
+                        openings += fire.opened.len();
+                        if openings > OPENINGS_MAX && !turns.is_empty() {
+                            break;
+                        }
+                        turns.push(Turn::Fire(fire));
+                    }
+                    Ok(Some(broken)) => turns.push(broken),
+                    Ok(None) => {}
+                    Err(_) => {
+                        let count = panics.entry(id).or_default();
+                        *count += 1;
+                        if *count >= 2 {
+                            turns.push(Turn::Broken(id, "computing its next instant panicked twice".to_owned()));
+                        }
+                    }
+                }
+            }
+            turns
+        })
+    }
+
+    fn until_next(&self, now: Time) -> Duration {
+        let next = self.site.replica.read(|ledger| ledger.due().next().map(|(due, _)| due));
+        let wait = next.map_or(NAP_MAX, |due| Duration::from_millis(due.since_ms(now).max(1) as u64));
+        wait.min(NAP_MAX)
+    }
+
+    async fn quarantine(&self, id: ScheduleId, cause: String) {
+        tracing::error!(schedule = id.0, cause, "a schedule is taken out of the way");
+        let item = Quarantined::Schedule(id);
+        self.term.propose(Command::Quarantine(Quarantine { item, cause })).await;
+    }
+}
+
+/// The fire of one schedule, or why it can have none.
+fn plan(site: &Site, ledger: &Ledger, id: ScheduleId, now: Time) -> Option<Turn> {
+    let schedule = ledger.schedules().get(&id)?;
+    let zone = match site.zones.get(&schedule.zone) {
+        Ok(zone) => zone,
+        Err(unknown) => return Some(Turn::Broken(id, unknown.to_string())),
+    };
+    match Pattern::compile(&schedule.when) {
+        Ok(pattern) => plan_fire(ledger, id, &pattern, &zone, now).map(|fire| Turn::Fire(Box::new(fire))),
+        Err(error) => Some(Turn::Broken(id, error.to_string())),
+    }
+}
