@@ -2,7 +2,8 @@
 //! told to.
 //!
 //! The crash is the worst one that the rules of a disk allow: of what was not synced, each sector arrived or
-//! did not, each creation or removal of a file too, and a file that grew has any length in between.
+//! did not, each creation or removal of a file too, and a file that grew has any length in between. A sync
+//! that fails behaves as in Linux: what it failed to write counts as clean, and no later sync tries again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -45,8 +46,10 @@ struct MemoryFile {
 struct FileState {
     content: Vec<u8>,
     durable: Vec<u8>,
-    /// Sectors written since the last sync.
+    /// Sectors written since the last sync: what the next one makes durable.
     dirty: BTreeSet<usize>,
+    /// Sectors that a failed sync left behind.
+    forgotten: BTreeSet<usize>,
 }
 
 impl MemoryDisk {
@@ -82,7 +85,7 @@ impl MemoryDisk {
         {
             let mut inner = disk.inner.lock();
             for (name, content) in files {
-                let state = FileState { durable: content.clone(), content, dirty: BTreeSet::new() };
+                let state = FileState { durable: content.clone(), content, ..FileState::default() };
                 let file = MemoryFile { state: Mutex::new(state), trouble: Arc::clone(&inner.trouble) };
                 inner.names.insert(name, Arc::new(file));
             }
@@ -105,6 +108,11 @@ impl MemoryDisk {
     /// From now on every write fails.
     pub fn fail_writes(&self, kind: io::ErrorKind) {
         self.inner.lock().trouble.lock().write = Some(kind);
+    }
+
+    /// Ends all trouble.
+    pub fn heal(&self) {
+        *self.inner.lock().trouble.lock() = Trouble::default();
     }
 
     /// From now on only so many bytes may be written; the write that passes them is cut short and fails.
@@ -175,13 +183,8 @@ impl DiskFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if let Some(kind) = self.trouble.lock().sync {
-            return Err(kind.into());
-        }
-        let mut state = self.state.lock();
-        state.dirty.clear();
-        state.durable = state.content.clone();
-        Ok(())
+        let trouble = self.trouble.lock().sync;
+        self.state.lock().sync(trouble)
     }
 }
 
@@ -212,6 +215,24 @@ impl FileState {
         Ok(())
     }
 
+    fn sync(&mut self, trouble: Option<io::ErrorKind>) -> io::Result<()> {
+        let dirty = std::mem::take(&mut self.dirty);
+        if let Some(kind) = trouble {
+            self.forgotten.extend(dirty);
+            return Err(kind.into());
+        }
+        self.durable.resize(self.content.len(), 0);
+        for number in dirty {
+            self.forgotten.remove(&number);
+            let end = self.content.len().min((number + 1) * SECTOR_BYTES);
+            let sector = number * SECTOR_BYTES..end;
+            if let (Some(old), Some(new)) = (self.durable.get_mut(sector.clone()), self.content.get(sector)) {
+                old.copy_from_slice(new);
+            }
+        }
+        Ok(())
+    }
+
     /// What is left of the file.
     fn crash(&self, chance: &mut Chance) -> Vec<u8> {
         let (short, long) = (self.durable.len().min(self.content.len()), self.durable.len().max(self.content.len()));
@@ -220,7 +241,7 @@ impl FileState {
         left.resize(length, 0);
         for (number, sector) in left.chunks_mut(SECTOR_BYTES).enumerate() {
             let from = number * SECTOR_BYTES;
-            if self.dirty.contains(&number)
+            if (self.dirty.contains(&number) || self.forgotten.contains(&number))
                 && chance.coin()
                 && let Some(new) = self.content.get(from..from + sector.len())
             {

@@ -1,0 +1,164 @@
+//! The last batch half written: the log reopens to what was before it, and says that it cut.
+
+use crate::support::*;
+use reveille_raft::wal::{MemoryDisk, SECTOR_BYTES};
+
+/// A log whose last batch has several hundred kilobytes: the disk, the content before that batch and with
+/// it, and where it begins in its segment.
+struct Torn {
+    disk: MemoryDisk,
+    before: Content,
+    after: Content,
+    start: usize,
+}
+
+fn log_with_a_large_last_batch() -> Torn {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk, &inline());
+    assert_eq!(save_vote(&wal, vote(4)), WRITTEN);
+    assert_eq!(append(&wal, (1..=5).map(|index| entry(4, index, 900)).collect()), WRITTEN);
+    assert_eq!(at_once(wal.commit(Some(point(4, 3)))), Ok(()));
+    assert_eq!(at_once(wal.truncate(Some(point(4, 4)))), Ok(()));
+    let before = content(&wal);
+    let start = newest(&disk).1.len();
+    assert_eq!(append(&wal, (5..=16).map(|index| entry(6, index, 25_000)).collect()), WRITTEN);
+    Torn { after: content(&wal), disk, before, start }
+}
+
+/// Opens an image that must hold what was before the last batch; then the log goes on as if nothing had been.
+fn reopens_to_the_prefix(torn: &Torn, image: Vec<u8>, what: &str) {
+    let name = newest(&torn.disk).0;
+    let disk = with_file(&torn.disk, &name, image);
+    let (wal, report) = open(&disk, &inline());
+    assert_eq!(content(&wal), torn.before, "{what}");
+    assert!(report.cut, "{what}: not reported");
+    let cut = report.cut_now.expect("a cut");
+    assert_eq!((cut.file.as_str(), cut.offset), (name.as_str(), torn.start as u64), "{what}");
+    assert_eq!(disk.files().get(&cut.copy).map(|copy| copy.len() as u64), Some(cut.bytes), "{what}");
+}
+
+#[test]
+fn cut_at_every_512_bytes_of_its_last_batch_the_log_reopens_to_the_prefix() {
+    let torn = log_with_a_large_last_batch();
+    let image = newest(&torn.disk).1;
+    assert!(image.len() - torn.start > 300_000);
+    for end in (torn.start + SECTOR_BYTES..image.len()).step_by(SECTOR_BYTES) {
+        reopens_to_the_prefix(&torn, image[..end].to_vec(), &format!("cut at byte {end}"));
+    }
+}
+
+#[test]
+fn cut_within_a_sector_the_log_reopens_to_the_prefix() {
+    let torn = log_with_a_large_last_batch();
+    let image = newest(&torn.disk).1;
+    let near_start = torn.start + 1..torn.start + SECTOR_BYTES;
+    let near_end = image.len() - SECTOR_BYTES + 1..image.len();
+    for end in near_start.chain(near_end).step_by(7) {
+        reopens_to_the_prefix(&torn, image[..end].to_vec(), &format!("cut at byte {end}"));
+    }
+}
+
+#[test]
+fn cut_between_two_batches_there_is_nothing_to_report() {
+    let torn = log_with_a_large_last_batch();
+    let (name, image) = newest(&torn.disk);
+    let (wal, report) = open(&with_file(&torn.disk, &name, image[..torn.start].to_vec()), &inline());
+    assert_eq!(content(&wal), torn.before);
+    assert!(!report.cut);
+}
+
+#[test]
+fn zeroed_from_every_512_bytes_of_its_last_batch_on_the_log_reopens_to_the_prefix() {
+    let torn = log_with_a_large_last_batch();
+    let image = newest(&torn.disk).1;
+    for from in (torn.start..image.len()).step_by(SECTOR_BYTES) {
+        let mut zeroed = image.clone();
+        zeroed[from..].fill(0);
+        if zeroed != image {
+            reopens_to_the_prefix(&torn, zeroed, &format!("zeroed from byte {from}"));
+        }
+    }
+}
+
+#[test]
+fn with_any_one_sector_of_its_last_batch_zeroed_the_log_reopens_to_the_prefix() {
+    let torn = log_with_a_large_last_batch();
+    let (name, image) = newest(&torn.disk);
+    let mut zero_by_right = 0;
+    for from in (torn.start..image.len()).step_by(SECTOR_BYTES) {
+        let mut zeroed = image.clone();
+        zeroed[from..from + SECTOR_BYTES].fill(0);
+        if zeroed == image {
+            zero_by_right += 1;
+            let (wal, report) = open(&with_file(&torn.disk, &name, zeroed), &inline());
+            assert_eq!((content(&wal), report.cut), (torn.after.clone(), false));
+        } else {
+            reopens_to_the_prefix(&torn, zeroed, &format!("sector at byte {from} zeroed"));
+        }
+    }
+    assert!(zero_by_right > 100, "payloads of zeros were meant to be part of this");
+}
+
+#[test]
+fn after_a_cut_the_log_says_so_at_every_opening_until_the_node_has_caught_up() {
+    let torn = log_with_a_large_last_batch();
+    let (name, image) = newest(&torn.disk);
+    let disk = with_file(&torn.disk, &name, image[..image.len() - 1].to_vec());
+    let (wal, report) = open(&disk, &inline());
+    assert!(report.cut && report.cut_now.is_some());
+    assert_eq!(append(&wal, vec![entry(8, 5, 40)]), WRITTEN);
+    drop(wal);
+
+    let disk = disk.crash(1);
+    let (wal, report) = open(&disk, &inline());
+    assert!(report.cut && report.cut_now.is_none(), "a second start must not forget the cut");
+    assert_eq!(content(&wal).entries.len(), 5);
+    wal.health().caught_up().expect("forgets the mark");
+    wal.health().caught_up().expect("may be said twice");
+    drop(wal);
+
+    let (_, report) = open(&disk.crash(2), &inline());
+    assert!(!report.cut);
+}
+
+#[test]
+fn a_new_segment_whose_head_is_torn_is_begun_again() {
+    let disk = MemoryDisk::new();
+    let options = reveille_raft::wal::WalOptions { segment_bytes: 2000, ..inline() };
+    let (wal, _) = open(&disk, &options);
+    assert_eq!(append(&wal, vec![entry(1, 1, 3000)]), WRITTEN);
+    let before = content(&wal);
+    let first = newest(&disk).0;
+    assert_eq!(append(&wal, vec![entry(1, 2, 10)]), WRITTEN);
+    let (second, image) = newest(&disk);
+    assert_ne!(first, second);
+    for end in 0..SECTOR_BYTES {
+        let disk = with_file(&disk, &second, image[..end].to_vec());
+        let (wal, report) = open(&disk, &options);
+        assert_eq!((content(&wal), report.cut), (before.clone(), end > 0));
+        assert_eq!(append(&wal, vec![entry(1, 2, 10)]), WRITTEN);
+        drop(wal);
+        assert_eq!(content(&open(&disk, &options).0).entries.len(), 2);
+    }
+}
+
+/// Linux forgets what a failed sync did not write. The process that starts next finds it in the page cache,
+/// believes it, and must make it durable before it does.
+#[test]
+fn what_a_reopened_log_believes_survives_the_next_power_cut() {
+    for seed in 0..200 {
+        let disk = MemoryDisk::new();
+        let (wal, _) = open(&disk, &inline());
+        assert_eq!(append(&wal, (1..=3).map(|index| entry(1, index, 600)).collect()), WRITTEN);
+        disk.fail_syncs(std::io::ErrorKind::Other);
+        assert!(append(&wal, vec![entry(1, 4, 3000)]).0.is_err());
+        drop(wal);
+        disk.heal();
+        let (wal, _) = open(&disk, &inline());
+        let believed = content(&wal);
+        assert_eq!(believed.entries.len(), 4);
+        drop(wal);
+        let (wal, report) = open(&disk.crash(seed), &inline());
+        assert_eq!((content(&wal), report.cut), (believed, false), "seed {seed}");
+    }
+}

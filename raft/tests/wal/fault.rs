@@ -1,0 +1,94 @@
+//! A disk that fails: final, told to all who wait, and a full one is told as such.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use crate::groups::Gate;
+use crate::support::*;
+use reveille_raft::wal::{Fault, MemoryDisk, SECTOR_BYTES, Wal, WalError, WalOptions};
+
+#[test]
+fn after_a_failed_sync_nothing_is_tried_again() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk, &inline());
+    assert_eq!(append(&wal, vec![entry(1, 1, 100)]), WRITTEN);
+    let fault = wal.health().fault();
+    assert!(fault.borrow().is_none());
+
+    disk.fail_syncs(ErrorKind::Other);
+    let (answer, told) = append(&wal, vec![entry(1, 2, 100)]);
+    let Err(WalError::Fault(first)) = answer else { panic!("answered {answer:?}") };
+    assert_eq!(told, Some(Err(first.clone())));
+    assert_eq!(fault.borrow().clone(), Some(first.clone()));
+    assert!(!first.is_disk_full());
+
+    disk.heal();
+    let image = disk.files();
+    assert_eq!(append(&wal, vec![entry(1, 3, 100)]), (Err(first.clone().into()), Some(Err(first.clone()))));
+    assert_eq!(save_vote(&wal, vote(9)), (Err(first.clone().into()), Some(Err(first))));
+    assert_eq!(disk.files(), image, "a failed log wrote again");
+}
+
+#[test]
+fn a_full_disk_is_told_as_such_and_the_log_opens_again_when_there_is_room() {
+    for room in (0..6000).step_by(SECTOR_BYTES / 2) {
+        let disk = MemoryDisk::new();
+        let (wal, _) = open(&disk, &inline());
+        assert_eq!(append(&wal, vec![entry(1, 1, 100)]), WRITTEN);
+        let before = content(&wal);
+        disk.leave_room(room);
+        let (answer, _) = append(&wal, vec![entry(1, 2, 6000)]);
+        assert!(matches!(&answer, Err(WalError::Fault(fault)) if fault.is_disk_full()), "{answer:?}");
+        drop(wal);
+        disk.heal();
+        let (wal, report) = open(&disk, &inline());
+        assert_eq!((content(&wal), report.cut), (before, false));
+        assert_eq!(append(&wal, vec![entry(1, 2, 6000)]), WRITTEN);
+    }
+}
+
+#[tokio::test]
+async fn every_pending_and_every_later_callback_gets_the_error_of_a_failed_write() {
+    let disk = MemoryDisk::new();
+    let gate = Gate::new(Arc::new(disk.clone()));
+    let (wal, _) = Wal::open(Arc::new(gate.clone()), &WalOptions::new(NODE)).expect("opens");
+    gate.close();
+    let (told, heard) = mpsc::channel();
+    let done = |told: &mpsc::Sender<Result<(), Fault>>| {
+        let told = told.clone();
+        Box::new(move |outcome| drop(told.send(outcome)))
+    };
+    for index in 1..=20 {
+        wal.append(vec![entry(1, index, 50)], done(&told)).await.expect("admitted");
+    }
+    wal.vote(vote(3), done(&told)).await.expect("admitted");
+    disk.fail_writes(ErrorKind::StorageFull);
+    disk.fail_syncs(ErrorKind::StorageFull);
+    let mut fault = wal.health().fault();
+    gate.open();
+    let first = fault.wait_for(Option::is_some).await.expect("told").clone().expect("a fault");
+    assert!(first.is_disk_full());
+    for number in 1..=21 {
+        assert_eq!(heard.recv(), Ok(Err(first.clone())), "callback {number}");
+    }
+    assert_eq!(wal.append(vec![entry(1, 21, 50)], done(&told)).await, Err(first.clone().into()));
+    assert_eq!(heard.recv(), Ok(Err(first)));
+}
+
+#[test]
+fn a_hole_or_an_entry_too_large_is_refused_and_harms_nothing() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk, &inline());
+    assert_eq!(append(&wal, vec![entry(1, 5, 10)]), WRITTEN);
+    let image = disk.files();
+    for entries in
+        [vec![entry(1, 7, 10)], vec![entry(1, 5, 10)], vec![entry(1, 6, 3 << 20)], vec![entry(1, 6, 1), entry(1, 8, 1)]]
+    {
+        assert!(matches!(append(&wal, entries).0, Err(WalError::Refused(_))));
+    }
+    assert!(matches!(at_once(wal.truncate(Some(point(2, 5)))), Err(WalError::Refused(_))));
+    assert_eq!(disk.files(), image);
+    assert_eq!(append(&wal, vec![entry(1, 6, 10)]), WRITTEN);
+    assert!(wal.health().fault().borrow().is_none());
+}

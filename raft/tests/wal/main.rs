@@ -1,0 +1,9 @@
+//! The write-ahead log, as those who rely on it see it.
+
+mod crash;
+mod damage;
+mod fault;
+mod groups;
+mod model;
+mod openraft_suite;
+mod support;
