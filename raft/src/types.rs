@@ -14,16 +14,33 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::wal::{LogPoint, VoteRecord};
 
-openraft::declare_raft_types!(
-    /// The types of this node's Raft. Leadership ids are (term, node) in a total order, so one term may see
-    /// two leaders: never take a term for an epoch (P13).
-    pub TypeConfig:
-        D = EntryBytes,
-        R = ReplyBytes,
-        NodeId = u64,
-        Node = PeerNode,
-        AsyncRuntime = openraft_rt_tokio::TokioRuntime,
-);
+/// The types of this node's Raft. Leadership ids are (term, node) in a total order, so one term may see two
+/// leaders: never take a term for an epoch (P13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TypeConfig {}
+
+// By hand, because openraft's macro does not let one choose the responder.
+impl openraft::RaftTypeConfig for TypeConfig {
+    type D = EntryBytes;
+    type R = ReplyBytes;
+    type NodeId = u64;
+    type Node = PeerNode;
+    type Term = u64;
+    type LeaderId = openraft::impls::leader_id_adv::LeaderId<u64, u64>;
+    type Vote = openraft::impls::Vote<Self::LeaderId>;
+    type Payload = EntryPayload;
+    type Entry = openraft::Entry<<Self::LeaderId as RaftLeaderId>::Committed, Self::Payload>;
+    type AsyncRuntime = openraft_rt_tokio::TokioRuntime;
+    type Responder<T>
+        = crate::answer::Answer<T>
+    where
+        T: openraft::OptionalSend + 'static;
+    type Batch<T>
+        = openraft::impls::InlineBatch<T>
+    where
+        T: openraft::OptionalSend + 'static;
+    type ErrorSource = openraft::impls::BoxedErrorSource;
+}
 
 /// An index of the log together with the leadership that proposed it.
 pub type LogId = LogIdOf<TypeConfig>;

@@ -1,0 +1,119 @@
+//! Whether this node may take part in elections.
+//!
+//! A node whose log lost its tail may have forgotten a vote or an entry that others count on. Until it
+//! holds again everything that a leader knows to be committed it neither gives nor asks for a vote, unless
+//! no leader appears within a minute: then a cluster of such nodes must be able to go on. Giving is
+//! stopped in the `dispatch` of peer requests, asking by openraft's switch for elections.
+//!
+//! The switch serves a second purpose: a leader that handed over because it could not do its work does not
+//! stand again for a while (P13).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::wal::WalHealth;
+
+/// How long a node that lost its log's tail waits for a leader before it votes all the same.
+const WITHOUT_LEADER: Duration = Duration::from_secs(60);
+/// How often the two deadlines are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+struct State {
+    /// Since when no leader was heard, while the log's tail is missing.
+    missing_since: Option<Instant>,
+    /// Does not stand for election before this.
+    resting_until: Option<Instant>,
+}
+
+/// Shared by whoever receives votes, whoever receives entries, and the task that throws the switch.
+#[derive(Clone)]
+pub(crate) struct Admission {
+    state: Arc<Mutex<State>>,
+    log: WalHealth,
+}
+
+impl Admission {
+    /// `cut`: the log lost its tail and has not caught up since.
+    pub fn new(cut: bool, log: WalHealth) -> Admission {
+        if cut {
+            tracing::warn!("the log lost its tail: no vote is given or asked for until this node has caught up");
+        }
+        let missing_since = cut.then(Instant::now);
+        Admission { state: Arc::new(Mutex::new(State { missing_since, resting_until: None })), log }
+    }
+
+    /// May this node give a vote?
+    pub fn may_vote(&self) -> bool {
+        self.state.lock().missing_since.is_none()
+    }
+
+    /// Does not stand for election for this long.
+    pub fn rest(&self, duration: Duration) {
+        self.state.lock().resting_until = Instant::now().checked_add(duration);
+    }
+
+    /// A leader's entries were taken: up to `matched` this node's log is the leader's, who knows `committed`
+    /// to be committed.
+    pub fn heard_leader(&self, matched: u64, committed: u64) {
+        let mut state = self.state.lock();
+        if state.missing_since.is_none() {
+            return;
+        }
+        if matched >= committed && committed > 0 {
+            state.missing_since = None;
+            drop(state);
+            self.whole("this node has caught up");
+        } else {
+            state.missing_since = Some(Instant::now());
+        }
+    }
+
+    /// This node alone votes in its cluster: there is nobody to catch up with.
+    pub fn is_alone(&self) {
+        if self.state.lock().missing_since.take().is_some() {
+            self.whole("this node is the only voter");
+        }
+    }
+
+    fn whole(&self, because: &str) {
+        tracing::info!("votes are given and asked for again: {because}");
+        if let Err(error) = self.log.caught_up() {
+            // The mark stays: the next start waits again, which costs time and breaks nothing.
+            tracing::warn!(%error, "the mark of the lost tail could not be removed");
+        }
+    }
+
+    /// May this node ask for votes?
+    pub fn may_stand(&self) -> bool {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        if state.resting_until.is_some_and(|until| until <= now) {
+            state.resting_until = None;
+        }
+        let waited = state.missing_since.is_some_and(|since| now.duration_since(since) >= WITHOUT_LEADER);
+        if waited {
+            state.missing_since = None;
+        }
+        let may_stand = state.missing_since.is_none() && state.resting_until.is_none();
+        drop(state);
+        if waited {
+            self.whole("no leader appeared within a minute");
+        }
+        may_stand
+    }
+
+    /// Throws openraft's switch whenever the answer changes, until `stop`.
+    pub async fn keep(self, throw: impl Fn(bool) + Send, stop: CancellationToken) {
+        let mut thrown = None;
+        while !stop.is_cancelled() {
+            let may_stand = self.may_stand();
+            if thrown.replace(may_stand) != Some(may_stand) {
+                throw(may_stand);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}

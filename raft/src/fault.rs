@@ -1,0 +1,98 @@
+//! Why a node stops, or does not start. Storage or an invariant is broken: nothing is retried, the cause
+//! is said loudly, and an operator decides.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use tokio::sync::watch;
+
+use crate::wal;
+
+/// What is broken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Two processes on one data folder would undo each other's promises.
+    #[error("{0} is in use by another process: stop that one first")]
+    InUse(String),
+    /// The data folder can not be read or written.
+    #[error("can not {action} {path}: {detail}")]
+    Folder {
+        /// What was being done, as a verb.
+        action: &'static str,
+        /// To which file or folder.
+        path: String,
+        /// What the system said.
+        detail: String,
+    },
+    /// The data folder is another node's, or another cluster's.
+    #[error("{0}")]
+    Foreign(String),
+    /// The write-ahead log does not open, or failed.
+    #[error("the log: {0}")]
+    Log(String),
+    /// The state on disk or a snapshot failed, and can not be rebuilt here.
+    #[error("the state: {0}")]
+    State(String),
+    /// A committed entry that this build can not apply. Skipping it would make this node another one than
+    /// its peers: start a newer build.
+    #[error("entry {index} can not be applied: {detail}; start a newer build on this data folder")]
+    Unreadable {
+        /// Its index.
+        index: u64,
+        /// Why not.
+        detail: String,
+    },
+    /// The peer address can not be listened on.
+    #[error("can not listen for peers: {0}")]
+    Listen(String),
+    /// An error of ours: an invariant does not hold, or a thread died.
+    #[error("{0}; this is a bug, please report it")]
+    Broken(String),
+}
+
+impl Fault {
+    pub(crate) fn folder(action: &'static str, path: &Path, error: impl Display) -> Fault {
+        Fault::Folder { action, path: path.display().to_string(), detail: error.to_string() }
+    }
+}
+
+impl From<wal::OpenError> for Fault {
+    fn from(error: wal::OpenError) -> Fault {
+        match error {
+            wal::OpenError::Foreign { .. } => Fault::Foreign(error.to_string()),
+            _ => Fault::Log(error.to_string()),
+        }
+    }
+}
+
+/// Where the first fault of a running node is kept; later ones are only its echo.
+#[derive(Clone)]
+pub(crate) struct FaultCell {
+    first: watch::Sender<Option<Fault>>,
+}
+
+impl FaultCell {
+    pub fn new() -> FaultCell {
+        FaultCell { first: watch::Sender::new(None) }
+    }
+
+    /// Keeps the fault unless there is one already, and says it.
+    pub fn raise(&self, fault: Fault) {
+        self.first.send_if_modified(|known| {
+            if known.is_some() {
+                return false;
+            }
+            tracing::error!(%fault, "this node must stop");
+            *known = Some(fault);
+            true
+        });
+    }
+
+    pub fn get(&self) -> Option<Fault> {
+        self.first.borrow().clone()
+    }
+
+    pub fn watch(&self) -> watch::Receiver<Option<Fault>> {
+        self.first.subscribe()
+    }
+}

@@ -1,0 +1,302 @@
+//! The one door in (P2): committed entries are applied here, in order, on a thread of its own.
+//!
+//! openraft hands over what is committed; the thread decodes it, applies it to the ledger under its lock,
+//! publishes the applied index, sends the effects as hints, and answers whoever proposed it, in this
+//! order: what a proposer or an actor is told can already be read. The async runtime only waits.
+//!
+//! An entry that can not be read is a [`Fault`], never skipped; so is a panic of `apply`. The ledger's
+//! lock is held for one batch at most, so a reader that is short delays the leader shortly.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures::{Stream, StreamExt};
+use openraft::OptionalSend;
+use openraft::entry::RaftEntry;
+use openraft::storage::{ApplyResponder, EntryResponder};
+use parking_lot::{Mutex, RwLock};
+use prost::bytes::Bytes;
+use reveille_ledger::command::Entry as LedgerEntry;
+use reveille_ledger::effect::Effect;
+use reveille_ledger::reply::Reply;
+use reveille_ledger::Ledger;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use crate::fault::{Fault, FaultCell};
+use crate::hint::{HINTS_MAX, Hint};
+use crate::state::Keeper;
+use crate::types::{EntryPayload, LogId, Membership, ReplyBytes, StoredMembership, TypeConfig};
+
+/// Entries and bytes of one batch: what the ledger's lock is held for. At some 10 us an entry this is a
+/// few milliseconds.
+const BATCH_ENTRIES_MAX: usize = 256;
+const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Batches that wait for the thread: one in work and one ready.
+const JOBS_MAX: usize = 2;
+
+/// How far the state is: the last entry in it, and the membership in force there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Place {
+    pub last: Option<LogId>,
+    pub membership: StoredMembership,
+}
+
+/// The applied state and what announces it; shared by the machine and everything that reads.
+pub(crate) struct Core {
+    pub ledger: RwLock<Ledger>,
+    /// Changed only while the ledger's lock is held for writing.
+    pub place: Mutex<Place>,
+    pub applied: watch::Sender<u64>,
+    pub hints: broadcast::Sender<Hint>,
+    pub faults: FaultCell,
+    /// Entries that are applied again while Raft starts give no hints (P10).
+    live: AtomicBool,
+}
+
+impl Core {
+    pub fn new(ledger: Ledger, place: Place, faults: FaultCell) -> Core {
+        let applied = watch::Sender::new(ledger.head().applied);
+        let (hints, _) = broadcast::channel(HINTS_MAX);
+        Core {
+            ledger: RwLock::new(ledger),
+            place: Mutex::new(place),
+            applied,
+            hints,
+            faults,
+            live: AtomicBool::new(false),
+        }
+    }
+
+    /// From here on effects are given out; whoever subscribed before looks at the state.
+    pub fn go_live(&self) {
+        self.live.store(true, Ordering::Release);
+        self.hint(Hint::LookAtState);
+    }
+
+    fn hint(&self, hint: Hint) {
+        // No reader, no hint: whoever comes later looks at the state first.
+        let _ = self.hints.send(hint);
+    }
+}
+
+/// What openraft gives to be applied, with who waits for the outcome.
+struct Step {
+    id: LogId,
+    payload: EntryPayload,
+    responder: Option<ApplyResponder<TypeConfig>>,
+}
+
+enum Job {
+    Apply(Vec<Step>, oneshot::Sender<()>),
+    Replace(Box<Ledger>, Place, oneshot::Sender<()>),
+}
+
+/// The handle to the thread.
+#[derive(Clone)]
+pub(crate) struct Machine {
+    core: Arc<Core>,
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Machine {
+    /// Starts the thread. The receiver is told when it has ended, which it does when the last handle goes.
+    pub fn start(core: Arc<Core>, keeper: Keeper) -> Result<(Machine, oneshot::Receiver<()>), Fault> {
+        let (jobs, work) = mpsc::channel(JOBS_MAX);
+        let (ended, end) = oneshot::channel();
+        let worker = Worker { core: Arc::clone(&core), keeper, work, applying: AtomicU64::new(0) };
+        let run = move || {
+            worker.run();
+            let _ = ended.send(());
+        };
+        std::thread::Builder::new()
+            .name("apply".to_owned())
+            .spawn(run)
+            .map_err(|error| Fault::Broken(format!("the thread that applies does not start: {error}")))?;
+        Ok((Machine { core, jobs }, end))
+    }
+
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Applies what the stream gives, in batches, and returns when all of it is applied.
+    pub async fn apply<S>(&self, mut entries: S) -> Result<(), std::io::Error>
+    where
+        S: Stream<Item = Result<EntryResponder<TypeConfig>, std::io::Error>> + Unpin + OptionalSend,
+    {
+        let mut steps = Vec::new();
+        let mut bytes = 0;
+        while let Some(item) = entries.next().await {
+            let (entry, responder) = item?;
+            if let EntryPayload::Normal(command) = &entry.payload {
+                bytes += command.0.len();
+            }
+            steps.push(Step { id: entry.log_id(), payload: entry.payload, responder });
+            if steps.len() >= BATCH_ENTRIES_MAX || bytes >= BATCH_BYTES_MAX {
+                bytes = 0;
+                self.hand_over(|done| Job::Apply(std::mem::take(&mut steps), done)).await?;
+            }
+        }
+        if steps.is_empty() {
+            return Ok(());
+        }
+        self.hand_over(|done| Job::Apply(steps, done)).await
+    }
+
+    /// Puts another state in the place of this one.
+    pub async fn replace(&self, ledger: Ledger, place: Place) -> Result<(), std::io::Error> {
+        self.hand_over(|done| Job::Replace(Box::new(ledger), place, done)).await
+    }
+
+    async fn hand_over(&self, job: impl FnOnce(oneshot::Sender<()>) -> Job) -> Result<(), std::io::Error> {
+        let (done, end) = oneshot::channel();
+        let handed_over = self.jobs.send(job(done)).await.is_ok();
+        if handed_over && end.await.is_ok() {
+            return Ok(());
+        }
+        let gone = || Fault::Broken("the thread that applies is gone".to_owned());
+        Err(std::io::Error::other(self.core.faults.get().unwrap_or_else(gone)))
+    }
+}
+
+struct Worker {
+    core: Arc<Core>,
+    keeper: Keeper,
+    work: mpsc::Receiver<Job>,
+    /// The entry in work, to name it if it panics.
+    applying: AtomicU64,
+}
+
+/// An entry, read.
+enum Read {
+    Nothing,
+    Membership(Membership),
+    Command(Box<LedgerEntry>),
+}
+
+fn read(step: &mut Step) -> Result<Read, Fault> {
+    match std::mem::replace(&mut step.payload, EntryPayload::Blank) {
+        EntryPayload::Blank => Ok(Read::Nothing),
+        EntryPayload::Membership(membership) => Ok(Read::Membership(membership)),
+        EntryPayload::Normal(command) => match LedgerEntry::from_bytes(&command.0) {
+            Ok(entry) => Ok(Read::Command(Box::new(entry))),
+            Err(error) => Err(Fault::Unreadable { index: step.id.index, detail: error.to_string() }),
+        },
+    }
+}
+
+impl Worker {
+    fn run(mut self) {
+        let ended = std::panic::catch_unwind(AssertUnwindSafe(|| self.work_until_closed()));
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(fault)) => self.core.faults.raise(fault),
+            Err(_) => {
+                let index = self.applying.load(Ordering::Relaxed);
+                self.core.faults.raise(Fault::Broken(format!("applying entry {index} panicked")));
+            }
+        }
+        self.keeper.close();
+    }
+
+    fn work_until_closed(&mut self) -> Result<(), Fault> {
+        while let Some(job) = self.work.blocking_recv() {
+            match job {
+                Job::Apply(steps, done) => {
+                    self.apply(steps)?;
+                    let _ = done.send(());
+                }
+                Job::Replace(ledger, place, done) => {
+                    self.replace(*ledger, place)?;
+                    let _ = done.send(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, mut steps: Vec<Step>) -> Result<(), Fault> {
+        let commands = steps.iter_mut().map(read).collect::<Result<Vec<_>, _>>()?;
+        let mut replies = Vec::with_capacity(steps.len());
+        let mut effects: Vec<(u64, Effect)> = Vec::new();
+
+        let core = Arc::clone(&self.core);
+        let mut ledger = core.ledger.write();
+        let mut place = core.place.lock().clone();
+        for (step, command) in steps.iter().zip(commands) {
+            let index = step.id.index;
+            self.applying.store(index, Ordering::Relaxed);
+            replies.push(match command {
+                Read::Command(entry) => {
+                    let applied = ledger.apply(index, &entry);
+                    effects.extend(applied.effects.into_iter().map(|effect| (index, effect)));
+                    Some(applied.reply)
+                }
+                Read::Membership(membership) => {
+                    place.membership = StoredMembership::new(Some(step.id), membership);
+                    skip(&mut ledger, index);
+                    None
+                }
+                Read::Nothing => {
+                    skip(&mut ledger, index);
+                    None
+                }
+            });
+            place.last = Some(step.id);
+        }
+        let applied = ledger.head().applied;
+        let changes = ledger.take_changes();
+        *core.place.lock() = place.clone();
+        drop(ledger);
+
+        core.applied.send_replace(applied);
+        if core.live.load(Ordering::Acquire) {
+            effects.into_iter().for_each(|(index, effect)| core.hint(Hint::Effect { index, effect }));
+        }
+        for (step, reply) in steps.into_iter().zip(replies) {
+            if let Some(responder) = step.responder {
+                responder.send(reply.as_ref().map(encode_reply).unwrap_or_default());
+            }
+        }
+        self.keeper.note(&place, changes, || core.ledger.read().all_rows().collect())
+    }
+
+    fn replace(&mut self, ledger: Ledger, place: Place) -> Result<(), Fault> {
+        self.keeper.replace(&place, ledger.all_rows().collect())?;
+        let applied = ledger.head().applied;
+        let core = &self.core;
+        let former = {
+            let mut current = core.ledger.write();
+            *core.place.lock() = place;
+            std::mem::replace(&mut *current, ledger)
+        };
+        drop(former);
+        core.applied.send_replace(applied);
+        core.hint(Hint::LookAtState);
+        Ok(())
+    }
+}
+
+/// Raft's own entries move the applied index only. Index 0 is the membership of `initialize`: the ledger
+/// counts from 1 and has nothing to skip there.
+fn skip(ledger: &mut Ledger, index: u64) {
+    if index > 0 {
+        ledger.skip(index);
+    }
+}
+
+fn encode_reply(reply: &Reply) -> ReplyBytes {
+    // Plain data in memory: postcard has nothing to refuse there.
+    ReplyBytes(postcard::to_stdvec(reply).unwrap_or_default())
+}
+
+/// Reads what [`Machine`] answered.
+pub(crate) fn decode_reply(bytes: &[u8]) -> Option<Reply> {
+    postcard::from_bytes(bytes).ok()
+}
+
+/// The bytes of a reply, for a peer.
+pub(crate) fn reply_bytes(reply: &Reply) -> Bytes {
+    encode_reply(reply).0.into()
+}

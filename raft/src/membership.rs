@@ -1,0 +1,119 @@
+//! Who belongs to the cluster, and how that changes: by one node at a time, on the leader.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use openraft::ChangeMembers;
+use openraft::alias::ChangeMembershipErrorOf;
+use openraft::errors::{ClientWriteError, InitializeError, RaftError};
+use reveille_ledger::ids::NodeId;
+use tokio::time::timeout_at;
+
+use crate::Raft;
+use crate::fault::Fault;
+use crate::types::{PeerNode, StoredMembership, TypeConfig};
+
+/// A node as the cluster knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// For people.
+    pub name: String,
+    /// `host:port` of its peer listener, as the others reach it.
+    pub address: String,
+    /// Does it vote, or does it only learn?
+    pub votes: bool,
+}
+
+/// Why the membership did not change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MembershipError {
+    /// Ask the leader.
+    #[error("this node does not lead; ask the leader")]
+    NotLeader,
+    /// The cluster was made already.
+    #[error("this node belongs to a cluster already")]
+    Initialized,
+    /// It makes no sense as things are.
+    #[error("not possible: {0}")]
+    NotPossible(String),
+    /// It may have happened: look at the members.
+    #[error("the outcome is unknown: look at the members")]
+    Unknown,
+    /// This node is stopping.
+    #[error("this node is stopping")]
+    Stopped,
+    /// The data folder could not take note of it.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// The members of a stored membership.
+pub(crate) fn members(stored: &StoredMembership) -> BTreeMap<NodeId, Member> {
+    let voters: BTreeSet<u64> = stored.voter_ids().collect();
+    let member = |id: &u64, node: &PeerNode| Member {
+        name: node.name.clone(),
+        address: node.address.clone(),
+        votes: voters.contains(id),
+    };
+    stored.nodes().map(|(id, node)| (NodeId(*id), member(id, node))).collect()
+}
+
+fn node(member: &Member) -> PeerNode {
+    PeerNode { address: member.address.clone(), name: member.name.clone() }
+}
+
+/// The first membership. Raft takes it only in an empty log.
+pub(crate) async fn initialize(raft: &Raft, all: &BTreeMap<NodeId, Member>) -> Result<(), MembershipError> {
+    let nodes: BTreeMap<u64, PeerNode> = all.iter().map(|(id, member)| (id.0, node(member))).collect();
+    raft.initialize(nodes).await.map_err(|error| match error {
+        RaftError::APIError(InitializeError::NotAllowed(_)) => MembershipError::Initialized,
+        RaftError::APIError(error) => MembershipError::NotPossible(error.to_string()),
+        RaftError::Fatal(_) => MembershipError::Stopped,
+    })
+}
+
+/// One change of the membership.
+pub(crate) enum Change {
+    /// A node begins to learn.
+    Learn(NodeId, Member),
+    /// A node that learns begins to vote.
+    Promote(NodeId),
+    /// A node leaves.
+    Remove(NodeId),
+}
+
+pub(crate) async fn change(raft: &Raft, change: Change, deadline: Instant) -> Result<(), MembershipError> {
+    let done = async {
+        match change {
+            // Does not wait until it has caught up: look at its lag before promoting it.
+            Change::Learn(id, member) => raft.add_learner(id.0, node(&member), false).await.map(drop),
+            Change::Promote(id) => {
+                raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::from([id.0])), false).await.map(drop)
+            }
+            Change::Remove(id) => {
+                let ids = BTreeSet::from([id.0]);
+                let votes = raft.voter_ids().any(|voter| voter == id.0);
+                let change = if votes { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
+                raft.change_membership(change, false).await.map(drop)
+            }
+        }
+    };
+    match timeout_at(deadline.into(), done).await {
+        Ok(result) => result.map_err(failed),
+        Err(_) => Err(MembershipError::Unknown),
+    }
+}
+
+fn failed(error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> MembershipError {
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => MembershipError::NotLeader,
+        RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => MembershipError::Unknown,
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => not_possible(&error),
+        RaftError::APIError(error) => MembershipError::NotPossible(error.to_string()),
+        RaftError::Fatal(_) => MembershipError::Stopped,
+    }
+}
+
+fn not_possible(error: &ChangeMembershipErrorOf<TypeConfig>) -> MembershipError {
+    MembershipError::NotPossible(error.to_string())
+}

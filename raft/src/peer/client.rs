@@ -1,0 +1,91 @@
+//! The asking side: every request leaves through [`Caller`], which says who speaks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::ids::{GROUP, NodeId};
+use reveille_proto::peer::v1;
+
+use super::{
+    BarrierAnswer, BarrierQuestion, ClockReading, Destination, Hiccup, LeaseAnswer, LeaseQuestion, PeerService, Rpc,
+    Transport,
+};
+use crate::identity::Identity;
+use crate::wire;
+
+/// Asks any peer anything, in the name of this node.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub transport: Arc<dyn Transport>,
+    pub identity: Arc<Identity>,
+}
+
+impl Caller {
+    /// Asks, and waits at most `limit`.
+    pub async fn ask<R: Rpc>(&self, to: &Destination, request: R, limit: Duration) -> Result<R::Response, Hiccup> {
+        let cluster = self.identity.cluster().ok_or_else(|| {
+            Hiccup::Unreachable("this node does not belong to a cluster yet: run 'reveille cluster init'".to_owned())
+        })?;
+        let mut request = request.into_request();
+        request.set_header(v1::Header {
+            cluster: cluster.0.to_be_bytes().to_vec().into(),
+            group: GROUP,
+            from: self.identity.node().0,
+            to: to.node.0,
+        });
+        let name = request.name();
+        let answer = self.transport.call(to, request, limit).await;
+        if answer.is_err() {
+            metrics::counter!("reveille_peer_hiccups_total", "rpc" => name).increment(1);
+        }
+        R::from_response(answer?)
+    }
+}
+
+/// One member of the cluster, this node itself among them, as the application asks it.
+pub struct Peer {
+    pub(crate) caller: Caller,
+    pub(crate) to: Destination,
+    /// Set when the member is this node: it is asked without a detour through the network.
+    pub(crate) own: Option<Arc<dyn PeerService>>,
+}
+
+impl Peer {
+    /// Which member this is.
+    pub fn node(&self) -> NodeId {
+        self.to.node
+    }
+
+    /// Asks it, as the believed leader, to prolong this node's lease (P9). Measure the lease from before
+    /// this call.
+    pub async fn renew_lease(&self, question: LeaseQuestion, limit: Duration) -> Result<LeaseAnswer, Hiccup> {
+        if let Some(own) = &self.own {
+            return within(limit, own.renew_lease(question)).await;
+        }
+        let answer = self.caller.ask(&self.to, wire::from_lease_question(&question), limit).await?;
+        Ok(wire::to_lease_answer(answer))
+    }
+
+    /// Asks whether its gates know an entry (P15).
+    pub async fn barrier(&self, question: BarrierQuestion, limit: Duration) -> Result<BarrierAnswer, Hiccup> {
+        if let Some(own) = &self.own {
+            return within(limit, own.barrier(question)).await;
+        }
+        let answer = self.caller.ask(&self.to, wire::from_barrier_question(&question), limit).await?;
+        Ok(wire::to_barrier_answer(answer)?)
+    }
+
+    /// Reads its clocks (P18).
+    pub async fn clock(&self, limit: Duration) -> Result<ClockReading, Hiccup> {
+        if let Some(own) = &self.own {
+            return Ok(own.clock());
+        }
+        let answer = self.caller.ask(&self.to, v1::ClockRequest::default(), limit).await?;
+        Ok(wire::to_clock(answer))
+    }
+}
+
+async fn within<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T, Hiccup> {
+    let late = |_| Hiccup::Lost(format!("this node did not answer itself within {} ms", limit.as_millis()));
+    tokio::time::timeout(limit, answer).await.map_err(late)
+}

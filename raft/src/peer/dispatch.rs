@@ -1,0 +1,195 @@
+//! The receiving side: checks who speaks, then hands each request to whom it concerns.
+//!
+//! A request of another cluster, or meant for another node, is refused before anything is read from it.
+//! Every answer comes within a bounded time: what waits, waits no longer than its caller says it does.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use openraft::raft::TransferLeaderRequest;
+use reveille_ledger::ids::{GROUP, NodeId};
+use reveille_proto::peer::v1;
+
+use super::{Handler, PeerService, Rejection, Request, Response};
+use crate::Raft;
+use crate::admission::Admission;
+use crate::identity::{ClusterId, Identity};
+use crate::machine::reply_bytes;
+use crate::proposer::{ProposeError, check_forwarded};
+use crate::routing::Router;
+use crate::snapshots::Receiver;
+use crate::wire;
+
+/// Raft's own requests end within this, a disk that stalls included.
+const RAFT_LIMIT: Duration = Duration::from_secs(10);
+/// The application's requests end within this, whatever their caller says.
+const SERVICE_LIMIT: Duration = Duration::from_secs(10);
+/// No caller waits longer for a proposal or a read than this.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Everything that answers peers.
+pub(crate) struct Dispatch {
+    pub identity: Arc<Identity>,
+    pub raft: Raft,
+    pub router: Arc<Router>,
+    pub admission: Admission,
+    pub snapshots: Receiver,
+    pub service: Arc<dyn PeerService>,
+}
+
+#[async_trait]
+impl Handler for Dispatch {
+    async fn handle(&self, request: Request) -> Result<Response, Rejection> {
+        let from = self.check(&request)?;
+        match request {
+            Request::Append(request) => self.append(request).await.map(Response::Append),
+            Request::Vote(request) => self.vote(request).await.map(Response::Vote),
+            Request::PreVote(request) => self.pre_vote(request).await.map(Response::PreVote),
+            Request::TransferLeader(request) => self.transfer_leader(request).await.map(Response::TransferLeader),
+            Request::OfferSnapshot(request) => {
+                self.snapshots.offer(&self.raft, request).await.map(Response::OfferSnapshot)
+            }
+            Request::SendChunk(request) => self.snapshots.chunk(request).await.map(Response::SendChunk),
+            Request::InstallSnapshot(request) => {
+                self.snapshots.install(&self.raft, request).await.map(Response::InstallSnapshot)
+            }
+            Request::Propose(request) => self.propose(request).await.map(Response::Propose),
+            Request::ReadIndex(request) => Ok(Response::ReadIndex(self.read_index(request).await)),
+            Request::RenewLease(request) => {
+                let question = wire::to_lease_question(from, &request)?;
+                let answer = within(SERVICE_LIMIT, self.service.renew_lease(question)).await?;
+                Ok(Response::RenewLease(wire::from_lease_answer(answer)))
+            }
+            Request::Barrier(request) => {
+                let question = wire::to_barrier_question(request)?;
+                let limit = question.patience.min(SERVICE_LIMIT);
+                let answer = within(limit, self.service.barrier(question)).await?;
+                Ok(Response::Barrier(wire::from_barrier_answer(answer)))
+            }
+            Request::Clock(_) => Ok(Response::Clock(wire::from_clock(self.service.clock()))),
+        }
+    }
+}
+
+async fn within<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T, Rejection> {
+    let late = |_| Rejection::NotNow(format!("no answer within {} ms", limit.as_millis()));
+    tokio::time::timeout(limit, answer).await.map_err(late)
+}
+
+async fn raft<T, E: std::fmt::Display>(answer: impl Future<Output = Result<T, E>>) -> Result<T, Rejection> {
+    within(RAFT_LIMIT, answer).await?.map_err(|error| Rejection::NotNow(error.to_string()))
+}
+
+fn deadline(remaining_ms: u64) -> Instant {
+    let now = Instant::now();
+    now.checked_add(Duration::from_millis(remaining_ms).min(PATIENCE_MAX)).unwrap_or(now)
+}
+
+impl Dispatch {
+    /// Who speaks, if it is one of ours and means this node. A node without a cluster joins the one that
+    /// calls it by its id: ids are drawn at random, so whoever knows it was told.
+    fn check(&self, request: &Request) -> Result<NodeId, Rejection> {
+        let stranger = |text: String| Err(Rejection::Stranger(text));
+        let Some(header) = request.header() else {
+            return Err(Rejection::Malformed("field header is missing".to_owned()));
+        };
+        let own = self.identity.node();
+        if header.to != own.0 {
+            return stranger(format!("this is node {own}, not {}: its address was another's", NodeId(header.to)));
+        }
+        if header.group != GROUP {
+            return stranger(format!("no group {} here", header.group));
+        }
+        let Ok(cluster) = <[u8; 16]>::try_from(header.cluster.as_ref()) else {
+            return Err(Rejection::Malformed("field header.cluster has not 16 bytes".to_owned()));
+        };
+        let theirs = ClusterId(u128::from_be_bytes(cluster));
+        match self.identity.cluster() {
+            Some(ours) if ours == theirs => Ok(NodeId(header.from)),
+            Some(ours) => stranger(format!("node {own} belongs to cluster {ours}, not to {theirs}")),
+            None => match self.identity.join(theirs, false) {
+                Ok(()) => {
+                    tracing::info!(cluster = %theirs, "this node joins the cluster that calls it");
+                    Ok(NodeId(header.from))
+                }
+                Err(fault) => Err(Rejection::NotNow(fault.to_string())),
+            },
+        }
+    }
+
+    async fn append(&self, request: v1::AppendRequest) -> Result<v1::AppendResponse, Rejection> {
+        let request = wire::to_append(request)?;
+        let matched = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
+        let committed = request.leader_commit;
+        let answer = raft(self.raft.append_entries(request)).await?;
+        if answer.is_success()
+            && let (Some(matched), Some(committed)) = (matched, committed)
+        {
+            self.admission.heard_leader(matched.index, committed.index);
+        }
+        Ok(wire::from_append_response(&answer))
+    }
+
+    fn check_may_vote(&self) -> Result<(), Rejection> {
+        if self.admission.may_vote() {
+            return Ok(());
+        }
+        Err(Rejection::NotNow("this node lost the tail of its log and does not vote until it has caught up".to_owned()))
+    }
+
+    async fn vote(&self, request: v1::VoteRequest) -> Result<v1::VoteResponse, Rejection> {
+        self.check_may_vote()?;
+        let request = wire::to_vote_request(request)?;
+        raft(self.raft.vote(request)).await.map(|answer| wire::from_vote_response(&answer))
+    }
+
+    async fn pre_vote(&self, request: v1::PreVoteRequest) -> Result<v1::PreVoteResponse, Rejection> {
+        self.check_may_vote()?;
+        let request = wire::to_pre_vote_request(request)?;
+        raft(self.raft.pre_vote(request)).await.map(|answer| wire::from_pre_vote_response(&answer))
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: v1::TransferLeaderRequest,
+    ) -> Result<v1::TransferLeaderResponse, Rejection> {
+        if request.to_node == self.identity.node().0 && !self.admission.may_stand() {
+            return Ok(v1::TransferLeaderResponse { refusal: "this node does not stand for election now".to_owned() });
+        }
+        let from = wire::to_required_vote(request.from_leader)?;
+        let last = request.last.as_ref().map(wire::to_log_id);
+        let request = TransferLeaderRequest::new(from, request.to_node, last);
+        let answer = raft(self.raft.handle_transfer_leader(request)).await?;
+        Ok(v1::TransferLeaderResponse { refusal: answer.err().map(|error| error.to_string()).unwrap_or_default() })
+    }
+
+    async fn propose(&self, request: v1::ProposeRequest) -> Result<v1::ProposeResponse, Rejection> {
+        use v1::propose_response::Outcome;
+        check_forwarded(&request.command).map_err(Rejection::Malformed)?;
+        let outcome = match self.router.propose_here(request.command, deadline(request.remaining_ms)).await {
+            Ok(reply) => Outcome::Reply(reply_bytes(&reply)),
+            Err(error) => refused(error)?,
+        };
+        Ok(v1::ProposeResponse { outcome: Some(outcome) })
+    }
+
+    async fn read_index(&self, request: v1::ReadIndexRequest) -> v1::ReadIndexResponse {
+        let index = self.router.read_index_here(deadline(request.remaining_ms)).await;
+        v1::ReadIndexResponse { index: index.unwrap_or_default() }
+    }
+}
+
+fn refused(error: ProposeError) -> Result<v1::propose_response::Outcome, Rejection> {
+    use v1::not_proposed::Cause;
+    use v1::propose_response::Outcome;
+    let cause = match error {
+        ProposeError::NoLeader => Cause::NotLeader,
+        ProposeError::NotReady => Cause::NotReady,
+        ProposeError::Busy => Cause::Busy,
+        ProposeError::Stopped => Cause::Stopped,
+        ProposeError::TooLarge { .. } => return Err(Rejection::Malformed(error.to_string())),
+        ProposeError::Unknown => return Ok(Outcome::Unknown(v1::Unknown {})),
+    };
+    Ok(Outcome::NotProposed(v1::NotProposed { cause: cause.into() }))
+}

@@ -1,0 +1,224 @@
+//! The transport of a real node: gRPC over TCP, persistent connections, nothing retried here.
+//!
+//! It speaks plain HTTP/2: who may reach the peer port is the operator's matter (docs/operations).
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use reveille_proto::peer::v1;
+use reveille_proto::peer::v1::peer_service_client::PeerServiceClient;
+use reveille_proto::peer::v1::peer_service_server::{PeerService, PeerServiceServer};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Code, Status};
+
+use super::{Destination, Handler, Hiccup, MESSAGE_BYTES_MAX, Rejection, Request, Response, Transport};
+
+/// A connection that is not made within this is given up; the next call tries again.
+const CONNECT_LIMIT: Duration = Duration::from_millis(500);
+/// A peer that does not answer a ping of the connection within the time is cut off. Without it a healed
+/// partition would wait for TCP's own retransmission, which backs off to many seconds.
+const PING_EVERY: Duration = Duration::from_millis(1_000);
+const PING_LIMIT: Duration = Duration::from_millis(1_500);
+/// Requests of one peer in work at once: proposals in flight are bounded by their proposer.
+const STREAMS_MAX: u32 = 4_096;
+/// Requests in work when the node stops get this long to end.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// Which connection a request takes: a chunk of a snapshot must not stand before a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Lane {
+    Prompt,
+    Bulk,
+}
+
+fn lane_of(request: &Request) -> Lane {
+    match request {
+        Request::SendChunk(_) => Lane::Bulk,
+        _ => Lane::Prompt,
+    }
+}
+
+/// gRPC between peers: one connection a peer and lane, made at the first call and kept.
+pub struct GrpcTransport {
+    address: SocketAddr,
+    listener: Mutex<Option<std::net::TcpListener>>,
+    channels: Mutex<HashMap<(String, Lane), Channel>>,
+    /// Where connections live: the runtime that serves, whoever calls.
+    home: OnceLock<Handle>,
+}
+
+impl GrpcTransport {
+    /// Takes the address; serving begins when the replica is ready. Port 0 lets the system choose.
+    pub fn bind(listen: SocketAddr) -> io::Result<GrpcTransport> {
+        let listener = std::net::TcpListener::bind(listen)?;
+        listener.set_nonblocking(true)?;
+        Ok(GrpcTransport {
+            address: listener.local_addr()?,
+            listener: Mutex::new(Some(listener)),
+            channels: Mutex::new(HashMap::new()),
+            home: OnceLock::new(),
+        })
+    }
+
+    /// The address that was taken.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn channel(&self, to: &Destination, lane: Lane) -> Result<Channel, Hiccup> {
+        let mut channels = self.channels.lock();
+        if let Some(channel) = channels.get(&(to.address.clone(), lane)) {
+            return Ok(channel.clone());
+        }
+        let endpoint = Endpoint::from_shared(format!("http://{}", to.address))
+            .map_err(|error| Hiccup::Unreachable(format!("'{}' is no address: {error}", to.address)))?
+            .connect_timeout(CONNECT_LIMIT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_LIMIT)
+            .keep_alive_while_idle(true);
+        let _inside = self.home.get().map(Handle::enter);
+        let channel = endpoint.connect_lazy();
+        channels.insert((to.address.clone(), lane), channel.clone());
+        Ok(channel)
+    }
+}
+
+#[async_trait]
+impl Transport for GrpcTransport {
+    async fn serve(&self, handler: Arc<dyn Handler>, stop: CancellationToken) -> io::Result<()> {
+        let listener = self.listener.lock().take().ok_or_else(|| io::Error::other("this transport serves already"))?;
+        let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?).with_nodelay(Some(true));
+        // The first to serve names the home; there is no second, the listener is gone.
+        let _ = self.home.set(Handle::current());
+        let service = PeerServiceServer::new(Receiver { handler })
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let drained = stop.clone();
+        let serving = Server::builder()
+            .max_concurrent_streams(STREAMS_MAX)
+            .http2_keepalive_interval(Some(PING_EVERY))
+            .http2_keepalive_timeout(Some(PING_LIMIT))
+            .add_service(service)
+            .serve_with_incoming_shutdown(incoming, drained.cancelled_owned());
+        tokio::spawn(async move {
+            let given_up = async {
+                stop.cancelled().await;
+                tokio::time::sleep(DRAIN).await;
+            };
+            tokio::select! {
+                result = serving => if let Err(error) = result {
+                    tracing::error!(%error, "the peer listener ended");
+                },
+                () = given_up => {}
+            }
+        });
+        Ok(())
+    }
+
+    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, Hiccup> {
+        let mut client = PeerServiceClient::new(self.channel(to, lane_of(&request))?)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let name = request.name();
+        match tokio::time::timeout(limit, send(&mut client, request, limit)).await {
+            Ok(answer) => answer.map_err(hiccup),
+            Err(_) => Err(Hiccup::Lost(format!("{name} to {to}: nothing within {} ms", limit.as_millis()))),
+        }
+    }
+}
+
+/// What a status of the peer or of the connection means for the one who asked.
+fn hiccup(status: Status) -> Hiccup {
+    let text = status.message().to_owned();
+    match status.code() {
+        Code::FailedPrecondition => Rejection::Stranger(text).into(),
+        Code::InvalidArgument | Code::OutOfRange | Code::ResourceExhausted => Rejection::Malformed(text).into(),
+        Code::Aborted => Rejection::NotNow(text).into(),
+        _ if was_never_sent(&status) => Hiccup::Unreachable(text),
+        code => Hiccup::Lost(format!("{code:?}: {text}")),
+    }
+}
+
+fn was_never_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn status(rejection: Rejection) -> Status {
+    let code = match rejection {
+        Rejection::Stranger(_) => Code::FailedPrecondition,
+        Rejection::Malformed(_) => Code::InvalidArgument,
+        Rejection::NotNow(_) => Code::Aborted,
+    };
+    let text = match rejection {
+        Rejection::Stranger(text) | Rejection::Malformed(text) | Rejection::NotNow(text) => text,
+    };
+    Status::new(code, text)
+}
+
+struct Receiver {
+    handler: Arc<dyn Handler>,
+}
+
+macro_rules! grpc {
+    ($($name:ident $method:ident $request:ident $response:ident;)*) => {
+        async fn send(
+            client: &mut PeerServiceClient<Channel>,
+            request: Request,
+            limit: Duration,
+        ) -> Result<Response, Status> {
+            match request {
+                $(Request::$name(message) => {
+                    let mut request = tonic::Request::new(message);
+                    request.set_timeout(limit);
+                    client.$method(request).await.map(|answer| Response::$name(answer.into_inner()))
+                })*
+            }
+        }
+
+        #[tonic::async_trait]
+        impl PeerService for Receiver {
+            $(async fn $method(
+                &self,
+                request: tonic::Request<v1::$request>,
+            ) -> Result<tonic::Response<v1::$response>, Status> {
+                match self.handler.handle(Request::$name(request.into_inner())).await {
+                    Ok(Response::$name(answer)) => Ok(tonic::Response::new(answer)),
+                    Ok(_) => Err(Status::internal("another answer than that of the request")),
+                    Err(rejection) => Err(status(rejection)),
+                }
+            })*
+        }
+    };
+}
+
+grpc! {
+    Append append AppendRequest AppendResponse;
+    Vote vote VoteRequest VoteResponse;
+    PreVote pre_vote PreVoteRequest PreVoteResponse;
+    TransferLeader transfer_leader TransferLeaderRequest TransferLeaderResponse;
+    OfferSnapshot offer_snapshot OfferSnapshotRequest OfferSnapshotResponse;
+    SendChunk send_chunk SendChunkRequest SendChunkResponse;
+    InstallSnapshot install_snapshot InstallSnapshotRequest InstallSnapshotResponse;
+    Propose propose ProposeRequest ProposeResponse;
+    ReadIndex read_index ReadIndexRequest ReadIndexResponse;
+    RenewLease renew_lease RenewLeaseRequest RenewLeaseResponse;
+    Barrier barrier BarrierRequest BarrierResponse;
+    Clock clock ClockRequest ClockResponse;
+}

@@ -1,0 +1,102 @@
+//! The part of the peer service that the application answers: leases, barriers, clocks.
+//!
+//! Implemented by the cluster crate and given to [`crate::Replica::start`]. Plain types: whoever
+//! implements it knows neither the wire nor the transport.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reveille_ledger::ids::{Epoch, Fence, Hash, Holder, RunId, Time};
+
+/// A node asks the leader to prolong its right to pass gates (P9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseQuestion {
+    /// Who asks: one life of one node.
+    pub holder: Holder,
+    /// The index that it has applied.
+    pub applied: u64,
+    /// Parts and contents that it can not serve.
+    pub lacking: Vec<Hash>,
+}
+
+/// The leader's answer to a [`LeaseQuestion`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseAnswer {
+    /// The lease ends this long after the question was *sent*.
+    Granted {
+        /// How long, in whole milliseconds.
+        lease: Duration,
+        /// The leader's epoch.
+        epoch: Epoch,
+        /// The index that the leader has applied.
+        applied: u64,
+    },
+    /// No lease, and why, for the log of the node that asked.
+    Refused(String),
+}
+
+/// What a barrier is about (P15).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Nothing more goes to this recipient of a tenant.
+    OptedOut {
+        /// Tenant.
+        tenant: String,
+        /// Address key.
+        key: String,
+    },
+    /// Nothing more of this run is handed off.
+    Run(RunId),
+}
+
+/// The leader asks whether this node's gates decide by a state that includes an entry (P15).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BarrierQuestion {
+    /// The entry's index.
+    pub index: u64,
+    /// What it forbids.
+    pub about: About,
+    /// How long the leader waits for the answer.
+    pub patience: Duration,
+}
+
+/// The answer to a [`BarrierQuestion`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BarrierAnswer {
+    /// The gates know the entry. False: not within the leader's patience.
+    pub confirmed: bool,
+    /// What was past the gate then, and may still arrive.
+    pub crossed: Vec<Crossed>,
+}
+
+/// A hand-off that was past the gate when a barrier was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crossed {
+    /// Its run.
+    pub run: RunId,
+    /// The recipient's number in the run.
+    pub recipient: u32,
+    /// Its row.
+    pub fence: Fence,
+}
+
+/// What a node's clocks say (P18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReading {
+    /// The wall clock.
+    pub wall: Time,
+    /// Milliseconds since boot, suspended time included.
+    pub boot_ms: u64,
+}
+
+/// What the application answers to its peers. Each call is given up by its caller after a time-out, so an
+/// implementation may wait, and must keep its promises when the future is dropped.
+#[async_trait]
+pub trait PeerService: Send + Sync + 'static {
+    /// As leader: grants or refuses a node lease (P9). Only asked of the node that is believed to lead.
+    async fn renew_lease(&self, question: LeaseQuestion) -> LeaseAnswer;
+    /// As holder: waits until the gates know the entry, then names what has crossed (P15).
+    async fn barrier(&self, question: BarrierQuestion) -> BarrierAnswer;
+    /// Reads the clocks (P18).
+    fn clock(&self) -> ClockReading;
+}

@@ -1,0 +1,245 @@
+//! The handle that the rest of a node holds: propose, read, follow what was applied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use openraft::Instant as _;
+use openraft::async_runtime::WatchReceiver;
+use reveille_ledger::Ledger;
+use reveille_ledger::command::Command;
+use reveille_ledger::ids::NodeId;
+use reveille_ledger::reply::Reply;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::Raft;
+use crate::admission::Admission;
+use crate::fault::{Fault, FaultCell};
+use crate::hint::Hints;
+use crate::identity::{ClusterId, Identity};
+use crate::machine::Core;
+use crate::membership::{Change, Member, MembershipError, change, initialize, members};
+use crate::options::Options;
+use crate::peer::{Destination, Peer, PeerService};
+use crate::proposer::{ProposeError, Stamp};
+use crate::role::Role;
+use crate::routing::{ReadError, Router};
+use crate::status::Status;
+use crate::wal::WalHealth;
+
+/// One node's copy of the ledger, kept equal with the others. Cheap to clone; all clones are one replica.
+#[derive(Clone)]
+pub struct Replica {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub raft: Raft,
+    pub core: Arc<Core>,
+    pub identity: Arc<Identity>,
+    pub router: Arc<Router>,
+    pub admission: Admission,
+    pub service: Arc<dyn PeerService>,
+    pub faults: FaultCell,
+    pub log: WalHealth,
+    pub stop: CancellationToken,
+    pub ended: watch::Receiver<bool>,
+}
+
+impl Replica {
+    /// Opens what lies in the data folder, begins to listen for peers and takes part. Returns when the
+    /// applied state can be read; it may be behind until a leader has spoken.
+    ///
+    /// Raft and its peers get a runtime of their own, on threads of their own.
+    pub async fn start(options: Options, service: Arc<dyn PeerService>) -> Result<Replica, Fault> {
+        crate::start::start(options, service).await
+    }
+
+    /// Makes the cluster, once, on one node that was never in one. All `members` vote, this node among
+    /// them; the others join when this one calls them. `cluster` is drawn by the caller, at random.
+    pub async fn initialize(
+        &self,
+        cluster: ClusterId,
+        members: &BTreeMap<NodeId, Member>,
+    ) -> Result<(), MembershipError> {
+        let initialized = self.inner.raft.is_initialized().await.map_err(|_| MembershipError::Stopped)?;
+        if initialized {
+            return Err(MembershipError::Initialized);
+        }
+        // The name first: a log that is not empty always belongs to a cluster.
+        self.inner.identity.join(cluster, true)?;
+        initialize(&self.inner.raft, members).await
+    }
+
+    /// Brings a command into the log and gives the ledger's reply, refusals among them. Any node takes it.
+    /// Only [`ProposeError::Unknown`] may have happened.
+    pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<Reply, ProposeError> {
+        self.inner.router.propose(command, deadline).await
+    }
+
+    /// Proposes an entry without a stamp, an `EpochStart`, if this node still leads in that term of Raft.
+    pub async fn propose_as_leader(
+        &self,
+        term: u64,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Reply, ProposeError> {
+        self.inner.router.proposer.propose_as_leader(term, command, deadline).await
+    }
+
+    /// A term stands: from here on commands are stamped by it and enter the log of this node, while it leads.
+    pub fn set_stamp(&self, stamp: Arc<dyn Stamp>) {
+        self.inner.router.proposer.set_stamp(Some(stamp));
+    }
+
+    /// The term has ended: proposals wait for the next one.
+    pub fn clear_stamp(&self) {
+        self.inner.router.proposer.set_stamp(None);
+    }
+
+    /// Reads the state that this node has applied. No entry is applied meanwhile: be short, and never wait
+    /// in it.
+    pub fn read<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
+        read(&self.inner.core.ledger.read())
+    }
+
+    /// Waits until every write that was answered before this call, on any node, is applied here; gives the
+    /// applied index.
+    pub async fn linearizable(&self, deadline: Instant) -> Result<u64, ReadError> {
+        self.inner.router.linearizable(deadline).await
+    }
+
+    /// The applied index, now and whenever it grows.
+    pub fn applied(&self) -> watch::Receiver<u64> {
+        self.inner.core.applied.subscribe()
+    }
+
+    /// Waits until `index` is applied here; gives the applied index. `None`: the deadline came first.
+    pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<u64> {
+        self.inner.router.wait_applied(index, deadline).await
+    }
+
+    /// A reader of effects from here on. Look at the state first.
+    pub fn effects(&self) -> Hints {
+        Hints::new(self.inner.core.hints.subscribe())
+    }
+
+    /// What this node believes to be.
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.inner.router.role.clone()
+    }
+
+    /// When this leader's last message was sent that a quorum has acknowledged (P9). `None`: it does not
+    /// lead, or no quorum has answered it yet.
+    pub fn last_quorum_acked(&self) -> Option<Instant> {
+        let metrics = self.inner.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        if metrics.state != openraft::ServerState::Leader {
+            return None;
+        }
+        if metrics.membership_config.voter_ids().eq([metrics.id]) {
+            // openraft counts the answers of others; alone, this node is its quorum at any time.
+            return Some(Instant::now());
+        }
+        // Our clock is read first, so what the conversion loses makes the instant earlier, never later.
+        let now = Instant::now();
+        now.checked_sub(metrics.last_quorum_acked?.into_inner().elapsed())
+    }
+
+    /// The members, as far as this node knows.
+    pub fn members(&self) -> BTreeMap<NodeId, Member> {
+        let metrics = self.inner.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        members(&metrics.membership_config)
+    }
+
+    /// How this node stands.
+    pub fn status(&self) -> Status {
+        Status::of(&self.inner)
+    }
+
+    /// Names a successor; returns when another node leads, or at the deadline. Only a leader can.
+    pub async fn transfer_leader(&self, to: NodeId, deadline: Instant) -> Result<(), MembershipError> {
+        if !matches!(*self.role().borrow(), Role::Leader { .. }) {
+            return Err(MembershipError::NotLeader);
+        }
+        if !self.members().get(&to).is_some_and(|member| member.votes) {
+            return Err(MembershipError::NotPossible(format!("node {to} does not vote")));
+        }
+        self.inner.raft.trigger().transfer_leader(to.0).await.map_err(|_| MembershipError::Stopped)?;
+        let mut role = self.role();
+        let led = role.wait_for(|role| matches!(role, Role::Follower { leader: Some(_) } | Role::Stopped));
+        match tokio::time::timeout_at(deadline.into(), led).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(MembershipError::Unknown),
+        }
+    }
+
+    /// Does not stand for election for this long (P13: a leader that handed over because it could not do
+    /// its work). It still votes.
+    pub fn rest(&self, duration: Duration) {
+        self.inner.admission.rest(duration);
+    }
+
+    /// Adds a node that learns; on the leader. It votes after [`Replica::promote`].
+    pub async fn add_learner(&self, node: NodeId, member: Member, deadline: Instant) -> Result<(), MembershipError> {
+        change(&self.inner.raft, Change::Learn(node, member), deadline).await
+    }
+
+    /// Lets a node that learns vote; on the leader.
+    pub async fn promote(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
+        change(&self.inner.raft, Change::Promote(node), deadline).await
+    }
+
+    /// Takes a node out of the cluster; on the leader. Drain it first (P22); its id is never used again.
+    pub async fn remove(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
+        change(&self.inner.raft, Change::Remove(node), deadline).await
+    }
+
+    /// The way to a member, this node among them. `None`: not a member.
+    pub fn peer(&self, node: NodeId) -> Option<Peer> {
+        let caller = self.inner.router.caller.clone();
+        if node == self.inner.identity.node() {
+            let to = Destination { node, address: String::new() };
+            return Some(Peer { caller, to, own: Some(Arc::clone(&self.inner.service)) });
+        }
+        Some(Peer { caller, to: self.inner.router.destination(node)?, own: None })
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.inner.identity.node()
+    }
+
+    /// The cluster that this node belongs to, if any yet.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.inner.identity.cluster()
+    }
+
+    /// How the log fares.
+    pub fn log(&self) -> &WalHealth {
+        &self.inner.log
+    }
+
+    /// Set when this node must stop, and say why.
+    pub fn fault(&self) -> watch::Receiver<Option<Fault>> {
+        self.inner.faults.watch()
+    }
+
+    /// Stops taking part and closes the data folder. `false`: not all of it was done by the deadline; the
+    /// rest goes on, and what was acknowledged is on disk in any case.
+    pub async fn shutdown(&self, deadline: Instant) -> bool {
+        self.inner.stop.cancel();
+        let mut ended = self.inner.ended.clone();
+        let all = ended.wait_for(|ended| *ended);
+        matches!(tokio::time::timeout_at(deadline.into(), all).await, Ok(Ok(_)))
+    }
+}
+
+// A node that drops its last handle without a shutdown stops all the same.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

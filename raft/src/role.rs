@@ -1,0 +1,66 @@
+//! What this node is in Raft's eyes. A belief, not a right.
+//!
+//! A leader that was cut off goes on believing for a while. So nothing that touches the world may rest on
+//! a role: only on a committed and applied claim (P4), and on an epoch that was applied (P13).
+
+use openraft::ServerState;
+use openraft::alias::WatchReceiverOf;
+use openraft::async_runtime::WatchReceiver;
+use openraft::metrics::RaftServerMetrics;
+use reveille_ledger::ids::NodeId;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::types::TypeConfig;
+
+/// What a node believes to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Elected by a quorum in this term of Raft. Another term is another leadership, even without a role
+    /// in between.
+    Leader {
+        /// The term; never an epoch.
+        term: u64,
+    },
+    /// Follows a leader, or has none to follow. A node that only learns is one too.
+    Follower {
+        /// Who leads, as far as it knows.
+        leader: Option<NodeId>,
+    },
+    /// Asks for votes.
+    Candidate,
+    /// Takes no part any more.
+    Stopped,
+}
+
+fn role_of(metrics: &RaftServerMetrics<TypeConfig>) -> Role {
+    match metrics.state {
+        ServerState::Leader => Role::Leader { term: metrics.vote.leader_id.term },
+        ServerState::Candidate => Role::Candidate,
+        ServerState::Follower | ServerState::Learner => {
+            let leader = metrics.current_leader.filter(|leader| *leader != metrics.id);
+            Role::Follower { leader: leader.map(NodeId) }
+        }
+        ServerState::Shutdown => Role::Stopped,
+    }
+}
+
+/// Follows openraft's view until it ends or `stop`, and leaves `Stopped` behind.
+pub(crate) async fn follow(
+    mut metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
+    role: watch::Sender<Role>,
+    stop: CancellationToken,
+) {
+    loop {
+        let current = role_of(&metrics.borrow_and_update());
+        role.send_if_modified(|known| std::mem::replace(known, current) != current);
+        if current == Role::Stopped {
+            return;
+        }
+        tokio::select! {
+            changed = metrics.changed() => if changed.is_err() { break },
+            () = stop.cancelled() => break,
+        }
+    }
+    role.send_replace(Role::Stopped);
+}

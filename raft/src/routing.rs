@@ -1,0 +1,190 @@
+//! The way of a proposal or a read to the leader, from whichever node it starts on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use openraft::ReadPolicy;
+use openraft::async_runtime::WatchReceiver;
+use prost::bytes::Bytes;
+use reveille_ledger::command::Command;
+use reveille_ledger::ids::NodeId;
+use reveille_ledger::reply::Reply;
+use reveille_proto::peer::v1;
+use tokio::sync::watch;
+use tokio::time::timeout_at;
+
+use crate::Raft;
+use crate::machine::{Core, decode_reply};
+use crate::peer::client::Caller;
+use crate::peer::{Destination, Hiccup};
+use crate::proposer::{Attempt, Pause, ProposeError, Proposer, encode};
+use crate::role::Role;
+use crate::wire::milliseconds;
+
+/// An answer of the leader may come this much after the deadline that it was told.
+const ANSWER_GRACE: Duration = Duration::from_millis(250);
+
+/// Why a linearizable read was not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// No leader that reaches a quorum answered within the deadline.
+    #[error("no leader can be reached: a majority of the nodes must run and reach each other")]
+    NoLeader,
+    /// The leader answered, and this node did not apply so far within the deadline.
+    #[error("this node is behind: it has not applied entry {0} yet")]
+    Behind(u64),
+    /// This node is stopping.
+    #[error("this node is stopping")]
+    Stopped,
+}
+
+/// Finds the leader and tries again, within a deadline.
+pub(crate) struct Router {
+    pub raft: Raft,
+    pub core: Arc<Core>,
+    pub caller: Caller,
+    pub proposer: Proposer,
+    pub role: watch::Receiver<Role>,
+}
+
+impl Router {
+    /// Must be called on Raft's runtime.
+    pub fn new(raft: Raft, core: Arc<Core>, caller: Caller, role: watch::Receiver<Role>) -> Router {
+        let proposer = Proposer::start(raft.clone(), caller.identity.node());
+        Router { raft, core, caller, proposer, role }
+    }
+
+    /// Where a member is found.
+    pub fn destination(&self, node: NodeId) -> Option<Destination> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let member = metrics.membership_config.get_node(&node.0)?;
+        Some(Destination { node, address: member.address.clone() })
+    }
+
+    /// Brings a command into the log, wherever the leader is.
+    pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<Reply, ProposeError> {
+        let command = encode(command)?;
+        let room = self.proposer.room(command.len(), deadline).await?;
+        let mut pause = Pause::new();
+        loop {
+            let role = *self.role.borrow();
+            let attempt = match role {
+                Role::Leader { .. } => self.proposer.attempt(command.clone(), Arc::clone(&room), deadline).await,
+                Role::Follower { leader: Some(leader) } => self.forward(leader, command.clone(), deadline).await,
+                Role::Follower { leader: None } | Role::Candidate => Attempt::Again(ProposeError::NoLeader),
+                Role::Stopped => Attempt::Failed(ProposeError::Stopped),
+            };
+            match attempt {
+                Attempt::Done(reply) => return Ok(reply),
+                Attempt::Failed(error) => return Err(error),
+                Attempt::Again(error) => self.wait(&mut pause, role, deadline).await.ok_or(error)?,
+            }
+        }
+    }
+
+    /// Brings a peer's command into the log if this node leads; never sends it on.
+    pub async fn propose_here(&self, command: Bytes, deadline: Instant) -> Result<Reply, ProposeError> {
+        let room = self.proposer.room(command.len(), deadline).await?;
+        let mut pause = Pause::new();
+        loop {
+            let role = *self.role.borrow();
+            if !matches!(role, Role::Leader { .. }) {
+                return Err(ProposeError::NoLeader);
+            }
+            match self.proposer.attempt(command.clone(), Arc::clone(&room), deadline).await {
+                Attempt::Done(reply) => return Ok(reply),
+                Attempt::Failed(error) => return Err(error),
+                Attempt::Again(error) => self.wait(&mut pause, role, deadline).await.ok_or(error)?,
+            }
+        }
+    }
+
+    async fn forward(&self, leader: NodeId, command: Bytes, deadline: Instant) -> Attempt {
+        let Some(to) = self.destination(leader) else { return Attempt::Again(ProposeError::NoLeader) };
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let request = v1::ProposeRequest { header: None, command, remaining_ms: milliseconds(remaining) };
+        match self.caller.ask(&to, request, remaining + ANSWER_GRACE).await {
+            Ok(answer) => understand(answer),
+            Err(Hiccup::Unreachable(_) | Hiccup::Rejected(_)) => Attempt::Again(ProposeError::NoLeader),
+            Err(Hiccup::Lost(_)) => Attempt::Failed(ProposeError::Unknown),
+        }
+    }
+
+    /// Waits until a next try is worth it: the role or the term changed, or a pause went by. `None`: the
+    /// deadline came first.
+    async fn wait(&self, pause: &mut Pause, seen: Role, deadline: Instant) -> Option<()> {
+        let mut role = self.role.clone();
+        let mut stamp = self.proposer.stamp();
+        let nap = tokio::time::sleep(pause.take());
+        let change = async {
+            tokio::select! {
+                () = nap => {}
+                _ = role.wait_for(|role| *role != seen) => {}
+                _ = stamp.changed() => {}
+            }
+        };
+        timeout_at(deadline.into(), change).await.ok()
+    }
+
+    /// Waits until every write that was answered before this call is applied here; gives the index that is.
+    pub async fn linearizable(&self, deadline: Instant) -> Result<u64, ReadError> {
+        let mut pause = Pause::new();
+        let index = loop {
+            let role = *self.role.borrow();
+            let found = match role {
+                Role::Leader { .. } => self.read_index_here(deadline).await,
+                Role::Follower { leader: Some(leader) } => self.read_index_of(leader, deadline).await,
+                Role::Follower { leader: None } | Role::Candidate => None,
+                Role::Stopped => return Err(ReadError::Stopped),
+            };
+            match found {
+                Some(index) => break index,
+                None => self.wait(&mut pause, role, deadline).await.ok_or(ReadError::NoLeader)?,
+            }
+        };
+        self.wait_applied(index, deadline).await.ok_or(ReadError::Behind(index))
+    }
+
+    /// As leader: the index up to which a read must have applied, once a quorum has said that it still
+    /// leads. `None`: it does not, or not within the deadline.
+    pub async fn read_index_here(&self, deadline: Instant) -> Option<u64> {
+        let asked = self.raft.get_read_linearizer(ReadPolicy::ReadIndex);
+        let linearizer = timeout_at(deadline.into(), asked).await.ok()?.ok()?;
+        Some(linearizer.read_log_id().index())
+    }
+
+    async fn read_index_of(&self, leader: NodeId, deadline: Instant) -> Option<u64> {
+        let to = self.destination(leader)?;
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let request = v1::ReadIndexRequest { header: None, remaining_ms: milliseconds(remaining) };
+        let answer = self.caller.ask(&to, request, remaining).await.ok()?;
+        (answer.index > 0).then_some(answer.index)
+    }
+
+    /// Waits until `index` is applied here; gives the applied index. `None`: the deadline came first.
+    pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<u64> {
+        let mut applied = self.core.applied.subscribe();
+        let reached = applied.wait_for(|applied| *applied >= index);
+        timeout_at(deadline.into(), reached).await.ok()?.ok().map(|applied| *applied)
+    }
+}
+
+/// What the leader says of a proposal that was sent to it.
+fn understand(answer: v1::ProposeResponse) -> Attempt {
+    use v1::not_proposed::Cause;
+    use v1::propose_response::Outcome;
+    let not_proposed = match answer.outcome {
+        Some(Outcome::Reply(bytes)) => {
+            return decode_reply(&bytes).map_or(Attempt::Failed(ProposeError::Unknown), Attempt::Done);
+        }
+        Some(Outcome::Unknown(_)) | None => return Attempt::Failed(ProposeError::Unknown),
+        Some(Outcome::NotProposed(not_proposed)) => not_proposed,
+    };
+    match not_proposed.cause() {
+        Cause::NotLeader | Cause::Stopped => Attempt::Again(ProposeError::NoLeader),
+        Cause::NotReady => Attempt::Again(ProposeError::NotReady),
+        Cause::Busy => Attempt::Again(ProposeError::Busy),
+        Cause::Unspecified => Attempt::Failed(ProposeError::Unknown),
+    }
+}

@@ -1,0 +1,200 @@
+//! How a replica comes to life and how it ends: one thread that owns Raft's runtime from start to end.
+//!
+//! Order at start: lock and identity, log, state, the machine's thread, the wait that a former life's
+//! promises ask for, Raft, the peer listener. At the end the same in reverse.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::Admission;
+use crate::fault::{Fault, FaultCell};
+use crate::identity::Identity;
+use crate::log_store::LogStore;
+use crate::machine::{Core, Machine};
+use crate::network::Network;
+use crate::options::Options;
+use crate::peer::PeerService;
+use crate::peer::client::Caller;
+use crate::peer::dispatch::Dispatch;
+use crate::replica::{Inner, Replica};
+use crate::role::Role;
+use crate::routing::Router;
+use crate::snapshots::{Receiver, StateMachine};
+use crate::wal::WalHealth;
+use crate::{Raft, role, state, watchdog};
+
+/// Raft gets this long to end its tasks, and then the runtime this long.
+const RAFT_END: Duration = Duration::from_secs(5);
+const RUNTIME_END: Duration = Duration::from_secs(1);
+
+type Started = Result<Replica, Fault>;
+
+pub(crate) async fn start(options: Options, service: Arc<dyn PeerService>) -> Started {
+    let (started, told) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("raft".to_owned())
+        .spawn(move || live(options, service, started))
+        .map_err(|error| Fault::Broken(format!("Raft's thread does not start: {error}")))?;
+    told.await.unwrap_or_else(|_| Err(Fault::Broken("Raft's thread died at its start".to_owned())))
+}
+
+/// The whole life of a replica.
+fn live(options: Options, service: Arc<dyn PeerService>, started: oneshot::Sender<Started>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(options.threads)
+        .thread_name("raft-worker")
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = started.send(Err(Fault::Broken(format!("Raft's runtime does not start: {error}"))));
+            return;
+        }
+    };
+    let (ended, end) = watch::channel(false);
+    let life = runtime.block_on(async {
+        match begin(options, service, end).await {
+            Ok((replica, life)) => {
+                let stop = replica.inner.stop.clone();
+                // Whoever started it has gone: dropping the replica stops it.
+                let _ = started.send(Ok(replica));
+                stop.cancelled().await;
+                life.end().await;
+                Some(life)
+            }
+            Err(fault) => {
+                let _ = started.send(Err(fault));
+                None
+            }
+        }
+    });
+    runtime.shutdown_timeout(RUNTIME_END);
+    if let Some(life) = life {
+        life.identity.release();
+    }
+    let _ = ended.send(true);
+}
+
+/// What has to be ended.
+struct Life {
+    raft: Raft,
+    identity: Arc<Identity>,
+    machine_ended: tokio::sync::Mutex<oneshot::Receiver<()>>,
+}
+
+impl Life {
+    /// Ends Raft, which lets go of the log, and waits for the machine's thread, which closes the store.
+    async fn end(&self) {
+        if tokio::time::timeout(RAFT_END, self.raft.shutdown()).await.is_err() {
+            tracing::warn!("Raft did not end in time");
+        }
+        let mut ended = self.machine_ended.lock().await;
+        if tokio::time::timeout(RAFT_END, &mut *ended).await.is_err() {
+            tracing::warn!("the thread that applies did not end in time");
+        }
+    }
+}
+
+async fn begin(
+    options: Options,
+    service: Arc<dyn PeerService>,
+    ended: watch::Receiver<bool>,
+) -> Result<(Replica, Life), Fault> {
+    let config = Arc::new(options.config()?);
+    let identity = Arc::new(Identity::open(&options.data_dir, options.node)?);
+    let (log, report) = LogStore::open(&options.data_dir.join("wal"), options.node.0)?;
+    let health = log.health();
+    let has_history = report.records > 0;
+    if has_history && identity.cluster().is_none() {
+        return Err(Fault::Foreign(format!(
+            "{} has a log, and its identity names no cluster: put back the file 'identity'",
+            options.data_dir.display()
+        )));
+    }
+
+    let faults = FaultCell::new();
+    let (ledger, place, keeper) = state::open(&options.data_dir.join("state"))?;
+    let core = Arc::new(Core::new(ledger, place, faults.clone()));
+    let (machine, machine_ended) = Machine::start(Arc::clone(&core), keeper)?;
+
+    if has_history {
+        tokio::time::sleep(options.startup_delay).await;
+    }
+    let caller = Caller { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
+    let network = Network { caller: caller.clone() };
+    let state_machine = StateMachine { machine };
+    let raft = Raft::new(options.node.0, config, network, log, state_machine)
+        .await
+        .map_err(|error| faults.get().unwrap_or_else(|| Fault::State(error.to_string())))?;
+    core.go_live();
+
+    let stop = CancellationToken::new();
+    let role = watch::Sender::new(Role::Follower { leader: None });
+    let router = Arc::new(Router::new(raft.clone(), Arc::clone(&core), caller, role.subscribe()));
+    let admission = Admission::new(report.cut, health.clone());
+    if raft.voter_ids().eq([options.node.0]) {
+        admission.is_alone();
+    }
+    let dispatch = Dispatch {
+        identity: Arc::clone(&identity),
+        raft: raft.clone(),
+        router: Arc::clone(&router),
+        admission: admission.clone(),
+        snapshots: Receiver {},
+        service: Arc::clone(&service),
+    };
+    options
+        .transport
+        .serve(Arc::new(dispatch), stop.clone())
+        .await
+        .map_err(|error| Fault::Listen(error.to_string()))?;
+
+    tokio::spawn(role::follow(raft.server_metrics(), role, stop.clone()));
+    let switched = raft.clone();
+    let throw = move |may_stand| switched.runtime_config().elect(may_stand);
+    tokio::spawn(admission.clone().keep(throw, stop.clone()));
+    tokio::spawn(watchdog::watch(stop.clone()));
+    tokio::spawn(watch_faults(raft.clone(), health.clone(), faults.clone(), stop.clone()));
+
+    let inner = Inner {
+        raft: raft.clone(),
+        core,
+        identity: Arc::clone(&identity),
+        router,
+        admission,
+        service,
+        faults,
+        log: health,
+        stop,
+        ended,
+    };
+    let life = Life { raft, identity, machine_ended: tokio::sync::Mutex::new(machine_ended) };
+    Ok((Replica { inner: Arc::new(inner) }, life))
+}
+
+/// Raises what ends the log or Raft itself. What ends the machine was raised by its thread.
+async fn watch_faults(raft: Raft, log: WalHealth, faults: FaultCell, stop: CancellationToken) {
+    use openraft::async_runtime::WatchReceiver;
+    let mut log = log.fault();
+    let mut metrics = raft.metrics();
+    loop {
+        if let Some(fault) = log.borrow_and_update().clone() {
+            return faults.raise(Fault::Log(fault.to_string()));
+        }
+        if let Err(fatal) = &metrics.borrow_and_update().running_state {
+            if !stop.is_cancelled() {
+                faults.raise(Fault::State(fatal.to_string()));
+            }
+            return;
+        }
+        tokio::select! {
+            _ = log.changed() => {}
+            changed = metrics.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => return,
+        }
+    }
+}

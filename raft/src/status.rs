@@ -1,0 +1,74 @@
+//! How a node stands, for operators and metrics: numbers of one instant, taken together.
+
+use std::collections::BTreeMap;
+
+use openraft::async_runtime::WatchReceiver;
+use reveille_ledger::ids::NodeId;
+
+use crate::membership::{Member, members};
+use crate::replica::Inner;
+use crate::role::Role;
+
+/// One node's view of Raft. Indices are those of the log; zero means none yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// This node.
+    pub node: NodeId,
+    /// What it believes to be.
+    pub role: Role,
+    /// Who leads, as far as it knows; itself when it leads.
+    pub leader: Option<NodeId>,
+    /// The term of Raft; never an epoch.
+    pub term: u64,
+    /// The last entry in its log.
+    pub last_index: u64,
+    /// What a quorum holds, as far as it knows.
+    pub committed_index: u64,
+    /// What is in its state.
+    pub applied_index: u64,
+    /// What its snapshot holds.
+    pub snapshot_index: u64,
+    /// What its log has let go.
+    pub purged_index: u64,
+    /// The members, and how far each one's log is, which only a leader knows.
+    pub members: BTreeMap<NodeId, MemberStatus>,
+}
+
+/// One member in the view of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Who it is.
+    pub member: Member,
+    /// Up to where its log is the leader's. Only a leader knows.
+    pub matched_index: Option<u64>,
+    /// Entries that it lacks. Only a leader knows.
+    pub lag: Option<u64>,
+}
+
+impl Status {
+    pub(crate) fn of(inner: &Inner) -> Status {
+        let metrics = inner.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let last_index = metrics.last_log_index.unwrap_or_default();
+        let own = inner.identity.node();
+        let standing = |(id, member): (NodeId, Member)| {
+            let replication = metrics.replication.as_ref();
+            let matched = replication.and_then(|all| all.get(&id.0)).map(|log_id| log_id.map_or(0, |id| id.index));
+            let matched_index = if id == own && replication.is_some() { Some(last_index) } else { matched };
+            let lag = matched_index.map(|matched| last_index.saturating_sub(matched));
+            (id, MemberStatus { member, matched_index, lag })
+        };
+        Status {
+            node: own,
+            role: *inner.router.role.borrow(),
+            leader: metrics.current_leader.map(NodeId),
+            term: metrics.current_term,
+            last_index,
+            committed_index: metrics.cluster_committed.map_or(0, |id| id.index),
+            applied_index: *inner.core.applied.borrow(),
+            snapshot_index: metrics.snapshot.map_or(0, |id| id.index),
+            purged_index: metrics.purged.map_or(0, |id| id.index),
+            members: members(&metrics.membership_config).into_iter().map(standing).collect(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Whole replicas, alone and in threes: what is promised to whoever proposes, reads and follows.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod memory;
+mod one_node;
+mod partitions;
+mod support;
+mod three_nodes;

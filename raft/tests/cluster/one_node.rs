@@ -1,0 +1,161 @@
+//! A cluster of one: the shortest way from a proposal to the state and back from disk.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::command::{Command, ENTRY_BYTES_MAX};
+use reveille_ledger::effect::Effect;
+use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion};
+use reveille_raft::{Fault, Hint, MembershipError, ProposeError, Replica, Role};
+
+use crate::support::*;
+
+async fn one() -> Node {
+    let transport = loopback();
+    let mut node = Node::new(1, transport.address().to_string());
+    node.start(transport).await.expect("a new node starts");
+    let nodes = [node];
+    nodes[0].replica().initialize(CLUSTER, &members(&nodes)).await.expect("a new cluster");
+    let [node] = nodes;
+    node
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_proposed_is_applied_and_is_there_after_a_restart() {
+    let mut node = one().await;
+    let reply = propose(node.replica(), "a").await.expect("it is applied");
+    assert_eq!(reply.outcome, Outcome::Done);
+    assert!(has_mark(node.replica(), "a"), "the reply is given after the state can be read");
+    let before = node.replica().read(|ledger| ledger.state_hash());
+    let applied = *node.replica().applied().borrow();
+    node.stop().await;
+
+    node.start(rebind(&node.address)).await.expect("it starts again");
+    let at_start = node.replica().read(|ledger| (ledger.head().applied, ledger.state_hash()));
+    assert_eq!(at_start, (applied, before), "the applied state is complete when start returns");
+    propose(node.replica(), "b").await.expect("it leads again");
+    assert!(has_mark(node.replica(), "a") && has_mark(node.replica(), "b"));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_state_store_is_rebuilt_from_the_log() {
+    let mut node = one().await;
+    propose(node.replica(), "a").await.expect("it is applied");
+    let before = node.replica().read(|ledger| ledger.state_hash());
+    node.stop().await;
+
+    std::fs::remove_dir_all(node.folder.path().join("state")).expect("the store is gone");
+    node.start(rebind(&node.address)).await.expect("it starts all the same");
+    assert_eq!(node.replica().read(|ledger| ledger.state_hash()), before);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_an_answer_and_not_an_error() {
+    let mut node = one().await;
+    let remove = Command::RelayRemove("nobody".to_owned());
+    let reply = node.replica().propose(&remove, soon()).await.expect("it is answered");
+    assert_eq!(reply.outcome, Outcome::Refused(Refusal::NoSuchRelay("nobody".to_owned())));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_above_the_bound_is_refused_before_it_travels() {
+    let mut node = one().await;
+    let large = Command::RelayRemove("x".repeat(ENTRY_BYTES_MAX));
+    let refused = node.replica().propose(&large, soon()).await;
+    assert!(matches!(refused, Err(ProposeError::TooLarge { .. })), "{refused:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_term_a_leader_is_not_ready_and_nothing_happens() {
+    let transport = loopback();
+    let node = Node::new(1, transport.address().to_string());
+    let replica = Replica::start(options(node.folder.path(), node.id, transport), Arc::new(Answers));
+    let replica = replica.await.expect("a new node starts");
+    replica.initialize(CLUSTER, &members(&[node])).await.expect("a new cluster");
+    until("it leads", || matches!(*replica.role().borrow(), Role::Leader { .. }).then_some(())).await;
+
+    let refused = replica.propose(&mark("a"), Instant::now() + Duration::from_millis(300)).await;
+    assert_eq!(refused, Err(ProposeError::NotReady));
+    assert!(!has_mark(&replica, "a"));
+    assert!(replica.shutdown(soon()).await);
+    assert_eq!(propose(&replica, "a").await, Err(ProposeError::Stopped));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_for_another_term_of_raft_does_not_enter_the_log() {
+    let mut node = one().await;
+    propose(node.replica(), "a").await.expect("a term stands");
+    let before = node.replica().status().last_index;
+    let stale = node.replica().propose_as_leader(0, Command::Tick, soon()).await;
+    assert_eq!(stale, Err(ProposeError::NoLeader));
+    assert_eq!(node.replica().status().last_index, before);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn effects_come_in_the_order_of_the_log_and_after_their_state() {
+    let mut node = one().await;
+    propose(node.replica(), "first").await.expect("a term stands");
+    let mut hints = node.replica().effects();
+    let mut indices = Vec::new();
+    for name in ["a", "b", "c"] {
+        indices.push(propose(node.replica(), name).await.expect("it is applied").index);
+    }
+    for index in indices {
+        let hint = tokio::time::timeout(PATIENCE, hints.next()).await.expect("a hint comes");
+        assert_eq!(hint, Some(Hint::Effect { index, effect: Effect::RelaysChanged }));
+        assert!(node.replica().read(|ledger| ledger.head().applied) >= index);
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_of_one_is_always_acknowledged_by_its_quorum() {
+    let mut node = one().await;
+    propose(node.replica(), "a").await.expect("it is applied");
+    let start = Instant::now();
+    until("an acknowledgement after the start of the wait", || {
+        node.replica().last_quorum_acked().filter(|acked| *acked >= start)
+    })
+    .await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_made_once() {
+    let mut node = one().await;
+    propose(node.replica(), "a").await.expect("it is applied");
+    let member = node.replica().members();
+    assert_eq!(node.replica().initialize(CLUSTER, &member).await, Err(MembershipError::Initialized));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_do_not_share_a_data_folder() {
+    let mut node = one().await;
+    let second = Replica::start(options(node.folder.path(), node.id, loopback()), Arc::new(Answers)).await;
+    assert!(matches!(second, Err(Fault::InUse(_))));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_asks_itself_as_it_asks_any_peer() {
+    let mut node = one().await;
+    let peer = node.replica().peer(NodeId(1)).expect("a member");
+    let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let question = LeaseQuestion { holder, applied: 9, lacking: Vec::new() };
+    let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
+    assert!(matches!(answer, LeaseAnswer::Granted { applied: 9, .. }));
+    let about = About::OptedOut { tenant: "default".to_owned(), key: "a@b.example".to_owned() };
+    let barrier = BarrierQuestion { index: 1, about, patience: PATIENCE };
+    assert!(peer.barrier(barrier, PATIENCE).await.expect("an answer").confirmed);
+    assert!(node.replica().peer(NodeId(2)).is_none(), "not a member");
+    node.stop().await;
+}

@@ -1,0 +1,108 @@
+//! Three replicas on a network in memory whose links are cut.
+
+use std::time::{Duration, Instant};
+
+use reveille_ledger::ids::NodeId;
+use reveille_raft::{ClusterId, MembershipError, ReadError, Role};
+
+use crate::memory::MemoryNetwork;
+use crate::support::*;
+
+const ALL: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
+
+async fn three(network: &MemoryNetwork) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for id in ALL {
+        let mut node = Node::new(id.0, MemoryNetwork::address_of(id));
+        node.start(network.transport(id)).await.expect("a new node starts");
+        nodes.push(node);
+    }
+    nodes[0].replica().initialize(CLUSTER, &members(&nodes)).await.expect("a new cluster");
+    nodes
+}
+
+fn in_ms(milliseconds: u64) -> Instant {
+    Instant::now() + Duration::from_millis(milliseconds)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_cut_off_answers_nothing_and_follows_when_it_is_back() {
+    let network = MemoryNetwork::default();
+    let mut nodes = three(&network).await;
+    let former = leader(&nodes).await;
+    propose(nodes[former].replica(), "before").await.expect("it is applied");
+    network.isolate(nodes[former].id, ALL);
+
+    // It may go on believing, but neither reads nor writes come out of it.
+    let cut_off = nodes[former].replica();
+    let read = cut_off.linearizable(in_ms(1_500)).await;
+    assert_eq!(read, Err(ReadError::NoLeader));
+    let write = cut_off.propose(&mark("lost"), in_ms(1_500)).await;
+    assert!(write.is_err(), "{write:?}");
+
+    let other = nodes[(former + 1) % 3].replica();
+    let reply = propose(other, "after").await.expect("the majority goes on");
+
+    network.heal();
+    cut_off.wait_applied(reply.index, soon()).await.expect("it follows again");
+    assert!(has_mark(cut_off, "after"));
+    let acked = cut_off.last_quorum_acked();
+    assert!(acked.is_none() || matches!(*cut_off.role().borrow(), Role::Leader { .. }));
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_was_cut_off_disturbs_nobody_when_it_is_back() {
+    let network = MemoryNetwork::default();
+    let mut nodes = three(&network).await;
+    let leads = leader(&nodes).await;
+    let follower = (leads + 1) % 3;
+    propose(nodes[leads].replica(), "before").await.expect("it is applied");
+    let term = nodes[leads].replica().status().term;
+    network.isolate(nodes[follower].id, ALL);
+    // Long enough for several elections that nobody hears of.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(nodes[follower].replica().status().term, term, "pre-vote keeps the term where it was");
+    network.heal();
+    let reply = propose(nodes[leads].replica(), "after").await.expect("the leader leads on");
+    nodes[follower].replica().wait_applied(reply.index, soon()).await.expect("it follows again");
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_majority_nothing_is_promised() {
+    let network = MemoryNetwork::default();
+    let mut nodes = three(&network).await;
+    let leads = leader(&nodes).await;
+    for place in [(leads + 1) % 3, (leads + 2) % 3] {
+        nodes[place].stop().await;
+    }
+    let replica = nodes[leads].replica();
+    assert_eq!(replica.linearizable(in_ms(1_000)).await, Err(ReadError::NoLeader));
+    let write = replica.propose(&mark("alone"), in_ms(1_000)).await;
+    assert!(write.is_err(), "{write:?}");
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_another_cluster_is_a_stranger() {
+    let network = MemoryNetwork::default();
+    let mut nodes = three(&network).await;
+    propose(nodes[0].replica(), "a").await.expect("it is applied");
+
+    // Another cluster believes that node 2 is one of its own.
+    let mut other = Node::new(4, MemoryNetwork::address_of(NodeId(4)));
+    other.start(network.transport(NodeId(4))).await.expect("a new node starts");
+    let mut theirs = members(std::slice::from_ref(&other));
+    theirs.extend(members(&nodes[1..2]));
+    other.replica().initialize(ClusterId(0x43), &theirs).await.expect("it has a log of its own");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+
+    assert!(!matches!(*other.replica().role().borrow(), Role::Leader { .. }), "node 2 gives it no vote");
+    assert_eq!(nodes[1].replica().cluster(), Some(CLUSTER));
+    propose(nodes[1].replica(), "b").await.expect("the cluster goes on");
+    let again = nodes[1].replica().initialize(ClusterId(0x43), &theirs).await;
+    assert_eq!(again, Err(MembershipError::Initialized));
+    other.stop().await;
+    stop_all(&mut nodes).await;
+}

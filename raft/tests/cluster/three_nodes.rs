@@ -1,0 +1,175 @@
+//! Three replicas over real TCP: every node takes every request, and one may be gone.
+
+use std::time::Duration;
+
+use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion};
+use reveille_raft::{Fault, Replica, Role};
+
+use crate::support::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_takes_a_command_and_all_apply_the_same() {
+    let mut nodes = three_over_tcp().await;
+    let mut last = 0;
+    for (place, node) in nodes.iter().enumerate() {
+        last = propose(node.replica(), &format!("by {place}")).await.expect("it is applied").index;
+    }
+    for node in &nodes {
+        node.replica().wait_applied(last, soon()).await.expect("every node applies");
+        assert!((0..3).all(|place| has_mark(node.replica(), &format!("by {place}"))));
+    }
+    let mut hashes = Vec::new();
+    for node in &nodes {
+        hashes.push(node.replica().read(|ledger| (ledger.head().applied, ledger.state_hash())));
+    }
+    // I11: equal applied index, equal state.
+    for pair in hashes.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        assert_eq!(pair[0], pair[1]);
+    }
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_on_a_follower_sees_every_write_that_was_answered() {
+    let mut nodes = three_over_tcp().await;
+    let leads = leader(&nodes).await;
+    for round in 0..5 {
+        let name = format!("write {round}");
+        let reply = propose(nodes[leads].replica(), &name).await.expect("it is applied");
+        for node in &nodes {
+            let index = node.replica().linearizable(soon()).await.expect("a quorum runs");
+            assert!(index >= reply.index, "{index} is not below {}", reply.index);
+            assert!(has_mark(node.replica(), &name), "round {round} on {}", node.id);
+        }
+    }
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_three_go_on_without_their_leader_and_it_catches_up_when_it_returns() {
+    let mut nodes = three_over_tcp().await;
+    let former = leader(&nodes).await;
+    propose(nodes[former].replica(), "before").await.expect("it is applied");
+    nodes[former].stop().await;
+
+    let other = (former + 1) % 3;
+    let reply = propose(nodes[other].replica(), "without").await.expect("the other two elect a leader");
+    assert_ne!(leader(&nodes).await, former);
+
+    let transport = rebind(&nodes[former].address);
+    nodes[former].start(transport).await.expect("it returns");
+    nodes[former].replica().wait_applied(reply.index, soon()).await.expect("it catches up");
+    assert!(has_mark(nodes[former].replica(), "before") && has_mark(nodes[former].replica(), "without"));
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_answered_is_there_after_all_nodes_restart() {
+    let mut nodes = three_over_tcp().await;
+    for number in 0..20 {
+        propose(nodes[number % 3].replica(), &format!("mark {number}")).await.expect("it is applied");
+    }
+    stop_all(&mut nodes).await;
+    for node in &mut nodes {
+        let transport = rebind(&node.address);
+        node.start(transport).await.expect("it starts again");
+    }
+    for node in &nodes {
+        node.replica().linearizable(soon()).await.expect("a quorum runs");
+        assert!((0..20).all(|number| has_mark(node.replica(), &format!("mark {number}"))), "on {}", node.id);
+    }
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leadership_can_be_handed_over() {
+    let mut nodes = three_over_tcp().await;
+    let former = leader(&nodes).await;
+    propose(nodes[former].replica(), "before").await.expect("it is applied");
+    let heir = (former + 1) % 3;
+    let to = nodes[heir].id;
+    // A transfer is a hint that may be lost, on a busy machine too: ask until it is so.
+    until_async("the heir leads", || async {
+        let _ = nodes[former].replica().transfer_leader(to, std::time::Instant::now() + Duration::from_secs(3)).await;
+        matches!(*nodes[heir].replica().role().borrow(), Role::Leader { .. })
+    })
+    .await;
+    propose(nodes[former].replica(), "after").await.expect("the heir takes commands");
+    stop_all(&mut nodes).await;
+}
+
+async fn until_async<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
+    let end = soon();
+    while !look().await {
+        assert!(std::time::Instant::now() < end, "not within {PATIENCE:?}: {what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_knows_how_far_each_member_is() {
+    let mut nodes = three_over_tcp().await;
+    let leads = leader(&nodes).await;
+    propose(nodes[leads].replica(), "a").await.expect("it is applied");
+    until("no member lags", || {
+        let status = nodes[leads].replica().status();
+        status.members.values().all(|member| member.lag == Some(0)).then_some(())
+    })
+    .await;
+    let status = nodes[leads].replica().status();
+    assert_eq!(status.leader, Some(nodes[leads].id));
+    assert_eq!(status.members.len(), 3);
+    assert!(status.members.values().all(|member| member.member.votes));
+    let follower = nodes[(leads + 1) % 3].replica().status();
+    assert!(follower.members.values().all(|member| member.lag.is_none()), "a follower does not know");
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_answer_leases_barriers_and_clocks() {
+    let mut nodes = three_over_tcp().await;
+    propose(nodes[0].replica(), "a").await.expect("it is applied");
+    let peer = until("the members are known", || nodes[0].replica().peer(NodeId(2))).await;
+    let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let question = LeaseQuestion { holder, applied: 5, lacking: Vec::new() };
+    let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
+    assert!(matches!(answer, LeaseAnswer::Granted { applied: 5, .. }));
+    let about = About::OptedOut { tenant: "default".to_owned(), key: "a@b.example".to_owned() };
+    let barrier = BarrierQuestion { index: 2, about, patience: PATIENCE };
+    assert!(!peer.barrier(barrier, PATIENCE).await.expect("an answer").confirmed);
+    let clock = peer.clock(PATIENCE).await.expect("an answer");
+    assert!(clock.wall.since_ms(wall()).abs() < 60_000);
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_learner_can_be_added_promoted_and_removed() {
+    let mut nodes = three_over_tcp().await;
+    propose(nodes[0].replica(), "before").await.expect("it is applied");
+    let transport = loopback();
+    let mut fourth = Node::new(4, transport.address().to_string());
+    fourth.start(transport).await.expect("a new node starts");
+    let leads = leader(&nodes).await;
+    let replica = nodes[leads].replica().clone();
+    let member = members(std::slice::from_ref(&fourth)).remove(&fourth.id).expect("the fourth");
+    replica.add_learner(fourth.id, member, soon()).await.expect("it learns");
+    until("the learner applies", || has_mark(fourth.replica(), "before").then_some(())).await;
+    assert_eq!(fourth.replica().cluster(), Some(CLUSTER), "it joined the cluster that called it");
+
+    replica.promote(fourth.id, soon()).await.expect("it votes");
+    assert!(replica.members().get(&fourth.id).is_some_and(|member| member.votes));
+    replica.remove(fourth.id, soon()).await.expect("it leaves");
+    assert!(!replica.members().contains_key(&fourth.id));
+    fourth.stop().await;
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_folder_of_another_node_does_not_start() {
+    let mut nodes = three_over_tcp().await;
+    propose(nodes[0].replica(), "a").await.expect("it is applied");
+    nodes[2].stop().await;
+    let wrong = Replica::start(options(nodes[2].folder.path(), NodeId(9), loopback()), std::sync::Arc::new(Answers));
+    assert!(matches!(wrong.await, Err(Fault::Foreign(_))));
+    stop_all(&mut nodes).await;
+}
