@@ -76,8 +76,7 @@ fn pick<T: Clone>(items: &[T], number: u8) -> Option<T> {
 
 impl World {
     fn new() -> World {
-        let mut world =
-            World { ledger: Ledger::new(), log: vec![], replies: vec![], settles: vec![], fences: vec![] };
+        let mut world = World { ledger: Ledger::new(), log: vec![], replies: vec![], settles: vec![], fences: vec![] };
         world.take(Step::Epoch(0));
         world.take(Step::Up(0));
         world
@@ -114,9 +113,9 @@ impl World {
     }
 
     fn terminal_counts(&self) -> (u32, u32) {
-        self.ledger.runs().fold((0, 0), |(sent, all), (_, _, run)| {
-            (sent + run.counts.get(Standing::Sent), all + run.count)
-        })
+        self.ledger
+            .runs()
+            .fold((0, 0), |(sent, all), (_, _, run)| (sent + run.counts.get(Standing::Sent), all + run.count))
     }
 
     fn runs(&self) -> Vec<RunId> {

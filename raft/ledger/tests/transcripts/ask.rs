@@ -1,0 +1,439 @@
+//! The commands of a script that become entries of the log.
+
+use goldenscript::Context;
+use reveille_ledger::command::*;
+use reveille_ledger::decide::calendar::{self, Pattern, When};
+use reveille_ledger::decide::catch_up::{self, Zone};
+use reveille_ledger::ids::*;
+use reveille_ledger::policy::{CatchUp, InDoubt, Policies};
+
+use crate::words::{Told, Words, milliseconds, slots};
+use crate::world::{World, audience, content};
+
+/// The version of the zone rules that scripts fire with.
+const TZDB: &str = "test";
+
+impl World {
+    /// Carries out a command that changes the ledger; none when it is not one of these.
+    pub fn ask(&mut self, name: &str, words: &mut Words, context: &Context) -> Told<Option<String>> {
+        let command = match name {
+            "cluster" => return self.cluster(words).map(Some),
+            "epoch" => return self.epoch(words).map(Some),
+            "tick" => Command::Tick,
+            "wait" => return self.wait(words).map(Some),
+            "up" => self.up(words)?,
+            "relay" => self.relay(words)?,
+            "remove_relay" => Command::RelayRemove(words.need("name")?.into()),
+            "create" => return self.create(words).map(Some),
+            "pause" => Command::SchedulePause(SchedulePause {
+                schedule: self.schedule(words.need("schedule")?)?,
+                reason: words.key("reason").unwrap_or("rest").into(),
+            }),
+            "resume" => self.resume(words)?,
+            "delete" => Command::ScheduleDelete(self.schedule(words.need("schedule")?)?),
+            "trigger" => Command::Trigger(Trigger {
+                schedule: self.schedule(words.need("schedule")?)?,
+                request: words.need("request")?.into(),
+            }),
+            "fire" => self.fire(words)?,
+            "fire_due" => return self.fire_due(words).map(Some),
+            "claim" => return self.claim(words, context).map(Some),
+            "settle" => self.settle(words)?,
+            "revoke" => {
+                Command::Revoke(words.rest().into_iter().map(|name| self.fence(name)).collect::<Told<Vec<_>>>()?)
+            }
+            "expire" => Command::Expire(words.rest().into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?),
+            "pause_run" => Command::RunPause(RunPause {
+                run: self.run(words.need("run")?)?,
+                reason: words.key("reason").unwrap_or("look").into(),
+            }),
+            "resume_run" => Command::RunResume(self.run(words.need("run")?)?),
+            "cancel_run" => Command::RunCancel(self.run(words.need("run")?)?),
+            "decide" => self.decide(words)?,
+            "requeue" => Command::Requeue(self.picked(words)?),
+            "discard" => Command::Discard(self.picked(words)?),
+            "opt_out" => Command::OptOut(OptOut {
+                tenant: words.key("tenant").unwrap_or("default").into(),
+                key: words.need("address key")?.into(),
+            }),
+            "quarantine" => self.quarantine(words)?,
+            _ => return Ok(None),
+        };
+        self.commit(command, words).map(Some)
+    }
+
+    /// `cluster nodes=3`: an epoch led by node 1, and the first life of every node.
+    fn cluster(&mut self, words: &mut Words) -> Told<String> {
+        if let Some(instant) = words.key("at") {
+            self.first = Time::from(instant.parse::<jiff::Timestamp>()?);
+        }
+        let nodes = words.number("nodes", 2_u64)?;
+        let readings = (1..=nodes.max(2)).map(|node| Reading { node: NodeId(node), wall: self.first }).collect();
+        let start = EpochStart { leader: holder(1, 1), voters: 3, readings };
+        self.commit_entry(Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) })?;
+        for node in 1..=nodes {
+            let up = NodeUp { holder: holder(node, 1), name: format!("n{node}"), level: 1, life: node };
+            self.commit(Command::NodeUp(up), &mut Words::none())?;
+        }
+        Ok(format!("{nodes} nodes are up, epoch 1"))
+    }
+
+    /// `epoch node=2 clocks="0s,1s"`: a new leader, and the clocks that answered, by node number from 1.
+    fn epoch(&mut self, words: &mut Words) -> Told<String> {
+        let leader = holder(words.number("node", 1)?, words.number("incarnation", 1)?);
+        let voters = words.number("voters", 3)?;
+        let now = self.ledger.head().now;
+        let readings = match words.key("clocks") {
+            None => vec![Reading { node: NodeId(1), wall: now }, Reading { node: NodeId(2), wall: now }],
+            Some(list) => {
+                list.split(',').enumerate().map(|(place, text)| self.reading(place, text)).collect::<Told<_>>()?
+            }
+        };
+        let command = Command::EpochStart(EpochStart { leader, voters, readings });
+        self.commit_entry(Entry { epoch: Epoch(0), now: Time(0), command })
+    }
+
+    /// `5s`, or `1/5s` with the node's number in front.
+    fn reading(&self, place: usize, text: &str) -> Told<Reading> {
+        let (node, wall) = match text.split_once('/') {
+            Some((node, wall)) => (node.parse()?, wall),
+            None => (place as u64 + 1, text),
+        };
+        Ok(Reading { node: NodeId(node), wall: self.first.plus_ms(milliseconds(wall)?) })
+    }
+
+    /// `wait 90s`: ticks, none further than the ledger allows.
+    fn wait(&mut self, words: &mut Words) -> Told<String> {
+        let mut left = milliseconds(words.need("how long")?)?;
+        while left > 0 {
+            let step = left.min(reveille_ledger::LEAP_MS_MAX);
+            left -= step;
+            let head = self.ledger.head();
+            let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+            let now = head.now.plus_ms(step);
+            self.commit_entry(Entry { epoch, now, command: Command::Tick })?;
+        }
+        Ok(format!("it is {}", self.time(self.ledger.head().now)))
+    }
+
+    fn up(&mut self, words: &mut Words) -> Told<Command> {
+        let node = words.number("node", 1)?;
+        let incarnation = words.number("incarnation", 1)?;
+        let life = words.number("life", node)?;
+        let level = words.number("level", 1)?;
+        let name = format!("n{node}");
+        Ok(Command::NodeUp(NodeUp { holder: holder(node, incarnation), name, level, life }))
+    }
+
+    fn relay(&mut self, words: &mut Words) -> Told<Command> {
+        Ok(Command::RelayPut(Relay {
+            name: words.need("name")?.into(),
+            pool: words.key("pool").unwrap_or("default").into(),
+            host: words.key("host").unwrap_or("127.0.0.1").into(),
+            port: words.number("port", 25)?,
+            rate_milli: words.number("rate_milli", 0)?,
+            max_sessions: words.number("sessions", 4)?,
+        }))
+    }
+
+    /// `create daily size=3 due=10s every=1m`, or `cron="0 9 * * *" zone=Europe/Berlin`.
+    fn create(&mut self, words: &mut Words) -> Told<String> {
+        let names: Vec<String> = match words.key("numbered") {
+            Some(count) => (0..count.parse::<u32>()?).map(|number| format!("s{number:04}")).collect(),
+            None => vec![words.need("name")?.to_owned()],
+        };
+        let now = self.ledger.head().now;
+        let zone = words.key("zone").unwrap_or("UTC").to_owned();
+        let policies = self.policies(words)?;
+        let start = words.ms("start")?.map(|ms| self.first.plus_ms(ms));
+        let end = words.ms("end")?.map(|ms| self.first.plus_ms(ms));
+        let due = words.ms("due")?.map(|ms| self.first.plus_ms(ms));
+        let period = words.ms("every")?.unwrap_or(60_000);
+        let when = match words.key("cron") {
+            Some(expression) => When::Cron { expression: expression.into() },
+            None => {
+                let anchor = due.unwrap_or(now.plus_ms(10_000));
+                When::Every { period_ms: period.unsigned_abs(), anchor_ms: anchor.0 }
+            }
+        };
+        let pattern = Pattern::compile(&when)?;
+        let next = catch_up::first(&pattern, &rules(&zone)?, &policies.dst, now, start, end);
+        let size = words.number("size", 1)?;
+        let max_runs = words.key("max_runs").map(str::parse).transpose()?;
+        let create = ScheduleCreate {
+            request: words.key("request").map(str::to_owned),
+            tenant: words.key("tenant").unwrap_or("default").into(),
+            name: String::new(),
+            when,
+            zone,
+            start,
+            end,
+            max_runs,
+            policies,
+            pool: words.key("pool").unwrap_or("default").into(),
+            priority: words.number("priority", 0)?,
+            paused: words.key("paused").map(str::to_owned),
+            content: content(words.key("subject").unwrap_or("hello")),
+            audience: audience(size),
+            after: now,
+            next,
+            tzdb: words.key("tzdb").unwrap_or(TZDB).into(),
+        };
+        let mut output = String::new();
+        let count = names.len();
+        for name in names {
+            let create = ScheduleCreate { name: name.clone(), ..create.clone() };
+            output = self.commit(Command::ScheduleCreate(Box::new(create)), &mut Words::none())?;
+            if let Some((id, _)) = self.ledger.schedule_named("default", &name) {
+                self.names.insert(name, id);
+            }
+        }
+        Ok(if count == 1 { output } else { format!("{count} schedules, the last one:\n{output}") })
+    }
+
+    fn policies(&self, words: &mut Words) -> Told<Policies> {
+        let usual = Policies::default();
+        Ok(Policies {
+            dst: calendar::Policies {
+                gap: words.key("dst_gap").map_or(Ok(usual.dst.gap), str::parse)?,
+                overlap: words.key("dst_overlap").map_or(Ok(usual.dst.overlap), str::parse)?,
+            },
+            catch_up: match words.key("catch_up") {
+                None | Some("one") => CatchUp::One,
+                Some("all") => CatchUp::All,
+                Some("none") => CatchUp::None,
+                Some(other) => return Err(format!("catch_up={other}?").into()),
+            },
+            start_within_ms: words.ms("start_within")?.unwrap_or(usual.start_within_ms),
+            finish_by_ms: words.ms("finish_by")?.unwrap_or(usual.finish_by_ms),
+            in_doubt: match words.key("in_doubt") {
+                None | Some("hold") => InDoubt::Hold,
+                Some("resend") => InDoubt::Resend,
+                Some("assume_sent") => InDoubt::AssumeSent,
+                Some(other) => return Err(format!("in_doubt={other}?").into()),
+            },
+            max_attempts: words.number("max_attempts", usual.max_attempts)?,
+            backoff_from_ms: words.ms("backoff_from")?.unwrap_or(usual.backoff_from_ms),
+            backoff_to_ms: words.ms("backoff_to")?.unwrap_or(usual.backoff_to_ms),
+        })
+    }
+
+    fn resume(&mut self, words: &mut Words) -> Told<Command> {
+        let schedule = self.schedule(words.need("schedule")?)?;
+        let plan = self.ledger.schedules().get(&schedule).map_or(0, |schedule| schedule.plan.version);
+        Ok(Command::ScheduleResume(ScheduleResume { schedule, plan_version: words.number("plan", plan)? }))
+    }
+
+    /// `fire daily` opens the plan's next instant on time. Every part of it may be said otherwise:
+    /// `plan=` `from=` `opens="10s,70s"` `explains="coalesced 10s 70s 2"` `through=` `next=130s|none`.
+    /// An instant `70s@10s` is due at 70 s and has the name of 10 s.
+    fn fire(&mut self, words: &mut Words) -> Told<Command> {
+        let names: Vec<String> = match words.key("numbered") {
+            Some(count) => (0..count.parse::<u32>()?).map(|number| format!("s{number:04}")).collect(),
+            None => words.rest().into_iter().map(str::to_owned).collect(),
+        };
+        let said = FireWords {
+            plan: words.key("plan").map(str::parse).transpose()?,
+            from: words.key("from").map(|text| self.instant(text)).transpose()?,
+            opens: words.key("opens").map(|text| self.instants(text)).transpose()?,
+            explains: words.key("explains").map(|text| self.explained(text)).transpose()?.unwrap_or_default(),
+            through: words.ms("through")?.map(|ms| self.first.plus_ms(ms)),
+            next: match words.key("next") {
+                None => None,
+                Some("none") => Some(None),
+                Some(text) => Some(Some(self.instant(text)?)),
+            },
+            finish: words.ms("finish")?,
+        };
+        Ok(Command::Fire(names.iter().map(|name| self.one_fire(name, &said)).collect::<Told<_>>()?))
+    }
+
+    fn one_fire(&self, name: &str, said: &FireWords) -> Told<Fire> {
+        let id = self.schedule(name)?;
+        let nowhere = Next { nominal: Nominal::Instant(self.first), due: self.first };
+        let schedule = self.ledger.schedules().get(&id);
+        let plan = schedule.and_then(|schedule| schedule.plan.next.clone()).unwrap_or(nowhere);
+        let opens = said.opens.clone().unwrap_or_else(|| vec![plan.clone()]);
+        let last = opens.last().map_or(plan.due, |next| next.due);
+        let through = said.through.unwrap_or(last);
+        let after = through.plus_ms(60_000);
+        let finish_ms = said.finish.or(schedule.map(|schedule| schedule.policies.finish_by_ms)).unwrap_or(0);
+        let opening = |next: Next| Opening {
+            nominal: next.nominal,
+            due: next.due,
+            cause: Cause::Due,
+            finish_by: next.due.plus_ms(finish_ms),
+        };
+        Ok(Fire {
+            schedule: id,
+            plan_version: said.plan.or(schedule.map(|schedule| schedule.plan.version)).unwrap_or(1),
+            from: said.from.clone().map_or(plan.nominal, |next| next.nominal),
+            opened: opens.into_iter().map(opening).collect(),
+            explained: said.explains.clone(),
+            through,
+            next: said.next.clone().unwrap_or(Some(Next { nominal: Nominal::Instant(after), due: after })),
+            tzdb: TZDB.into(),
+        })
+    }
+
+    /// `10s`, or `70s@10s`: due at 70 s under the name of 10 s.
+    fn instant(&self, text: &str) -> Told<Next> {
+        let (due, name) = text.split_once('@').unwrap_or((text, text));
+        let at = |text: &str| Told::Ok(self.first.plus_ms(milliseconds(text)?));
+        Ok(Next { nominal: Nominal::Instant(at(name)?), due: at(due)? })
+    }
+
+    fn instants(&self, text: &str) -> Told<Vec<Next>> {
+        text.split(',').filter(|part| !part.is_empty()).map(|part| self.instant(part)).collect()
+    }
+
+    /// `coalesced 10s 70s 2; too_late 130s 130s 1`.
+    fn explained(&self, text: &str) -> Told<Vec<Explained>> {
+        let one = |part: &str| {
+            let [reason, first, last, count] = part.split_whitespace().collect::<Vec<_>>()[..] else {
+                return Err(format!("'{part}': expected REASON FIRST LAST COUNT").into());
+            };
+            let reason = match reason {
+                "coalesced" => Reason::Coalesced,
+                "no_catch_up" => Reason::NoCatchUp,
+                "too_late" => Reason::TooLate,
+                "does_not_exist" => Reason::DoesNotExist,
+                "opened_before" => Reason::OpenedBefore,
+                other => return Err(format!("reason {other}?").into()),
+            };
+            let (first, last) = (self.instant(first)?.nominal, self.instant(last)?.nominal);
+            Told::Ok(Explained { first, last, count: count.parse()?, reason })
+        };
+        text.split(';').map(one).collect()
+    }
+
+    /// What the leader computes from plan, calendar and policies (P16), proposed as it is.
+    fn fire_due(&mut self, words: &mut Words) -> Told<String> {
+        let id = self.schedule(words.need("schedule")?)?;
+        let now = words.ms("at")?.map_or(self.ledger.head().now, |ms| self.first.plus_ms(ms));
+        let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?;
+        let zone = rules(words.key("zone").unwrap_or(&schedule.zone))?;
+        let pattern = Pattern::compile(&schedule.when)?;
+        let Some(fire) = catch_up::plan_fire(&self.ledger, id, &pattern, &zone, now) else {
+            return Ok("nothing is due".into());
+        };
+        let told = crate::tell::fire(self, &fire);
+        let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        Ok(told + &self.commit_entry(Entry { epoch, now, command: Command::Fire(vec![fire]) })?)
+    }
+
+    /// `f: claim daily 0-2 node=1`: the row is known as `f` from here on. Several claims of one entry are
+    /// several sets: `claim daily 0-1 2-3`.
+    fn claim(&mut self, words: &mut Words, context: &Context) -> Told<String> {
+        let run = self.run(words.need("run")?)?;
+        let page = self.ledger.page_of(run).map_or(run, |(page, _, _)| page);
+        let chunk = words.number("chunk", 0)?;
+        let node = words.number("node", 1)?;
+        let known = self.ledger.nodes().get(&NodeId(node)).map_or(1, |node| node.incarnation.0);
+        let holder = holder(node, words.number("incarnation", known)?);
+        let claim = |text| Told::Ok(Claim { page, chunk, slice: slots(text)?, holder });
+        let claims = words.rest().into_iter().map(claim).collect::<Told<Vec<_>>>()?;
+        if let Some(alias) = &context.prefix {
+            let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+            let fence = Fence { group: GROUP, epoch, index: self.index + 1, place: 0 };
+            self.fences.insert(alias.clone(), fence);
+        }
+        self.commit(Command::Claim(claims), words)
+    }
+
+    /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`.
+    fn settle(&mut self, words: &mut Words) -> Told<Command> {
+        let mut outcomes = Vec::new();
+        for name in words.rest() {
+            let fence = self.fence(name)?;
+            let open = self.ledger.rows().get(&fence).map(|row| (row.page, row.chunk));
+            let closed = self.ledger.closed().iter().find(|((_, known), _)| *known == fence);
+            let place = open.or(closed.map(|((page, _), row)| (*page, row.chunk)));
+            let (page, chunk) = place.unwrap_or((RunId { index: 0, place: 0 }, 0));
+            outcomes.push(RowOutcome {
+                accepted: words.slots("accepted")?,
+                released: words.slots("released")?,
+                suppressed: words.slots("suppressed")?,
+                in_doubt: words.slots("in_doubt")?,
+                refused: words.all("refused").into_iter().map(refused).collect::<Told<Vec<_>>>()?.concat(),
+                unsendable: words.all("unsendable").into_iter().map(unsendable).collect::<Told<_>>()?,
+                ..RowOutcome::empty(page, words.number("chunk", chunk)?, fence)
+            });
+        }
+        Ok(Command::Settle(outcomes))
+    }
+
+    fn decide(&mut self, words: &mut Words) -> Told<Command> {
+        let run = self.run(words.need("run")?)?;
+        let decision = match words.need("assume or resend")? {
+            "assume" => Decision::Assume,
+            "resend" => Decision::Resend,
+            other => return Err(format!("decide {other}?").into()),
+        };
+        Ok(Command::Decide(Decide { run, recipients: numbers(words)?, decision }))
+    }
+
+    fn picked(&mut self, words: &mut Words) -> Told<Picked> {
+        Ok(Picked { run: self.run(words.need("run")?)?, recipients: numbers(words)? })
+    }
+
+    fn quarantine(&mut self, words: &mut Words) -> Told<Command> {
+        let item = match (words.need("schedule or run")?, words.need("which")?) {
+            ("schedule", name) => Quarantined::Schedule(self.schedule(name)?),
+            ("run", name) => Quarantined::Run(self.run(name)?),
+            (other, _) => return Err(format!("quarantine {other}?").into()),
+        };
+        Ok(Command::Quarantine(Quarantine { item, cause: "it panicked twice".into() }))
+    }
+}
+
+/// What a script says of a fire.
+struct FireWords {
+    plan: Option<u64>,
+    from: Option<Next>,
+    opens: Option<Vec<Next>>,
+    explains: Vec<Explained>,
+    through: Option<Time>,
+    next: Option<Option<Next>>,
+    finish: Option<i64>,
+}
+
+pub fn holder(node: u64, incarnation: u64) -> Holder {
+    Holder { node: NodeId(node), incarnation: Incarnation(incarnation) }
+}
+
+/// A zone of the bundled database.
+pub fn rules(name: &str) -> Told<Zone> {
+    let database = jiff::tz::TimeZoneDatabase::bundled();
+    Ok(Zone { rules: database.get(name)?, tzdb: TZDB.into() })
+}
+
+fn numbers(words: &mut Words) -> Told<Vec<u32>> {
+    words.rest().into_iter().map(|number| Ok(number.parse()?)).collect()
+}
+
+/// `0-3 550 5.1.1 mailbox no such user`; `-` for no enhanced code.
+fn refused(text: &str) -> Told<Vec<Refused>> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [which, code, enhanced, scope, ref said @ ..] = words[..] else {
+        return Err(format!("'{text}': expected SLOTS CODE ENHANCED SCOPE TEXT").into());
+    };
+    let enhanced = match enhanced.split('.').map(str::parse::<u16>).collect::<Result<Vec<_>, _>>() {
+        Ok(parts) if parts.len() == 3 => Some((parts[0] as u8, parts[1], parts[2])),
+        _ => None,
+    };
+    let scope = match scope {
+        "mailbox" => Scope::Mailbox,
+        "greylist" => Scope::Greylist,
+        "relay" => Scope::Relay,
+        "policy" => Scope::Policy,
+        other => return Err(format!("scope {other}?").into()),
+    };
+    let one = |slot| Ok(Refused { slot, code: code.parse()?, enhanced, text: said.join(" "), scope });
+    slots(which)?.iter().map(one).collect()
+}
+
+fn unsendable(text: &str) -> Told<(u16, String)> {
+    let (slot, cause) = text.split_once(' ').ok_or("expected SLOT CAUSE")?;
+    Ok((slot.parse()?, cause.into()))
+}

@@ -1,0 +1,37 @@
+//! Transcripts: what was asked of the ledger, and its recorded reaction under each command.
+//!
+//! The files in `tests/scripts` are the specification, one rule family each. A script's output is what
+//! `apply` answered, the effects, and every change of the state that a person could see; the invariants
+//! are checked after each entry, and each entry travels through its bytes. `UPDATE_GOLDENFILES=1 cargo
+//! test -p reveille-ledger --test transcripts` records anew; read the difference before you keep it.
+
+mod ask;
+mod show;
+mod tell;
+mod words;
+mod world;
+
+use world::World;
+
+macro_rules! scripts {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            let path = concat!("tests/scripts/", stringify!($name), ".txt");
+            goldenscript::run(&mut World::new(), path).expect(path);
+        })*
+
+        #[test]
+        fn every_script_is_run() {
+            let listed = [$(concat!(stringify!($name), ".txt")),*];
+            for file in std::fs::read_dir("tests/scripts").expect("tests/scripts") {
+                let name = file.expect("a file").file_name().into_string().expect("a plain name");
+                assert!(listed.contains(&name.as_str()), "{name} is run by nobody");
+            }
+        }
+    };
+}
+
+scripts! {
+    accounting_p1
+}

@@ -1,0 +1,144 @@
+//! The commands of a script that only look.
+
+use std::fmt::Write as _;
+
+use reveille_ledger::explain::Ended;
+use reveille_ledger::{History, Standing};
+
+use crate::tell::{instant, state, word};
+use crate::words::{Told, Words};
+use crate::world::World;
+
+impl World {
+    /// Answers a command that changes nothing.
+    pub fn show(&self, name: &str, words: &mut Words) -> Told<String> {
+        match name {
+            "run" => self.show_run(words),
+            "rows" => Ok(self.show_rows()),
+            "schedule" => self.show_schedule(words),
+            "history" => self.show_history(words),
+            "due" => Ok(self.ledger.due().map(|(due, id)| format!("{} {}\n", self.time(due), id.0)).collect()),
+            "claimable" => self.show_claimable(words),
+            "story" => self.show_story(words),
+            "pages" => Ok(self.show_pages()),
+            "answers" => Ok(format!("{} requests are remembered\n", self.remembered())),
+            other => Err(format!("nobody knows '{other}'").into()),
+        }
+    }
+
+    fn show_run(&self, words: &mut Words) -> Told<String> {
+        let id = self.run(words.need("run")?)?;
+        let run = self.ledger.run(id).ok_or("no such run")?;
+        let mut text = format!("{id} of {}: {}, {} recipients:", run.name, state(run), run.count);
+        for standing in Standing::ALL {
+            if run.counts.get(standing) > 0 {
+                let _ = write!(text, " {} {}", run.counts.get(standing), word(standing));
+            }
+        }
+        Ok(text + "\n")
+    }
+
+    fn show_rows(&self) -> String {
+        let closed = self.ledger.closed().iter().map(|((_, fence), row)| (fence, row));
+        let rows = self.ledger.rows().iter().chain(closed);
+        let one = |(fence, row): (&reveille_ledger::ids::Fence, &reveille_ledger::Row)| {
+            let mut text =
+                format!("{} of {} by {}: granted {:?}", self.fence_name(*fence), row.page, row.holder, row.granted);
+            let sets = [
+                ("claimed", &row.claimed),
+                ("in_doubt", &row.in_doubt),
+                ("sent", &row.sent),
+                ("assumed", &row.assumed),
+            ];
+            for (name, set) in sets.into_iter().filter(|(_, set)| !set.is_empty()) {
+                let _ = write!(text, ", {name} {set:?}");
+            }
+            let lost = row.lost.as_ref().map_or(String::new(), |cause| format!(", {cause}"));
+            format!("{text}{lost}, last changed by {}\n", row.settled_index)
+        };
+        rows.map(one).collect()
+    }
+
+    fn show_schedule(&self, words: &mut Words) -> Told<String> {
+        let id = self.schedule(words.need("schedule")?)?;
+        let Some(schedule) = self.ledger.schedules().get(&id) else { return Ok("no such schedule\n".into()) };
+        let plan = &schedule.plan;
+        let next = plan.next.as_ref().map_or("none".to_owned(), |next| instant(self, next));
+        let through = self.time(plan.fired_through);
+        Ok(format!(
+            "{} ({}): {:?}, plan {}, next {next}, fired through {through}, opened {}\n",
+            schedule.name, id.0, schedule.activity, plan.version, plan.opened
+        ))
+    }
+
+    fn show_history(&self, words: &mut Words) -> Told<String> {
+        let id = self.schedule(words.need("schedule")?)?;
+        let rows = self.ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
+        let one = |((_, nominal), history): (&(_, reveille_ledger::ids::Nominal), &History)| match history {
+            History::Opened(run) => format!("{nominal}: opened as {run}\n"),
+            History::Explained { last, count: 1, reason, index } if last == nominal => {
+                format!("{nominal}: {reason:?}, said {index}\n")
+            }
+            History::Explained { last, count, reason, index } => {
+                format!("{nominal} to {last}: {count} {reason:?}, said {index}\n")
+            }
+        };
+        Ok(rows.map(one).collect())
+    }
+
+    /// Pending slots that a claim would be granted now.
+    fn show_claimable(&self, words: &mut Words) -> Told<String> {
+        let run = self.run(words.need("run")?)?;
+        let (page, whole, _) = self.ledger.page_of(run).ok_or("no such run")?;
+        let now = self.ledger.head().now;
+        let chunk = self.ledger.chunks().get(&(page, 0)).ok_or("no chunk")?;
+        let slots = chunk.claimable(now).and_not(&reveille_ledger::closed_slots(whole, 0, now));
+        let wave = chunk.next_wave(now).map_or("none".to_owned(), |time| self.time(time));
+        Ok(format!("{slots:?}, next wave {wave}\n"))
+    }
+
+    fn show_story(&self, words: &mut Words) -> Told<String> {
+        let run = self.run(words.need("run")?)?;
+        let number = words.need("recipient")?.parse()?;
+        let Some(story) = self.ledger.story(run, number) else { return Ok("no such recipient\n".into()) };
+        let mut text = format!("{}\n", word(story.standing));
+        for chapter in story.rows {
+            let ended = match chapter.ended {
+                Ended::Claimed => "is claimed",
+                Ended::Accepted => "was accepted",
+                Ended::InDoubt => "is in doubt",
+                Ended::Assumed => "is assumed",
+                Ended::GivenBack => "was given back",
+            };
+            let lost = chapter.lost.map_or(String::new(), |cause| format!(" ({cause})"));
+            let at = self.time(chapter.claimed_at);
+            let name = self.fence_name(chapter.fence);
+            let _ =
+                writeln!(text, "  {name} by {} at {at}: {ended}{lost}, said {}", chapter.holder, chapter.settled_index);
+        }
+        if let Some(until) = story.waits_until {
+            let _ = writeln!(text, "  waits until {}", self.time(until));
+        }
+        if let Some(letter) = story.dead {
+            let _ = writeln!(text, "  dead: {} {}", letter.code, letter.text);
+        }
+        if let Some(opted_out) = story.opted_out {
+            let _ = writeln!(text, "  opted out at {}", opted_out.index);
+        }
+        Ok(text)
+    }
+
+    fn show_pages(&self) -> String {
+        let open: Vec<_> = self.ledger.open_pages().map(|(id, _)| id).collect();
+        let one = |(id, page): (&reveille_ledger::ids::RunId, &reveille_ledger::Page)| {
+            let word = if open.contains(id) { "open" } else { "closed" };
+            format!("{id}: {} runs, {} slots, due {}, {word}\n", page.runs.len(), page.slots, self.time(page.due))
+        };
+        self.ledger.pages().iter().map(one).collect()
+    }
+
+    /// Stored answers: rows of the table with that tag.
+    fn remembered(&self) -> usize {
+        self.ledger.all_rows().filter(|(key, _)| key.first() == Some(&12)).count()
+    }
+}

@@ -1,0 +1,226 @@
+//! The reaction to one entry: the answer, the effects, and what changed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::command::{Fire, Next};
+use reveille_ledger::effect::Effect;
+use reveille_ledger::ids::{RunId, ScheduleId};
+use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::{Applied, Ledger, Page, Run, RunState, Standing, WAVE_MS};
+
+use crate::words::ranges;
+use crate::world::World;
+
+/// Lines of one kind that are told in full; of more only the first ones.
+const LINES_MAX: usize = 16;
+
+pub fn reaction(world: &World, before: &Ledger, applied: &Applied) -> String {
+    let mut text = format!("{}\n", reply(world, &applied.reply));
+    let effects = applied.effects.iter().map(|effect| format!("  -> {}", effect_words(world, effect)));
+    few(&mut text, effects.collect());
+    few(&mut text, changes(world, before).into_iter().map(|line| format!("  {line}")).collect());
+    text
+}
+
+fn few(text: &mut String, lines: Vec<String>) {
+    let shown = if lines.len() > LINES_MAX { LINES_MAX / 2 } else { lines.len() };
+    for line in &lines[..shown] {
+        let _ = writeln!(text, "{line}");
+    }
+    if shown < lines.len() {
+        let _ = writeln!(text, "  ... and {} more", lines.len() - shown);
+    }
+}
+
+fn reply(world: &World, reply: &Reply) -> String {
+    let said = match &reply.outcome {
+        Outcome::Done => "done".to_owned(),
+        Outcome::EpochStarted { epoch, base, clocks_agree } => {
+            let agree = if *clocks_agree { "clocks agree" } else { "clocks disagree" };
+            format!("epoch {} from {}, {agree}", epoch.0, world.time(*base))
+        }
+        Outcome::Schedule(id) => format!("schedule {}", id.0),
+        Outcome::Run(run) => format!("run {run}"),
+        Outcome::Fired(answers) => list(answers.iter().map(|answer| match answer {
+            Ok(runs) => format!("fired {}", list(runs.iter().map(RunId::to_string))),
+            Err(refusal) => format!("refused: {refusal}"),
+        })),
+        Outcome::Claimed(answers) => list(answers.iter().map(|answer| match answer {
+            Ok(fence) => format!("granted {fence}"),
+            Err(refusal) => format!("refused: {refusal}"),
+        })),
+        Outcome::Moved(count) => format!("moved {count}"),
+        Outcome::Refused(refusal) => format!("refused: {refusal}"),
+    };
+    let again = if reply.index == world.index { String::new() } else { format!(", as {} did", reply.index) };
+    format!("[{}{again}] {said}", world.index)
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    match items.len() {
+        0 => "nothing".to_owned(),
+        1..=4 => items.join("; "),
+        count => format!("{}; ... {}, {count} in all", items[0], items[count - 1]),
+    }
+}
+
+fn effect_words(world: &World, effect: &Effect) -> String {
+    match effect {
+        Effect::EpochBegan { epoch, leader } => format!("{leader} leads epoch {}", epoch.0),
+        Effect::NodeUp(holder) => format!("{holder} may hold claims"),
+        Effect::DueChanged { schedule, due } => {
+            let due = due.map_or("nothing".to_owned(), |due| world.time(due));
+            format!("wheel: schedule {} is due {due}", schedule.0)
+        }
+        Effect::WorkAppeared(page) => format!("dispatcher: work on {page}"),
+        Effect::RowGranted { fence, holder } => format!("lane of {holder}: row {}", world.fence_name(*fence)),
+        Effect::RowClosed { fence, holder } => {
+            format!("lane of {holder}: nothing is claimed in {}", world.fence_name(*fence))
+        }
+        Effect::RunChanged(page) => format!("lanes: look at {page} again"),
+        Effect::OptedOut { tenant, key } => format!("lanes: {key} of {tenant} opted out"),
+        Effect::RelaysChanged => "pools: relays changed".to_owned(),
+        Effect::RunFinished(run) => format!("{run} is finished"),
+        Effect::Alarm(text) => format!("alarm: {text}"),
+    }
+}
+
+/// What a person could see that was not so before.
+fn changes(world: &World, before: &Ledger) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (id, _) in world.ledger.schedules().iter() {
+        differences(&mut lines, &schedule_facts(world, before, *id), &schedule_facts(world, &world.ledger, *id));
+    }
+    for (id, page, run) in world.ledger.runs() {
+        match before.run(id) {
+            None => lines.push(opened(world, id, page, run)),
+            Some(_) => differences(&mut lines, &run_facts(before, id), &run_facts(&world.ledger, id)),
+        }
+        if before.run(id).is_some() {
+            recipients(&mut lines, world, before, id, run.count);
+        }
+    }
+    lines
+}
+
+type Facts = BTreeMap<String, String>;
+
+fn differences(lines: &mut Vec<String>, old: &Facts, new: &Facts) {
+    for (name, value) in new {
+        if let Some(was) = old.get(name)
+            && was != value
+        {
+            lines.push(format!("{name} {was} -> {value}"));
+        }
+    }
+}
+
+fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
+    let Some(schedule) = ledger.schedules().get(&id) else { return Facts::new() };
+    let plan = &schedule.plan;
+    let fact = |what: &str, value: String| (format!("{}: {what}", schedule.name), value);
+    Facts::from([
+        fact("is", schedule.activity.word().to_owned()),
+        fact("next", plan.next.as_ref().map_or("none".to_owned(), |next| instant(world, next))),
+        fact("plan", plan.version.to_string()),
+        fact("opened", plan.opened.to_string()),
+        fact("fired through", world.time(plan.fired_through)),
+        fact("refusals", plan.refusals.to_string()),
+    ])
+}
+
+pub fn instant(world: &World, next: &Next) -> String {
+    format!("{} ({})", world.time(next.due), next.nominal)
+}
+
+fn run_facts(ledger: &Ledger, id: RunId) -> Facts {
+    let Some(run) = ledger.run(id) else { return Facts::new() };
+    let fact = |what: &str, value: String| (format!("{id} {what}"), value);
+    Facts::from([
+        fact("is", state(run)),
+        fact("finished at", run.finished_index.map_or("no index".to_owned(), |index| index.to_string())),
+        fact("known duplicates", run.known_duplicates.to_string()),
+        fact("contradictions", run.contradictions.to_string()),
+        fact("assumptions disproved", run.assumptions_disproved.to_string()),
+        fact("resent", run.resent.to_string()),
+    ])
+}
+
+pub fn state(run: &Run) -> String {
+    match &run.state {
+        RunState::Paused { reason } => format!("paused ({reason})"),
+        other => other.word().to_owned(),
+    }
+}
+
+fn opened(world: &World, id: RunId, page: &Page, run: &Run) -> String {
+    let times = format!("due {}, until {}", world.time(run.due), world.time(run.finish_by));
+    let place = if page.runs.len() > 1 { format!(", slots from {}", run.first) } else { String::new() };
+    format!("{id} opened: {} of {}, {}, {times}{place}", run.count, run.name, run.nominal)
+}
+
+pub fn word(standing: Standing) -> String {
+    match standing {
+        Standing::InDoubt => "in_doubt".to_owned(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+/// What stands beside one recipient.
+fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 4] {
+    let Some((page, chunk, slot)) = ledger.place_of(run, number) else { return Default::default() };
+    let Some(chunk) = ledger.chunks().get(&(page, chunk)) else { return Default::default() };
+    let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
+    let wave = wave.map_or("waits for nothing".to_owned(), |(bucket, _)| {
+        format!("waits until {}", world.time(reveille_ledger::ids::Time(bucket.saturating_mul(WAVE_MS))))
+    });
+    let dead = ledger.dead().get(&(run, number)).map_or("no letter".to_owned(), |letter| {
+        let discarded = if letter.discarded { ", discarded" } else { "" };
+        format!("letter: {} {}, {} attempts{discarded}", letter.code, letter.text, letter.attempts)
+    });
+    let attempts = chunk.attempts.get(&slot).copied().unwrap_or(0);
+    [chunk.standing(slot).map(word).unwrap_or_default(), format!("{attempts} attempts"), wave, dead]
+}
+
+/// Changes of recipients; equal ones of neighbours on one line.
+fn recipients(lines: &mut Vec<String>, world: &World, before: &Ledger, run: RunId, count: u32) {
+    let mut told: Vec<(String, Vec<u32>)> = Vec::new();
+    for number in 0..count.min(CHUNK) {
+        let (old, new) = (recipient(world, before, run, number), recipient(world, &world.ledger, run, number));
+        let changed = |(was, is): (&String, &String)| (was != is).then(|| format!("{was} -> {is}"));
+        let changed: Vec<String> = old.iter().zip(&new).filter_map(changed).collect();
+        if changed.is_empty() {
+            continue;
+        }
+        let text = changed.join(", ");
+        match told.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, numbers)) => numbers.push(number),
+            None => told.push((text, vec![number])),
+        }
+    }
+    lines.extend(told.into_iter().map(|(text, numbers)| format!("{run}#{} {text}", ranges(&numbers))));
+}
+
+/// A fire that a leader computed, before it is proposed.
+pub fn fire(world: &World, fire: &Fire) -> String {
+    let mut lines = Vec::new();
+    for opening in &fire.opened {
+        let finish = world.time(opening.finish_by);
+        lines.push(format!("opens {} due {} ({:?}), until {finish}", opening.nominal, opening.due, opening.cause));
+    }
+    for explained in &fire.explained {
+        let range = match explained.count {
+            1 => explained.first.to_string(),
+            count => format!("{} to {}, {count} in all", explained.first, explained.last),
+        };
+        lines.push(format!("explains {range}: {:?}", explained.reason));
+    }
+    let next = fire.next.as_ref().map_or("none".to_owned(), |next| format!("{} due {}", next.nominal, next.due));
+    lines.push(format!("through {}, next {next}", fire.through));
+    let mut text = String::new();
+    few(&mut text, lines);
+    text
+}

@@ -1,0 +1,130 @@
+//! The world of one script: a ledger, its log index, and names for rows.
+
+use std::collections::BTreeMap;
+
+use goldenscript::{Command, Context, Runner};
+use reveille_ledger::check::check;
+use reveille_ledger::command::Entry;
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::ids::{Epoch, Fence, RunId, ScheduleId, Time};
+use reveille_ledger::{Applied, Ledger};
+
+use crate::words::{Told, Words, offset};
+
+/// Monday 2026-03-02T00:00:00Z, unless the script says otherwise.
+const FIRST_INSTANT_MS: i64 = 1_772_409_600_000;
+
+pub struct World {
+    pub ledger: Ledger,
+    pub first: Time,
+    pub index: u64,
+    /// Rows by the prefix of the claim that made them.
+    pub fences: BTreeMap<String, Fence>,
+    /// Deleted schedules keep their names here.
+    pub names: BTreeMap<String, ScheduleId>,
+}
+
+impl World {
+    pub fn new() -> World {
+        World {
+            ledger: Ledger::new(),
+            first: Time(FIRST_INSTANT_MS),
+            index: 0,
+            fences: BTreeMap::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// Commits a command: stamped as a leader would, unless the script says otherwise.
+    pub fn commit(&mut self, command: reveille_ledger::command::Command, words: &mut Words) -> Told<String> {
+        let head = self.ledger.head();
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = Epoch(words.number("epoch", epoch.0)?);
+        let now = words.ms("at")?.map_or(head.now, |ms| self.first.plus_ms(ms));
+        self.commit_entry(Entry { epoch, now, command })
+    }
+
+    pub fn commit_entry(&mut self, entry: Entry) -> Told<String> {
+        self.index += 1;
+        let entry = Entry::from_bytes(&entry.to_bytes())?;
+        let before = self.ledger.clone();
+        let applied = self.ledger.apply(self.index, &entry);
+        let violations = check(&self.ledger);
+        assert!(violations.is_empty(), "after {entry:?}: {violations:?}");
+        let restored = Ledger::from_rows(self.ledger.all_rows()).expect("the rows read back");
+        assert_eq!(restored.state_hash(), self.ledger.state_hash(), "P2: restored = live");
+        Ok(self.reaction(&before, &applied))
+    }
+
+    fn reaction(&self, before: &Ledger, applied: &Applied) -> String {
+        crate::tell::reaction(self, before, applied)
+    }
+
+    /// The schedule of a name, the last one when it was deleted.
+    pub fn schedule(&self, name: &str) -> Told<ScheduleId> {
+        if let Some((id, _)) = self.ledger.schedule_named("default", name) {
+            return Ok(id);
+        }
+        if let Some(id) = self.names.get(name) {
+            return Ok(*id);
+        }
+        name.parse().map(ScheduleId).map_err(|_| format!("no schedule '{name}'").into())
+    }
+
+    /// A run by its number, or the latest of a schedule's name.
+    pub fn run(&self, text: &str) -> Told<RunId> {
+        if let Ok(run) = text.parse() {
+            return Ok(run);
+        }
+        let latest = self.ledger.runs().rev().find(|(_, _, run)| run.name == text);
+        latest.map(|(id, _, _)| id).ok_or_else(|| format!("no run of '{text}'").into())
+    }
+
+    pub fn fence(&self, text: &str) -> Told<Fence> {
+        self.fences.get(text).copied().map_or_else(|| Ok(text.parse()?), Ok)
+    }
+
+    pub fn fence_name(&self, fence: Fence) -> String {
+        let alias = self.fences.iter().find(|(_, known)| **known == fence);
+        alias.map_or_else(|| fence.to_string(), |(name, _)| name.clone())
+    }
+
+    /// An instant as its distance from the script's first one.
+    pub fn time(&self, time: Time) -> String {
+        offset(time.since_ms(self.first))
+    }
+}
+
+impl Runner for World {
+    type Command = Command;
+
+    fn run(&mut self, command: &Command, context: &Context) -> Told<String> {
+        let mut words = Words::of(command);
+        let output = match self.ask(&command.name, &mut words, context)? {
+            Some(output) => output,
+            None => self.show(&command.name, &mut words)?,
+        };
+        words.end()?;
+        Ok(output)
+    }
+}
+
+pub fn content(subject: &str) -> Content {
+    Content {
+        sender: "news@example.org".into(),
+        reply_to: None,
+        subject: subject.into(),
+        text: Some("hello".into()),
+        html: None,
+        headers: vec![],
+        variables: vec![],
+    }
+}
+
+pub fn audience(size: u32) -> Audience {
+    let recipient = |number: u32| {
+        let address = format!("u{number}@example.org");
+        Recipient { key: address.clone(), address, values: vec![] }
+    };
+    Audience { columns: vec![], recipients: (0..size).map(recipient).collect() }
+}
