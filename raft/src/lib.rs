@@ -22,10 +22,11 @@
 //!
 //! Reading order: [`Replica`] (what can be asked), `start` (how it comes to life), `machine` (the one
 //! door in), `proposer` and `routing` (how a command becomes an entry), [`peer`] (what nodes ask of each
-//! other), `snapshots`, `state`, [`wal`], [`store`].
+//! other), `archive` and `transfer` (snapshots), `state`; below them [`wal`], [`store`], [`snapshot`].
 
 mod admission;
 mod answer;
+mod archive;
 mod fault;
 mod hint;
 mod identity;
@@ -40,11 +41,13 @@ mod proposer;
 mod replica;
 mod role;
 mod routing;
-mod snapshots;
+pub mod snapshot;
 mod start;
 mod state;
+mod state_machine;
 mod status;
 pub mod store;
+mod transfer;
 #[doc(hidden)]
 pub mod types;
 pub mod wal;
@@ -64,4 +67,4 @@ pub use routing::ReadError;
 pub use status::{MemberStatus, Status};
 
 /// This node's Raft.
-type Raft = openraft::Raft<types::TypeConfig, snapshots::StateMachine>;
+type Raft = openraft::Raft<types::TypeConfig, state_machine::StateMachine>;

@@ -17,10 +17,10 @@ use openraft::entry::RaftEntry;
 use openraft::storage::{ApplyResponder, EntryResponder};
 use parking_lot::{Mutex, RwLock};
 use prost::bytes::Bytes;
+use reveille_ledger::Ledger;
 use reveille_ledger::command::Entry as LedgerEntry;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::Reply;
-use reveille_ledger::Ledger;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::fault::{Fault, FaultCell};

@@ -3,6 +3,7 @@
 //! openraft retries and backs off; nothing is retried here. An append that carries entries waits for the
 //! follower's disk, so its limit is our own and not openraft's heartbeat interval.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
@@ -14,18 +15,21 @@ use openraft::raft::{
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
+use crate::archive::Archive;
 use crate::peer::client::Caller;
 use crate::peer::{Destination, Hiccup, Rejection};
+use crate::snapshot::Manifest;
+use crate::state_machine::Snapshot;
 use crate::types::{PeerNode, TypeConfig, Vote};
-use crate::wire;
+use crate::{transfer, wire};
 
 /// An append with entries, fsync at the follower included. A disk that needs longer is tried again.
 const APPEND_LIMIT: Duration = Duration::from_secs(2);
 
 /// Makes the asking side for each member.
-#[derive(Clone)]
 pub(crate) struct Network {
     pub caller: Caller,
+    pub archive: Arc<Archive>,
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
@@ -33,13 +37,14 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 
     async fn new_client(&mut self, target: u64, node: &PeerNode) -> Link {
         let to = Destination { node: NodeId(target), address: node.address.clone() };
-        Link { caller: self.caller.clone(), to }
+        Link { caller: self.caller.clone(), archive: Arc::clone(&self.archive), to }
     }
 }
 
 /// The way to one member.
 pub(crate) struct Link {
     pub caller: Caller,
+    pub archive: Arc<Archive>,
     pub to: Destination,
 }
 
@@ -58,7 +63,7 @@ fn malformed(error: wire::Malformed) -> RPCError<TypeConfig> {
 }
 
 impl RaftNetworkV2<TypeConfig> for Link {
-    type SnapshotData = crate::snapshots::SnapshotData;
+    type SnapshotData = Manifest;
 
     async fn append_entries(
         &mut self,
@@ -100,13 +105,13 @@ impl RaftNetworkV2<TypeConfig> for Link {
     async fn full_snapshot(
         &mut self,
         vote: Vote,
-        snapshot: crate::snapshots::Snapshot,
+        snapshot: Snapshot,
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),
-            sent = crate::snapshots::send(self, vote, snapshot) => {
+            sent = transfer::send(self, vote, snapshot.snapshot) => {
                 sent.map(SnapshotResponse::new).map_err(|hiccup| rpc_error(hiccup).into())
             }
         }

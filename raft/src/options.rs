@@ -68,7 +68,6 @@ impl Options {
             // Bytes are bounded where the log is read; these bound the count.
             max_payload_entries: 512,
             max_append_entries: Some(1_024),
-            purge_batch_size: 256,
             // Proposals are bounded by the proposer; what is left are the messages of a few peers.
             api_channel_size: Some(8_192),
             notification_channel_size: Some(8_192),

@@ -220,11 +220,7 @@ fn stamped(epoch: Epoch, now: Time, command: &[u8]) -> Bytes {
 }
 
 /// Stamps and submits one proposal after the other; the only one who does.
-async fn submit(
-    raft: Raft,
-    mut proposals: mpsc::Receiver<Proposal>,
-    stamps: watch::Receiver<Option<Arc<dyn Stamp>>>,
-) {
+async fn submit(raft: Raft, mut proposals: mpsc::Receiver<Proposal>, stamps: watch::Receiver<Option<Arc<dyn Stamp>>>) {
     while let Some(proposal) = proposals.recv().await {
         if proposal.outcome.is_closed() || proposal.deadline <= Instant::now() {
             continue;

@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
+use crate::archive::Archive;
 use crate::fault::{Fault, FaultCell};
 use crate::identity::Identity;
 use crate::log_store::LogStore;
@@ -22,9 +23,10 @@ use crate::peer::dispatch::Dispatch;
 use crate::replica::{Inner, Replica};
 use crate::role::Role;
 use crate::routing::Router;
-use crate::snapshots::{Receiver, StateMachine};
+use crate::state_machine::StateMachine;
+use crate::transfer::Receiver;
 use crate::wal::WalHealth;
-use crate::{Raft, role, state, watchdog};
+use crate::{Raft, archive, role, state, watchdog};
 
 /// Raft gets this long to end its tasks, and then the runtime this long.
 const RAFT_END: Duration = Duration::from_secs(5);
@@ -119,14 +121,15 @@ async fn begin(
     let faults = FaultCell::new();
     let (ledger, place, keeper) = state::open(&options.data_dir.join("state"))?;
     let core = Arc::new(Core::new(ledger, place, faults.clone()));
+    let archive = Arc::new(Archive::open(&options.data_dir.join("snapshots"), Arc::clone(&core))?);
     let (machine, machine_ended) = Machine::start(Arc::clone(&core), keeper)?;
 
     if has_history {
         tokio::time::sleep(options.startup_delay).await;
     }
     let caller = Caller { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
-    let network = Network { caller: caller.clone() };
-    let state_machine = StateMachine { machine };
+    let network = Network { caller: caller.clone(), archive: Arc::clone(&archive) };
+    let state_machine = StateMachine { machine, archive: Arc::clone(&archive) };
     let raft = Raft::new(options.node.0, config, network, log, state_machine)
         .await
         .map_err(|error| faults.get().unwrap_or_else(|| Fault::State(error.to_string())))?;
@@ -144,7 +147,7 @@ async fn begin(
         raft: raft.clone(),
         router: Arc::clone(&router),
         admission: admission.clone(),
-        snapshots: Receiver {},
+        snapshots: Receiver::new(Arc::clone(&archive)),
         service: Arc::clone(&service),
     };
     options
@@ -158,6 +161,8 @@ async fn begin(
     let throw = move |may_stand| switched.runtime_config().elect(may_stand);
     tokio::spawn(admission.clone().keep(throw, stop.clone()));
     tokio::spawn(watchdog::watch(stop.clone()));
+    let kept = archive::keep(archive, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
+    tokio::spawn(kept);
     tokio::spawn(watch_faults(raft.clone(), health.clone(), faults.clone(), stop.clone()));
 
     let inner = Inner {

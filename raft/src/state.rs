@@ -27,13 +27,13 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) fn encode_place(place: &Place) -> Result<Vec<u8>, Fault> {
     let (membership_id, membership) = wire::from_membership(&place.membership)
         .map_err(|error| Fault::Broken(format!("a membership in force can not be written: {error}")))?;
-    let meta = v1::SnapshotMeta { last: place.last.as_ref().map(wire::from_log_id), membership_id, membership };
+    let meta = v1::StatePlace { last: place.last.as_ref().map(wire::from_log_id), membership_id, membership };
     Ok(meta.encode_to_vec())
 }
 
 /// Reads what [`encode_place`] wrote.
 pub(crate) fn decode_place(bytes: &[u8]) -> Result<Place, String> {
-    let meta = v1::SnapshotMeta::decode(bytes).map_err(|error| error.to_string())?;
+    let meta = v1::StatePlace::decode(bytes).map_err(|error| error.to_string())?;
     let membership = wire::to_membership(meta.membership_id, &meta.membership).map_err(|error| error.to_string())?;
     Ok(Place { last: meta.last.as_ref().map(wire::to_log_id), membership })
 }
@@ -82,7 +82,12 @@ pub(crate) fn open(folder: &Path) -> Result<(Ledger, Place, Keeper), Fault> {
 
 impl Keeper {
     /// Takes note of what a batch changed. Never waits for the disk.
-    pub fn note(&mut self, place: &Place, changes: Vec<Change>, ledger: impl FnOnce() -> Vec<Row>) -> Result<(), Fault> {
+    pub fn note(
+        &mut self,
+        place: &Place,
+        changes: Vec<Change>,
+        ledger: impl FnOnce() -> Vec<Row>,
+    ) -> Result<(), Fault> {
         let meta = encode_place(place)?;
         if self.failed.load(Ordering::Acquire) && self.rebuilt.elapsed() >= REBUILD_EVERY {
             self.failed.store(false, Ordering::Release);

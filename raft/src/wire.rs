@@ -70,9 +70,9 @@ fn from_entry(entry: Entry) -> Result<v1::LogEntry, Malformed> {
     let payload = match entry.payload {
         EntryPayload::Blank => Payload::Blank(v1::Blank {}),
         EntryPayload::Normal(command) => Payload::Command(command.0),
-        EntryPayload::Membership(membership) => Payload::Membership(
-            encode_membership(&membership).map_err(|error| Malformed(error.to_string()))?.into(),
-        ),
+        EntryPayload::Membership(membership) => {
+            Payload::Membership(encode_membership(&membership).map_err(|error| Malformed(error.to_string()))?.into())
+        }
     };
     Ok(v1::LogEntry { id: Some(from_log_id(&entry.log_id)), payload: Some(payload) })
 }
@@ -122,18 +122,14 @@ pub(crate) fn to_append(request: v1::AppendRequest) -> Result<AppendEntriesReque
 pub(crate) fn from_append_response(response: &AppendEntriesResponse<TypeConfig>) -> v1::AppendResponse {
     use v1::append_response::Outcome;
     let outcome = match response {
-        AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_) => {
-            Outcome::Accepted(v1::Accepted {})
-        }
+        AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_) => Outcome::Accepted(v1::Accepted {}),
         AppendEntriesResponse::Conflict => Outcome::Conflict(v1::Conflict {}),
         AppendEntriesResponse::HigherVote(vote) => Outcome::HigherVote(from_vote(vote)),
     };
     v1::AppendResponse { outcome: Some(outcome) }
 }
 
-pub(crate) fn to_append_response(
-    response: v1::AppendResponse,
-) -> Result<AppendEntriesResponse<TypeConfig>, Malformed> {
+pub(crate) fn to_append_response(response: v1::AppendResponse) -> Result<AppendEntriesResponse<TypeConfig>, Malformed> {
     use v1::append_response::Outcome;
     Ok(match required(response.outcome, "outcome")? {
         Outcome::Accepted(_) => AppendEntriesResponse::Success,
@@ -218,12 +214,9 @@ pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -
 
 pub(crate) fn from_lease_answer(answer: LeaseAnswer) -> v1::RenewLeaseResponse {
     match answer {
-        LeaseAnswer::Granted { lease, epoch, applied } => v1::RenewLeaseResponse {
-            lease_ms: milliseconds(lease),
-            refusal: String::new(),
-            epoch: epoch.0,
-            applied,
-        },
+        LeaseAnswer::Granted { lease, epoch, applied } => {
+            v1::RenewLeaseResponse { lease_ms: milliseconds(lease), refusal: String::new(), epoch: epoch.0, applied }
+        }
         LeaseAnswer::Refused(refusal) => v1::RenewLeaseResponse { refusal, ..v1::RenewLeaseResponse::default() },
     }
 }

@@ -18,7 +18,7 @@ use crate::identity::{ClusterId, Identity};
 use crate::machine::reply_bytes;
 use crate::proposer::{ProposeError, check_forwarded};
 use crate::routing::Router;
-use crate::snapshots::Receiver;
+use crate::transfer::Receiver;
 use crate::wire;
 
 /// Raft's own requests end within this, a disk that stalls included.
@@ -47,9 +47,7 @@ impl Handler for Dispatch {
             Request::Vote(request) => self.vote(request).await.map(Response::Vote),
             Request::PreVote(request) => self.pre_vote(request).await.map(Response::PreVote),
             Request::TransferLeader(request) => self.transfer_leader(request).await.map(Response::TransferLeader),
-            Request::OfferSnapshot(request) => {
-                self.snapshots.offer(&self.raft, request).await.map(Response::OfferSnapshot)
-            }
+            Request::OfferSnapshot(request) => self.snapshots.offer(request).await.map(Response::OfferSnapshot),
             Request::SendChunk(request) => self.snapshots.chunk(request).await.map(Response::SendChunk),
             Request::InstallSnapshot(request) => {
                 self.snapshots.install(&self.raft, request).await.map(Response::InstallSnapshot)

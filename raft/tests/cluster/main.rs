@@ -4,5 +4,6 @@
 mod memory;
 mod one_node;
 mod partitions;
+mod snapshots;
 mod support;
 mod three_nodes;

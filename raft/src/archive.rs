@@ -1,0 +1,215 @@
+//! The snapshots of this replica: when they are made, what they are made of, and which are still needed.
+//!
+//! Made by our own scheduler, off the async runtime, and handed to openraft when they are on disk and were
+//! read back whole: a snapshot that fails costs a log line and a later try, never the node. Only then may
+//! the log before it go.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reveille_ledger::Ledger;
+use tokio_util::sync::CancellationToken;
+
+use crate::Raft;
+use crate::fault::Fault;
+use crate::machine::{Core, Place};
+use crate::snapshot::{ChunkHash, Manifest, SnapshotError, Snapshots};
+use crate::state::{assemble, decode_place, encode_place};
+use crate::store::Row;
+use crate::wal::WalHealth;
+
+/// Snapshots that are kept: the newest may prove damaged.
+const KEPT: usize = 2;
+/// A snapshot is also made when the log has grown by this much: a restart reads all of it.
+const LOG_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// How often the size of the log is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// After a snapshot that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// Everything about snapshots that blocks goes through here.
+pub(crate) struct Archive {
+    folder: Snapshots,
+    core: Arc<Core>,
+    /// The newest snapshot that was read back whole.
+    current: Mutex<Option<Manifest>>,
+    /// Snapshots that are being sent or received: their chunks must stay.
+    in_transfer: Mutex<Vec<Arc<Manifest>>>,
+}
+
+/// Why a snapshot is not what it should be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArchiveError {
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error("the rows of a snapshot make no state: {0}")]
+    NoState(String),
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    #[error("the thread that works on snapshots died")]
+    Died,
+}
+
+/// Keeps the chunks of a snapshot for as long as it lives.
+pub(crate) struct Held {
+    archive: Arc<Archive>,
+    pub manifest: Arc<Manifest>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.archive.in_transfer.lock().retain(|held| !Arc::ptr_eq(held, &self.manifest));
+    }
+}
+
+impl Archive {
+    /// Opens the folder and checks the newest snapshot. Blocks: it reads all of it.
+    pub fn open(folder: &Path, core: Arc<Core>) -> Result<Archive, Fault> {
+        let wrong = |error: SnapshotError| Fault::State(error.to_string());
+        let folder = Snapshots::open(folder).map_err(wrong)?;
+        let current = folder.latest_verified().map_err(wrong)?;
+        Ok(Archive { folder, core, current: Mutex::new(current), in_transfer: Mutex::new(Vec::new()) })
+    }
+
+    /// The newest snapshot.
+    pub fn current(&self) -> Option<Manifest> {
+        self.current.lock().clone()
+    }
+
+    /// Keeps the chunks of this snapshot from being collected.
+    pub fn hold(self: &Arc<Self>, manifest: Manifest) -> Held {
+        let manifest = Arc::new(manifest);
+        self.in_transfer.lock().push(Arc::clone(&manifest));
+        Held { archive: Arc::clone(self), manifest }
+    }
+
+    /// Runs what blocks on a thread for it.
+    pub async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Archive) -> Result<T, ArchiveError> + Send + 'static,
+    ) -> Result<T, ArchiveError> {
+        let archive = Arc::clone(self);
+        tokio::task::spawn_blocking(move || work(&archive)).await.unwrap_or(Err(ArchiveError::Died))
+    }
+
+    /// Makes a snapshot of the applied state, reads it back, and collects what is not needed any more.
+    /// Holds the ledger's lock for a walk over the state, not for the disk.
+    pub fn build(&self) -> Result<Manifest, ArchiveError> {
+        let (place, rows) = self.view();
+        let index = place.last.map_or(0, |id| id.index);
+        let built = self.folder.build(index, encode_place(&place)?, hash(&rows), rows)?;
+        let verified = self.folder.latest_verified()?;
+        if verified.as_ref() != Some(&built.manifest) {
+            return Err(SnapshotError::Damaged { what: "it is not what was just written".to_owned() }.into());
+        }
+        *self.current.lock() = verified;
+        self.collect();
+        tracing::info!(
+            index,
+            rows = built.manifest.rows,
+            bytes = built.manifest.total_bytes(),
+            new_bytes = built.new_bytes,
+            "snapshot made"
+        );
+        Ok(built.manifest)
+    }
+
+    fn view(&self) -> (Place, Vec<Row>) {
+        let ledger = self.core.ledger.read();
+        let place = self.core.place.lock().clone();
+        (place, ledger.all_rows().collect())
+    }
+
+    /// Reads a snapshot whose chunks are all here, makes it this node's newest, and gives its state.
+    pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, Place), ArchiveError> {
+        self.folder.install(manifest)?;
+        let state = self.load(manifest)?;
+        *self.current.lock() = Some(manifest.clone());
+        self.collect();
+        Ok(state)
+    }
+
+    fn load(&self, manifest: &Manifest) -> Result<(Ledger, Place), ArchiveError> {
+        let rows = self.folder.read(manifest).collect::<Result<Vec<Row>, _>>()?;
+        if hash(&rows) != manifest.state_hash {
+            return Err(ArchiveError::NoState("their hash is not that of the state it was made of".to_owned()));
+        }
+        decode_place(&manifest.meta).and_then(|place| assemble(place, rows)).map_err(ArchiveError::NoState)
+    }
+
+    /// The chunks of a snapshot that are not here.
+    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, ArchiveError> {
+        Ok(self.folder.missing(manifest)?)
+    }
+
+    pub fn read_chunk(&self, hash: ChunkHash) -> Result<Vec<u8>, ArchiveError> {
+        Ok(self.folder.read_chunk(hash)?)
+    }
+
+    pub fn put_chunk(&self, hash: ChunkHash, bytes: &[u8]) -> Result<(), ArchiveError> {
+        Ok(self.folder.put_chunk(hash, bytes)?)
+    }
+
+    /// What is left over costs room and nothing else, so a failure is said and forgotten.
+    fn collect(&self) {
+        let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|held| Manifest::clone(held)).collect();
+        if let Err(error) = self.folder.collect_garbage(KEPT, &in_transfer) {
+            tracing::warn!(%error, "old snapshots were not removed");
+        }
+    }
+}
+
+/// Hash of all rows in ascending order: that of [`Ledger::state_hash`], without another walk over the state.
+fn hash(rows: &[Row]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for (key, value) in rows {
+        for piece in [key, value] {
+            hasher.update(&(piece.len() as u64).to_be_bytes()).update(piece);
+        }
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// Makes a snapshot whenever `every` entries were applied since the last one, or the log has grown too
+/// large, and tells openraft, which then lets the log before it go.
+pub(crate) async fn keep(archive: Arc<Archive>, raft: Raft, log: WalHealth, every: u64, stop: CancellationToken) {
+    let mut applied = archive.core.applied.subscribe();
+    let mut log_bytes = log.counters().bytes();
+    while !stop.is_cancelled() {
+        let since = archive.current.lock().as_ref().map_or(0, |manifest| manifest.index);
+        let due = since.saturating_add(every);
+        let ripe = tokio::time::timeout(LOOK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
+        let grown = log.counters().bytes().saturating_sub(log_bytes) >= LOG_BYTES_MAX;
+        if !(ripe || grown && *applied.borrow() > since) || stop.is_cancelled() {
+            continue;
+        }
+        match archive.blocking(|archive| archive.build()).await {
+            Ok(_) => {
+                log_bytes = log.counters().bytes();
+                if raft.trigger().snapshot().await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                metrics::counter!("reveille_snapshot_failures_total").increment(1);
+                tracing::error!(%error, "no snapshot was made; the log grows until one is");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_the_rows_is_that_of_the_state() {
+        let mut ledger = Ledger::new();
+        ledger.skip(7);
+        let rows: Vec<Row> = ledger.all_rows().collect();
+        assert_eq!(hash(&rows), ledger.state_hash().0);
+    }
+}

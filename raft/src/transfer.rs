@@ -1,0 +1,122 @@
+//! A snapshot on its way from the leader to a follower whose log does not reach back: the manifest first,
+//! then the chunks that the follower lacks, then the word to install it.
+//!
+//! Nothing counts before the last step. A transfer that breaks off leaves chunks behind, which the next
+//! one finds there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prost::bytes::Bytes;
+use reveille_proto::peer::v1;
+
+use crate::Raft;
+use crate::archive::{Archive, ArchiveError, Held};
+use crate::network::Link;
+use crate::peer::{Hiccup, Rejection};
+use crate::snapshot::{ChunkHash, Manifest};
+use crate::state_machine::as_snapshot;
+use crate::types::Vote;
+use crate::wire;
+
+/// The follower reads what it has of the state before it answers.
+const OFFER_LIMIT: Duration = Duration::from_secs(60);
+/// One chunk, written and synced.
+const CHUNK_LIMIT: Duration = Duration::from_secs(10);
+/// The follower reads the whole state and puts it in the place of its own.
+const INSTALL_LIMIT: Duration = Duration::from_secs(120);
+
+fn here(error: ArchiveError) -> Hiccup {
+    Hiccup::Unreachable(format!("the snapshot can not be sent: {error}"))
+}
+
+/// Sends a snapshot of this node. Gives the follower's vote afterwards.
+pub(crate) async fn send(link: &Link, vote: Vote, manifest: Manifest) -> Result<Vote, Hiccup> {
+    let held = link.archive.hold(manifest);
+    let manifest: Bytes = held.manifest.to_bytes().map_err(|error| here(error.into()))?.into();
+
+    let offer = v1::OfferSnapshotRequest { header: None, manifest: manifest.clone() };
+    let answer = link.caller.ask(&link.to, offer, OFFER_LIMIT).await?;
+    tracing::info!(to = %link.to, index = held.manifest.index, chunks = answer.missing.len(), "sending a snapshot");
+    for hash in &answer.missing {
+        let name = ChunkHash(wire::to_hash(hash)?.0);
+        let content = link.archive.blocking(move |archive| archive.read_chunk(name)).await.map_err(here)?;
+        let chunk = v1::SendChunkRequest { header: None, hash: hash.clone(), content: content.into() };
+        link.caller.ask(&link.to, chunk, CHUNK_LIMIT).await?;
+    }
+    let install = v1::InstallSnapshotRequest { header: None, vote: Some(wire::from_vote(&vote)), manifest };
+    let answer = link.caller.ask(&link.to, install, INSTALL_LIMIT).await?;
+    Ok(wire::to_required_vote(answer.vote)?)
+}
+
+/// Receives the snapshots that leaders send, one at a time: a new offer takes the place of the former.
+pub(crate) struct Receiver {
+    archive: Arc<Archive>,
+    offered: Mutex<Option<Offered>>,
+}
+
+struct Offered {
+    held: Arc<Held>,
+    /// Chunks that were asked for: nothing else is written.
+    asked: BTreeSet<ChunkHash>,
+}
+
+fn not_now(error: impl std::fmt::Display) -> Rejection {
+    Rejection::NotNow(error.to_string())
+}
+
+fn to_manifest(bytes: &[u8]) -> Result<Manifest, Rejection> {
+    Manifest::from_bytes(bytes).map_err(|error| Rejection::Malformed(error.to_string()))
+}
+
+impl Receiver {
+    pub fn new(archive: Arc<Archive>) -> Receiver {
+        Receiver { archive, offered: Mutex::new(None) }
+    }
+
+    pub async fn offer(&self, request: v1::OfferSnapshotRequest) -> Result<v1::OfferSnapshotResponse, Rejection> {
+        let held = Arc::new(self.archive.hold(to_manifest(&request.manifest)?));
+        let manifest = Arc::clone(&held.manifest);
+        let missing = self.archive.blocking(move |archive| archive.missing(&manifest)).await.map_err(not_now)?;
+        let names = missing.iter().map(|hash| Bytes::copy_from_slice(&hash.0)).collect();
+        *self.offered.lock() = Some(Offered { held, asked: missing.into_iter().collect() });
+        Ok(v1::OfferSnapshotResponse { missing: names })
+    }
+
+    pub async fn chunk(&self, request: v1::SendChunkRequest) -> Result<v1::SendChunkResponse, Rejection> {
+        let hash = ChunkHash(wire::to_hash(&request.hash)?.0);
+        let asked = self.offered.lock().as_ref().is_some_and(|offered| offered.asked.contains(&hash));
+        if !asked {
+            return Err(not_now("no chunk of this name was asked for: offer the snapshot again"));
+        }
+        let content = request.content;
+        self.archive.blocking(move |archive| archive.put_chunk(hash, &content)).await.map_err(not_now)?;
+        Ok(v1::SendChunkResponse {})
+    }
+
+    pub async fn install(
+        &self,
+        raft: &Raft,
+        request: v1::InstallSnapshotRequest,
+    ) -> Result<v1::InstallSnapshotResponse, Rejection> {
+        let vote = wire::to_required_vote(request.vote)?;
+        let manifest = to_manifest(&request.manifest)?;
+        let held = self.offered.lock().as_ref().map(|offered| Arc::clone(&offered.held));
+        let Some(held) = held.filter(|held| *held.manifest == manifest) else {
+            return Err(not_now("this snapshot was not offered: offer it again"));
+        };
+        // Raft ends when an installation fails, so it begins only when every chunk was read.
+        let whole = Arc::clone(&held.manifest);
+        let missing = self.archive.blocking(move |archive| archive.missing(&whole)).await.map_err(not_now)?;
+        if !missing.is_empty() {
+            return Err(not_now(format!("{} chunks are missing: offer the snapshot again", missing.len())));
+        }
+        let snapshot = as_snapshot(manifest).map_err(|error| Rejection::Malformed(error.to_string()))?;
+        let installed = tokio::time::timeout(INSTALL_LIMIT, raft.install_full_snapshot(vote, snapshot)).await;
+        let answer = installed.map_err(not_now)?.map_err(not_now)?;
+        self.offered.lock().take_if(|offered| Arc::ptr_eq(&offered.held, &held));
+        Ok(v1::InstallSnapshotResponse { vote: Some(wire::from_vote(&answer.vote)) })
+    }
+}

@@ -1,0 +1,93 @@
+//! Snapshots: the log goes, the state stays, and a node that was away for too long gets it whole.
+
+use reveille_ledger::Ledger;
+use reveille_raft::{Hint, Options};
+
+use crate::support::*;
+
+/// Short, so that a test fills it.
+const EVERY: u64 = 40;
+
+fn often(options: &mut Options) {
+    options.snapshot_every = EVERY;
+    options.log_keep = 5;
+}
+
+async fn marks(node: &Node, from: usize, count: usize) -> u64 {
+    let mut last = 0;
+    for number in from..from + count {
+        last = propose(node.replica(), &format!("mark {number}")).await.expect("it is applied").index;
+    }
+    last
+}
+
+fn state(node: &Node) -> (u64, reveille_ledger::ids::Hash) {
+    node.replica().read(|ledger: &Ledger| (ledger.head().applied, ledger.state_hash()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_for_too_long_gets_the_state_in_a_snapshot() {
+    let mut nodes = three_over_tcp_with(often).await;
+    marks(&nodes[0], 0, 5).await;
+    let leads = leader(&nodes).await;
+    let away = (leads + 1) % 3;
+    nodes[away].replica().linearizable(soon()).await.expect("a quorum runs");
+    let seen = nodes[away].replica().status().last_index;
+    nodes[away].stop().await;
+
+    let last = marks(&nodes[leads], 5, 100).await;
+    until("the log that the absent node would need is gone", || {
+        let gone = |node: &Node| node.replica.as_ref().is_none_or(|replica| replica.status().purged_index > seen);
+        nodes.iter().all(gone).then_some(())
+    })
+    .await;
+
+    let transport = rebind(&nodes[away].address);
+    nodes[away].start_with(transport, often).await.expect("it returns");
+    let mut hints = nodes[away].replica().effects();
+    nodes[away].replica().wait_applied(last, soon()).await.expect("it catches up");
+    assert!(nodes[away].replica().status().snapshot_index > seen, "by a snapshot");
+    assert!(has_mark(nodes[away].replica(), "mark 0") && has_mark(nodes[away].replica(), "mark 104"));
+    let told = tokio::time::timeout(PATIENCE, hints.next()).await.expect("a hint comes");
+    assert_eq!(told, Some(Hint::LookAtState), "the state was replaced: look at all of it");
+
+    // I11: the same state at the same index, also after a snapshot.
+    let index = nodes[away].replica().linearizable(soon()).await.expect("a quorum runs");
+    for node in &nodes {
+        node.replica().wait_applied(index, soon()).await.expect("all are there");
+    }
+    assert_eq!(state(&nodes[away]), state(&nodes[leads]));
+
+    // It is a full member again.
+    nodes[(leads + 2) % 3].stop().await;
+    propose(nodes[away].replica(), "with the third one away").await.expect("two are a majority");
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_needs_snapshot_and_log_only() {
+    let transport = loopback();
+    let mut node = Node::new(1, transport.address().to_string());
+    node.start_with(transport, often).await.expect("a new node starts");
+    let nodes = [node];
+    nodes[0].replica().initialize(CLUSTER, &members(&nodes)).await.expect("a new cluster");
+    let [mut node] = nodes;
+    marks(&node, 0, 100).await;
+    until("the log is cut", || (node.replica().status().purged_index > 0).then_some(())).await;
+    let before = state(&node);
+    node.stop().await;
+
+    // The state store is a mirror: without it the same state comes from the snapshot and what is behind it.
+    std::fs::remove_dir_all(node.folder.path().join("state")).expect("the store is gone");
+    node.start_with(rebind(&node.address), often).await.expect("it starts all the same");
+    assert_eq!(state(&node), before);
+    marks(&node, 100, 1).await;
+    node.stop().await;
+
+    // And without a snapshot the state store carries it, and a new one is made.
+    std::fs::remove_dir_all(node.folder.path().join("snapshots")).expect("the snapshots are gone");
+    node.start_with(rebind(&node.address), often).await.expect("it starts all the same");
+    assert!(has_mark(node.replica(), "mark 0") && has_mark(node.replica(), "mark 100"));
+    assert!(node.replica().status().snapshot_index > 0);
+    node.stop().await;
+}
