@@ -1,0 +1,40 @@
+//! Everything that may happen, one name each.
+
+use crate::lane::Turn;
+use crate::names::{Fence, Holder, Node, Recipient, Recipients};
+
+/// One step of the world. Most are always possible; a step that changes nothing is no step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Raft chooses the process of this node and its `EpochStart` is committed. Whoever led before
+    /// is not told.
+    Elect(Node),
+    /// The `NodeUp` of this life is committed: perhaps late, perhaps of a life that is over.
+    NodeUp(Holder),
+    /// The node applies its next entry.
+    Apply(Node),
+    /// The first, as leader, grants the second a lease or prolongs it.
+    Grant(Node, Node),
+    /// The leader on the node has a claim committed.
+    Claim(Node, Holder, Recipients),
+    /// The leader on the node waits out its holder's leases and has a row revoked.
+    Revoke(Node, Fence),
+    /// A lane passes the gate.
+    Pass(Node, Fence, Recipient),
+    /// A lane gives a recipient back before the gate.
+    Release(Node, Fence, Recipient),
+    /// Something becomes of the attempt at that place of the list.
+    Turn(usize, Turn),
+    /// The Settle at that place of the list is committed, perhaps late, perhaps again.
+    Settle(usize),
+    /// An opt-out is committed.
+    OptOut(Recipient),
+    /// The leader on the node answers the opt-out, after it has waited out who is silent.
+    Answer(Node, Recipient),
+    /// `kill -9`: the journal survives.
+    Kill(Node),
+    /// Power loss: every journal of the node is gone.
+    PowerCut(Node),
+    /// A new life begins, with the next incarnation; it replays the log.
+    Start(Node),
+}

@@ -1,0 +1,102 @@
+//! The rules that can be left out, one at a time, to see that the search notices.
+//!
+//! A model that accepts everything proves nothing. Each variant here names the rule that it drops;
+//! `tests/broken_rules.rs` names the property that must then fall. Code asks
+//! [`Rules::keep`] at the one place where the rule lives, so that the list is also a map from rule
+//! to code.
+
+use std::fmt;
+
+/// One rule left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Broken {
+    /// P10: a row belongs to a node, not to one life of it. A process that starts works on the rows
+    /// that it finds in the state as it is replayed.
+    NoIncarnation,
+    /// P4: `apply` grants the slice as it was proposed, whoever in it is no longer pending.
+    ClaimWithoutPending,
+    /// P4: `apply` grants to an incarnation that is no longer the current one.
+    ClaimForAnyIncarnation,
+    /// P13: `apply` takes a claim of another epoch.
+    ClaimOfAnyEpoch,
+    /// P13: `apply` takes a revocation of another epoch.
+    RevokeOfAnyEpoch,
+    /// P9: a lease starts when the claim is applied, not when the granted request was sent.
+    LeaseFromApply,
+    /// P9: a leader grants leases without the acknowledgement of a quorum.
+    GrantWithoutQuorum,
+    /// P9, as mended: a grant does not name the index that the node must have applied.
+    GrantWithoutFloor,
+    /// P9, as mended: a leader grants while its revocation of the node's row is under way.
+    GrantDuringRevocation,
+    /// P9: a row is revoked by its age, while the lease of its holder may run.
+    RevokeByAge,
+    /// P9: a new leader takes former leases for over as soon as it leads.
+    NewLeaderDoesNotWait,
+    /// P14: what a lost holder had claimed goes back to pending and is sent again.
+    Resend,
+    /// P4: a negative outcome moves recipients that are no longer in its row.
+    SettleWithoutRow,
+    /// P14, as mended: an acceptance that comes again is counted again.
+    CountEachRepeat,
+    /// P5: the terminator goes out before `begin` is in the journal.
+    BeginAfterTerminator,
+    /// P11: a journal that a power cut took is read as one in which nothing was begun.
+    TrustLostJournal,
+    /// P15: an opt-out is answered as soon as it is applied, without asking the nodes.
+    AnswerBeforeBarrier,
+    /// P15, as mended: a leader whose state names another epoch answers all the same.
+    BarrierOfAnyEpoch,
+    /// P15, as mended: only hand-offs of living processes are named as crossed.
+    NameOnlyTheLiving,
+}
+
+impl Broken {
+    /// All of them, in the order of the rules' story: claim, lease, settle, gate, journal, barrier.
+    pub const ALL: [Broken; 19] = [
+        Broken::NoIncarnation,
+        Broken::ClaimWithoutPending,
+        Broken::ClaimForAnyIncarnation,
+        Broken::ClaimOfAnyEpoch,
+        Broken::RevokeOfAnyEpoch,
+        Broken::LeaseFromApply,
+        Broken::GrantWithoutQuorum,
+        Broken::GrantWithoutFloor,
+        Broken::GrantDuringRevocation,
+        Broken::RevokeByAge,
+        Broken::NewLeaderDoesNotWait,
+        Broken::Resend,
+        Broken::SettleWithoutRow,
+        Broken::CountEachRepeat,
+        Broken::BeginAfterTerminator,
+        Broken::TrustLostJournal,
+        Broken::AnswerBeforeBarrier,
+        Broken::BarrierOfAnyEpoch,
+        Broken::NameOnlyTheLiving,
+    ];
+
+    /// The variant of that name (`LeaseFromApply`), for the command line.
+    pub fn named(name: &str) -> Option<Broken> {
+        Broken::ALL.into_iter().find(|broken| broken.to_string() == name)
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The rules in force: all, or all but one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// The rule that is left out, if any.
+    pub broken: Option<Broken>,
+}
+
+impl Rules {
+    /// Whether the rule that `broken` would leave out is in force.
+    pub fn keep(self, broken: Broken) -> bool {
+        self.broken != Some(broken)
+    }
+}

@@ -1,0 +1,72 @@
+//! Leases and revocation without a clock (P9).
+//!
+//! The arithmetic of P9 (the node counts from when it *sent* the request, the leader waits a margin
+//! longer, a grant never reaches beyond the last quorum acknowledgement) serves one purpose: when a
+//! leader says "over", the lease has ended on the node. The model takes that as the meaning of the
+//! word. A lease runs until a leader acts on its end, and ends in that same step ([`wait_out`]): a
+//! lease that ended earlier would only let the node do less. The broken variants take away one of
+//! the reasons why "over" is true.
+
+use crate::broken::{Broken, Rules};
+use crate::ledger::Entry;
+use crate::names::{Epoch, Fence, Index, Node};
+use crate::process::Lease;
+use crate::state::State;
+
+/// The leader on `leader` grants the process on `node` a lease, or prolongs it. The grant carries a
+/// floor: the last index, in the state that the leader has applied, that took a right away from the
+/// node. False if the leader must not, or if nothing changes.
+pub fn grant(rules: Rules, state: &mut State, leader: Node, node: Node) -> bool {
+    let Some(epoch) = state.process(leader).term else { return false };
+    let is_backed = epoch == state.log.tip().epoch;
+    if !is_backed && rules.keep(Broken::GrantWithoutQuorum) {
+        return false;
+    }
+    if revocation_is_under_way(state, leader, node) && rules.keep(Broken::GrantDuringRevocation) {
+        return false;
+    }
+    let floor = if rules.keep(Broken::GrantWithoutFloor) { state.view(leader).floor[node.place()] } else { 0 };
+    state.process_mut(node).take_lease(Lease { epoch, floor, is_backed })
+}
+
+/// Whether a revocation against `node` is committed that this leader has not applied yet.
+fn revocation_is_under_way(state: &State, leader: Node, node: Node) -> bool {
+    let applied = state.process(leader).applied;
+    state.log.after(applied).any(|(index, entry)| match entry {
+        Entry::Revoke { row, .. } => state.log.at(index).row(*row).is_some_and(|row| row.holder.node == node),
+        _ => false,
+    })
+}
+
+/// The leader of `epoch` lets time pass until the leases of `node` that it must reckon with are
+/// over: its own, by its record of grants; its predecessors', by waiting after its own
+/// `EpochStart`. The node may have renewed meanwhile, with `floor`, unless there is none.
+pub fn wait_out(rules: Rules, state: &mut State, epoch: Epoch, node: Node, floor: Option<Index>) {
+    let waits_for_predecessors = rules.keep(Broken::NewLeaderDoesNotWait);
+    let is_over = |lease: &Lease| {
+        let is_predecessors = lease.epoch < epoch && lease.is_backed && waits_for_predecessors;
+        (lease.epoch == epoch || is_predecessors) && floor.is_none_or(|floor| lease.floor < floor)
+    };
+    let process = state.process_mut(node);
+    for lease in std::mem::take(&mut process.leases) {
+        match floor {
+            _ if !is_over(&lease) => process.take_lease(lease),
+            Some(floor) => process.take_lease(Lease { floor, ..lease }),
+            None => false,
+        };
+    }
+}
+
+/// The leader revokes a row that it knows of, when every lease of its holder's node is over.
+pub fn revoke(rules: Rules, state: &mut State, leader: Node, row: Fence) -> bool {
+    let Some(epoch) = state.process(leader).term else { return false };
+    let Some(holder) = state.view(leader).row(row).map(|row| row.holder) else { return false };
+    if state.log.commit(rules, Entry::Revoke { epoch, row }).is_err() {
+        return false;
+    }
+    state.witness.revoked = true;
+    if rules.keep(Broken::RevokeByAge) {
+        wait_out(rules, state, epoch, holder.node, None);
+    }
+    true
+}

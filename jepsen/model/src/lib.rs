@@ -1,0 +1,58 @@
+//! The sending protocol as a state space that is searched whole.
+//!
+//! The ledger, the gate and the barrier rest on rules (P1 to P25 in `docs/protocol.md`) that were
+//! written down before they were built. This crate writes the same rules once more, as small as
+//! they can be, and lets [stateright] try every order of events: two nodes, each of
+//! which may lead and may hold rows; leaders that do not know that they are deposed; processes that
+//! lag, freeze, die and come back; settles that arrive late and again; mails that arrive long after
+//! their sender is gone. People who change a rule change it here first. Nothing of the product
+//! depends on this crate and it depends on nothing of the product.
+//!
+//! # What is in it, and how
+//!
+//! - **Log** ([`log`]): one committed sequence, and for each process the prefix that it has applied.
+//!   Raft itself is below the model. A frozen process is one whose prefix is short.
+//! - **Leaders**: whoever has its own `EpochStart` in its prefix and no later one believes that it
+//!   leads, for as long as it does not apply more.
+//! - **Leases** ([`lease`]): no clock. A lease is over when a leader says so, because the arithmetic
+//!   of P9 is what makes that true; broken variants take the reasons away.
+//! - **Hand-offs** ([`attempt`]): gate, journal and write are one step; the mail then travels by
+//!   itself, and may arrive at any later time whatever became of its sender.
+//! - **Settles**: each one ever proposed may be committed at any time, again and again.
+//! - **Kill and power cut**: the first leaves the journal, the second takes every journal of the
+//!   node. The log survives both.
+//!
+//! # What is not in it
+//!
+//! Raft, disks, and the arithmetic of time. Two threads of one process: the lane's mark and the
+//! publication of the state (P15) are one step here. A process that freezes between its gate and
+//! its write is in the model only as a mail that arrives late, which is all that the promise says
+//! about it. Retries that end, `resend`, `assume_sent`, operators, pause and ledger time are not in
+//! it yet. Nothing is said about progress: every property is about what must never happen.
+//!
+//! # Where to start reading
+//!
+//! [`ledger`] and [`apply`] (what every node computes), [`lane`] and [`lease`] (what a process may
+//! do), [`barrier`], then [`properties`]. [`Broken`] lists the rules that can be left out, and the
+//! tests say what falls when they are.
+
+pub mod action;
+pub mod apply;
+pub mod attempt;
+pub mod barrier;
+pub mod broken;
+pub mod lane;
+pub mod lease;
+pub mod ledger;
+pub mod log;
+pub mod names;
+mod offer;
+pub mod process;
+pub mod properties;
+pub mod protocol;
+pub mod sizes;
+pub mod state;
+
+pub use broken::{Broken, Rules};
+pub use protocol::Protocol;
+pub use sizes::{Replay, Sizes};

@@ -1,0 +1,86 @@
+//! The replicated log as the protocol sees it: one committed sequence. Each node has applied some
+//! prefix of it; how Raft gets there is below this model.
+//!
+//! An entry that `apply` refuses changes nothing on any node, for ever, so it is left out: the
+//! search is shorter and no behaviour is lost. States along the log are kept, because lagging
+//! nodes decide by them; what every process has behind it is forgotten, so that two histories that
+//! lead to the same state are one.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::apply::{Refusal, apply};
+use crate::broken::Rules;
+use crate::ledger::{Entry, Ledger};
+use crate::names::Index;
+
+/// The oldest state that somebody may still be at, the entries after it, and the state after each.
+#[derive(Clone, Debug)]
+pub struct Log {
+    entries: Vec<Entry>,
+    /// One more than `entries`: the first is the oldest state.
+    ledgers: Vec<Arc<Ledger>>,
+}
+
+impl Log {
+    /// A log whose state is `opening` and which has no entries of its own.
+    pub fn new(opening: Ledger) -> Log {
+        Log { entries: Vec::new(), ledgers: vec![Arc::new(opening)] }
+    }
+
+    /// Commits `entry`, unless `apply` refuses it.
+    pub fn commit(&mut self, rules: Rules, entry: Entry) -> Result<(), Refusal> {
+        let next = apply(rules, self.tip(), &entry)?;
+        self.entries.push(entry);
+        self.ledgers.push(Arc::new(next));
+        Ok(())
+    }
+
+    /// The state after everything committed.
+    pub fn tip(&self) -> &Ledger {
+        &self.ledgers[self.entries.len()]
+    }
+
+    /// The state of a node that has applied everything through `applied`, which is not forgotten.
+    pub fn at(&self, applied: Index) -> &Ledger {
+        &self.ledgers[usize::from(applied - self.first())]
+    }
+
+    /// The entry at `index`, if it is committed and not forgotten.
+    pub fn entry(&self, index: Index) -> Option<&Entry> {
+        self.entries.get(usize::from(index.checked_sub(self.first() + 1)?))
+    }
+
+    /// The entries after `applied`, with their indices.
+    pub fn after(&self, applied: Index) -> impl Iterator<Item = (Index, &Entry)> {
+        (applied + 1..).map_while(|index| Some((index, self.entry(index)?)))
+    }
+
+    /// The index of the oldest state.
+    pub fn first(&self) -> Index {
+        self.ledgers[0].index
+    }
+
+    /// Forgets everything before `index`, which is committed.
+    pub fn forget_before(&mut self, index: Index) {
+        let count = usize::from(index.saturating_sub(self.first()));
+        self.entries.drain(..count);
+        self.ledgers.drain(..count);
+    }
+}
+
+// The later states follow from the first one and the entries.
+impl PartialEq for Log {
+    fn eq(&self, other: &Log) -> bool {
+        self.entries == other.entries && self.ledgers[0] == other.ledgers[0]
+    }
+}
+
+impl Eq for Log {}
+
+impl Hash for Log {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.ledgers[0].hash(state);
+        self.entries.hash(state);
+    }
+}

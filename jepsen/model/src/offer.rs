@@ -1,0 +1,97 @@
+//! Which steps are possible in a state. Rather too many than one too few: a step that the rules do
+//! not allow, or that changes nothing, is dropped when [`crate::protocol`] tries it.
+
+use crate::action::Action;
+use crate::attempt::{Attempt, Wire};
+use crate::lane::Turn;
+use crate::names::{Holder, Node, Recipient, Recipients};
+use crate::sizes::Sizes;
+use crate::state::State;
+
+/// The one who opts out. Recipients are alike, so it may as well be the first.
+const OPTS_OUT: Recipient = 0;
+
+/// Every step worth trying, always in the same order.
+pub fn all(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
+    for node in Node::all() {
+        if state.process(node).alive {
+            process_steps(sizes, state, node, actions);
+        } else {
+            actions.push(Action::Start(node));
+        }
+        if state.process(node).term.is_some() {
+            leader_steps(sizes, state, node, actions);
+        }
+    }
+    messages(sizes, state, actions);
+    relay_steps(sizes, state, actions);
+}
+
+fn process_steps(sizes: &Sizes, state: &State, node: Node, actions: &mut Vec<Action>) {
+    if state.kills < sizes.kills {
+        actions.push(Action::Kill(node));
+    }
+    if state.power_cuts < sizes.power_cuts {
+        actions.push(Action::PowerCut(node));
+    }
+    if state.elections < sizes.elections {
+        actions.push(Action::Elect(node));
+    }
+    actions.push(Action::Apply(node));
+    for row in &state.view(node).rows {
+        for recipient in row.open.iter() {
+            actions.push(Action::Pass(node, row.fence, recipient));
+            actions.push(Action::Release(node, row.fence, recipient));
+        }
+    }
+}
+
+fn leader_steps(sizes: &Sizes, state: &State, leader: Node, actions: &mut Vec<Action>) {
+    let can_claim = sizes.has_claims_left(state);
+    for node in Node::all() {
+        if state.process(node).alive && (can_claim || state.has_work(node)) {
+            actions.push(Action::Grant(leader, node));
+        }
+    }
+    if can_claim {
+        for holder in Node::all().flat_map(|node| lives(state, node)) {
+            for slice in Recipients::first(sizes.recipients).choices() {
+                actions.push(Action::Claim(leader, holder, slice));
+            }
+        }
+    }
+    for row in &state.view(leader).rows {
+        actions.push(Action::Revoke(leader, row.fence));
+    }
+    actions.push(Action::Answer(leader, OPTS_OUT));
+}
+
+/// What may be committed at any time, whoever sent it and whenever that was.
+fn messages(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
+    actions.extend(Node::all().flat_map(|node| lives(state, node)).map(Action::NodeUp));
+    actions.extend((0..state.settles.len()).map(Action::Settle));
+    if state.opt_outs < sizes.opt_outs {
+        actions.push(Action::OptOut(OPTS_OUT));
+    }
+}
+
+fn relay_steps(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
+    let is_refused = |attempt: &&Attempt| attempt.wire == Wire::Refused;
+    let refusals = state.attempts.iter().filter(is_refused).count();
+    for (place, attempt) in state.attempts.iter().enumerate() {
+        actions.push(Action::Turn(place, Turn::RelayAccepts));
+        if refusals < usize::from(sizes.refusals) {
+            actions.push(Action::Turn(place, Turn::RelayRefuses));
+        }
+        if state.is_alive(attempt.by) {
+            actions.push(Action::Turn(place, Turn::AnswerArrives));
+            actions.push(Action::Turn(place, Turn::ConnectionIsLost));
+        }
+    }
+}
+
+/// The lives of `node` so far: late messages may speak of any of them.
+fn lives(state: &State, node: Node) -> impl Iterator<Item = Holder> + use<> {
+    let last = state.process(node).name.incarnation;
+    (1..=last).map(move |incarnation| Holder { node, incarnation })
+}

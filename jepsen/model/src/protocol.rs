@@ -1,0 +1,175 @@
+//! The protocol as a [`Model`]: what each step leads to. `offer` says which are tried.
+
+use stateright::{Model, Property};
+
+use crate::action::Action;
+use crate::barrier;
+use crate::broken::{Broken, Rules};
+use crate::lane;
+use crate::lease;
+use crate::ledger::{Entry, Ledger};
+use crate::log::Log;
+use crate::names::{Holder, NODES, Node, Recipients};
+use crate::offer;
+use crate::process::{Lease, Process};
+use crate::properties;
+use crate::sizes::{Replay, Sizes};
+use crate::state::{State, Witness};
+
+/// The model: sizes, and the rules in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protocol {
+    /// How much may happen.
+    pub sizes: Sizes,
+    /// All rules, or all but one.
+    pub rules: Rules,
+}
+
+impl Protocol {
+    /// The protocol with all its rules.
+    pub fn sound(sizes: Sizes) -> Protocol {
+        Protocol { sizes, rules: Rules { broken: None } }
+    }
+
+    /// The protocol without one of its rules.
+    pub fn without(broken: Broken, sizes: Sizes) -> Protocol {
+        Protocol { sizes, rules: Rules { broken: Some(broken) } }
+    }
+
+    fn happens(&self, state: &mut State, action: Action) -> bool {
+        let rules = self.rules;
+        match action {
+            Action::Elect(node) => self.elect(state, node),
+            Action::NodeUp(process) => state.log.commit(rules, Entry::NodeUp { process }).is_ok(),
+            Action::Apply(node) => self.apply_next(state, node),
+            Action::Grant(leader, node) => lease::grant(rules, state, leader, node),
+            Action::Claim(leader, holder, slice) => self.claim(state, leader, holder, slice),
+            Action::Revoke(leader, row) => lease::revoke(rules, state, leader, row),
+            Action::Pass(node, row, recipient) => lane::pass(rules, state, node, row, recipient),
+            Action::Release(node, row, recipient) => lane::release(rules, state, node, row, recipient),
+            Action::Turn(place, turn) => lane::turn(state, place, turn),
+            Action::Settle(place) => self.settle(state, place),
+            Action::OptOut(recipient) => {
+                state.opt_outs += 1;
+                state.log.commit(rules, Entry::OptOut { recipient }).is_ok()
+            }
+            Action::Answer(leader, recipient) => barrier::answer(rules, state, leader, recipient),
+            Action::Kill(node) => {
+                state.kills += 1;
+                state.process_mut(node).die();
+                true
+            }
+            Action::PowerCut(node) => {
+                state.power_cuts += 1;
+                let process = state.process_mut(node);
+                process.journals_lost_through = process.name.incarnation;
+                process.die();
+                true
+            }
+            Action::Start(node) => {
+                let applied = match self.sizes.replay {
+                    Replay::Everything => state.log.first(),
+                    Replay::Nothing => state.log.tip().index,
+                };
+                state.process_mut(node).start(applied);
+                true
+            }
+        }
+    }
+
+    /// Makes states alike that no future can tell apart.
+    fn tidy(&self, state: &mut State) {
+        if !self.sizes.has_claims_left(state) {
+            state.drop_useless_leases();
+        }
+        let has_deaths = self.sizes.kills + self.sizes.power_cuts > 0;
+        if !has_deaths || self.sizes.replay == Replay::Nothing {
+            state.forget();
+        }
+    }
+
+    fn elect(&self, state: &mut State, node: Node) -> bool {
+        let leader = state.process(node).name;
+        state.elections += 1;
+        state.log.commit(self.rules, Entry::EpochStart { leader }).is_ok()
+    }
+
+    fn settle(&self, state: &mut State, place: usize) -> bool {
+        let Some((settle, was_committed)) = state.settles.get(place).copied() else { return false };
+        let changes = state.log.commit(self.rules, Entry::Settle(settle)).is_ok();
+        state.witness.repeat_changed |= was_committed && changes;
+        state.settles[place].1 = true;
+        changes
+    }
+
+    /// One more entry on one node. A replay is no different, which is the point of P10: what an
+    /// entry starts must not depend on how often it is applied.
+    fn apply_next(&self, state: &mut State, node: Node) -> bool {
+        let index = state.process(node).applied + 1;
+        let Some(entry) = state.log.entry(index).copied() else { return false };
+        let process = state.process_mut(node);
+        let name = process.name;
+        process.applied = index;
+        match entry {
+            Entry::EpochStart { leader } if leader == name => {
+                process.term = Some(index);
+            }
+            Entry::EpochStart { .. } if self.rules.keep(Broken::BarrierOfAnyEpoch) => {
+                process.term = None;
+            }
+            Entry::NodeUp { process } if process == name => {
+                lane::settle_earlier_lives(self.rules, state, node);
+            }
+            Entry::Claim { epoch, holder, .. } if holder == name && !self.rules.keep(Broken::LeaseFromApply) => {
+                process.take_lease(Lease { epoch, floor: 0, is_backed: true });
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn claim(&self, state: &mut State, leader: Node, holder: Holder, slice: Recipients) -> bool {
+        let Some(epoch) = state.process(leader).term else { return false };
+        state.log.commit(self.rules, Entry::Claim { epoch, holder, slice }).is_ok()
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let opening = Ledger::opening(self.sizes.recipients);
+        let (applied, epoch) = (opening.index, opening.epoch);
+        let mut processes: [Process; NODES] =
+            std::array::from_fn(|place| Process::first_life(Node(place as u8), applied));
+        processes[0].term = Some(epoch);
+        vec![State {
+            log: Log::new(opening),
+            processes,
+            attempts: Vec::new(),
+            settles: Vec::new(),
+            answer: None,
+            elections: 0,
+            opt_outs: 0,
+            kills: 0,
+            power_cuts: 0,
+            witness: Witness::default(),
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        offer::all(&self.sizes, state, actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        let happened = self.happens(&mut next, action);
+        self.tidy(&mut next);
+        happened.then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}

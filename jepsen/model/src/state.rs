@@ -1,0 +1,122 @@
+//! One state of the whole: the log, the processes, what is at the relay, what is under way.
+
+use crate::attempt::Attempt;
+use crate::barrier::Answer;
+use crate::ledger::{Ledger, Settle};
+use crate::log::Log;
+use crate::names::{Fence, Holder, NODES, Node, Recipient};
+use crate::process::Process;
+
+/// What happened and is to be judged, where no later state would show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Witness {
+    /// A gate was passed for a recipient that the log no longer held claimed in that row.
+    pub passed_off_row: bool,
+    /// A gate was passed for a recipient whose opt-out had been answered.
+    pub passed_after_answer: bool,
+    /// The relay accepted, after an opt-out's answer, what the answer had not named.
+    pub accepted_unnamed: bool,
+    /// The relay accepted, after an opt-out's answer, what the answer had named.
+    pub accepted_named: bool,
+    /// A Settle that had been committed before was committed again and changed something.
+    pub repeat_changed: bool,
+    /// A row was revoked.
+    pub revoked: bool,
+}
+
+/// One state of the whole.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// What is committed.
+    pub log: Log,
+    /// The processes, one a node.
+    pub processes: [Process; NODES],
+    /// Every attempt so far, sorted.
+    pub attempts: Vec<Attempt>,
+    /// Every Settle ever proposed, sorted, and whether it was committed. None is ever taken out: a
+    /// proposal may be committed late, and again and again.
+    pub settles: Vec<(Settle, bool)>,
+    /// The answer to the opt-out, once it is given.
+    pub answer: Option<Answer>,
+    /// Elections so far, after the opening one.
+    pub elections: u8,
+    /// Opt-out entries so far.
+    pub opt_outs: u8,
+    /// Kills so far.
+    pub kills: u8,
+    /// Power cuts so far.
+    pub power_cuts: u8,
+    /// What was seen on the way.
+    pub witness: Witness,
+}
+
+impl State {
+    /// The process of `node`.
+    pub fn process(&self, node: Node) -> &Process {
+        &self.processes[node.place()]
+    }
+
+    /// The process of `node`, to change it.
+    pub fn process_mut(&mut self, node: Node) -> &mut Process {
+        &mut self.processes[node.place()]
+    }
+
+    /// The state that the process of `node` decides by.
+    pub fn view(&self, node: Node) -> &Ledger {
+        self.log.at(self.process(node).applied)
+    }
+
+    /// Whether that process runs now. An earlier life does not.
+    pub fn is_alive(&self, name: Holder) -> bool {
+        let process = self.process(name.node);
+        process.alive && process.name == name
+    }
+
+    /// The attempt of that holder at that recipient of that row.
+    pub fn attempt(&self, row: Fence, recipient: Recipient, by: Holder) -> Option<&Attempt> {
+        self.attempts.iter().find(|attempt| attempt.row == row && attempt.recipient == recipient && attempt.by == by)
+    }
+
+    /// Adds an attempt.
+    pub fn begin(&mut self, attempt: Attempt) {
+        self.attempts.push(attempt);
+        self.attempts.sort_unstable();
+    }
+
+    /// Proposes a Settle: from now on it may be committed at any time.
+    pub fn propose(&mut self, settle: Settle) {
+        if let Err(place) = self.settles.binary_search_by_key(&settle, |known| known.0) {
+            self.settles.insert(place, (settle, false));
+        }
+    }
+
+    /// Whether the process on `node` holds a row, now or in what it has yet to apply, with somebody
+    /// whom it has not tried.
+    pub fn has_work(&self, node: Node) -> bool {
+        let process = self.process(node);
+        let view = self.view(node);
+        let mut rows = self.log.tip().rows.iter().filter(|row| row.holder.node == node);
+        rows.any(|row| {
+            let open = view.row(row.fence).map_or(row.granted, |row| row.open);
+            let is_new = |recipient| self.attempt(row.fence, recipient, process.name).is_none();
+            open.iter().any(is_new)
+        })
+    }
+
+    /// Drops the leases of processes without work, for when no claim is to come: a lease that will
+    /// be used for nothing only makes states differ.
+    pub fn drop_useless_leases(&mut self) {
+        for node in Node::all() {
+            if !self.process(node).leases.is_empty() && !self.has_work(node) {
+                self.process_mut(node).leases.clear();
+            }
+        }
+    }
+
+    /// Forgets the part of the log that no process needs any more.
+    pub fn forget(&mut self) {
+        let alive = self.processes.iter().filter(|process| process.alive);
+        let oldest = alive.map(|process| process.applied).min();
+        self.log.forget_before(oldest.unwrap_or(self.log.tip().index));
+    }
+}

@@ -1,0 +1,76 @@
+//! With all rules in force no order of events breaks a property, and the searches get to the places
+//! where it could happen. Each search sees every state of its size.
+
+use reveille_model::properties::reach;
+use reveille_model::{Protocol, Replay, Sizes};
+use stateright::{Checker, Expectation, Model};
+
+/// Searches everything; all `always` properties must hold, and `reached` must be among the places.
+fn holds(sizes: Sizes, reached: &[&'static str]) {
+    let checker = Protocol::sound(sizes).checker().threads(2).spawn_bfs().join();
+    println!("{} states: {sizes:?}", checker.unique_state_count());
+    for property in checker.model().properties() {
+        if property.expectation == Expectation::Always {
+            checker.assert_no_discovery(property.name);
+        }
+    }
+    for place in reached {
+        checker.assert_any_discovery(place);
+    }
+}
+
+#[test]
+fn two_rows_an_election_and_a_refusal() {
+    let sizes = Sizes { claims: 2, elections: 1, refusals: 1, ..Sizes::CALM };
+    let reached = [
+        reach::SENT,
+        reach::TWO_LEADERS,
+        reach::LATE_SENDER,
+        reach::REVOKED,
+        reach::ARRIVED_IN_DOUBT,
+        reach::SECOND_ROW,
+    ];
+    holds(sizes, &reached);
+}
+
+#[test]
+fn two_rows_and_a_kill() {
+    let sizes = Sizes { claims: 2, kills: 1, ..Sizes::CALM };
+    holds(sizes, &[reach::SENT, reach::REVOKED, reach::RESOLVED, reach::SECOND_ROW]);
+}
+
+#[test]
+fn a_kill_and_a_power_cut() {
+    let sizes = Sizes { kills: 1, power_cuts: 1, ..Sizes::CALM };
+    holds(sizes, &[reach::SENT, reach::ARRIVED_IN_DOUBT, reach::RESOLVED]);
+}
+
+#[test]
+fn a_kill_an_election_and_a_replay_of_every_entry() {
+    let sizes = Sizes { elections: 1, kills: 1, replay: Replay::Everything, ..Sizes::CALM };
+    holds(sizes, &[reach::TWO_LEADERS, reach::RESOLVED]);
+}
+
+#[test]
+fn an_opt_out_and_an_election() {
+    let sizes = Sizes { elections: 1, opt_outs: 1, ..Sizes::CALM };
+    holds(sizes, &[reach::SUPPRESSED, reach::CROSSED, reach::UNCONFIRMED, reach::TWO_LEADERS]);
+}
+
+#[test]
+fn an_opt_out_two_rows_and_a_kill() {
+    let sizes = Sizes { claims: 2, kills: 1, opt_outs: 1, ..Sizes::CALM };
+    holds(sizes, &[reach::SUPPRESSED, reach::CROSSED, reach::UNCONFIRMED, reach::RESOLVED]);
+}
+
+#[test]
+fn an_opt_out_and_a_power_cut() {
+    let sizes = Sizes { power_cuts: 1, opt_outs: 1, ..Sizes::CALM };
+    holds(sizes, &[reach::SUPPRESSED, reach::CROSSED, reach::UNCONFIRMED]);
+}
+
+#[test]
+fn two_recipients_in_rows_of_every_cut() {
+    let sizes = Sizes { recipients: 2, claims: 2, ..Sizes::CALM };
+    holds(sizes, &[reach::SENT, reach::REVOKED, reach::SECOND_ROW]);
+}
