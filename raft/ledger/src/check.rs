@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Fence, Hash, RunId};
-use crate::state::{Chunk, Counts, Ledger, Page, Row, Standing};
+use crate::state::{Chunk, Counts, Ledger, Page, Row, RunState, Standing};
 
 /// A rule that the state breaks: a fault of the ledger, never of its users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +63,13 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
         report(found, "P1", run.counts == counts, name);
         report(found, "P1", counts.total() == u64::from(run.count), name);
         report(found, "P1", counts.is_finished() == run.finished_index.is_some(), name);
+        let state_fits = match run.state {
+            RunState::Open => !counts.is_finished(),
+            RunState::Finished => counts.is_finished(),
+            RunState::Cancelled | RunState::Expired => counts.get(Standing::Pending) == 0,
+            RunState::Paused { .. } => true,
+        };
+        report(found, "P1", state_fits, || format!("run of {} on page {id}: {:?}, {counts:?}", run.name, run.state));
     }
 }
 

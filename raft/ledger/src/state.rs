@@ -234,7 +234,7 @@ pub enum RunState {
     Cancelled,
     /// Its deadline ended it.
     Expired,
-    /// Nothing is pending or claimed.
+    /// Nothing is pending or claimed, nor is it paused, cancelled or expired.
     Finished,
 }
 
@@ -292,6 +292,14 @@ pub struct Run {
     pub assumptions_disproved: u32,
     /// Recipients that were sent again by decision while in doubt.
     pub resent: u32,
+}
+
+impl Run {
+    /// May evidence send somebody back to pending, though nothing is pending or claimed? What is in doubt or
+    /// assumed may turn out not to have been handed off (P14).
+    pub fn may_come_back(&self) -> bool {
+        self.counts.get(Standing::InDoubt) > 0 || self.counts.get(Standing::Assumed) > 0
+    }
 }
 
 /// Runs that opened together and share slots.

@@ -8,7 +8,7 @@ use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::effect::Effect;
 use crate::ids::RunId;
-use crate::state::{Ledger, RunState, Standing};
+use crate::state::{Ledger, Run, RunState, Standing};
 
 /// A chunk of a page.
 pub(super) type Place = (RunId, u32);
@@ -68,17 +68,12 @@ impl Ledger {
             match (run.counts.is_finished(), run.finished_index) {
                 (true, None) => {
                     run.finished_index = Some(context.index);
-                    if matches!(run.state, RunState::Open | RunState::Paused { .. }) {
-                        run.state = RunState::Finished;
-                    }
                     context.emit(Effect::RunFinished(name));
                 }
-                (false, Some(_)) => {
-                    run.finished_index = None;
-                    run.state = RunState::Open;
-                }
+                (false, Some(_)) => run.finished_index = None,
                 _ => {}
             }
+            run.state = state_after_move(run);
         }
         if !page.is_open() {
             self.derived.open_pages.remove(&id);
@@ -94,5 +89,16 @@ impl Ledger {
     /// The chunks over which a run extends.
     pub(super) fn chunks_of_run(first: u32, count: u32) -> std::ops::Range<u32> {
         first / CHUNK..(first + count).div_ceil(CHUNK)
+    }
+}
+
+/// An open run is finished when nothing is pending or claimed, and open again when something comes back. A
+/// pause is the operator's word and holds until he takes it back (P15), except where nothing can come back.
+fn state_after_move(run: &Run) -> RunState {
+    match (&run.state, run.counts.is_finished()) {
+        (RunState::Open, true) => RunState::Finished,
+        (RunState::Paused { .. }, true) if !run.may_come_back() => RunState::Finished,
+        (RunState::Finished, false) => RunState::Open,
+        (state, _) => state.clone(),
     }
 }

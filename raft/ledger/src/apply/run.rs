@@ -14,23 +14,22 @@ impl Ledger {
         self.halt_run(context, pause.run, pause.reason.clone())
     }
 
-    /// Pauses a run; pausing it again changes the reason.
+    /// Pauses a run; pausing it again changes the reason. A finished one can be paused as long as somebody
+    /// may come back to it.
     pub(super) fn halt_run(&mut self, context: &mut Context, run: RunId, reason: String) -> Result<Outcome, Refusal> {
-        let state = self.change_run(run, |run| match run.state {
-            RunState::Open | RunState::Paused { .. } => {
-                run.state = RunState::Paused { reason };
-                Ok(())
-            }
-            ref ended => Err(Refusal::NotPossible(format!("the run is {}", ended.word()))),
+        let page = self.change_run(run, |run| {
+            stoppable(run)?;
+            run.state = RunState::Paused { reason };
+            Ok(())
         })?;
-        context.emit(Effect::RunChanged(state));
+        context.emit(Effect::RunChanged(page));
         Ok(Outcome::Done)
     }
 
     pub(super) fn run_resume(&mut self, context: &mut Context, run: RunId) -> Result<Outcome, Refusal> {
         let page = self.change_run(run, |run| match run.state {
             RunState::Paused { .. } => {
-                run.state = RunState::Open;
+                run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
                 run.policy_refusals = 0;
                 Ok(())
             }
@@ -41,14 +40,15 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
+    /// Ends a run: what is pending is cancelled now, what is claimed when its lane gives it back, and what
+    /// is in doubt if it turns out not to have been handed off.
     pub(super) fn run_cancel(&mut self, context: &mut Context, run: RunId) -> Result<Outcome, Refusal> {
-        let page = self.change_run(run, |run| match run.state {
-            RunState::Open | RunState::Paused { .. } => {
+        let page = self.change_run(run, |run| {
+            if run.state != RunState::Cancelled {
+                stoppable(run)?;
                 run.state = RunState::Cancelled;
-                Ok(())
             }
-            RunState::Cancelled => Ok(()),
-            ref ended => Err(Refusal::NotPossible(format!("the run is {}", ended.word()))),
+            Ok(())
         })?;
         let moved = self.close_pending(context, run, |_, _| Standing::Cancelled);
         context.emit(Effect::RunChanged(page));
@@ -118,5 +118,15 @@ impl Ledger {
             moved += u64::from(pending.len());
         }
         moved
+    }
+}
+
+/// A run can be paused or cancelled while something of it may still be sent: now, or when somebody who is in
+/// doubt comes back.
+fn stoppable(run: &Run) -> Result<(), Refusal> {
+    match run.state {
+        RunState::Open | RunState::Paused { .. } => Ok(()),
+        RunState::Finished if run.may_come_back() => Ok(()),
+        ref ended => Err(Refusal::NotPossible(format!("the run is {}", ended.word()))),
     }
 }

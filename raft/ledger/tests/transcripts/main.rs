@@ -34,4 +34,5 @@ macro_rules! scripts {
 
 scripts! {
     accounting_p1
+    barrier_state_p15
 }
