@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Fence, Hash, RunId};
-use crate::state::{Chunk, Counts, Ledger, Page, Row, RunState, Standing};
+use crate::state::{Chunk, Counts, History, Ledger, Page, Row, RunState, Standing};
 
 /// A rule that the state breaks: a fault of the ledger, never of its users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +24,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     for (id, page) in ledger.pages().iter() {
         check_page(ledger, *id, page, &mut found);
     }
+    check_names(ledger, &mut found);
     check_rows(ledger, &mut found);
     check_due(ledger, &mut found);
     check_blobs(ledger, &mut found);
@@ -90,6 +91,15 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, slots: u32, found: &mut Ve
     }
     let stray = waiting.and_not(chunk.set(Standing::Pending));
     report(found, "P1", stray.is_empty(), || format!("chunk {number} of {id}: {stray:?} wait but are not pending"));
+}
+
+/// P7: each run stands in the history under its name, so no name has opened twice.
+fn check_names(ledger: &Ledger, found: &mut Vec<Violation>) {
+    for (id, _, run) in ledger.runs() {
+        let known = ledger.history().get(&(run.schedule, run.nominal.clone()));
+        let named = known == Some(&History::Opened(id));
+        report(found, "P7", named, || format!("{id} of {}, {}: the history says {known:?}", run.name, run.nominal));
+    }
 }
 
 /// P4: whoever is claimed or in doubt is so in exactly one open row, and rows hold nobody else.

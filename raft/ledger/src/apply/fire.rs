@@ -1,6 +1,6 @@
 //! Fire (P8): a compare-and-set on a schedule's plan, and the pages that it opens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
@@ -27,16 +27,20 @@ pub(super) struct Opened {
     pub opening: Opening,
 }
 
+/// Occurrences by schedule and name.
+type Names = BTreeSet<(ScheduleId, Nominal)>;
+
 /// Occurrences with equal keys share a page. Large ones carry their own number, so they share none.
 type PageKey = (String, String, u8, Time, Option<usize>);
 
 impl Ledger {
     pub(super) fn fire(&mut self, context: &mut Context, fires: &[Fire]) -> Outcome {
         let mut opened = Vec::new();
+        let mut names = BTreeSet::new();
         let mut answers: Vec<Result<(), Refusal>> = Vec::with_capacity(fires.len());
         for fire in fires {
             let before = self.due_key(fire.schedule);
-            let answer = self.fire_one(context, fire, opened.len());
+            let answer = self.fire_one(context, fire, &mut names);
             match &answer {
                 Ok(()) => {
                     let schedule = fire.schedule;
@@ -55,8 +59,8 @@ impl Ledger {
         Outcome::Fired(answers.into_iter().zip(fires).map(|(answer, fire)| answer.map(|()| of(fire))).collect())
     }
 
-    /// Checks one fire against the plan and moves the plan.
-    fn fire_one(&mut self, context: &mut Context, fire: &Fire, opened_so_far: usize) -> Result<(), Refusal> {
+    /// Checks one fire against the plan and moves the plan. `names` are those that this entry opens.
+    fn fire_one(&mut self, context: &mut Context, fire: &Fire, names: &mut Names) -> Result<(), Refusal> {
         let id = fire.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;
@@ -71,14 +75,15 @@ impl Ledger {
             return Err(Refusal::ClocksDisagree);
         }
         check_instants(schedule, next.due, fire, context.now)?;
-        let opened_before =
-            |nominal: &Nominal| matches!(self.history.get(&(id, nominal.clone())), Some(History::Opened(_)));
-        if fire.opened.iter().any(|opening| opened_before(&opening.nominal)) {
-            return Err(Refusal::FiredThrough);
-        }
-        if opened_so_far + fire.opened.len() > OPENINGS_MAX {
+        if names.len() + fire.opened.len() > OPENINGS_MAX {
             return Err(Refusal::TooLarge { what: "openings in one entry".to_owned(), bound: OPENINGS_MAX as u64 });
         }
+        let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
+        let is_new = |name: &(ScheduleId, Nominal)| !names.contains(name) && !self.has_opened(name);
+        if fresh.len() < fire.opened.len() || !fresh.iter().all(is_new) {
+            return Err(Refusal::FiredThrough);
+        }
+        names.extend(fresh);
         for explained in &fire.explained {
             let history = History::Explained {
                 last: explained.last.clone(),
@@ -86,12 +91,15 @@ impl Ledger {
                 reason: explained.reason,
                 index: context.index,
             };
-            self.history.put((id, explained.first.clone()), history);
+            let name = (id, explained.first.clone());
+            if !self.has_opened(&name) {
+                self.history.put(name, history);
+            }
         }
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.plan.fired_through = fire.through;
             schedule.plan.next = fire.next.clone();
-            schedule.plan.opened += fire.opened.len() as u32;
+            schedule.plan.opened = schedule.plan.opened.saturating_add(fire.opened.len() as u32);
             schedule.plan.tzdb = fire.tzdb.clone();
             schedule.plan.refusals = 0;
             if fire.next.is_none() {
@@ -101,17 +109,21 @@ impl Ledger {
         Ok(())
     }
 
+    /// P7: has an occurrence of that name opened? What has stays on record, whatever is said of it later.
+    fn has_opened(&self, name: &(ScheduleId, Nominal)) -> bool {
+        matches!(self.history.get(name), Some(History::Opened(_)))
+    }
+
     /// P8: the second refusal of an unchanged plan blocks the schedule; a stale proposal is no refusal of
-    /// the plan, and clocks that disagree are nobody's fault here.
+    /// the plan, and clocks that disagree or a full entry are nobody's fault here.
     fn note_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &Refusal) {
-        if matches!(
-            refusal,
-            Refusal::StalePlan | Refusal::NoSuchSchedule(_) | Refusal::NotActive(_) | Refusal::ClocksDisagree
-        ) {
-            return;
+        match refusal {
+            Refusal::StalePlan | Refusal::NoSuchSchedule(_) | Refusal::NotActive(_) | Refusal::ClocksDisagree => return,
+            Refusal::TooLarge { .. } if fire.opened.len() <= OPENINGS_MAX => return,
+            _ => {}
         }
         let Some(schedule) = self.schedules.edit(&fire.schedule) else { return };
-        schedule.plan.refusals += 1;
+        schedule.plan.refusals = schedule.plan.refusals.saturating_add(1);
         if schedule.plan.refusals >= 2 {
             let cause = format!("its fire was refused twice: {refusal}");
             context.alarm(format!("schedule {} is blocked: {cause}", schedule.name));
@@ -217,7 +229,8 @@ fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Res
     if fire.opened.is_empty() && fire.explained.is_empty() {
         return Err(Refusal::NotPossible("a fire that neither opens nor explains".to_owned()));
     }
-    if schedule.max_runs.is_some_and(|most| schedule.plan.opened + fire.opened.len() as u32 > most) {
+    let opened = u64::from(schedule.plan.opened) + fire.opened.len() as u64;
+    if schedule.max_runs.is_some_and(|most| opened > u64::from(most)) {
         return Err(Refusal::NotPossible("max_runs is used up".to_owned()));
     }
     let inside = |opening: &Opening| opening.due > schedule.plan.fired_through && opening.due <= fire.through;

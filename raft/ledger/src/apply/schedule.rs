@@ -52,6 +52,9 @@ impl Ledger {
         if create.audience.recipients.is_empty() {
             return Err(Refusal::NotPossible("a schedule needs at least one recipient".to_owned()));
         }
+        if create.max_runs == Some(0) {
+            return Err(Refusal::NotPossible("a schedule that may never run (max_runs is 0)".to_owned()));
+        }
         let id = ScheduleId(context.index);
         let schedule = Schedule {
             tenant: create.tenant.clone(),

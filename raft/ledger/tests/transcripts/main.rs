@@ -35,4 +35,6 @@ macro_rules! scripts {
 scripts! {
     accounting_p1
     barrier_state_p15
+    fire_p8
+    names_p7
 }
