@@ -1,1 +1,411 @@
-//! x
+//! Whose mail goes next, and to which node: deficit round robin over tenants, within budgets.
+//!
+//! Called by the leader's dispatcher, which offers what could be claimed and says how much may be; the
+//! answer is slices, ready to be proposed as claims (P4). A value: no runtime, no clock, no ledger.
+//!
+//! What it promises:
+//! - **Never above a credit** (P12, P25): the grants of a call keep within every credit that covers them, and
+//!   within what is claimable.
+//! - **Fair shares.** Tenants of a pool that can be served whenever anybody can get the same number of
+//!   recipients, to within one [`QUANTUM`], over any span of calls and wherever a call or a shared credit
+//!   ends. Who could not be served while others were saves nothing.
+//! - **No starvation** of a tenant: before one that can be served is served, every other one of its pool gets a
+//!   quantum at most, whatever their backlog, priorities and credits. Pools take turns slice by slice.
+//! - **Order within a tenant** (and a pool): priority, then on time before late, then oldest first. It is
+//!   strict: a tenant's own high priority may starve its low one.
+//!
+//! What it is not: it makes no credits and knows no rates (`pace.rs`), and it does not look whether the
+//! ledger still has what was offered: `apply` grants what is pending.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use reveille_ledger::command::SLICE_MAX;
+use reveille_ledger::ids::{NodeId, RunId, Time};
+
+/// Recipients that a tenant may send in its turn: a whole slice, so that turns do not cut slices.
+pub const QUANTUM: u32 = SLICE_MAX;
+
+/// What could be claimed in one chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Whose.
+    pub tenant: String,
+    /// By which pool it must go.
+    pub pool: String,
+    /// Higher goes first within the tenant.
+    pub priority: u8,
+    /// Its runs were missed and are caught up: they go after what is on time (P16).
+    pub late: bool,
+    /// When its runs were due: older goes first.
+    pub due: Time,
+    /// The page, by its first run.
+    pub page: RunId,
+    /// The chunk.
+    pub chunk: u32,
+    /// Recipients that could be claimed now.
+    pub claimable: u32,
+}
+
+/// What may be claimed for a pool on a node now. Where a tenant has a credit of its own and there is one for
+/// all, both bound it; where there is only one, that one; where there is none, nothing is granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// For this tenant; or for all tenants together.
+    pub tenant: Option<String>,
+    /// The pool.
+    pub pool: String,
+    /// The node.
+    pub node: NodeId,
+    /// How many recipients. Credits of the same tenant, pool and node add up.
+    pub recipients: u32,
+}
+
+/// A slice for a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The page, by its first run.
+    pub page: RunId,
+    /// The chunk.
+    pub chunk: u32,
+    /// Who shall work it.
+    pub node: NodeId,
+    /// How many of the chunk's claimable recipients: 1 to [`SLICE_MAX`].
+    pub recipients: u32,
+}
+
+/// Whose turn it is in each pool: what must be kept from call to call for the shares to come out even.
+#[derive(Clone, Debug, Default)]
+pub struct Fair {
+    rings: BTreeMap<String, Ring>,
+    last_pool: String,
+}
+
+impl Fair {
+    /// Nobody has had a turn.
+    pub fn new() -> Fair {
+        Fair::default()
+    }
+
+    /// The next slices, at most `slices`, in the order in which they should be claimed. Sorts the offers
+    /// once; a slice costs one look at the nodes.
+    pub fn grants(&mut self, offers: &[Offer], credits: &[Credit], slices: usize) -> Vec<Grant> {
+        let mut pools = pools(offers, credits);
+        // A pool that nobody offers for has no turn to remember.
+        self.rings.retain(|pool, _| pools.contains_key(pool.as_str()));
+        let mut grants = Vec::new();
+        while grants.len() < slices
+            && let Some(name) = next_after(&pools, &self.last_pool)
+            && let Some(pool) = pools.get_mut(name)
+        {
+            self.last_pool = name.to_owned();
+            match self.rings.entry(name.to_owned()).or_default().next_slice(pool) {
+                Some(grant) => grants.push(grant),
+                None => drop(pools.remove(name)),
+            }
+        }
+        grants
+    }
+}
+
+/// The name after `last`, round and round.
+fn next_after<'a, T>(names: &BTreeMap<&'a str, T>, last: &str) -> Option<&'a str> {
+    names.keys().find(|name| **name > last).or_else(|| names.keys().next()).copied()
+}
+
+/// Turns within one pool, in the order of the tenants' names.
+///
+/// - `deficit` <= [`QUANTUM`]: what is left of the turn of `turn`, which a call may end in the middle of.
+#[derive(Clone, Debug, Default)]
+struct Ring {
+    turn: String,
+    deficit: u32,
+}
+
+impl Ring {
+    /// A slice for the tenant whose turn it is, or for the next one that can be served. When nobody can,
+    /// the turn stays where it was, with what is left of it: it goes on when there is credit again.
+    fn next_slice(&mut self, pool: &mut Pool<'_>) -> Option<Grant> {
+        let before = self.clone();
+        loop {
+            if self.deficit == 0 || !pool.tenants.contains_key(self.turn.as_str()) {
+                let Some(next) = next_after(&pool.tenants, &self.turn) else { break };
+                *self = Ring { turn: next.to_owned(), deficit: QUANTUM };
+            }
+            let queue = pool.tenants.get_mut(self.turn.as_str())?;
+            if let Some(grant) = queue.slice(&mut pool.shared, self.deficit) {
+                self.deficit -= grant.recipients;
+                return Some(grant);
+            }
+            // Within a call no credit grows, so it is out for the rest of it.
+            pool.tenants.remove(self.turn.as_str());
+            self.deficit = 0;
+        }
+        *self = before;
+        None
+    }
+}
+
+/// What is offered and what may be claimed in one pool, counted down as it is granted.
+#[derive(Default)]
+struct Pool<'a> {
+    tenants: BTreeMap<&'a str, Queue<'a>>,
+    shared: BTreeMap<NodeId, u32>,
+}
+
+/// One tenant's offers and credits in a pool.
+#[derive(Default)]
+struct Queue<'a> {
+    /// What goes first stands last; beside each, what is left of it.
+    offers: Vec<(&'a Offer, u32)>,
+    own: BTreeMap<NodeId, u32>,
+}
+
+fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit]) -> BTreeMap<&'a str, Pool<'a>> {
+    let mut pools: BTreeMap<&str, Pool<'_>> = BTreeMap::new();
+    for offer in offers.iter().filter(|offer| offer.claimable > 0) {
+        let pool = pools.entry(&offer.pool).or_default();
+        pool.tenants.entry(&offer.tenant).or_default().offers.push((offer, offer.claimable));
+    }
+    for Credit { tenant, pool, node, recipients } in credits {
+        let Some(pool) = pools.get_mut(pool.as_str()) else { continue };
+        let of_tenant = tenant.as_deref().map(|tenant| pool.tenants.get_mut(tenant).map(|queue| &mut queue.own));
+        if let Some(credits) = of_tenant.unwrap_or(Some(&mut pool.shared)) {
+            let credit = credits.entry(*node).or_default();
+            *credit = credit.saturating_add(*recipients);
+        }
+    }
+    for queue in pools.values_mut().flat_map(|pool| pool.tenants.values_mut()) {
+        queue.offers.sort_by_key(|(offer, _)| {
+            Reverse((Reverse(offer.priority), offer.late, offer.due, offer.page, offer.chunk))
+        });
+    }
+    pools
+}
+
+impl Queue<'_> {
+    /// The next slice, of at most `most` recipients. None when no offer or no credit is left.
+    fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, most: u32) -> Option<Grant> {
+        let (node, room) = self.roomiest(shared)?;
+        let (offer, left) = self.offers.last_mut()?;
+        let recipients = most.min(*left).min(room).min(SLICE_MAX);
+        *left -= recipients;
+        let grant = Grant { page: offer.page, chunk: offer.chunk, node, recipients };
+        if *left == 0 {
+            self.offers.pop();
+        }
+        for credits in [&mut self.own, shared] {
+            if let Some(credit) = credits.get_mut(&node) {
+                *credit -= recipients;
+            }
+        }
+        Some(grant)
+    }
+
+    /// The node with the most credit left, and how much; among equals the lowest. None when none has any.
+    fn roomiest(&self, shared: &BTreeMap<NodeId, u32>) -> Option<(NodeId, u32)> {
+        let nodes: BTreeSet<NodeId> = self.own.keys().chain(shared.keys()).copied().collect();
+        let room = |node: NodeId| match (self.own.get(&node), shared.get(&node)) {
+            (Some(own), Some(shared)) => *own.min(shared),
+            (own, shared) => own.or(shared).copied().unwrap_or(0),
+        };
+        let roomiest =
+            nodes.into_iter().map(|node| (node, room(node))).max_by_key(|(node, room)| (*room, Reverse(*node)));
+        roomiest.filter(|(_, room)| *room > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn offer(tenant: &str, page: u64, claimable: u32) -> Offer {
+        Offer {
+            tenant: tenant.to_owned(),
+            pool: "default".to_owned(),
+            priority: 0,
+            due: Time(0),
+            late: false,
+            page: RunId { index: page, place: 0 },
+            chunk: 0,
+            claimable,
+        }
+    }
+
+    fn credit(tenant: &str, node: u64, recipients: u32) -> Credit {
+        Credit { tenant: Some(tenant.to_owned()), pool: "default".to_owned(), node: NodeId(node), recipients }
+    }
+
+    fn shared(node: u64, recipients: u32) -> Credit {
+        Credit { tenant: None, ..credit("", node, recipients) }
+    }
+
+    fn pages(grants: &[Grant]) -> Vec<(u64, u32)> {
+        grants.iter().map(|grant| (grant.page.index, grant.recipients)).collect()
+    }
+
+    #[test]
+    fn a_small_tenant_does_not_wait_for_a_large_one() {
+        let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
+        let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], 4);
+        assert_eq!(pages(&grants), [(1, 256), (2, 3), (1, 256), (1, 256)]);
+    }
+
+    #[test]
+    fn within_a_tenant_priority_goes_before_on_time_before_age() {
+        let offers = [
+            Offer { due: Time(50), ..offer("a", 1, 1) },
+            Offer { due: Time(10), late: true, ..offer("a", 2, 1) },
+            Offer { due: Time(40), ..offer("a", 3, 1) },
+            Offer { due: Time(90), priority: 7, ..offer("a", 4, 1) },
+            Offer { due: Time(5), late: true, ..offer("a", 5, 1) },
+        ];
+        let grants = Fair::new().grants(&offers, &[credit("a", 1, 100)], 100);
+        assert_eq!(pages(&grants), [(4, 1), (3, 1), (1, 1), (5, 1), (2, 1)]);
+    }
+
+    #[test]
+    fn a_pool_without_credit_holds_up_neither_the_tenant_nor_the_others() {
+        let dead = Offer { pool: "dead".to_owned(), priority: 9, ..offer("a", 1, 500) };
+        let offers = [dead, offer("a", 2, 5), offer("b", 3, 5)];
+        let grants = Fair::new().grants(&offers, &[credit("a", 1, 100), credit("b", 1, 100)], 100);
+        assert_eq!(pages(&grants), [(2, 5), (3, 5)]);
+        assert_eq!(Fair::new().grants(&offers, &[], 100), [], "no credit, no claim");
+    }
+
+    #[test]
+    fn both_credits_bound_a_tenant_that_has_both() {
+        let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
+        let grants = Fair::new().grants(&offers, &[shared(1, 150), credit("a", 1, 40)], 100);
+        assert_eq!(pages(&grants), [(1, 40), (2, 110)]);
+    }
+
+    #[test]
+    fn slices_go_where_the_most_room_is() {
+        let credits = [credit("a", 1, 300), credit("a", 2, 400), credit("a", 3, 0)];
+        let grants = Fair::new().grants(&[offer("a", 1, 10_000)], &credits, 100);
+        let nodes: Vec<(u64, u32)> = grants.iter().map(|grant| (grant.node.0, grant.recipients)).collect();
+        assert_eq!(nodes, [(2, 256), (1, 256), (2, 144), (1, 44)]);
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_short_goes_on_in_the_next_call() {
+        let mut fair = Fair::new();
+        let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
+        assert_eq!(pages(&fair.grants(&offers, &[shared(1, 100)], 9)), [(1, 100)], "by a credit");
+        assert_eq!(pages(&fair.grants(&offers, &[], 9)), [], "or by none");
+        assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], 1)), [(1, 156)], "or by the number of slices");
+        assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], 2)), [(2, 256), (1, 256)]);
+        assert_eq!(pages(&fair.grants(&offers[..1], &[shared(1, 9_000)], 1)), [(1, 256)], "alone, it has all turns");
+    }
+
+    #[test]
+    fn pools_take_turns_slice_by_slice() {
+        let fast = Offer { pool: "fast".to_owned(), ..offer("a", 2, 1_000) };
+        let credit_fast = Credit { pool: "fast".to_owned(), ..shared(1, 9_000) };
+        let grants = Fair::new().grants(&[offer("a", 1, 1_000), fast], &[shared(1, 9_000), credit_fast], 4);
+        assert_eq!(pages(&grants), [(1, 256), (2, 256), (1, 256), (2, 256)]);
+    }
+
+    fn names(count: usize) -> Vec<String> {
+        ('a'..='z').take(count).map(String::from).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn no_grant_is_above_a_credit_or_its_offer_and_nothing_is_left_lying(
+            wanted in prop::collection::vec((0_usize..4, 0_usize..2, 0_u8..3, any::<bool>(), 0_u32..700), 0..30),
+            credited in prop::collection::btree_map((prop::option::of(0_usize..4), 0_usize..2, 0_u64..3), 0_u32..900, 0..25),
+            calls in prop::collection::vec(0_usize..9, 1..5),
+        ) {
+            let name = |number: usize| number.to_string();
+            let offers: Vec<Offer> = wanted.iter().enumerate().map(|(page, (tenant, pool, priority, late, claimable))| Offer {
+                tenant: name(*tenant), pool: name(*pool), priority: *priority, late: *late, ..offer("", page as u64, *claimable)
+            }).collect();
+            let credits: Vec<Credit> = credited.iter().map(|((tenant, pool, node), recipients)| Credit {
+                tenant: tenant.map(name), pool: name(*pool), node: NodeId(*node), recipients: *recipients
+            }).collect();
+            let covers = |credit: &Credit, offer: &Offer, node: NodeId| {
+                credit.pool == offer.pool && credit.node == node && credit.tenant.as_ref().is_none_or(|tenant| *tenant == offer.tenant)
+            };
+            let mut fair = Fair::new();
+            for slices in calls {
+                let grants = fair.grants(&offers, &credits, slices);
+                prop_assert!(grants.len() <= slices);
+                let (mut credits_left, mut offers_left) = (credits.clone(), offers.clone());
+                for grant in &grants {
+                    prop_assert!((1..=SLICE_MAX).contains(&grant.recipients));
+                    let offer = &mut offers_left[grant.page.index as usize];
+                    offer.claimable = offer.claimable.checked_sub(grant.recipients).expect("no more than is claimable");
+                    let mut covered = false;
+                    for credit in credits_left.iter_mut().filter(|credit| covers(credit, offer, grant.node)) {
+                        credit.recipients = credit.recipients.checked_sub(grant.recipients).expect("no more than the credit");
+                        covered = true;
+                    }
+                    prop_assert!(covered);
+                }
+                let could_go_on = offers_left.iter().filter(|offer| offer.claimable > 0).any(|offer| (0..3).map(NodeId).any(|node| {
+                    let mut covering = credits_left.iter().filter(|credit| covers(credit, offer, node)).peekable();
+                    covering.peek().is_some() && covering.all(|credit| credit.recipients > 0)
+                }));
+                prop_assert!(grants.len() == slices || !could_go_on);
+            }
+        }
+
+        #[test]
+        fn shares_are_equal_to_within_one_quantum(
+            tenants in 2_usize..7,
+            calls in prop::collection::vec((0_usize..9, 0_u32..900, 0_u32..900, prop::collection::vec((1_u32..600, 0_u8..3), 12)), 1..60),
+        ) {
+            let mut fair = Fair::new();
+            let names = names(tenants);
+            let mut got = vec![0; tenants];
+            for (slices, here, there, chunks) in calls {
+                // Everybody always has enough to claim, in pieces of any size; the credit of all runs out at any point.
+                let offers: Vec<Offer> = names.iter().enumerate().flat_map(|(number, name)| {
+                    let piece = move |(place, (claimable, priority)): (usize, &(u32, u8))| Offer {
+                        priority: *priority, chunk: place as u32, ..offer(name, number as u64, *claimable)
+                    };
+                    let rest = Offer { chunk: 99, ..offer(name, number as u64, 9_000) };
+                    chunks.iter().enumerate().map(piece).chain([rest]).collect::<Vec<_>>()
+                }).collect();
+                for grant in fair.grants(&offers, &[shared(1, here), shared(2, there)], slices) {
+                    got[grant.page.index as usize] += grant.recipients;
+                }
+                let (least, most) = (got.iter().min().copied().unwrap_or(0), got.iter().max().copied().unwrap_or(0));
+                prop_assert!(most - least <= QUANTUM, "{:?}", got);
+            }
+        }
+
+        #[test]
+        fn no_tenant_waits_longer_than_one_turn_of_each_other(
+            tenants in 2_usize..7,
+            patient in 0_usize..7,
+            before in 0_usize..40,
+            room in 1_u32..600,
+            pieces in prop::collection::vec((1_u32..5_000, 0_u8..9), 1..6),
+        ) {
+            let names = names(tenants);
+            let patient = patient % tenants;
+            let mut fair = Fair::new();
+            let others = names.iter().enumerate().filter(|(number, _)| *number != patient).flat_map(|(number, name)| {
+                pieces.iter().map(move |(claimable, priority)| Offer { priority: *priority, ..offer(name, number as u64, *claimable) })
+            });
+            let mut offers: Vec<Offer> = others.collect();
+            fair.grants(&offers, &[shared(1, 9_000)], before);
+            offers.push(offer(&names[patient], patient as u64, 1));
+            let mut waited = 0;
+            loop {
+                // One slice a call: the sharpest cut.
+                let grants = fair.grants(&offers, &[shared(1, room)], 1);
+                prop_assert_eq!(grants.len(), 1);
+                if grants[0].page.index == patient as u64 {
+                    break;
+                }
+                waited += grants[0].recipients;
+                prop_assert!(waited <= QUANTUM * (tenants as u32 - 1), "{} waited for {}", names[patient], waited);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What content must be before its templates are compiled: sizes, names, addresses, header fields.
+//!
+//! Called by [`super::Compiled::new`] only. Each refusal names the field and the next step.
+
+use std::collections::BTreeSet;
+
+use reveille_ledger::address::Mailbox;
+use reveille_ledger::content::{CONTENT_BYTES_MAX, Content};
+
+use super::{ContentError, HEADER_TEMPLATE_BYTES_MAX, RECIPIENT, SUBJECT, VALUE_BYTES_MAX};
+
+/// Header fields that a content may add.
+const HEADERS_MAX: usize = 64;
+
+/// Before the name of a header in a field's name.
+pub(super) const HEADERS: &str = "headers.";
+
+/// Fields that Reveille or the road writes; also every `Content-*`, `Resent-*` and `X-Reveille-*`.
+const RESERVED: [&str; 15] = [
+    "from",
+    "to",
+    "cc",
+    "bcc",
+    "sender",
+    "reply-to",
+    "subject",
+    "date",
+    "message-id",
+    "mime-version",
+    "auto-submitted",
+    "return-path",
+    "received",
+    "delivered-to",
+    "dkim-signature",
+];
+
+pub(super) fn refuse<T>(field: impl Into<String>, message: impl Into<String>) -> Result<T, ContentError> {
+    Err(ContentError { field: field.into(), line: None, message: message.into() })
+}
+
+pub(super) fn mailbox(field: &str, text: &str) -> Result<Mailbox, ContentError> {
+    if text.contains("{{") {
+        return refuse(field, "is an address, not a template; write the address itself");
+    }
+    Mailbox::parse(text).or_else(|error| refuse(field, format!("{error}; write ADDRESS or NAME <ADDRESS>")))
+}
+
+pub(super) fn sizes(content: &Content) -> Result<(), ContentError> {
+    let bytes = content.blob().bytes.len();
+    if bytes > CONTENT_BYTES_MAX {
+        return refuse(
+            "content",
+            format!("has {bytes} bytes, more than {CONTENT_BYTES_MAX}; link to large parts instead"),
+        );
+    }
+    if content.text.is_none() && content.html.is_none() {
+        return refuse("content", "has neither text nor html; give one of them, or both");
+    }
+    if content.subject.len() > HEADER_TEMPLATE_BYTES_MAX {
+        return refuse(SUBJECT, format!("is longer than {HEADER_TEMPLATE_BYTES_MAX} bytes; shorten it"));
+    }
+    Ok(())
+}
+
+pub(super) fn names(content: &Content, columns: &[String]) -> Result<(), ContentError> {
+    for (place, (name, value)) in content.variables.iter().enumerate() {
+        let field = format!("variables.{name}");
+        if !is_name(name) {
+            return refuse(field, "is not a name; use letters, digits and '_', not beginning with a digit");
+        }
+        if name == RECIPIENT {
+            return refuse(field, "is the recipient's address already; choose another name");
+        }
+        if content.variables.iter().take(place).any(|(former, _)| former == name) {
+            return refuse(field, "is given twice; remove one of them");
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return refuse(field, format!("is longer than {VALUE_BYTES_MAX} bytes; put it into the text itself"));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    match columns.iter().find(|column| *column == RECIPIENT || !seen.insert(column.as_str())) {
+        Some(column) if column == RECIPIENT => {
+            refuse("columns", format!("'{RECIPIENT}' is the recipient's address already; rename the column"))
+        }
+        Some(column) => refuse("columns", format!("'{column}' stands there twice; rename one of them")),
+        None => Ok(()),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+}
+
+/// Checks the content's own headers; their names as fields, in order.
+pub(super) fn headers(content: &Content) -> Result<Vec<String>, ContentError> {
+    if content.headers.len() > HEADERS_MAX {
+        return refuse("headers", format!("are more than {HEADERS_MAX}; remove some"));
+    }
+    let mut fields = Vec::with_capacity(content.headers.len());
+    for (name, value) in &content.headers {
+        let field = format!("{HEADERS}{name}");
+        let lower = name.to_ascii_lowercase();
+        let fits =
+            (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if !fits {
+            return refuse("headers", format!("{name:?} is not a header's name; use 1 to 64 letters, digits and '-'"));
+        }
+        let reserved = ["content-", "resent-", "x-reveille-"].iter().any(|prefix| lower.starts_with(prefix));
+        if reserved || RESERVED.contains(&lower.as_str()) {
+            return refuse(field, "is written by Reveille or on the way; remove it");
+        }
+        if value.contains(['\r', '\n', '\0']) {
+            return refuse(field, "contains a line end or NUL; a header is one line of text");
+        }
+        if value.len() > HEADER_TEMPLATE_BYTES_MAX {
+            return refuse(field, format!("is longer than {HEADER_TEMPLATE_BYTES_MAX} bytes; shorten it"));
+        }
+        if fields.contains(&field) {
+            return refuse(field, "is given twice; remove one of them");
+        }
+        fields.push(field);
+    }
+    Ok(fields)
+}

@@ -1,0 +1,324 @@
+//! The part of the template language that content may use, checked before a template is compiled.
+//!
+//! Called by [`super::Compiled::new`] only. A template is written by a tenant and rendered on every
+//! node, so the language is cut down to what cannot hurt: variables, `if`, `for`, and the filters and
+//! tests named here. Fuel and the bound on the output do the rest; this page closes what they leave
+//! open: values that double at each step (`~`, `*`, `+`, `set`, `with`, macros), and expressions or
+//! `elif` chains so long that the compiler would use up its stack, which no `catch_unwind` catches.
+//!
+//! It is a scan, not a parser: a text that passes may still fail to compile, and is then refused for
+//! that. It must agree with minijinja's lexer about where code begins and ends, and does, because every
+//! token that could make them differ (`raw`, braces in code) is refused.
+
+use super::ContentError;
+
+/// Bytes of one `{{ … }}` or `{% … %}`: bounds the depth of one expression.
+pub(super) const CODE_BYTES_MAX: usize = 500;
+/// Brackets within brackets in one expression.
+pub(super) const BRACKETS_MAX: usize = 16;
+/// Blocks within blocks.
+pub(super) const BLOCKS_MAX: usize = 32;
+/// `elif` branches in one template: each one is a level deeper for the compiler.
+pub(super) const ELIF_MAX: usize = 50;
+/// Tags that may begin a `{% … %}`.
+const TAGS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
+/// Filters, all of them bounded by a constant times their input. Registered in `render.rs`.
+pub(super) const FILTERS: [&str; 18] = [
+    "abs",
+    "capitalize",
+    "d",
+    "default",
+    "e",
+    "escape",
+    "first",
+    "float",
+    "int",
+    "last",
+    "length",
+    "lower",
+    "round",
+    "safe",
+    "split",
+    "title",
+    "trim",
+    "upper",
+];
+/// One filter of our own: percent-encoding for links.
+pub(super) const URLENCODE: &str = "urlencode";
+/// Tests behind `is`. Registered in `render.rs`.
+pub(super) const TESTS: [&str; 7] = ["defined", "undefined", "none", "odd", "even", "startingwith", "endingwith"];
+
+/// The words of code in a template, each with the byte at which it stands.
+pub(super) struct Words<'a> {
+    source: &'a str,
+    words: Vec<(usize, &'a str)>,
+}
+
+impl Words<'_> {
+    /// The line of a word's first use, from 1.
+    pub(super) fn line_of(&self, word: &str) -> Option<u32> {
+        let (place, _) = self.words.iter().find(|(_, found)| *found == word)?;
+        Some(line_at(self.source, *place))
+    }
+}
+
+/// Checks that `source` keeps to the language.
+pub(super) fn check<'a>(field: &str, source: &'a str) -> Result<Words<'a>, ContentError> {
+    let mut scan = Scan { field, source, rest: source, brackets: 0, blocks: 0, elifs: 0, words: Vec::new() };
+    while let Some(place) = scan.rest.find('{') {
+        scan.skip(place + 1);
+        if scan.take('#') {
+            scan.comment()?;
+        } else if scan.take('{') {
+            scan.code("}}", false)?;
+        } else if scan.take('%') {
+            scan.code("%}", true)?;
+        }
+    }
+    Ok(Words { source, words: scan.words })
+}
+
+fn line_at(source: &str, place: usize) -> u32 {
+    let before = source.as_bytes().iter().take(place);
+    u32::try_from(1 + before.filter(|byte| **byte == b'\n').count()).unwrap_or(u32::MAX)
+}
+
+struct Scan<'f, 'a> {
+    field: &'f str,
+    source: &'a str,
+    rest: &'a str,
+    brackets: usize,
+    blocks: usize,
+    elifs: usize,
+    words: Vec<(usize, &'a str)>,
+}
+
+/// What the next word of code is.
+#[derive(Clone, Copy, PartialEq)]
+enum Expected {
+    /// A tag's name.
+    Tag,
+    /// A filter's name.
+    Filter,
+    /// A test's name, or `not` before it.
+    Test,
+    /// A variable, an attribute or a key word.
+    Anything,
+}
+
+impl Scan<'_, '_> {
+    fn place(&self) -> usize {
+        self.source.len() - self.rest.len()
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.rest = self.rest.get(bytes..).unwrap_or_default();
+    }
+
+    fn take(&mut self, character: char) -> bool {
+        match self.rest.strip_prefix(character) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn refuse<T>(&self, message: impl Into<String>) -> Result<T, ContentError> {
+        let line = line_at(self.source, self.place());
+        Err(ContentError { field: self.field.to_owned(), line: Some(line), message: message.into() })
+    }
+
+    fn comment(&mut self) -> Result<(), ContentError> {
+        let _ = self.take('-') || self.take('+');
+        match self.rest.find("#}") {
+            Some(end) => {
+                self.skip(end + 2);
+                Ok(())
+            }
+            None => self.refuse("the comment '{#' has no end; write '#}' where it ends"),
+        }
+    }
+
+    /// Walks one piece of code, its opening marker already taken, to behind its `end`.
+    fn code(&mut self, end: &str, tag: bool) -> Result<(), ContentError> {
+        let _ = self.take('-') || self.take('+');
+        let start = self.place();
+        self.brackets = 0;
+        let mut expected = if tag { Expected::Tag } else { Expected::Anything };
+        loop {
+            self.rest = self.rest.trim_start_matches(|character: char| character.is_ascii_whitespace());
+            if self.place() - start > CODE_BYTES_MAX {
+                return self.refuse(format!("an expression is longer than {CODE_BYTES_MAX} bytes; split it"));
+            }
+            let closing = self.rest.strip_prefix(['-', '+']).unwrap_or(self.rest);
+            if let Some(rest) = closing.strip_prefix(end).or_else(|| self.rest.strip_prefix(end)) {
+                self.rest = rest;
+                return if expected == Expected::Anything { Ok(()) } else { self.refuse("a name is missing") };
+            }
+            expected = self.token(end, expected)?;
+        }
+    }
+
+    fn token(&mut self, end: &str, expected: Expected) -> Result<Expected, ContentError> {
+        let Some(first) = self.rest.chars().next() else {
+            return self.refuse(format!("'{end}' is missing; write it where the code ends"));
+        };
+        if first.is_ascii_alphabetic() || first == '_' {
+            return self.word(expected);
+        }
+        if expected != Expected::Anything {
+            return self.refuse(format!("'{first}' stands where a name is expected"));
+        }
+        match first {
+            '"' | '\'' => self.text(first)?,
+            '|' => {
+                self.skip(1);
+                return Ok(Expected::Filter);
+            }
+            '(' | '[' => self.open_bracket()?,
+            ')' | ']' => {
+                self.skip(1);
+                self.brackets = self.brackets.saturating_sub(1);
+            }
+            '0'..='9' | '.' | ',' | '=' | '!' | '<' | '>' | '-' | '/' | '%' | ':' => self.skip(1),
+            '~' | '+' | '*' => {
+                return self.refuse(format!(
+                    "'{first}' is not available; write the parts one after another: {{{{ a }}}}{{{{ b }}}}"
+                ));
+            }
+            '{' | '}' => return self.refuse("a brace inside code; for a brace in the text write {{ \"{\" }}"),
+            other => return self.refuse(format!("'{other}' has no meaning in a template")),
+        }
+        Ok(Expected::Anything)
+    }
+
+    fn open_bracket(&mut self) -> Result<(), ContentError> {
+        self.skip(1);
+        self.brackets += 1;
+        if self.brackets > BRACKETS_MAX {
+            return self.refuse(format!("more than {BRACKETS_MAX} brackets within brackets; simplify the expression"));
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, quote: char) -> Result<(), ContentError> {
+        let mut escaped = false;
+        let end = self.rest.char_indices().skip(1).find(|(_, character)| {
+            let ends = *character == quote && !escaped;
+            escaped = *character == '\\' && !escaped;
+            ends
+        });
+        match end {
+            Some((place, _)) => {
+                self.skip(place + 1);
+                Ok(())
+            }
+            None => self.refuse(format!("a text that begins with {quote} has no end; write {quote} where it ends")),
+        }
+    }
+
+    fn word(&mut self, expected: Expected) -> Result<Expected, ContentError> {
+        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        self.check_word(word, expected)?;
+        self.words.push((self.place(), word));
+        self.rest = rest;
+        Ok(match (expected, word) {
+            (Expected::Anything, "is") | (Expected::Test, "not") => Expected::Test,
+            _ => Expected::Anything,
+        })
+    }
+
+    fn check_word(&mut self, word: &str, expected: Expected) -> Result<(), ContentError> {
+        let (kind, known) = match expected {
+            Expected::Anything => return Ok(()),
+            Expected::Test if word == "not" => return Ok(()),
+            Expected::Filter if word == URLENCODE => return Ok(()),
+            Expected::Tag => ("tag", TAGS.as_slice()),
+            Expected::Filter => ("filter", FILTERS.as_slice()),
+            Expected::Test => ("test", TESTS.as_slice()),
+        };
+        if !known.contains(&word) {
+            return self.refuse(format!("there is no {kind} '{word}'; there are: {}", known.join(", ")));
+        }
+        if expected == Expected::Tag {
+            return self.count_tag(word);
+        }
+        Ok(())
+    }
+
+    fn count_tag(&mut self, tag: &str) -> Result<(), ContentError> {
+        match tag {
+            "if" | "for" => self.blocks += 1,
+            "endif" | "endfor" => self.blocks = self.blocks.saturating_sub(1),
+            "elif" => self.elifs += 1,
+            _ => {}
+        }
+        if self.blocks > BLOCKS_MAX {
+            return self.refuse(format!("more than {BLOCKS_MAX} blocks within blocks; use a column with the result"));
+        }
+        if self.elifs > ELIF_MAX {
+            return self.refuse(format!("more than {ELIF_MAX} 'elif' in one template; use a column with the result"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(source: &str) -> String {
+        match check("text", source) {
+            Ok(_) => panic!("{source} was taken"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn ordinary_templates_pass() {
+        for source in [
+            "no code, { braces } and % signs ~ * +",
+            "{{ a }}{{- b -}}{{+ c +}}{# {% set %} ~ #}{#- x -#}",
+            "{% if a is not defined and b|length > 2 %}{{ a[0].b|default('it\\'s ~', true) }}{% elif c %}{%- else +%}x{% endif %}",
+            "{% for item in items|split(\"~}}\") %}{{ loop.index }}: {{ item }}{% endfor %}",
+        ] {
+            check("text", source).map(|_| ()).unwrap_or_else(|error| panic!("{source}: {error}"));
+        }
+    }
+
+    #[test]
+    fn what_could_grow_without_bound_is_refused_with_its_line() {
+        assert_eq!(
+            refusal("a\nb\n{% set x = 1 %}"),
+            "text, line 3: there is no tag 'set'; there are: if, elif, else, endif, for, endfor"
+        );
+        for source in [
+            "{{ a ~ a }}",
+            "{{ a * 9 }}",
+            "{{ a + a }}",
+            "{%- with x = a %}",
+            "{%+ raw %}",
+            "{% macro m() %}",
+            "{{ {'a': 1} }}",
+        ] {
+            assert!(refusal(source).starts_with("text, line 1: "), "{source}");
+        }
+        assert!(refusal("{{ a|\n replace('', a) }}").starts_with("text, line 2: there is no filter 'replace'"));
+        assert!(refusal("{{ a is callable }}").contains("there is no test 'callable'"));
+        assert!(refusal("{{ '\\' ~ a ~ ' ~ a }}").contains("'~' is not available"), "an escaped quote ends no text");
+        assert!(refusal(&format!("{{{{ {} }}}}", "a".repeat(2_000))).contains("longer than 500 bytes"));
+        assert!(refusal(&format!("{{{{ {} }}}}", "(".repeat(17))).contains("more than 16 brackets"));
+        assert!(refusal(&"{% if a %}".repeat(33)).contains("more than 32 blocks"));
+        assert!(refusal(&"{% elif a %}".repeat(51)).contains("more than 50 'elif'"));
+    }
+
+    #[test]
+    fn code_without_an_end_is_refused() {
+        for source in ["{{ a", "{% if a", "{# a", "{{ 'a }}", "{{ a| }}", "{% %}", "{{ a is }}", "{{ ä }}"] {
+            assert!(refusal(source).starts_with("text, line 1: "), "{source}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Compiled templates and their rendering, bounded in time and in memory.
+//!
+//! Called by [`super::Compiled`] only. Each field of a content is one template, known by the field's
+//! name. Undefined variables are errors, only the field `html` is escaped, and there is no loader: a
+//! template cannot reach another one, a file or the network. What the language may contain is decided in
+//! `language.rs`; here are the fuel and the bound on the output.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters, tests as checks};
+
+use super::language::{self, FILTERS, TESTS, URLENCODE};
+use super::{ContentError, VALUE_BYTES_MAX};
+
+/// Instructions of one rendering: some 5 ms at most.
+const FUEL: u64 = 100_000;
+/// The one field whose variables are escaped.
+pub(super) const HTML: &str = "html";
+
+/// The compiled templates of one content.
+#[derive(Debug)]
+pub(super) struct Templates {
+    environment: Environment<'static>,
+    used: BTreeSet<String>,
+}
+
+/// Why one rendering failed: always because of the values, as the template itself has compiled.
+#[derive(Debug)]
+pub(super) struct RenderError {
+    pub(super) line: Option<u32>,
+    pub(super) message: String,
+}
+
+impl Templates {
+    pub(super) fn new() -> Templates {
+        let mut environment = Environment::empty();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_fuel(Some(FUEL));
+        // No copies of source and values into each error.
+        environment.set_debug(false);
+        environment.set_auto_escape_callback(|field| if field == HTML { AutoEscape::Html } else { AutoEscape::None });
+        for name in FILTERS {
+            add_filter(&mut environment, name);
+        }
+        environment.add_filter(URLENCODE, urlencode);
+        for name in TESTS {
+            add_test(&mut environment, name);
+        }
+        Templates { environment, used: BTreeSet::new() }
+    }
+
+    /// Compiles `source` as `field`. True when it renders the same for everybody: it uses no variable
+    /// but those in `constant`. `known` are all variables that exist.
+    pub(super) fn add(
+        &mut self,
+        field: &str,
+        source: &str,
+        known: &BTreeSet<&str>,
+        constant: &BTreeSet<&str>,
+    ) -> Result<bool, ContentError> {
+        let words = language::check(field, source)?;
+        self.environment.add_template_owned(field.to_owned(), source.to_owned()).map_err(|error| ContentError {
+            field: field.to_owned(),
+            line: line(&error),
+            message: compile_message(&error),
+        })?;
+        let template = self.environment.get_template(field);
+        let used = template.map(|template| template.undeclared_variables(false)).unwrap_or_default();
+        // In the order of their names: which one is reported must not depend on a hash seed.
+        let used: BTreeSet<String> = used.into_iter().collect();
+        if let Some(unknown) = used.iter().find(|name| !known.contains(name.as_str())) {
+            let known: Vec<&str> = known.iter().copied().collect();
+            let message = format!(
+                "unknown variable '{unknown}'; known are: {}. Correct the name, or add a variable or a column '{unknown}'",
+                known.join(", ")
+            );
+            return Err(ContentError { field: field.to_owned(), line: words.line_of(unknown), message });
+        }
+        let same_for_all = used.iter().all(|name| constant.contains(name.as_str()));
+        self.used.extend(used);
+        Ok(same_for_all)
+    }
+
+    /// Names of all variables that some template uses.
+    pub(super) fn used(&self) -> &BTreeSet<String> {
+        &self.used
+    }
+
+    /// Renders one field into at most `limit` bytes.
+    pub(super) fn render(&self, field: &str, values: &Value, limit: usize) -> Result<String, RenderError> {
+        let mut output = Bounded { bytes: Vec::new(), left: limit, full: false };
+        let rendered = self
+            .environment
+            .get_template(field)
+            .and_then(|template| template.render_captured_to(values.clone(), &mut output).map(|_| ()));
+        if output.full {
+            return Err(RenderError { line: None, message: format!("is longer than {limit} bytes when rendered") });
+        }
+        rendered.map_err(|error| RenderError { line: line(&error), message: render_message(&error) })?;
+        String::from_utf8(output.bytes).map_err(|error| RenderError { line: None, message: error.to_string() })
+    }
+}
+
+fn line(error: &Error) -> Option<u32> {
+    error.line().and_then(|line| u32::try_from(line).ok()).filter(|line| *line > 0)
+}
+
+fn compile_message(error: &Error) -> String {
+    format!("does not compile: {}. Correct the template", error.detail().unwrap_or("syntax error"))
+}
+
+fn render_message(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::OutOfFuel => format!("takes more than {FUEL} steps to render"),
+        kind => error.detail().map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
+    }
+}
+
+fn add_filter(environment: &mut Environment<'static>, name: &'static str) {
+    match name {
+        "abs" => environment.add_filter(name, filters::abs),
+        "capitalize" => environment.add_filter(name, filters::capitalize),
+        "d" | "default" => environment.add_filter(name, filters::default),
+        "e" | "escape" => environment.add_filter(name, filters::escape),
+        "first" => environment.add_filter(name, filters::first),
+        "float" => environment.add_filter(name, filters::float),
+        "int" => environment.add_filter(name, filters::int),
+        "last" => environment.add_filter(name, filters::last),
+        "length" => environment.add_filter(name, filters::length),
+        "lower" => environment.add_filter(name, filters::lower),
+        "round" => environment.add_filter(name, filters::round),
+        "safe" => environment.add_filter(name, filters::safe),
+        "split" => environment.add_filter(name, filters::split),
+        "title" => environment.add_filter(name, filters::title),
+        "trim" => environment.add_filter(name, filters::trim),
+        "upper" => environment.add_filter(name, filters::upper),
+        // A name without a function is refused when it is rendered; a test renders every one of them.
+        _ => {}
+    }
+}
+
+fn add_test(environment: &mut Environment<'static>, name: &'static str) {
+    match name {
+        "defined" => environment.add_test(name, checks::is_defined),
+        "undefined" => environment.add_test(name, checks::is_undefined),
+        "none" => environment.add_test(name, checks::is_none),
+        "odd" => environment.add_test(name, checks::is_odd),
+        "even" => environment.add_test(name, checks::is_even),
+        "startingwith" => environment.add_test(name, checks::is_startingwith),
+        "endingwith" => environment.add_test(name, checks::is_endingwith),
+        _ => {}
+    }
+}
+
+/// Percent-encodes everything but RFC 3986's unreserved characters. Bounded, because it triples.
+fn urlencode(text: &str) -> Result<String, Error> {
+    if text.len() > VALUE_BYTES_MAX / 3 {
+        return Err(Error::new(ErrorKind::InvalidOperation, "the text is too long to be part of a link"));
+    }
+    Ok(text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+        encoded
+    }))
+}
+
+/// A writer that takes a bounded number of bytes and then fails, which ends the rendering.
+struct Bounded {
+    bytes: Vec<u8>,
+    left: usize,
+    full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.left.checked_sub(bytes.len()) {
+            Some(left) => {
+                self.left = left;
+                self.bytes.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            None => {
+                self.full = true;
+                Err(io::Error::from(io::ErrorKind::StorageFull))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(field: &str, source: &str) -> Result<String, String> {
+        let known = BTreeSet::from(["name", "count"]);
+        let mut templates = Templates::new();
+        templates.add(field, source, &known, &known).map_err(|error| error.to_string())?;
+        let values = Value::from_pairs([("name", Value::from("<Ann & co>")), ("count", Value::from("3"))]);
+        templates.render(field, &values, 10_000).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn every_filter_and_every_test_that_is_allowed_exists() {
+        for filter in FILTERS {
+            let argument = if filter == "split" { "(' ')" } else { "" };
+            let value = if matches!(filter, "abs" | "round" | "float") { "2" } else { "'2'" };
+            assert!(render("text", &format!("{{{{ {value}|{filter}{argument} }}}}")).is_ok(), "{filter}");
+        }
+        for test in TESTS {
+            let argument = if test.ends_with("with") { "('x')" } else { "" };
+            assert!(
+                render(
+                    "text",
+                    &format!("{{{{ 2|{} is {test}{argument} }}}}", if argument.is_empty() { "int" } else { "e" })
+                )
+                .is_ok(),
+                "{test}"
+            );
+        }
+        assert_eq!(render("text", "{{ name|urlencode }}").as_deref(), Ok("%3CAnn%20%26%20co%3E"));
+    }
+
+    #[test]
+    fn only_html_is_escaped() {
+        assert_eq!(render("html", "<b>{{ name }}</b>").as_deref(), Ok("<b>&lt;Ann &amp; co&gt;</b>"));
+        assert_eq!(render("html", "{{ name|safe }}").as_deref(), Ok("<Ann & co>"));
+        assert_eq!(render("text", "{{ name }}").as_deref(), Ok("<Ann & co>"));
+        assert_eq!(render("headers.X-Html", "{{ name }}").as_deref(), Ok("<Ann & co>"));
+    }
+
+    #[test]
+    fn a_rendering_ends_when_its_fuel_or_its_room_does() {
+        let letters = "{% for a in '01234567890123456789' %}";
+        let endless = format!("{}{}", letters.repeat(5), "{% endfor %}".repeat(5));
+        assert_eq!(render("text", &endless), Err("takes more than 100000 steps to render".to_owned()));
+        let wide = format!("{}{}{}", letters.repeat(2), "x".repeat(100), "{% endfor %}".repeat(2));
+        assert_eq!(render("text", &wide), Err("is longer than 10000 bytes when rendered".to_owned()));
+    }
+
+    #[test]
+    fn the_deepest_template_that_is_allowed_fits_into_a_small_stack() {
+        let (brackets, blocks) = (language::BRACKETS_MAX, language::BLOCKS_MAX);
+        let nested = format!("{}1{}", "(".repeat(brackets), ")".repeat(brackets));
+        for source in [
+            format!("{{{{ name{} }}}}", "|e".repeat(240)),
+            format!("{{{{ name{} }}}}", ".b".repeat(240)),
+            format!("{{{{ {}1 }}}}", "-".repeat(480)),
+            format!("{{{{ {}1 }}}}", "not ".repeat(120)),
+            format!("{{{{ 1{} }}}}", "/1".repeat(240)),
+            format!("{{% if name %}}{}{{% endif %}}", "{% elif name %}".repeat(language::ELIF_MAX)),
+            format!(
+                "{}{{{{ {nested} }}}}{}",
+                format!("{{% if {nested} %}}").repeat(blocks),
+                "{% endif %}".repeat(blocks)
+            ),
+        ] {
+            let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(move || render("text", &source));
+            let rendered = thread.expect("a thread").join().expect("no panic");
+            assert!(rendered.is_ok() || rendered == Err("undefined value".to_owned()), "{rendered:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_variable_is_named_with_its_line() {
+        assert_eq!(
+            render("text", "Hello\n{{ nmae }}").unwrap_err(),
+            "text, line 2: unknown variable 'nmae'; known are: count, name. Correct the name, or add a variable or a column 'nmae'"
+        );
+        assert_eq!(
+            render("text", "\n\n{% if name %}")
+                .unwrap_err()
+                .split(". ")
+                .next()
+                .map(|text| text.starts_with("text, line 3: does not compile")),
+            Some(true)
+        );
+        assert!(render("text", "{{ range(3) }}").unwrap_err().contains("unknown variable 'range'"), "no functions");
+    }
+}

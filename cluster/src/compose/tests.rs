@@ -1,0 +1,246 @@
+//! What composing promises, read as sentences.
+
+use super::*;
+use proptest::prelude::*;
+use reveille_ledger::ids::Epoch;
+
+fn content() -> Content {
+    Content {
+        sender: "Morning Paper <paper@example.com>".to_owned(),
+        reply_to: Some("desk@example.com".to_owned()),
+        subject: "Good morning, {{ name }}".to_owned(),
+        text: Some("Hello {{ name }} <{{ recipient }}>,\nthe weather in {{ city }}.\n".to_owned()),
+        html: Some("<p>Hello {{ name }}</p>".to_owned()),
+        headers: vec![(
+            "List-Unsubscribe".to_owned(),
+            "<https://example.com/u?a={{ recipient|urlencode }}>".to_owned(),
+        )],
+        variables: vec![("city".to_owned(), "Lyon".to_owned())],
+    }
+}
+
+fn columns() -> Vec<String> {
+    vec!["name".to_owned()]
+}
+
+fn recipient(address: &str, name: &str) -> Recipient {
+    Recipient { address: address.to_owned(), key: address.to_owned(), values: vec![name.to_owned()] }
+}
+
+fn stamp(place: u32) -> Stamp {
+    let run = RunId { index: 1042, place: 3 };
+    Stamp {
+        message_id: message_id(7, 1, run, 12, "example.com"),
+        fence: Fence { group: 1, epoch: Epoch(9), index: 1050, place },
+        date: Time(1_795_219_200_000),
+        run,
+        boundary_seed: [7; 32],
+    }
+}
+
+fn compiled(content: &Content) -> Compiled {
+    Compiled::new(content, &columns()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn mail(content: &Content, to: &Recipient) -> String {
+    let bytes = compiled(content).compose(to, &stamp(4)).unwrap_or_else(|error| panic!("{error}"));
+    String::from_utf8(bytes).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refusal(change: impl FnOnce(&mut Content)) -> String {
+    let mut changed = content();
+    change(&mut changed);
+    match Compiled::new(&changed, &columns()) {
+        Ok(_) => panic!("{changed:?} was taken"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_mail_with_both_parts_reads_as_expected() {
+    let expected = "\
+From: Morning Paper <paper@example.com>
+To: ann@example.com
+Reply-To: desk@example.com
+Subject: Good morning, Ann & Bo
+Date: Sat, 21 Nov 2026 00:00:00 +0000
+Message-ID: <ID>
+Auto-Submitted: auto-generated
+X-Reveille-Run: r1042.3
+X-Reveille-Fence: 1.9.1050.4
+List-Unsubscribe: <https://example.com/u?a=ann%40example.com>
+MIME-Version: 1.0
+Content-Type: multipart/alternative; boundary=\"=_07070707070707070707070707070707\"
+
+--=_07070707070707070707070707070707
+Content-Type: text/plain; charset=utf-8
+Content-Transfer-Encoding: quoted-printable
+
+Hello Ann & Bo <ann@example.com>,
+the weather in Lyon.
+
+--=_07070707070707070707070707070707
+Content-Type: text/html; charset=utf-8
+Content-Transfer-Encoding: quoted-printable
+
+<p>Hello Ann &amp; Bo</p>
+
+--=_07070707070707070707070707070707--
+";
+    let expected = expected.replace("<ID>", &format!("<{}>", stamp(4).message_id)).replace('\n', "\r\n");
+    assert_eq!(mail(&content(), &recipient("ann@example.com", "Ann & Bo")), expected);
+}
+
+#[test]
+fn one_part_alone_is_no_multipart() {
+    let text = mail(&Content { html: None, ..content() }, &recipient("ann@example.com", "Ann"));
+    assert!(text.contains("\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n"), "{text}");
+    let html = mail(&Content { text: None, ..content() }, &recipient("ann@example.com", "Ann"));
+    assert!(html.contains("\r\nMIME-Version: 1.0\r\nContent-Type: text/html; charset=utf-8\r\n"), "{html}");
+    assert!(!text.contains("multipart") && !html.contains("multipart"));
+}
+
+#[test]
+fn a_retry_is_the_same_mail_the_fence_aside() {
+    let compiled_here = compiled(&content());
+    let compiled_there = compiled(&content());
+    let to = recipient("Ann Lee <ann@example.com>", "Ann");
+    let first = compiled_here.compose(&to, &stamp(4));
+    assert_eq!(first, compiled_there.compose(&to, &stamp(4)));
+    let text = |result: Result<Vec<u8>, ComposeError>| String::from_utf8(result.expect("a mail")).expect("text");
+    let again = text(compiled_there.compose(&to, &stamp(5)));
+    assert_eq!(again.replace("1.9.1050.5", "1.9.1050.4"), text(first));
+}
+
+#[test]
+fn a_message_id_names_one_recipient_of_one_run_of_one_cluster() {
+    let run = RunId { index: 1, place: 0 };
+    let id = message_id(1, 1, run, 1, "example.com");
+    assert_eq!(id, message_id(1, 1, run, 1, "example.com"));
+    assert_eq!(id.len(), 40 + "@example.com".len());
+    for other in [
+        message_id(2, 1, run, 1, "example.com"),
+        message_id(1, 2, run, 1, "example.com"),
+        message_id(1, 1, RunId { index: 1, place: 1 }, 1, "example.com"),
+        message_id(1, 1, RunId { index: 2, place: 0 }, 1, "example.com"),
+        message_id(1, 1, run, 2, "example.com"),
+    ] {
+        assert_ne!(id, other);
+    }
+}
+
+#[test]
+fn content_that_could_not_be_sent_is_refused_with_the_field_and_the_next_step() {
+    assert_eq!(
+        refusal(|c| c.sender = "paper".to_owned()),
+        "sender: 'paper' has no '@': an address is LOCAL@DOMAIN; write ADDRESS or NAME <ADDRESS>"
+    );
+    assert_eq!(
+        refusal(|c| c.sender = "{{ name }} <a@b>".to_owned()),
+        "sender: is an address, not a template; write the address itself"
+    );
+    assert_eq!(
+        refusal(|c| c.subject = "x".repeat(1 << 20)),
+        "content: has 1048802 bytes, more than 524288; link to large parts instead"
+    );
+    assert_eq!(refusal(|c| c.subject = "x".repeat(5_000)), "subject: is longer than 4096 bytes; shorten it");
+    assert_eq!(refusal(|c| c.subject = "x".repeat(999)), "subject: is longer than 998 bytes when rendered");
+    assert_eq!(
+        refusal(|c| c.subject = "a\nBcc: x".to_owned()),
+        "subject: contains a control character (U+000A); a header is one line of text"
+    );
+    assert_eq!(
+        refusal(|c| (c.text, c.html) = (None, None)),
+        "content: has neither text nor html; give one of them, or both"
+    );
+    assert_eq!(
+        refusal(|c| c.html = Some("\n{{ nam }}".to_owned())),
+        "html, line 2: unknown variable 'nam'; known are: city, name, recipient. Correct the name, or add a variable or a column 'nam'"
+    );
+    assert!(refusal(|c| c.text = Some("a\n{% if name %}".to_owned())).starts_with("text, line 2: does not compile: "));
+    assert_eq!(
+        refusal(|c| c.variables.push(("a b".to_owned(), String::new()))),
+        "variables.a b: is not a name; use letters, digits and '_', not beginning with a digit"
+    );
+    assert_eq!(
+        refusal(|c| c.variables.push(("recipient".to_owned(), String::new()))),
+        "variables.recipient: is the recipient's address already; choose another name"
+    );
+    assert!(refusal(|c| c.variables.push(("city".to_owned(), String::new()))).contains("twice"));
+    assert!(refusal(|c| c.variables.push(("big".to_owned(), "x".repeat(70_000)))).contains("longer than 65536"));
+}
+
+#[test]
+fn headers_are_neither_injected_nor_overridden() {
+    let with = |name: &str, value: &str| {
+        let header = (name.to_owned(), value.to_owned());
+        refusal(|content| content.headers = vec![header])
+    };
+    for name in [
+        "From",
+        "to",
+        "BCC",
+        "Message-Id",
+        "X-Reveille-Fence",
+        "content-type",
+        "Date",
+        "MIME-Version",
+        "auto-submitted",
+        "Received",
+    ] {
+        assert_eq!(with(name, "x"), format!("headers.{name}: is written by Reveille or on the way; remove it"));
+    }
+    for name in ["", "X:Y", "X Y", "X\r\nBcc", "X-Ümlaut", &"x".repeat(65)] {
+        assert!(with(name, "x").contains("is not a header's name"), "{name:?}");
+    }
+    assert!(with("X-A", "a\r\nBcc: b@example.com").contains("line end"));
+    assert!(with("X-A", "{{ '\\n' }}").contains("control character"));
+    let injected = compiled(&content()).compose(&recipient("ann@example.com", "Ann\r\nBcc: b@example.com"), &stamp(4));
+    assert_eq!(
+        injected.unwrap_err().to_string(),
+        "subject: contains a control character (U+000D); a header is one line of text"
+    );
+}
+
+#[test]
+fn a_recipient_that_cannot_be_composed_does_not_stand_for_the_others() {
+    let compiled = compiled(&content());
+    let error = |to: &Recipient| compiled.compose(to, &stamp(4)).map(|_| ()).unwrap_err().to_string();
+    assert!(error(&recipient("ann", "Ann")).starts_with("the recipient's address: 'ann' has no '@'"));
+    assert!(error(&Recipient { values: Vec::new(), ..recipient("a@b", "") }).starts_with("subject, line 1: undefined"));
+    assert_eq!(error(&recipient("a@b", &"x".repeat(70_000))), "columns.name: the value is longer than 65536 bytes");
+    assert_eq!(error(&recipient("a@b", &"x".repeat(2_000))), "subject: is longer than 998 bytes when rendered");
+    assert!(compiled.compose(&recipient("a@b", "Ann"), &stamp(4)).is_ok());
+    let bad = Stamp { message_id: "a@b>\r\nBcc: x".to_owned(), ..stamp(4) };
+    assert_eq!(compiled.compose(&recipient("a@b", "Ann"), &bad), Err(ComposeError::Stamp("message id")));
+}
+
+#[test]
+fn a_column_stands_before_a_variable_and_an_empty_header_is_left_out() {
+    let mut content = content();
+    content.variables.push(("name".to_owned(), "everybody".to_owned()));
+    content.headers = vec![("X-Name".to_owned(), "{% if name != 'Bo' %}{{ name }}{% endif %}".to_owned())];
+    assert!(mail(&content, &recipient("a@b", "Ann")).contains("\r\nX-Name: Ann\r\n"));
+    assert!(!mail(&content, &recipient("a@b", "Bo")).contains("X-Name"));
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_data_the_mail_is_one_message_of_short_lines(
+        name in "(?s).{0,60}",
+        display in "[ -;=?-~äß漢\u{85}\t]{0,80}",
+        text in "(?s).{0,300}",
+    ) {
+        let content = Content { text: Some(text.replace('{', "(")), ..content() };
+        let Ok(compiled) = Compiled::new(&content, &columns()) else { return Ok(()) };
+        let Ok(mail) = compiled.compose(&recipient(&format!("{display} <ann@example.com>"), &name), &stamp(4)) else { return Ok(()) };
+        let mail = String::from_utf8(mail).expect("text");
+        prop_assert!(mail.ends_with("\r\n") && mail.is_ascii());
+        prop_assert!(!mail.replace("\r\n", "").contains(['\r', '\n', '\0']));
+        prop_assert!(mail.split("\r\n").all(|line| line.len() <= 998));
+        let (head, body) = mail.split_once("\r\n\r\n").expect("a head and a body");
+        let fields: Vec<&str> = head.split("\r\n").filter(|line| !line.starts_with(' ')).map(|line| line.split(':').next().unwrap_or_default()).collect();
+        prop_assert_eq!(fields, ["From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Reveille-Run", "X-Reveille-Fence", "List-Unsubscribe", "MIME-Version", "Content-Type"]);
+        prop_assert_eq!(body.matches("--=_07070707070707070707070707070707").count(), 3);
+    }
+}

@@ -1,0 +1,83 @@
+//! What a journal that was left behind proves.
+//!
+//! Called when a process starts, once its `NodeUp` is applied, for each incarnation of its node that has
+//! open rows (P10). The file's survival is the proof that memory survived (P11): it is there, its header
+//! names this incarnation and this boot of the machine, and the chain is whole. Then every record counts,
+//! **and so does the absence of one**. In every other case it proves nothing, and whatever the rows still
+//! hold is in doubt.
+//!
+//! **A torn end.** A process that is killed inside `write` leaves at most an unfinished last frame. Its
+//! append did not return, so the act that it announced was not done: the frame is dropped, the rest
+//! counts. Bytes that differ anywhere else, a length among them, were never written so: nothing counts.
+//!
+//! **A power cut** takes a memory-backed file with it; a file on a disk may come back in any state. The
+//! header carries the kernel's boot id, so a file from before a reboot proves nothing wherever it lay.
+
+use std::io;
+use std::path::Path;
+
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::RowOutcome;
+use reveille_ledger::ids::{Fence, RunId};
+
+use super::Owner;
+use super::record::{FORMAT, Frame, Header, Record, read_body, read_frame};
+use super::rows::Rows;
+
+/// What a file proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Memory survived: what is written was done or announced, what is not was not.
+    Whole(Rows),
+    /// Nothing, and why.
+    Nothing(String),
+}
+
+impl Reading {
+    /// The outcome of an open row whose recipients `slots` are still claimed (P10, P11).
+    pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> RowOutcome {
+        match self {
+            Reading::Whole(rows) => rows.outcome(page, chunk, fence, slots),
+            Reading::Nothing(_) => RowOutcome { in_doubt: slots.clone(), ..RowOutcome::empty(page, chunk, fence) },
+        }
+    }
+}
+
+/// Reads the journal at `path`, if it is `owner`'s and of this `boot` of the machine.
+pub(super) fn read(path: &Path, owner: &Owner, boot: &str) -> Reading {
+    match std::fs::read(path) {
+        Ok(bytes) => prove(&bytes, owner, boot).map_or_else(Reading::Nothing, Reading::Whole),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Reading::Nothing("there is no journal".to_owned()),
+        Err(error) => Reading::Nothing(format!("the journal cannot be read: {error}")),
+    }
+}
+
+fn prove(bytes: &[u8], owner: &Owner, boot: &str) -> Result<Rows, String> {
+    let Frame::Whole { body, mut chain, mut rest } = read_frame(bytes, 0) else {
+        return Err("the journal has no header".to_owned());
+    };
+    check_header(read_body(body), owner, boot)?;
+    let mut rows = Rows::default();
+    loop {
+        match read_frame(rest, chain) {
+            Frame::Whole { body, chain: next, rest: after } => {
+                let record: Record = read_body(body).ok_or("the journal holds a record of another build")?;
+                rows.note(&record);
+                (chain, rest) = (next, after);
+            }
+            Frame::End | Frame::Torn => return Ok(rows),
+            Frame::Damaged => return Err(format!("the journal is damaged at byte {}", bytes.len() - rest.len())),
+        }
+    }
+}
+
+fn check_header(header: Option<Header>, owner: &Owner, boot: &str) -> Result<(), String> {
+    let header = header.filter(|header| header.format == FORMAT).ok_or("the journal is of another build")?;
+    if header.cluster != owner.cluster || header.holder != owner.holder {
+        return Err(format!("the journal belongs to {} of cluster {:x}", header.holder, header.cluster));
+    }
+    if header.boot != boot {
+        return Err("the machine was started anew since the journal was written".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! What a journal knows: for each row that is open, how far each of its recipients came.
+//!
+//! The writer keeps it to refuse a second `begin` and to write its file anew; the reader builds the same
+//! from a file. One set of rules for both: [`Rows::note`].
+
+use std::collections::BTreeMap;
+
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{Refused, RowOutcome};
+use reveille_ledger::ids::{Fence, RunId};
+
+use super::record::{Act, Answer, Place, Record};
+
+/// How far a recipient came in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Composing had begun, the hand-off had not.
+    OpenOnly,
+    /// The terminator may have been written; no answer is known.
+    Begun,
+    /// The relay took it.
+    Accepted,
+    /// The relay refused it.
+    Refused(Answer),
+}
+
+/// Fates by row and slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows(BTreeMap<Fence, Row>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    page: RunId,
+    chunk: u32,
+    fates: BTreeMap<u16, Fate>,
+    begun: Bitmap,
+}
+
+impl Rows {
+    /// Takes in one record. `accepted` is true for ever (P4); `open` never takes back what is known.
+    pub(super) fn note(&mut self, record: &Record) {
+        let Place { page, chunk, fence, slot } = record.place;
+        let new = || Row { page, chunk, fates: BTreeMap::new(), begun: Bitmap::new() };
+        let row = self.0.entry(fence).or_insert_with(new);
+        if record.act == Act::Begin {
+            row.begun.insert(slot);
+        }
+        let former = row.fates.remove(&slot);
+        row.fates.insert(slot, after(former, &record.act));
+    }
+
+    /// Was a `begin` noted for this recipient in this row?
+    pub(super) fn has_begun(&self, place: &Place) -> bool {
+        self.0.get(&place.fence).is_some_and(|row| row.begun.contains(place.slot))
+    }
+
+    /// Forgets a row that is closed.
+    pub(super) fn forget(&mut self, fence: Fence) {
+        self.0.remove(&fence);
+    }
+
+    /// The shortest list of records that says the same.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        self.0.iter().flat_map(|(fence, row)| {
+            row.fates.iter().map(|(slot, fate)| {
+                let place = Place { page: row.page, chunk: row.chunk, fence: *fence, slot: *slot };
+                let act = match fate {
+                    Fate::OpenOnly => Act::Open,
+                    Fate::Begun => Act::Begin,
+                    Fate::Accepted => Act::Accepted,
+                    Fate::Refused(answer) => Act::Refused(answer.clone()),
+                };
+                Record { place, act }
+            })
+        })
+    }
+
+    /// How far a recipient came; none when nothing was written about it.
+    pub fn fate(&self, fence: Fence, slot: u16) -> Option<&Fate> {
+        self.0.get(&fence)?.fates.get(&slot)
+    }
+
+    /// The outcome of a row of a former incarnation whose recipients `slots` are still claimed (P10):
+    /// accepted, refused by its answer, begun is in doubt, and everything else is released.
+    pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> RowOutcome {
+        let mut outcome = RowOutcome::empty(page, chunk, fence);
+        for slot in slots.iter() {
+            match self.fate(fence, slot) {
+                Some(Fate::Accepted) => drop(outcome.accepted.insert(slot)),
+                Some(Fate::Begun) => drop(outcome.in_doubt.insert(slot)),
+                Some(Fate::OpenOnly) | None => drop(outcome.released.insert(slot)),
+                Some(Fate::Refused(answer)) => outcome.refused.push(refused(slot, answer)),
+            }
+        }
+        outcome
+    }
+}
+
+fn refused(slot: u16, answer: &Answer) -> Refused {
+    let Answer { code, enhanced, scope, text } = answer.clone();
+    Refused { slot, code, enhanced, text, scope }
+}
+
+fn after(former: Option<Fate>, act: &Act) -> Fate {
+    match (former, act) {
+        (Some(Fate::Accepted), _) | (_, Act::Accepted) => Fate::Accepted,
+        (Some(known), Act::Open) => known,
+        (None, Act::Open) => Fate::OpenOnly,
+        (_, Act::Begin) => Fate::Begun,
+        (_, Act::Refused(answer)) => Fate::Refused(answer.clone()),
+    }
+}

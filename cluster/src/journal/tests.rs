@@ -1,0 +1,356 @@
+//! What the journal promises, read as sentences.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use proptest::prelude::*;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::Scope;
+use reveille_ledger::ids::{Epoch, Incarnation, NodeId, RunId};
+use tempfile::TempDir;
+
+use super::*;
+
+const BOOT: &str = "b7d0";
+const PAGE: RunId = RunId { index: 40, place: 0 };
+
+fn owner(incarnation: u64) -> Owner {
+    Owner { cluster: 77, holder: Holder { node: NodeId(0xA1), incarnation: Incarnation(incarnation) } }
+}
+
+fn fence(index: u64) -> Fence {
+    Fence { group: 1, epoch: Epoch(9), index, place: 0 }
+}
+
+fn record(index: u64, slot: u16, act: Act) -> Record {
+    Record { place: Place { page: PAGE, chunk: 2, fence: fence(index), slot }, act }
+}
+
+fn refused(code: u16) -> Act {
+    Act::Refused(Answer { code, enhanced: Some((5, 1, 1)), scope: Scope::Mailbox, text: "no such user".to_owned() })
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn journal(folder: &TempDir) -> Journal {
+    Journal::create(folder.path(), &owner(3), BOOT).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Four recipients of row 50 that came to four different ends, and one that was never written about.
+fn written(folder: &TempDir) -> Journal {
+    let mut journal = journal(folder);
+    let mut append = |records: &[Record]| journal.append(records).unwrap_or_else(|error| panic!("{error}"));
+    append(&[record(50, 0, Act::Open), record(50, 1, Act::Open)]);
+    append(&[record(50, 2, Act::Open), record(50, 3, Act::Open)]);
+    append(&[record(50, 1, Act::Begin)]);
+    append(&[record(50, 2, Act::Begin)]);
+    append(&[record(50, 2, Act::Accepted)]);
+    append(&[record(50, 3, Act::Begin), record(50, 3, refused(550))]);
+    journal
+}
+
+fn read(folder: &TempDir) -> Reading {
+    Journal::read(folder.path(), &owner(3), BOOT)
+}
+
+fn whole(folder: &TempDir) -> Rows {
+    match read(folder) {
+        Reading::Whole(rows) => rows,
+        Reading::Nothing(reason) => panic!("{reason}"),
+    }
+}
+
+fn why_nothing(reading: Reading) -> String {
+    match reading {
+        Reading::Nothing(reason) => reason,
+        Reading::Whole(rows) => panic!("it proves {rows:?}"),
+    }
+}
+
+#[test]
+fn a_row_of_a_dead_life_is_settled_from_its_journal() {
+    let folder = folder();
+    drop(written(&folder));
+    let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    assert_eq!(outcome.accepted, Bitmap::range(2, 1));
+    assert_eq!(outcome.in_doubt, Bitmap::range(1, 1));
+    assert_eq!(outcome.released, [0, 4].into_iter().collect());
+    let codes: Vec<(u16, u16)> = outcome.refused.iter().map(|refused| (refused.slot, refused.code)).collect();
+    assert_eq!(codes, [(3, 550)]);
+    assert_eq!(whole(&folder).fate(fence(50), 0), Some(&Fate::OpenOnly));
+    let other_row = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(0, 5));
+    assert_eq!(other_row.released, Bitmap::range(0, 5), "the absence of a record counts");
+}
+
+#[test]
+fn a_journal_that_proves_nothing_leaves_all_in_doubt() {
+    let folder = folder();
+    let reading = read(&folder);
+    let outcome = reading.outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    assert_eq!((outcome.in_doubt, outcome.released), (Bitmap::range(0, 5), Bitmap::new()));
+    assert_eq!(why_nothing(reading), "there is no journal");
+}
+
+#[test]
+fn a_journal_counts_only_for_its_own_life_cluster_and_boot() {
+    let folder = folder();
+    drop(written(&folder));
+    let ours = folder::path(folder.path(), owner(3).holder);
+    let other_life = folder::path(folder.path(), owner(4).holder);
+    std::fs::copy(&ours, other_life).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(why_nothing(Journal::read(folder.path(), &owner(4), BOOT)), "the journal belongs to a1/3 of cluster 4d");
+    let other_cluster = Owner { cluster: 78, ..owner(3) };
+    assert!(why_nothing(Journal::read(folder.path(), &other_cluster, BOOT)).contains("belongs to"));
+    assert_eq!(
+        why_nothing(Journal::read(folder.path(), &owner(3), "b7d1")),
+        "the machine was started anew since the journal was written"
+    );
+}
+
+#[test]
+fn a_life_has_one_journal() {
+    let folder = folder();
+    drop(journal(&folder));
+    assert!(matches!(Journal::create(folder.path(), &owner(3), BOOT), Err(JournalFault::Create { .. })));
+}
+
+#[test]
+fn a_torn_end_is_dropped_and_the_rest_counts() {
+    let folder = folder();
+    drop(written(&folder));
+    let path = folder::path(folder.path(), owner(3).holder);
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{error}"));
+    let mut known = Vec::new();
+    for length in 0..=bytes.len() {
+        std::fs::write(&path, &bytes[..length]).unwrap_or_else(|error| panic!("{error}"));
+        match read(&folder) {
+            Reading::Whole(rows) => known.push(
+                rows.records().count() + rows.outcome(PAGE, 2, fence(50), &Bitmap::range(1, 3)).accepted.len() as usize,
+            ),
+            Reading::Nothing(reason) => assert_eq!((reason.as_str(), known.len()), ("the journal has no header", 0)),
+        }
+    }
+    assert!(known.is_sorted(), "a longer file never proves less");
+    assert_eq!((known.first(), known.last()), (Some(&0), Some(&5)));
+}
+
+#[test]
+fn one_wrong_bit_anywhere_and_nothing_counts() {
+    let folder = folder();
+    drop(written(&folder));
+    let path = folder::path(folder.path(), owner(3).holder);
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{error}"));
+    for place in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 1 << bit;
+            std::fs::write(&path, &damaged).unwrap_or_else(|error| panic!("{error}"));
+            why_nothing(read(&folder));
+        }
+    }
+}
+
+#[test]
+fn a_failed_append_closes_the_gate_for_good() {
+    let folder = folder();
+    let mut journal = journal(&folder);
+    assert!(!journal.is_broken());
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap_or_else(|error| panic!("{error}"));
+    let whole_file = std::mem::replace(&mut journal.file, full);
+    assert!(matches!(journal.append(&[record(50, 0, Act::Begin)]), Err(JournalFault::Broken(_))));
+    assert!(journal.is_broken());
+    journal.file = whole_file;
+    assert!(matches!(journal.append(&[record(50, 1, Act::Open)]), Err(JournalFault::Broken(_))));
+    assert!(journal.is_broken());
+    assert_eq!(whole(&folder), Rows::default(), "what was not written is not proved");
+}
+
+#[test]
+fn a_second_begin_in_a_row_is_stopped_and_breaks_nothing() {
+    let folder = folder();
+    let mut journal = written(&folder);
+    for slot in [1, 2, 3] {
+        let again = journal.append(&[record(50, 4, Act::Open), record(50, slot, Act::Begin)]);
+        assert!(matches!(again, Err(JournalFault::BegunTwice(place)) if place.slot == slot));
+    }
+    let twice = journal.append(&[record(50, 4, Act::Begin), record(50, 4, Act::Begin)]);
+    assert!(matches!(twice, Err(JournalFault::BegunTwice(_))));
+    assert_eq!(whole(&folder).fate(fence(50), 4), None, "nothing of the group was written");
+    assert!(
+        journal.append(&[record(50, 4, Act::Begin), record(51, 1, Act::Begin)]).is_ok(),
+        "another row is another matter"
+    );
+}
+
+#[test]
+fn accepted_is_true_for_ever_and_open_takes_nothing_back() {
+    let folder = folder();
+    let mut journal = written(&folder);
+    let acts = [record(50, 2, refused(450)), record(50, 1, Act::Open), record(50, 3, Act::Open)];
+    assert!(journal.append(&acts).is_ok());
+    let rows = whole(&folder);
+    assert_eq!(rows.fate(fence(50), 2), Some(&Fate::Accepted));
+    assert_eq!(rows.fate(fence(50), 1), Some(&Fate::Begun));
+    assert!(matches!(rows.fate(fence(50), 3), Some(Fate::Refused(answer)) if answer.code == 550));
+}
+
+#[test]
+fn a_long_answer_is_cut_at_the_edge_of_a_character() {
+    let folder = folder();
+    let mut journal = journal(&folder);
+    let long = Answer { code: 550, enhanced: None, scope: Scope::Policy, text: "é".repeat(100_000) };
+    assert!(journal.append(&[record(50, 0, Act::Refused(Answer { text: format!("x{}", long.text), ..long }))]).is_ok());
+    let rows = whole(&folder);
+    let Some(Fate::Refused(kept)) = rows.fate(fence(50), 0) else { panic!("{rows:?}") };
+    assert_eq!(kept.text, format!("x{}", "é".repeat(99)));
+}
+
+#[test]
+fn a_file_that_grew_is_written_anew_with_the_open_rows_alone() {
+    let folder = folder();
+    let mut journal = written(&folder);
+    let before = whole(&folder);
+    let path = folder::path(folder.path(), owner(3).holder);
+    let size = || std::fs::metadata(&path).map(|file| file.len()).unwrap_or_default();
+    let mut index = 1_000;
+    while index == 1_000 || size() > 100_000 {
+        let row: Vec<Record> = (0..256).map(|slot| record(index, slot, Act::Begin)).collect();
+        assert!(journal.append(&row).is_ok());
+        journal.forget(fence(index));
+        index += 1;
+        assert!(size() < REWRITE_BYTES_MIN + 100_000);
+    }
+    assert!(journal.append(&[record(50, 1, Act::Accepted)]).is_ok(), "the chain goes on in the new file");
+    let mut expected = before;
+    expected.note(&record(50, 1, Act::Accepted));
+    let all = Bitmap::range(0, 6);
+    assert_eq!(whole(&folder).outcome(PAGE, 2, fence(50), &all), expected.outcome(PAGE, 2, fence(50), &all));
+    assert!(
+        matches!(journal.append(&[record(50, 3, Act::Begin)]), Err(JournalFault::BegunTwice(_))),
+        "nor is it forgotten"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).map(Iterator::count).ok(), Some(1));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_anew_goes_on() {
+    let folder = folder();
+    let mut journal = written(&folder);
+    let blocked = folder::unfinished(&folder::path(folder.path(), owner(3).holder));
+    std::fs::create_dir(&blocked).unwrap_or_else(|error| panic!("{error}"));
+    journal.rewrite_at = 0;
+    assert!(journal.append(&[record(50, 1, Act::Accepted)]).is_ok());
+    assert!(!journal.is_broken());
+    assert_eq!(whole(&folder).fate(fence(50), 1), Some(&Fate::Accepted));
+}
+
+#[test]
+fn what_is_left_over_is_listed_and_deleted() {
+    let folder = folder();
+    assert_eq!(leftovers(&folder.path().join("none"), NodeId(0xA1)).ok(), Some(Vec::new()));
+    for incarnation in [12, 3] {
+        drop(Journal::create(folder.path(), &owner(incarnation), BOOT));
+    }
+    let other = Owner { cluster: 77, holder: Holder { node: NodeId(0xA10), incarnation: Incarnation(1) } };
+    drop(Journal::create(folder.path(), &other, BOOT));
+    let unfinished = folder::unfinished(&folder::path(folder.path(), owner(3).holder));
+    std::fs::write(&unfinished, b"half").unwrap_or_else(|error| panic!("{error}"));
+    let lives = || -> Vec<u64> {
+        let found = leftovers(folder.path(), NodeId(0xA1)).unwrap_or_default();
+        found.iter().map(|leftover| leftover.incarnation.0).collect()
+    };
+    assert_eq!(lives(), [3, 12]);
+    assert!(delete(folder.path(), owner(3).holder).is_ok() && !unfinished.exists());
+    assert_eq!(lives(), [12]);
+    assert!(delete(folder.path(), owner(3).holder).is_ok(), "deleting what is gone is no error");
+}
+
+#[test]
+fn the_boot_id_is_the_same_for_the_whole_life_of_the_machine() {
+    let id = boot_id().unwrap_or_else(|error| panic!("{error}"));
+    assert!(id.len() >= 32);
+    assert_eq!(boot_id().ok(), Some(id));
+}
+
+/// Names the folder for the process that [`what_was_appended_survives_kill_9`] starts and kills.
+const VICTIM: &str = "REVEILLE_JOURNAL_VICTIM";
+
+#[test]
+fn what_was_appended_survives_kill_9() {
+    if let Some(folder) = std::env::var_os(VICTIM) {
+        write_until_killed(Path::new(&folder));
+    }
+    for patience in [1, 40, 700] {
+        let folder = folder();
+        let program = std::env::current_exe().unwrap_or_else(|error| panic!("{error}"));
+        let mut victim = Command::new(program)
+            .args(["what_was_appended_survives_kill_9", "--nocapture"])
+            .env(VICTIM, folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{error}"));
+        let output = victim.stdout.take().unwrap_or_else(|| panic!("it was piped"));
+        let mut said = BufReader::new(output).lines().map_while(Result::ok).filter_map(|line| line.parse::<u16>().ok());
+        let first: Vec<u16> = said.by_ref().take(patience).collect();
+        assert_eq!(first.len(), patience, "it has written");
+        victim.kill().and_then(|()| victim.wait()).unwrap_or_else(|error| panic!("{error}"));
+        let last = said.last().or(first.last().copied()).unwrap_or_default();
+        let rows = whole(&folder);
+        let begun = (0..u16::MAX).take_while(|slot| rows.fate(fence(50), *slot) == Some(&Fate::Begun)).count();
+        assert!(begun > usize::from(last), "{last} was appended, {begun} are there");
+        assert_eq!(begun, rows.records().count(), "and nothing behind a gap");
+    }
+}
+
+fn write_until_killed(folder: &Path) -> ! {
+    let mut journal = Journal::create(folder, &owner(3), BOOT).unwrap_or_else(|error| panic!("{error}"));
+    for slot in 0..u16::MAX {
+        journal.append(&[record(50, slot, Act::Begin)]).unwrap_or_else(|error| panic!("{error}"));
+        println!("{slot}");
+    }
+    std::process::exit(1);
+}
+
+proptest! {
+    #[test]
+    fn a_reader_knows_what_the_writer_knew(
+        acts in prop::collection::vec((0_u64..3, 0_u16..6, 0_u8..4), 1..80),
+        rewrites in any::<bool>(),
+    ) {
+        let folder = folder();
+        let mut journal = journal(&folder);
+        if rewrites {
+            journal.rewrite_at = 300;
+        }
+        let mut model = BTreeMap::new();
+        for (row, slot, act) in acts {
+            let act = [Act::Open, Act::Begin, Act::Accepted, refused(550)].into_iter().nth(act.into()).unwrap_or(Act::Open);
+            let written = journal.append(&[record(row, slot, act.clone())]);
+            let place = (row, slot);
+            prop_assert_eq!(written.is_err(), act == Act::Begin && model.get(&place).is_some_and(|(begun, _)| *begun));
+            if written.is_ok() {
+                let (begun, fate) = model.entry(place).or_insert((false, Fate::OpenOnly));
+                *begun |= act == Act::Begin;
+                match act {
+                    Act::Open => {}
+                    _ if *fate == Fate::Accepted => {}
+                    Act::Begin => *fate = Fate::Begun,
+                    Act::Accepted => *fate = Fate::Accepted,
+                    Act::Refused(answer) => *fate = Fate::Refused(answer),
+                }
+            }
+            if rewrites {
+                journal.rewrite_at = journal.rewrite_at.min(300);
+            }
+        }
+        drop(journal);
+        let rows = whole(&folder);
+        prop_assert_eq!(rows.records().count(), model.len());
+        for ((row, slot), (_, fate)) in &model {
+            prop_assert_eq!(rows.fate(fence(*row), *slot), Some(fate));
+        }
+    }
+}
