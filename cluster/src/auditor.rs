@@ -4,12 +4,13 @@
 //! Level-triggered: each sweep looks at the state alone and needs no memory of events, so nothing that an
 //! actor forgot stays forgotten. Belongs to a term.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, Decide, Decision};
-use reveille_ledger::ids::{Fence, RunId, Time};
+use reveille_ledger::ids::{Fence, Holder, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt};
 use reveille_ledger::{RunState, Standing};
 
@@ -37,7 +38,9 @@ async fn sweep(site: &Site, term: &Term) {
     let lost = site.replica.read(|ledger| rows_of_lost_holders(ledger, term));
     if !lost.is_empty() {
         catch("holder lost", lost.len());
-        term.propose(Command::Revoke(lost)).await;
+    }
+    if !lost.is_empty() || term.is_revoking() {
+        term.revoke(lost).await;
     }
     let late = site.replica.read(|ledger| runs_past_deadline(ledger, now));
     if !late.is_empty() {
@@ -57,9 +60,10 @@ fn catch(cause: &'static str, count: usize) {
 }
 
 /// P9: rows are revoked only when the holder's lease is over.
-fn rows_of_lost_holders(ledger: &Ledger, term: &Term) -> Vec<Fence> {
+fn rows_of_lost_holders(ledger: &Ledger, term: &Term) -> BTreeMap<Fence, Holder> {
     let held = ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty());
-    held.filter(|(_, row)| term.lease_is_over(row.holder)).map(|(fence, _)| *fence).take(ITEMS_MAX).collect()
+    let lost = held.filter(|(_, row)| term.lease_is_over(row.holder));
+    lost.map(|(fence, row)| (*fence, row.holder)).take(ITEMS_MAX).collect()
 }
 
 /// P16: open and paused runs whose deadline has passed.
@@ -88,17 +92,20 @@ fn doubts_to_decide(ledger: &Ledger, now: Time) -> Vec<Decide> {
                 InDoubt::Hold => continue,
                 InDoubt::Resend if state.state == RunState::Cancelled || state.finish_by <= now => continue,
                 InDoubt::Resend => Decision::Resend,
-                InDoubt::AssumeSent
-                    if state.counts.is_finished() || now.since_ms(row.claimed_at) > DAY_MS =>
-                {
+                InDoubt::AssumeSent if state.counts.is_finished() || now.since_ms(row.claimed_at) > DAY_MS => {
                     Decision::Assume
                 }
                 InDoubt::AssumeSent => continue,
             };
-            match found.last_mut() {
-                Some(last) if last.run == run && last.decision == decision => last.recipients.push(recipient),
-                _ if found.len() < ITEMS_MAX => found.push(Decide { run, recipients: vec![recipient], decision }),
-                _ => return found,
+            if let Some(last) = found.last_mut()
+                && last.run == run
+                && last.decision == decision
+            {
+                last.recipients.push(recipient);
+            } else if found.len() < ITEMS_MAX {
+                found.push(Decide { run, recipients: vec![recipient], decision });
+            } else {
+                return found;
             }
         }
     }

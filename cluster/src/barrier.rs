@@ -1,15 +1,19 @@
 //! Barriers (P15): after an opt-out, a pause or a cancel is applied, the leader makes sure that no gate on
 //! any node decides without it, and names the hand-offs that were past their gate by then.
 //!
-//! Nobody waits for a relay. A silent node is waited out by its lease, and a node that stays behind an open
-//! barrier gets no new lease, so every barrier ends. The leader's half is [`hold`], the holder's [`answer`].
+//! Nobody waits for a relay. A silent node is waited out by the grants that it had before the entry; later
+//! ones carry the entry as their floor (see `lease`), so every barrier ends. The leader's half is [`hold`], the
+//! holder's is [`answer`], and [`through_leader`] is for whoever asks from any node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
-use reveille_raft::{About, BarrierAnswer, BarrierQuestion, Crossed};
+use reveille_ledger::Ledger;
+use reveille_ledger::content::Audience;
+use reveille_ledger::ids::{Fence, Hash, Holder, NodeId, RunId};
+use reveille_raft::Role;
+use reveille_raft::peer::{About, BarrierAnswer, BarrierQuestion, BarrierReport, Crossed};
 use tokio::task::JoinSet;
 
 use crate::marks::HandOff;
@@ -18,75 +22,157 @@ use crate::term::Term;
 
 /// How long one question waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Pause before a node is asked again.
+/// Pause before a node, or a leader, is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a barrier found out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Hand-offs that were past the gate: they may still arrive.
-    pub crossed: Vec<Crossed>,
-    /// Nodes that were waited out: what they hand off is over, what they had handed off is not known yet.
-    pub unconfirmed: Vec<NodeId>,
+/// Why a barrier was not held. The entry itself is applied and holds; only the report is missing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BarrierError {
+    /// The leader changed meanwhile.
+    #[error("the leader changed while the barrier was open: ask again")]
+    LeaderChanged,
+    /// No leader answered in time.
+    #[error("no leader held the barrier in time: {0}; ask again")]
+    TimedOut(String),
 }
 
-/// The term ended before every node had answered or was waited out: ask the new leader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the leader changed while the barrier was open: ask again")]
-pub struct Broken;
+/// From any node: has whoever leads hold the barrier, until `deadline`.
+pub async fn through_leader(
+    site: &Arc<Site>,
+    index: u64,
+    about: About,
+    deadline: Instant,
+) -> Result<BarrierReport, BarrierError> {
+    let mut last = "no leader is known".to_owned();
+    loop {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        if patience.is_zero() {
+            return Err(BarrierError::TimedOut(last));
+        }
+        if let Some(peer) = leader(site).and_then(|leader| site.replica.peer(leader)) {
+            let question = BarrierQuestion { index, about: about.clone(), patience };
+            match peer.hold_barrier(question, patience).await {
+                Ok(Ok(report)) => return Ok(report),
+                Ok(Err(refusal)) => last = refusal,
+                Err(hiccup) => last = hiccup.to_string(),
+            }
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// The node that leads, as far as this one knows.
+pub(crate) fn leader(site: &Site) -> Option<NodeId> {
+    match *site.replica.role().borrow() {
+        Role::Leader { .. } => Some(site.me.node),
+        Role::Follower { leader } => leader,
+        Role::Candidate | Role::Stopped => None,
+    }
+}
 
 /// As leader: returns when no gate on any node decides by a state without the entry at `index`.
-pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) -> Result<Report, Broken> {
-    term.open_barrier(index);
-    let nodes: BTreeSet<NodeId> = site.replica.read(|ledger| ledger.nodes().iter().map(|(node, _)| *node).collect());
+pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) -> Result<BarrierReport, BarrierError> {
+    if site.replica.wait_applied(index, Instant::now() + PATIENCE).await.is_none() || !term.is_in_force() {
+        return Err(BarrierError::LeaderChanged);
+    }
+    let nodes: Vec<Holder> = site.replica.read(|ledger| {
+        let current =
+            |(node, known): (&NodeId, &reveille_ledger::Node)| Holder { node: *node, incarnation: known.incarnation };
+        ledger.nodes().iter().map(current).collect()
+    });
     let mut asked = JoinSet::new();
-    for node in nodes {
+    for holder in nodes {
         let (site, term, about) = (Arc::clone(site), Arc::clone(term), about.clone());
-        asked.spawn(async move { (node, ask(&site, &term, node, index, about).await) });
+        asked.spawn(async move { (holder, ask(&site, &term, holder, index, about).await) });
     }
     let answers = asked.join_all().await;
-    term.close_barrier(index);
-    if term.ended() {
-        return Err(Broken);
+    // P13: what follows is only true in the name of the epoch in force.
+    if !term.is_in_force() {
+        return Err(BarrierError::LeaderChanged);
     }
-    let mut report = Report::default();
-    for (node, answer) in answers {
+    let mut crossed: BTreeMap<(Fence, RunId, u32), Crossed> = BTreeMap::new();
+    let mut confirmed = BTreeSet::new();
+    let mut unconfirmed = Vec::new();
+    let key = |crossed: &Crossed| (crossed.fence, crossed.run, crossed.recipient);
+    for (holder, answer) in answers {
         match answer {
-            Some(crossed) => report.crossed.extend(crossed),
-            None => report.unconfirmed.push(node),
+            Some(named) => {
+                confirmed.insert(holder);
+                crossed.extend(named.into_iter().map(|one| (key(&one), one)));
+            }
+            None => unconfirmed.push(holder.node),
         }
     }
-    Ok(report)
+    let unknown = site.replica.read(|ledger| fate_unknown(ledger, &about, &confirmed));
+    crossed.extend(unknown.into_iter().map(|one| (key(&one), one)));
+    Ok(BarrierReport { crossed: crossed.into_values().collect(), unconfirmed })
 }
 
-/// Asks one node until it answers; none when its lease was over first.
-async fn ask(site: &Arc<Site>, term: &Term, node: NodeId, index: u64, about: About) -> Option<Vec<Crossed>> {
+/// Asks one node until it answers; none when the grants that it had before the entry were over first.
+async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: About) -> Option<Vec<Crossed>> {
     loop {
         let question = BarrierQuestion { index, about: about.clone(), patience: PATIENCE };
-        let answer = if node == site.me.node {
-            answer(site, question).await
-        } else {
-            let answered = tokio::time::timeout(2 * PATIENCE, site.replica.ask_barrier(node, question)).await;
-            answered.ok().and_then(Result::ok).unwrap_or_default()
+        let answer = match site.replica.peer(holder.node) {
+            Some(peer) => peer.barrier(question, 2 * PATIENCE).await.unwrap_or_default(),
+            None => BarrierAnswer::default(),
         };
         if answer.confirmed {
             return Some(answer.crossed);
         }
         // Two lives of a node never run together (one lock on the data folder): the current one's lease is
         // the last.
-        let incarnation = site.replica.read(|ledger| ledger.nodes().get(&node).map(|node| node.incarnation));
-        let holder = Holder { node, incarnation: incarnation.unwrap_or(Incarnation(0)) };
-        if term.lease_is_over(holder) || term.ended() {
+        if term.lease_is_over_below(holder, index) || term.ended() {
             return None;
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 
+/// Hand-offs of processes that can no longer tell: rows in doubt, and rows claimed for a life that did not
+/// confirm (the model's eleven steps to an arrival that nobody had named).
+fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<Holder>) -> Vec<Crossed> {
+    let mut audiences: BTreeMap<Hash, Option<Audience>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (fence, row) in ledger.rows().iter() {
+        let mut slots = row.in_doubt.clone();
+        if !confirmed.contains(&row.holder) {
+            slots.add(&row.claimed);
+        }
+        for slot in slots.iter() {
+            let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
+            let concerned = match about {
+                About::Run(other) => *other == run,
+                About::OptedOut { tenant, key } => {
+                    ledger.pages().get(&row.page).is_some_and(|page| page.tenant == *tenant)
+                        && has_key(ledger, &mut audiences, run, recipient, key)
+                }
+            };
+            if concerned {
+                found.push(Crossed { run, recipient, fence: *fence });
+            }
+        }
+    }
+    found
+}
+
+fn has_key(
+    ledger: &Ledger,
+    audiences: &mut BTreeMap<Hash, Option<Audience>>,
+    run: RunId,
+    recipient: u32,
+    key: &str,
+) -> bool {
+    let Some(run) = ledger.run(run) else { return false };
+    let audience =
+        audiences.entry(run.audience).or_insert_with(|| ledger.blob(&run.audience).and_then(Audience::from_blob));
+    let recipient = audience.as_ref().and_then(|audience| audience.recipients.get(recipient as usize));
+    recipient.is_some_and(|recipient| recipient.key == key)
+}
+
 /// As holder: once the readable state includes the entry, the marks are read (in this order).
 pub async fn answer(site: &Site, question: BarrierQuestion) -> BarrierAnswer {
-    let deadline = Instant::now() + question.patience;
-    if site.replica.wait_applied(question.index, deadline).await.is_err() {
+    let deadline = Instant::now() + question.patience.min(PATIENCE);
+    if site.replica.wait_applied(question.index, deadline).await.is_none() {
         return BarrierAnswer { confirmed: false, crossed: Vec::new() };
     }
     let concerns = |hand_off: &HandOff| match &question.about {

@@ -1,25 +1,45 @@
 //! What this node answers to its peers: leases as leader, barriers as holder, its clocks.
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use reveille_raft::{BarrierAnswer, BarrierQuestion, ClockReading, LeaseAnswer, LeaseQuestion, PeerService};
+use reveille_ledger::ids::NodeId;
+use reveille_raft::PeerService;
+use reveille_raft::peer::{
+    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, LeaseAnswer, LeaseQuestion,
+};
 
 use crate::barrier;
 use crate::clock::Clock;
 use crate::site::Site;
+use crate::term::Term;
+
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Introduction {
+    /// Its name, for people.
+    pub name: String,
+    /// `host:port` at which peers reach it.
+    pub address: String,
+    /// Version of the program.
+    pub version: String,
+    /// Release of its time zone database.
+    pub tzdb: String,
+}
 
 /// The desk is given to the replica before the site exists, which holds the replica; so it is handed the
 /// site later, and until then refuses.
 pub struct Desk {
     clock: Arc<dyn Clock>,
+    introduction: Introduction,
     site: OnceLock<Weak<Site>>,
 }
 
 impl Desk {
-    /// A desk that knows only its clock.
-    pub fn new(clock: Arc<dyn Clock>) -> Desk {
-        Desk { clock, site: OnceLock::new() }
+    /// A desk that knows only its clock and its name.
+    pub fn new(clock: Arc<dyn Clock>, introduction: Introduction) -> Desk {
+        Desk { clock, introduction, site: OnceLock::new() }
     }
 
     /// From here on it answers for this site.
@@ -30,6 +50,12 @@ impl Desk {
 
     fn site(&self) -> Option<Arc<Site>> {
         self.site.get()?.upgrade()
+    }
+
+    fn leadership(&self) -> Result<(Arc<Site>, Arc<Term>), String> {
+        let site = self.site().ok_or_else(|| "this node is starting".to_owned())?;
+        let term = site.term().ok_or_else(|| "this node does not lead".to_owned())?;
+        Ok((site, term))
     }
 }
 
@@ -49,19 +75,44 @@ impl PeerService for Desk {
         }
     }
 
+    async fn hold_barrier(&self, question: BarrierQuestion) -> Result<BarrierReport, String> {
+        let (site, term) = self.leadership()?;
+        barrier::hold(&site, &term, question.index, question.about).await.map_err(|error| error.to_string())
+    }
+
+    async fn hand_over(&self, to: NodeId, patience: Duration) -> Result<(), String> {
+        let (site, _) = self.leadership()?;
+        let handed = site.replica.transfer_leader(to, Instant::now() + patience).await;
+        handed.map_err(|error| error.to_string())
+    }
+
+    async fn describe(&self) -> Option<Description> {
+        let site = self.site()?;
+        let applied = site.replica.read(|ledger| ledger.head().applied);
+        Some(Description {
+            node: site.me.node,
+            name: self.introduction.name.clone(),
+            address: self.introduction.address.clone(),
+            cluster: site.replica.cluster(),
+            incarnation: site.me.incarnation,
+            applied,
+            state_hash: site.checkpoint(),
+            wall: self.clock.wall(),
+            version: self.introduction.version.clone(),
+            tzdb: self.introduction.tzdb.clone(),
+        })
+    }
+
     fn clock(&self) -> ClockReading {
         ClockReading { wall: self.clock.wall(), boot_ms: self.clock.boot().as_millis() as u64 }
     }
 }
 
 /// P9: the leader's answer, for itself as for everybody.
-pub(crate) fn grant(site: &Site, question: &LeaseQuestion) -> LeaseAnswer {
+fn grant(site: &Site, question: &LeaseQuestion) -> LeaseAnswer {
     let Some(term) = site.term() else { return LeaseAnswer::Refused("this node does not lead".to_owned()) };
-    match term.grant(question.holder, question.applied) {
-        Ok(lease) => {
-            let applied = site.replica.read(|ledger| ledger.head().applied);
-            LeaseAnswer::Granted { lease, epoch: term.epoch(), applied }
-        }
+    match term.grant(question.holder) {
+        Ok((lease, floor)) => LeaseAnswer::Granted { lease, epoch: term.epoch(), floor },
         Err(refusal) => LeaseAnswer::Refused(refusal.to_string()),
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use reveille_raft::{LeaseAnswer, LeaseQuestion};
+use reveille_raft::peer::{LeaseAnswer, LeaseQuestion};
 use tokio_util::sync::CancellationToken;
 
-use crate::desk;
+use crate::barrier;
 use crate::lease::ASK_EVERY;
 use crate::site::Site;
 
@@ -30,18 +30,11 @@ async fn ask(site: &Arc<Site>) {
     let applied = site.replica.read(|ledger| ledger.head().applied);
     let question = LeaseQuestion { holder: site.me, applied, lacking: Vec::new() };
     let sent_at = site.clock.boot();
-    let answer = match site.replica.leader() {
-        Some(leader) if leader == site.me.node => Ok(desk::grant(site, &question)),
-        Some(leader) => match tokio::time::timeout(ASK_EVERY, site.replica.ask_lease(leader, question)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("no answer within a second".to_owned()),
-        },
-        None => Err("no leader is known".to_owned()),
-    };
+    let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return };
+    let answer = peer.renew_lease(question, ASK_EVERY).await;
     match answer {
-        Ok(LeaseAnswer::Granted { lease, .. }) => site.lease.prolong(sent_at, lease),
+        Ok(LeaseAnswer::Granted { lease, floor, .. }) => site.lease.prolong(sent_at, lease, floor),
         Ok(LeaseAnswer::Refused(refusal)) => tracing::debug!(refusal, "no lease"),
-        Err(error) => tracing::debug!(error, "the lease could not be asked for"),
+        Err(error) => tracing::debug!(%error, "the lease could not be asked for"),
     }
 }

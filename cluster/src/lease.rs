@@ -1,17 +1,23 @@
 //! The node lease (P9): who may pass a gate, and for how long.
 //!
-//! Two sides. A node keeps a [`NodeLease`]: the instant up to which it may pass gates, counted from when it
-//! *sent* the question that was granted. The leader keeps [`Grants`]: what it has granted, and from when on
-//! it may regard a holder's lease as over. The leader's instant is never before the node's, whatever the
-//! network did to the answer, because it counts from when it answered and adds a margin.
+//! Two sides. A node keeps a [`NodeLease`]: until when it may pass gates, counted from when it *sent* the
+//! question that was granted. The leader keeps [`Grants`]: what it has granted, and from when on it may regard
+//! a lease as over. The leader's instant is never before the node's, whatever the network did to the answer,
+//! because it counts from when it answered and adds a margin.
+//!
+//! **Floors.** A grant carries the index of the last entry that forbids hand-offs which the node may have been
+//! granted before (an opt-out, a pause, a cancel, a revocation of its rows). Under that grant a gate passes
+//! only in a state that includes the entry; an older grant runs on to its own end and is not prolonged. So a
+//! node that was waited out cannot come back on an old state, and every barrier ends with the grants that
+//! were given before it. (The model falls within eight steps without this.)
 //!
 //! All instants are CLOCK_BOOTTIME, which goes on while a machine sleeps. Applying an entry starts or
 //! prolongs nothing.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reveille_ledger::ids::Holder;
 
 /// How long a lease lasts from when the question was sent.
@@ -21,33 +27,46 @@ pub const LEASE: Duration = Duration::from_secs(4);
 pub const MARGIN: Duration = Duration::from_secs(1);
 /// How often a node asks: a lease survives two lost questions.
 pub const ASK_EVERY: Duration = Duration::from_secs(1);
-/// A node that has been behind an open barrier for this long gets no lease, so that every barrier ends (P15).
-pub const BEHIND_MAX: Duration = Duration::from_secs(1);
 
 // A node must be able to lose two questions in a row, and its answer may take as long as one.
 const _: () = assert!(LEASE.as_millis() > 3 * ASK_EVERY.as_millis());
 
-/// A node's own lease. Zero: none.
+/// One grant: until when, and from which state on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Grant {
+    end: Duration,
+    floor: u64,
+}
+
+/// A list of grants in which each is of use: a later one has a later end or a lower floor.
+fn keep(grants: &mut Vec<Grant>, grant: Grant, now: Duration) {
+    grants.retain(|known| known.end > now && !(known.end <= grant.end && known.floor >= grant.floor));
+    if !grants.iter().any(|known| known.end >= grant.end && known.floor <= grant.floor) {
+        grants.push(grant);
+    }
+}
+
+/// A node's own lease: the grants that run. At most one for each question within the length of a lease.
 #[derive(Debug, Default)]
 pub struct NodeLease {
-    ends_at_ms: AtomicU64,
+    grants: Mutex<Vec<Grant>>,
 }
 
 impl NodeLease {
-    /// Takes a grant of `length`, for a question that was sent at `sent_at`. An older answer that comes
-    /// late does not shorten a newer one.
-    pub fn prolong(&self, sent_at: Duration, length: Duration) {
-        self.ends_at_ms.fetch_max((sent_at + length).as_millis() as u64, Ordering::SeqCst);
+    /// Takes a grant of `length` from `floor` on, for a question that was sent at `sent_at`. An older answer
+    /// that comes late shortens nothing.
+    pub fn prolong(&self, sent_at: Duration, length: Duration, floor: u64) {
+        keep(&mut self.grants.lock(), Grant { end: sent_at + length, floor }, sent_at);
     }
 
     /// Gives the lease up, as a stopping node does.
     pub fn end(&self) {
-        self.ends_at_ms.store(0, Ordering::SeqCst);
+        self.grants.lock().clear();
     }
 
-    /// Does it run at `now`?
-    pub fn runs(&self, now: Duration) -> bool {
-        (now.as_millis() as u64) < self.ends_at_ms.load(Ordering::SeqCst)
+    /// May a gate that decides by a state at `applied` pass at `now`?
+    pub fn runs(&self, now: Duration, applied: u64) -> bool {
+        self.grants.lock().iter().any(|grant| now < grant.end && grant.floor <= applied)
     }
 }
 
@@ -57,75 +76,89 @@ pub enum NotGranted {
     /// No quorum has answered the leader lately: it may be deposed and not know it.
     #[error("the leader has not heard from a quorum within the length of a lease")]
     NoQuorum,
-    /// The node does not know an entry that forbids hand-offs (P15).
-    #[error("this node has been behind an open barrier for a second: its gates do not know entry {0}")]
-    Behind(u64),
+    /// Another epoch is in force.
+    #[error("the leader's epoch is over")]
+    EpochOver,
+    /// A revocation of this holder's rows is on its way into the log.
+    #[error("rows of this node are being revoked")]
+    Revoking,
 }
 
 /// What the leader of one epoch has granted. Dropped with its term.
 #[derive(Debug)]
 pub struct Grants {
     since: Duration,
-    ends: BTreeMap<Holder, Duration>,
-    barriers: BTreeMap<u64, Duration>,
+    given: BTreeMap<Holder, Vec<Grant>>,
+    revoking: BTreeMap<Holder, u64>,
+    proposals: u64,
 }
+
+/// A revocation on its way: what [`Grants::revoked`] takes when it was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revocation(u64);
 
 impl Grants {
     /// For an epoch whose `EpochStart` was applied at `since`. What former leaders granted is over a lease
     /// and a margin after that.
     pub fn new(since: Duration) -> Grants {
-        Grants { since, ends: BTreeMap::new(), barriers: BTreeMap::new() }
+        Grants { since, given: BTreeMap::new(), revoking: BTreeMap::new(), proposals: 0 }
     }
 
-    /// Grants a lease at `now`, never beyond what the quorum's last acknowledgement covers; answers its
-    /// length.
+    /// Grants a lease at `now` from `floor` on, never beyond what the quorum's last acknowledgement covers;
+    /// answers its length.
     pub fn grant(
         &mut self,
         holder: Holder,
-        applied: u64,
+        floor: u64,
         now: Duration,
         last_quorum_ack: Option<Duration>,
     ) -> Result<Duration, NotGranted> {
-        let behind = self.barriers.iter().find(|(index, opened)| {
-            applied < **index && now.saturating_sub(**opened) >= BEHIND_MAX
-        });
-        if let Some((index, _)) = behind {
-            return Err(NotGranted::Behind(*index));
+        if self.revoking.contains_key(&holder) {
+            return Err(NotGranted::Revoking);
         }
         let covered_until = last_quorum_ack.ok_or(NotGranted::NoQuorum)? + LEASE;
         let end = covered_until.min(now + LEASE);
         if end <= now {
             return Err(NotGranted::NoQuorum);
         }
-        let known = self.ends.entry(holder).or_default();
-        *known = (*known).max(end);
+        keep(self.given.entry(holder).or_default(), Grant { end, floor }, now.saturating_sub(MARGIN));
         Ok(end - now)
     }
 
-    /// From when on may the leader regard the holder's lease as over?
-    pub fn over_at(&self, holder: Holder) -> Duration {
+    /// May the leader regard every grant to this holder with a floor below `index` as over at `now`?
+    pub fn is_over_below(&self, holder: Holder, index: u64, now: Duration) -> bool {
         let inherited = self.since + LEASE;
-        self.ends.get(&holder).copied().unwrap_or_default().max(inherited) + MARGIN
+        let given = self.given.get(&holder).into_iter().flatten().filter(|grant| grant.floor < index);
+        let last = given.map(|grant| grant.end).max().unwrap_or_default().max(inherited);
+        now > last + MARGIN
     }
 
     /// May the leader regard the holder's lease as over at `now`? Only then are its rows revoked.
     pub fn is_over(&self, holder: Holder, now: Duration) -> bool {
-        now > self.over_at(holder)
+        self.is_over_below(holder, u64::MAX, now)
     }
 
     /// Does the holder have a lease of this leader that runs at `now`? Only such a one gets claims.
     pub fn runs(&self, holder: Holder, now: Duration) -> bool {
-        self.ends.get(&holder).is_some_and(|end| now < *end)
+        self.given.get(&holder).is_some_and(|grants| grants.iter().any(|grant| now < grant.end))
     }
 
-    /// A barrier at this index is open from `now` on.
-    pub fn open_barrier(&mut self, index: u64, now: Duration) {
-        self.barriers.entry(index).or_insert(now);
+    /// A revocation of these holders' rows is about to be proposed: until it is known to be applied they are
+    /// granted nothing. A time-out of the proposal ends nothing.
+    pub fn revoke(&mut self, holders: impl IntoIterator<Item = Holder>) -> Revocation {
+        self.proposals += 1;
+        self.revoking.extend(holders.into_iter().map(|holder| (holder, self.proposals)));
+        Revocation(self.proposals)
     }
 
-    /// The barrier at this index has ended.
-    pub fn close_barrier(&mut self, index: u64) {
-        self.barriers.remove(&index);
+    /// The revocation was applied, and so was, or never will be, every one that this leader proposed before.
+    pub fn revoked(&mut self, revocation: Revocation) {
+        self.revoking.retain(|_, proposal| *proposal > revocation.0);
+    }
+
+    /// Is any revocation on its way?
+    pub fn is_revoking(&self) -> bool {
+        !self.revoking.is_empty()
     }
 }
 
@@ -144,12 +177,13 @@ mod tests {
 
     #[test]
     fn the_leader_never_regards_a_lease_as_over_before_its_node_does() {
-        for (sent, received, quorum) in [(1_000, 1_000, 1_000), (1_000, 2_500, 2_400), (1_000, 1_900, 500), (0, 3_999, 10)] {
+        let cases = [(1_000, 1_000, 1_000), (1_000, 2_500, 2_400), (1_000, 1_900, 500), (0, 3_999, 10)];
+        for (sent, received, quorum) in cases {
             let (node, mut grants) = (NodeLease::default(), Grants::new(at(0)));
             let Ok(length) = grants.grant(holder(1), 0, at(received), Some(at(quorum))) else { continue };
-            node.prolong(at(sent), length);
+            node.prolong(at(sent), length, 0);
             for now in (0..20_000).map(at) {
-                assert!(!(node.runs(now) && grants.is_over(holder(1), now)), "P9 at {now:?}");
+                assert!(!(node.runs(now, 0) && grants.is_over(holder(1), now)), "P9 at {now:?}");
             }
         }
     }
@@ -179,22 +213,40 @@ mod tests {
     }
 
     #[test]
-    fn a_node_behind_a_barrier_loses_its_lease_and_so_the_barrier_ends() {
+    fn a_node_that_was_waited_out_cannot_come_back_on_an_old_state() {
+        let (node, mut grants) = (NodeLease::default(), Grants::new(at(0)));
+        let length = grants.grant(holder(1), 7, at(10_000), Some(at(10_000))).expect("granted");
+        node.prolong(at(10_000), length, 7);
+        // Entry 8 forbids something; the node renews, but has not applied it.
+        let length = grants.grant(holder(1), 8, at(11_000), Some(at(11_000))).expect("granted");
+        node.prolong(at(11_000), length, 8);
+        assert!(node.runs(at(13_999), 7), "the older grant runs to its own end");
+        assert!(!node.runs(at(14_000), 7), "P9: and is not prolonged");
+        assert!(node.runs(at(14_999), 8), "with the entry applied, the newer one counts");
+        assert!(!grants.is_over_below(holder(1), 8, at(15_000)));
+        assert!(grants.is_over_below(holder(1), 8, at(15_001)), "P15: so the barrier at 8 ends");
+        assert!(!grants.is_over(holder(1), at(16_000)));
+    }
+
+    #[test]
+    fn while_its_rows_are_being_revoked_a_holder_is_granted_nothing() {
         let mut grants = Grants::new(at(0));
-        grants.open_barrier(100, at(1_000));
-        assert!(grants.grant(holder(1), 99, at(1_900), Some(at(1_900))).is_ok(), "a second of patience");
-        assert_eq!(grants.grant(holder(1), 99, at(2_000), Some(at(2_000))), Err(NotGranted::Behind(100)));
-        assert!(grants.grant(holder(1), 100, at(2_000), Some(at(2_000))).is_ok(), "it has caught up");
-        grants.close_barrier(100);
-        assert!(grants.grant(holder(1), 99, at(2_100), Some(at(2_100))).is_ok());
+        let first = grants.revoke([holder(1)]);
+        let second = grants.revoke([holder(2)]);
+        assert_eq!(grants.grant(holder(1), 0, at(9_000), Some(at(9_000))), Err(NotGranted::Revoking));
+        grants.revoked(first);
+        assert!(grants.grant(holder(1), 0, at(9_000), Some(at(9_000))).is_ok());
+        assert_eq!(grants.grant(holder(2), 0, at(9_000), Some(at(9_000))), Err(NotGranted::Revoking));
+        grants.revoked(second);
+        assert!(!grants.is_revoking());
     }
 
     #[test]
     fn a_late_answer_does_not_shorten_a_newer_lease() {
         let lease = NodeLease::default();
-        lease.prolong(at(2_000), at(4_000));
-        lease.prolong(at(1_000), at(4_000));
-        assert!(lease.runs(at(5_999)));
-        assert!(!lease.runs(at(6_000)));
+        lease.prolong(at(2_000), at(4_000), 0);
+        lease.prolong(at(1_000), at(4_000), 0);
+        assert!(lease.runs(at(5_999), 0));
+        assert!(!lease.runs(at(6_000), 0));
     }
 }

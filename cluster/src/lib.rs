@@ -1,1 +1,46 @@
-//! Placeholder.
+//! The actors of a node: what happens between the ledger's two doors.
+//!
+//! ```text
+//!                      propose (Fire, Claim, Settle …)                 effects, reads
+//!   timer ─┐         ┌───────────────────────────────▶ replica ────────────────────────┐
+//!   dispatcher ├─ term ─┘                              (log, ledger)                     ▼
+//!   auditor ─┘   while leading                            ▲                 lanes ─▶ gate ─▶ relay
+//!                                                         └── settler ◀── verdicts ◀─────┘
+//! ```
+//!
+//! A leader's actors belong to a [`term::Term`]: they are built from the state when its epoch is applied and
+//! dropped when it ends. A holder's actors belong to the [`station::Station`]: lanes work claim rows, ask the
+//! [`gate`] immediately before the final dot, and leave what they learned with the settler.
+//!
+//! This crate knows neither openraft nor tonic: it speaks to a `Replica` and answers its `PeerService`.
+//!
+//! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher`, `lane`, `gate`, [`lease`],
+//! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `supervisor`; the rooms that stand alone:
+//! [`relay`], [`compose`], [`pace`], `fair`, [`clock`].
+
+mod auditor;
+pub mod barrier;
+pub mod clock;
+pub mod compose;
+pub mod desk;
+mod dispatcher;
+mod fair;
+mod gate;
+pub mod handover;
+pub mod journal;
+mod keeper;
+mod lane;
+pub mod lease;
+pub mod marks;
+pub mod pace;
+mod recovery;
+pub mod relay;
+pub mod relays;
+mod room;
+mod settler;
+pub mod site;
+pub mod station;
+mod supervisor;
+pub mod term;
+mod timer;
+pub mod zones;

@@ -52,14 +52,7 @@ impl Pace {
     /// knows what was spent a moment ago, so nothing is assumed to be left (P25).
     pub fn new(budget: f64, burst: f64) -> Pace {
         let budget = sane(budget);
-        Pace {
-            budget,
-            burst: sane(burst).max(1.0),
-            rate: budget,
-            tokens: 0.0,
-            refilled_at: None,
-            halved_at: None,
-        }
+        Pace { budget, burst: sane(burst).max(1.0), rate: budget, tokens: 0.0, refilled_at: None, halved_at: None }
     }
 
     /// Takes the right to send one mail at `now`.

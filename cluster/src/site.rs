@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use reveille_ledger::effect::Effect;
-use reveille_ledger::ids::{Epoch, Holder, Time};
+use reveille_ledger::ids::{Epoch, Hash, Holder, NodeId, Time};
 use reveille_raft::{Hint, Replica, Stamp};
 
 use crate::clock::Clock;
+use crate::desk::Introduction;
 use crate::lease::NodeLease;
 use crate::marks::Marks;
 use crate::term::Term;
@@ -22,8 +23,8 @@ pub struct Site {
     pub replica: Replica,
     /// This life of this node.
     pub me: Holder,
-    /// The cluster's id: part of every Message-ID.
-    pub cluster: u128,
+    /// What it says of itself.
+    pub introduction: Introduction,
     /// The only source of time.
     pub clock: Arc<dyn Clock>,
     /// Time zones.
@@ -32,23 +33,31 @@ pub struct Site {
     pub lease: NodeLease,
     /// Hand-offs past the gate; the gates set them (P15).
     pub marks: Marks,
+    /// Hash of the state and the index at which it was taken: equal on every node at an equal index (I11).
+    checkpoint: RwLock<Option<(u64, Hash)>>,
     /// The leadership of this node, while there is one.
     term: RwLock<Option<Arc<Term>>>,
 }
 
 impl Site {
     /// Everything but a term.
-    pub fn new(replica: Replica, me: Holder, cluster: u128, clock: Arc<dyn Clock>, zones: Zones) -> Site {
+    pub fn new(replica: Replica, me: Holder, introduction: Introduction, clock: Arc<dyn Clock>, zones: Zones) -> Site {
         Site {
             replica,
             me,
-            cluster,
+            introduction,
             clock,
             zones,
             lease: NodeLease::default(),
             marks: Marks::default(),
+            checkpoint: RwLock::new(None),
             term: RwLock::new(None),
         }
+    }
+
+    /// The cluster's id: part of every Message-ID. Zero before there is a cluster, when nothing is sent.
+    pub fn cluster(&self) -> u128 {
+        self.replica.cluster().map_or(0, |cluster| cluster.0)
     }
 
     /// The leadership of this node, while there is one.
@@ -58,12 +67,35 @@ impl Site {
 
     pub(crate) fn enter_term(&self, term: Arc<Term>) {
         *self.term.write() = Some(Arc::clone(&term));
-        self.replica.set_stamp(Some(Arc::new(TermStamp(term))));
+        self.replica.set_stamp(Arc::new(TermStamp(term)));
     }
 
     pub(crate) fn leave_term(&self) {
-        self.replica.set_stamp(None);
+        self.replica.clear_stamp();
         *self.term.write() = None;
+    }
+
+    /// The last hash of the state that was taken, and its index.
+    pub fn checkpoint(&self) -> Option<(u64, Hash)> {
+        *self.checkpoint.read()
+    }
+
+    /// Takes the hash of the state as it is now.
+    pub fn take_checkpoint(&self) -> (u64, Hash) {
+        let taken = self.replica.read(|ledger| (ledger.head().applied, ledger.state_hash()));
+        *self.checkpoint.write() = Some(taken);
+        taken
+    }
+
+    /// The nodes that vote.
+    pub(crate) fn voters(&self) -> Vec<NodeId> {
+        let members = self.replica.members();
+        members.into_iter().filter(|(_, member)| member.votes).map(|(node, _)| node).collect()
+    }
+
+    /// How long this machine has slept since it booted.
+    pub(crate) fn slept(&self) -> Duration {
+        self.clock.boot().saturating_sub(self.clock.monotonic())
     }
 
     /// When a quorum last acknowledged this leader, on the clock that leases are counted in.

@@ -4,21 +4,23 @@
 //! by it: the term only proposes, and its proposals carry the epoch, which the ledger checks. Fail-over is
 //! the ordinary road: the first leader of a cluster goes through the same lines as the hundredth.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use reveille_ledger::command::{Command, EpochStart, Reading};
-use reveille_ledger::ids::{Epoch, Holder, Time};
+use reveille_ledger::ids::{Epoch, Fence, Holder, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
+use reveille_raft::Role;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::LedgerClock;
 use crate::lease::{Grants, NotGranted};
-use crate::site::Site;
+use crate::site::{Site, makes_work};
 use crate::{auditor, dispatcher, timer};
 
 /// A proposal of the term is unknown after this long; its actors look at the state and go on from there.
@@ -29,6 +31,8 @@ const CLOCK_PATIENCE: Duration = Duration::from_millis(400);
 const TICK_EVERY: Duration = Duration::from_secs(10);
 /// How often a leader asks the clocks again while they disagree (P18).
 const ASK_CLOCKS_EVERY: Duration = Duration::from_secs(5);
+/// Two readings of how long the machine has slept may differ by this much.
+const SLEPT_MAX: Duration = Duration::from_millis(50);
 /// Pause after an epoch could not be started.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
@@ -39,6 +43,9 @@ pub struct Term {
     clocks_agree: bool,
     clock: Mutex<LedgerClock>,
     grants: Mutex<Grants>,
+    /// How long this machine had slept when the term began: Raft's own instants stand still meanwhile,
+    /// so a quorum's acknowledgement would look younger than it is.
+    slept: Duration,
     ended: CancellationToken,
     /// Rings when there may be something to claim or to fire.
     pub(crate) bell: Notify,
@@ -77,7 +84,7 @@ impl Term {
     /// Proposes under this term. None when the outcome is unknown or the term is over: look at the state.
     pub(crate) async fn propose(&self, command: Command) -> Option<Outcome> {
         let deadline = std::time::Instant::now() + PATIENCE;
-        match self.site.replica.propose(command, deadline).await {
+        match self.site.replica.propose(&command, deadline).await {
             Ok(reply) => {
                 if let Outcome::Refused(refusal) = &reply.outcome {
                     self.heed(refusal);
@@ -99,15 +106,34 @@ impl Term {
         }
     }
 
-    /// P9: grants or refuses a node lease.
-    pub fn grant(&self, holder: Holder, applied: u64) -> Result<Duration, NotGranted> {
+    /// P9: grants or refuses a node lease; answers its length and its floor.
+    pub fn grant(&self, holder: Holder) -> Result<(Duration, u64), NotGranted> {
         let now = self.site.clock.boot();
-        let quorum = self.site.last_quorum_ack(now);
-        let granted = self.grants.lock().grant(holder, applied, now, quorum);
-        if granted.is_ok() {
-            self.bell.notify_waiters();
+        if self.site.slept().saturating_sub(self.slept) > SLEPT_MAX {
+            tracing::warn!("this machine was suspended: the term ends");
+            self.ended.cancel();
         }
-        granted
+        let quorum = self.site.last_quorum_ack(now);
+        // Floor and epoch are read while the grants are locked: an entry that comes later finds the grant
+        // in the book, one that came before is in the floor.
+        let mut grants = self.grants.lock();
+        let floor = self.floor_if_in_force(holder).ok_or(NotGranted::EpochOver)?;
+        let length = grants.grant(holder, floor, now, quorum)?;
+        drop(grants);
+        self.bell.notify_one();
+        Ok((length, floor))
+    }
+
+    /// P13: a leader acts and answers only while the last `EpochStart` in its applied state is its own.
+    pub(crate) fn is_in_force(&self) -> bool {
+        let current = self.site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
+        !self.ended() && current == Some(self.epoch)
+    }
+
+    fn floor_if_in_force(&self, holder: Holder) -> Option<u64> {
+        let (current, floor) =
+            self.site.replica.read(|ledger| (ledger.head().epoch.map(|epoch| epoch.epoch), ledger.floor(holder.node)));
+        (!self.ended() && current == Some(self.epoch)).then_some(floor)
     }
 
     /// P9: may this holder's lease be regarded as over?
@@ -115,19 +141,33 @@ impl Term {
         self.grants.lock().is_over(holder, self.site.clock.boot())
     }
 
+    /// P15: may every grant to this holder that knows nothing of the entry be regarded as over?
+    pub(crate) fn lease_is_over_below(&self, holder: Holder, index: u64) -> bool {
+        self.grants.lock().is_over_below(holder, index, self.site.clock.boot())
+    }
+
     /// Does this holder have a lease of this term?
     pub fn lease_runs(&self, holder: Holder) -> bool {
         self.grants.lock().runs(holder, self.site.clock.boot())
     }
 
-    /// A barrier is open: no lease for a node that stays behind it.
-    pub(crate) fn open_barrier(&self, index: u64) {
-        self.grants.lock().open_barrier(index, self.site.clock.boot());
+    /// P9: revokes rows whose holders' leases are over. From before the proposal until it is known to be
+    /// applied those holders are granted nothing; an unknown answer is asked again, with whatever is left.
+    pub(crate) async fn revoke(&self, mut rows: BTreeMap<Fence, Holder>) {
+        let revocation = {
+            let (mut grants, now) = (self.grants.lock(), self.site.clock.boot());
+            // Somebody may have come back since the auditor looked.
+            rows.retain(|_, holder| grants.is_over(*holder, now));
+            grants.revoke(rows.values().copied())
+        };
+        if self.propose(Command::Revoke(rows.into_keys().collect())).await.is_some() {
+            self.grants.lock().revoked(revocation);
+        }
     }
 
-    /// The barrier has ended.
-    pub(crate) fn close_barrier(&self, index: u64) {
-        self.grants.lock().close_barrier(index);
+    /// Is a revocation on its way whose end is not known?
+    pub(crate) fn is_revoking(&self) -> bool {
+        self.grants.lock().is_revoking()
     }
 }
 
@@ -135,17 +175,20 @@ impl Term {
 pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
     let mut role = site.replica.role();
     loop {
-        let raft_term = role.borrow_and_update().leader_term();
+        let raft_term = raft_term_of(*role.borrow_and_update());
         match raft_term {
             Some(raft_term) => {
                 let over = stop.child_token();
+                let changed =
+                    async { while role.changed().await.is_ok() && raft_term_of(*role.borrow()) == Some(raft_term) {} };
                 tokio::select! {
-                    () = lead(&site, raft_term, over.clone()) => tokio::time::sleep(RETRY_AFTER).await,
+                    () = lead(&site, raft_term, over.clone()) => {}
                     () = stop.cancelled() => {}
-                    _ = role.wait_for(|role| role.leader_term() != Some(raft_term)) => {}
+                    () = changed => {}
                 }
                 over.cancel();
                 site.leave_term();
+                tokio::time::sleep(RETRY_AFTER).await;
             }
             None => {
                 tokio::select! {
@@ -157,6 +200,13 @@ pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
         if stop.is_cancelled() {
             return;
         }
+    }
+}
+
+fn raft_term_of(role: Role) -> Option<u64> {
+    match role {
+        Role::Leader { term } => Some(term),
+        Role::Follower { .. } | Role::Candidate | Role::Stopped => None,
     }
 }
 
@@ -185,9 +235,9 @@ async fn lead(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) {
 /// Commits the `EpochStart` and makes the term from what was applied.
 async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Option<Term> {
     let readings = read_clocks(site).await;
-    let voters = site.replica.voters().len() as u32;
+    let voters = site.voters().len() as u32;
     let command = Command::EpochStart(EpochStart { leader: site.me, voters, readings });
-    let reply = match site.replica.propose_epoch(raft_term, command, std::time::Instant::now() + PATIENCE).await {
+    let reply = match site.replica.propose_as_leader(raft_term, command, std::time::Instant::now() + PATIENCE).await {
         Ok(reply) => reply,
         Err(error) => {
             tracing::debug!(%error, "no epoch yet");
@@ -202,23 +252,23 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
         clocks_agree,
         clock: Mutex::new(LedgerClock::new(base, applied_at)),
         grants: Mutex::new(Grants::new(applied_at)),
+        slept: site.slept(),
         ended,
         bell: Notify::new(),
     })
 }
 
-/// P18: the clocks of the voters that answer in time, this node's own among them.
+/// P18: the clocks of the voters that answer in time; this node asks itself as well.
 async fn read_clocks(site: &Arc<Site>) -> Vec<Reading> {
     let mut asked = JoinSet::new();
-    for node in site.replica.voters().into_iter().filter(|node| *node != site.me.node) {
+    for node in site.voters() {
         let site = Arc::clone(site);
         asked.spawn(async move {
-            let answer = tokio::time::timeout(CLOCK_PATIENCE, site.replica.ask_clock(node)).await;
-            Some(Reading { node, wall: answer.ok()?.ok()?.wall })
+            let clock = site.replica.peer(node)?.clock(CLOCK_PATIENCE).await.ok()?;
+            Some(Reading { node, wall: clock.wall })
         });
     }
     let mut readings: Vec<Reading> = asked.join_all().await.into_iter().flatten().collect();
-    readings.push(Reading { node: site.me.node, wall: site.clock.wall() });
     readings.sort_by_key(|reading| reading.node);
     readings
 }
@@ -231,7 +281,7 @@ async fn ask_clocks(site: Arc<Site>, term: Arc<Term>) {
             continue;
         }
         let readings = read_clocks(&site).await;
-        let voters = site.replica.voters().len() as u32;
+        let voters = site.voters().len() as u32;
         if reveille_ledger::agreed_time(voters, &readings).is_some() {
             tracing::info!("the clocks agree again: another epoch begins");
             return;
@@ -250,17 +300,15 @@ async fn tick(term: Arc<Term>) {
 
 /// Rings the bell when an entry made work; ends the term when another epoch was applied.
 async fn listen(site: Arc<Site>, term: Arc<Term>) {
-    let mut hints = site.replica.hints();
+    let mut hints = site.replica.effects();
     while let Some(Some(hint)) = term.ended.run_until_cancelled(hints.next()).await {
         let current = site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
         if current != Some(term.epoch) {
             tracing::info!(epoch = term.epoch.0, "another epoch began: the term ends");
             return;
         }
-        if site::makes_work(&hint) {
-            term.bell.notify_waiters();
+        if makes_work(&hint) {
+            term.bell.notify_one();
         }
     }
 }
-
-use crate::site;

@@ -21,12 +21,15 @@ use crate::identity::{ClusterId, Identity};
 use crate::machine::Core;
 use crate::membership::{Change, Member, MembershipError, change, initialize, members};
 use crate::options::Options;
-use crate::peer::{Destination, Peer, PeerService};
+use crate::peer::{Description, Destination, Hiccup, Peer, PeerService};
 use crate::proposer::{ProposeError, Stamp};
 use crate::role::Role;
 use crate::routing::{ReadError, Router};
 use crate::status::Status;
 use crate::wal::WalHealth;
+
+/// A member that acknowledged nothing for so long does not become the leader by a transfer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
 /// One node's copy of the ledger, kept equal with the others. Cheap to clone; all clones are one replica.
 #[derive(Clone)]
@@ -167,6 +170,10 @@ impl Replica {
         if !self.members().get(&to).is_some_and(|member| member.votes) {
             return Err(MembershipError::NotPossible(format!("node {to} does not vote")));
         }
+        // A leader that hands over takes no commands any more: not for the sake of a node that is gone.
+        if !self.answers(to) {
+            return Err(MembershipError::NotPossible(format!("node {to} does not answer")));
+        }
         self.inner.raft.trigger().transfer_leader(to.0).await.map_err(|_| MembershipError::Stopped)?;
         let mut role = self.role();
         let led = role.wait_for(|role| matches!(role, Role::Follower { leader: Some(_) } | Role::Stopped));
@@ -174,6 +181,13 @@ impl Replica {
             Ok(_) => Ok(()),
             Err(_) => Err(MembershipError::Unknown),
         }
+    }
+
+    fn answers(&self, node: NodeId) -> bool {
+        let metrics = self.inner.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let acked = metrics.heartbeat.as_ref().and_then(|all| all.get(&node.0).copied().flatten());
+        acked.is_some_and(|acked| acked.elapsed() < ANSWERED_WITHIN)
     }
 
     /// Does not stand for election for this long (P13: a leader that handed over because it could not do
@@ -195,6 +209,11 @@ impl Replica {
     /// Takes a node out of the cluster; on the leader. Drain it first (P22); its id is never used again.
     pub async fn remove(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
         change(&self.inner.raft, Change::Remove(node), deadline).await
+    }
+
+    /// Asks whoever listens at a peer address who it is: how the founders of a cluster find each other.
+    pub async fn introduce(&self, address: &str, limit: Duration) -> Result<Description, Hiccup> {
+        self.inner.router.caller.introduce(address, limit).await
     }
 
     /// The way to a member, this node among them. `None`: not a member.

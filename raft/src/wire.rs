@@ -10,8 +10,10 @@ use prost::bytes::Bytes;
 use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, RunId, Time};
 use reveille_proto::peer::v1;
 
+use crate::identity::ClusterId;
 use crate::peer::{
-    About, BarrierAnswer, BarrierQuestion, ClockReading, Crossed, Hiccup, LeaseAnswer, LeaseQuestion, Rejection,
+    About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, Hiccup, LeaseAnswer,
+    LeaseQuestion, Rejection,
 };
 use crate::types::{
     Entry, EntryBytes, EntryPayload, LeaderId, LogId, StoredMembership, TypeConfig, Vote, decode_membership,
@@ -214,8 +216,8 @@ pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -
 
 pub(crate) fn from_lease_answer(answer: LeaseAnswer) -> v1::RenewLeaseResponse {
     match answer {
-        LeaseAnswer::Granted { lease, epoch, applied } => {
-            v1::RenewLeaseResponse { lease_ms: milliseconds(lease), refusal: String::new(), epoch: epoch.0, applied }
+        LeaseAnswer::Granted { lease, epoch, floor } => {
+            v1::RenewLeaseResponse { lease_ms: milliseconds(lease), refusal: String::new(), epoch: epoch.0, floor }
         }
         LeaseAnswer::Refused(refusal) => v1::RenewLeaseResponse { refusal, ..v1::RenewLeaseResponse::default() },
     }
@@ -228,7 +230,7 @@ pub(crate) fn to_lease_answer(response: v1::RenewLeaseResponse) -> LeaseAnswer {
     LeaseAnswer::Granted {
         lease: Duration::from_millis(response.lease_ms),
         epoch: Epoch(response.epoch),
-        applied: response.applied,
+        floor: response.floor,
     }
 }
 
@@ -255,6 +257,83 @@ pub(crate) fn to_barrier_question(request: v1::BarrierRequest) -> Result<Barrier
         v1::barrier_request::About::Run(run) => About::Run(to_run(run)),
     };
     Ok(BarrierQuestion { index: request.index, about, patience: Duration::from_millis(request.remaining_ms) })
+}
+
+pub(crate) fn from_held_question(question: &BarrierQuestion) -> v1::HoldBarrierRequest {
+    use v1::{barrier_request, hold_barrier_request};
+    let v1::BarrierRequest { header, index, remaining_ms, about } = from_barrier_question(question);
+    let about = about.map(|about| match about {
+        barrier_request::About::OptedOut(opted_out) => hold_barrier_request::About::OptedOut(opted_out),
+        barrier_request::About::Run(run) => hold_barrier_request::About::Run(run),
+    });
+    v1::HoldBarrierRequest { header, index, remaining_ms, about }
+}
+
+pub(crate) fn to_held_question(request: v1::HoldBarrierRequest) -> Result<BarrierQuestion, Malformed> {
+    use v1::{barrier_request, hold_barrier_request};
+    let about = request.about.map(|about| match about {
+        hold_barrier_request::About::OptedOut(opted_out) => barrier_request::About::OptedOut(opted_out),
+        hold_barrier_request::About::Run(run) => barrier_request::About::Run(run),
+    });
+    let v1::HoldBarrierRequest { header, index, remaining_ms, .. } = request;
+    to_barrier_question(v1::BarrierRequest { header, index, remaining_ms, about })
+}
+
+pub(crate) fn from_report(report: Result<BarrierReport, String>) -> v1::HoldBarrierResponse {
+    match report {
+        Ok(report) => v1::HoldBarrierResponse {
+            refusal: String::new(),
+            crossed: from_barrier_answer(BarrierAnswer { confirmed: true, crossed: report.crossed }).crossed,
+            unconfirmed: report.unconfirmed.into_iter().map(|node| node.0).collect(),
+        },
+        Err(refusal) => v1::HoldBarrierResponse { refusal, ..v1::HoldBarrierResponse::default() },
+    }
+}
+
+pub(crate) fn to_report(response: v1::HoldBarrierResponse) -> Result<Result<BarrierReport, String>, Malformed> {
+    if !response.refusal.is_empty() {
+        return Ok(Err(response.refusal));
+    }
+    let answer = v1::BarrierResponse { confirmed: true, crossed: response.crossed };
+    let crossed = to_barrier_answer(answer)?.crossed;
+    Ok(Ok(BarrierReport { crossed, unconfirmed: response.unconfirmed.into_iter().map(NodeId).collect() }))
+}
+
+pub(crate) fn from_description(description: Description) -> v1::DescribeResponse {
+    let (state_hash_index, state_hash) = match description.state_hash {
+        Some((index, hash)) => (index, hash.0.to_vec()),
+        None => (0, Vec::new()),
+    };
+    v1::DescribeResponse {
+        node: description.node.0,
+        name: description.name,
+        address: description.address,
+        cluster: description.cluster.map(|cluster| cluster.0.to_be_bytes().to_vec()).unwrap_or_default().into(),
+        incarnation: description.incarnation.0,
+        applied: description.applied,
+        state_hash: state_hash.into(),
+        state_hash_index,
+        wall_ms: description.wall.0,
+        version: description.version,
+        tzdb: description.tzdb,
+    }
+}
+
+pub(crate) fn to_description(response: v1::DescribeResponse) -> Description {
+    let cluster = <[u8; 16]>::try_from(response.cluster.as_ref()).ok();
+    let state_hash = <[u8; 32]>::try_from(response.state_hash.as_ref()).ok();
+    Description {
+        node: NodeId(response.node),
+        name: response.name,
+        address: response.address,
+        cluster: cluster.map(|cluster| ClusterId(u128::from_be_bytes(cluster))),
+        incarnation: Incarnation(response.incarnation),
+        applied: response.applied,
+        state_hash: state_hash.map(|hash| (response.state_hash_index, Hash(hash))),
+        wall: Time(response.wall_ms),
+        version: response.version,
+        tzdb: response.tzdb,
+    }
 }
 
 pub(crate) fn from_barrier_answer(answer: BarrierAnswer) -> v1::BarrierResponse {

@@ -114,6 +114,8 @@ pub struct Node {
     pub level: u32,
     /// What its process drew: the same life asks again under the same number.
     pub life: u64,
+    /// Log index of the last revocation of one of its rows: see [`Ledger::floor`].
+    pub revoked_index: u64,
 }
 
 /// The epoch in force.
@@ -487,6 +489,8 @@ pub struct Head {
     pub cluster_incarnation: u64,
     /// Level of the ledger (P23).
     pub level: u32,
+    /// Log index of the last opt-out, pause or cancel: see [`Ledger::floor`].
+    pub forbidden_index: u64,
 }
 
 /// The level that this build applies (P23).
@@ -539,7 +543,15 @@ impl Ledger {
     /// The state before the first entry.
     pub fn new() -> Ledger {
         Ledger {
-            head: Head { applied: 0, now: Time(0), epoch: None, group: GROUP, cluster_incarnation: 1, level: LEVEL },
+            head: Head {
+                applied: 0,
+                now: Time(0),
+                epoch: None,
+                group: GROUP,
+                cluster_incarnation: 1,
+                level: LEVEL,
+                forbidden_index: 0,
+            },
             nodes: Table::default(),
             relays: Table::default(),
             schedules: Table::default(),
@@ -665,6 +677,14 @@ impl Ledger {
         let run = &whole.runs[place];
         let slot = (recipient < run.count).then(|| run.first + recipient)?;
         Some((page, slot / crate::bitmap::CHUNK, (slot % crate::bitmap::CHUNK) as u16))
+    }
+
+    /// The floor of a node (P9, P15): the last entry that forbids hand-offs which it may have been granted
+    /// before. Whoever grants a lease names it, and a gate passes under that grant only in a state that
+    /// includes it.
+    pub fn floor(&self, node: NodeId) -> u64 {
+        let revoked = self.nodes.get(&node).map_or(0, |node| node.revoked_index);
+        self.head.forbidden_index.max(revoked)
     }
 
     /// Is this holder the node's current life (P4)?

@@ -7,8 +7,8 @@ use reveille_ledger::ids::{GROUP, NodeId};
 use reveille_proto::peer::v1;
 
 use super::{
-    BarrierAnswer, BarrierQuestion, ClockReading, Destination, Hiccup, LeaseAnswer, LeaseQuestion, PeerService, Rpc,
-    Transport,
+    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, Destination, Hiccup, LeaseAnswer,
+    LeaseQuestion, PeerService, Rpc, Transport,
 };
 use crate::identity::Identity;
 use crate::wire;
@@ -21,6 +21,15 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Asks whoever listens at an address who it is, in the name of nobody.
+    pub async fn introduce(&self, address: &str, limit: Duration) -> Result<Description, Hiccup> {
+        let to = Destination { node: NodeId(0), address: address.to_owned() };
+        let header = v1::Header { group: GROUP, from: self.identity.node().0, ..v1::Header::default() };
+        let request = v1::DescribeRequest { header: Some(header) }.into_request();
+        let answer = v1::DescribeRequest::from_response(self.transport.call(&to, request, limit).await?)?;
+        Ok(wire::to_description(answer))
+    }
+
     /// Asks, and waits at most `limit`.
     pub async fn ask<R: Rpc>(&self, to: &Destination, request: R, limit: Duration) -> Result<R::Response, Hiccup> {
         let cluster = self.identity.cluster().ok_or_else(|| {
@@ -73,6 +82,39 @@ impl Peer {
         }
         let answer = self.caller.ask(&self.to, wire::from_barrier_question(&question), limit).await?;
         Ok(wire::to_barrier_answer(answer)?)
+    }
+
+    /// Asks it, as the believed leader, to hold a barrier (P15).
+    pub async fn hold_barrier(
+        &self,
+        question: BarrierQuestion,
+        limit: Duration,
+    ) -> Result<Result<BarrierReport, String>, Hiccup> {
+        if let Some(own) = &self.own {
+            return within(limit, own.hold_barrier(question)).await;
+        }
+        let answer = self.caller.ask(&self.to, wire::from_held_question(&question), limit).await?;
+        Ok(wire::to_report(answer)?)
+    }
+
+    /// Asks it, as the believed leader, to hand over to `to`.
+    pub async fn hand_over(&self, to: NodeId, limit: Duration) -> Result<Result<(), String>, Hiccup> {
+        if let Some(own) = &self.own {
+            return within(limit, own.hand_over(to, limit)).await;
+        }
+        let remaining_ms = limit.as_millis() as u64;
+        let request = v1::HandOverRequest { header: None, node: to.0, remaining_ms };
+        let refusal = self.caller.ask(&self.to, request, limit).await?.refusal;
+        Ok(if refusal.is_empty() { Ok(()) } else { Err(refusal) })
+    }
+
+    /// Asks how it stands.
+    pub async fn describe(&self, limit: Duration) -> Result<Description, Hiccup> {
+        if let Some(own) = &self.own {
+            let starting = || Hiccup::Unreachable("this node is starting".to_owned());
+            return within(limit, own.describe()).await?.ok_or_else(starting);
+        }
+        Ok(wire::to_description(self.caller.ask(&self.to, v1::DescribeRequest::default(), limit).await?))
     }
 
     /// Reads its clocks (P18).

@@ -25,6 +25,8 @@ use crate::wire;
 const RAFT_LIMIT: Duration = Duration::from_secs(10);
 /// The application's requests end within this, whatever their caller says.
 const SERVICE_LIMIT: Duration = Duration::from_secs(10);
+/// A barrier waits out a silent node's lease at most, and some.
+const BARRIER_LIMIT: Duration = Duration::from_secs(30);
 /// No caller waits longer for a proposal or a read than this.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
@@ -41,6 +43,9 @@ pub(crate) struct Dispatch {
 #[async_trait]
 impl Handler for Dispatch {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
+        if let Request::Describe(_) = request {
+            return self.describe().await.map(Response::Describe);
+        }
         let from = self.check(&request)?;
         match request {
             Request::Append(request) => self.append(request).await.map(Response::Append),
@@ -65,6 +70,18 @@ impl Handler for Dispatch {
                 let answer = within(limit, self.service.barrier(question)).await?;
                 Ok(Response::Barrier(wire::from_barrier_answer(answer)))
             }
+            Request::HoldBarrier(request) => {
+                let question = wire::to_held_question(request)?;
+                let limit = question.patience.min(BARRIER_LIMIT);
+                let report = within(limit, self.service.hold_barrier(question)).await?;
+                Ok(Response::HoldBarrier(wire::from_report(report)))
+            }
+            Request::HandOver(request) => {
+                let limit = Duration::from_millis(request.remaining_ms).min(SERVICE_LIMIT);
+                let answer = within(limit, self.service.hand_over(NodeId(request.node), limit)).await?;
+                Ok(Response::HandOver(v1::HandOverResponse { refusal: answer.err().unwrap_or_default() }))
+            }
+            Request::Describe(_) => self.describe().await.map(Response::Describe),
             Request::Clock(_) => Ok(Response::Clock(wire::from_clock(self.service.clock()))),
         }
     }
@@ -127,6 +144,12 @@ impl Dispatch {
             self.admission.heard_leader(matched.index, committed.index);
         }
         Ok(wire::from_append_response(&answer))
+    }
+
+    /// The one question that a stranger may ask.
+    async fn describe(&self) -> Result<v1::DescribeResponse, Rejection> {
+        let description = within(SERVICE_LIMIT, self.service.describe()).await?;
+        description.map(wire::from_description).ok_or_else(|| Rejection::NotNow("this node is starting".to_owned()))
     }
 
     fn check_may_vote(&self) -> Result<(), Rejection> {

@@ -221,4 +221,7 @@ grpc! {
     RenewLease renew_lease RenewLeaseRequest RenewLeaseResponse;
     Barrier barrier BarrierRequest BarrierResponse;
     Clock clock ClockRequest ClockResponse;
+    HoldBarrier hold_barrier HoldBarrierRequest HoldBarrierResponse;
+    HandOver hand_over HandOverRequest HandOverResponse;
+    Describe describe DescribeRequest DescribeResponse;
 }

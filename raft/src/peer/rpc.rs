@@ -93,4 +93,10 @@ rpcs! {
     Barrier: BarrierRequest -> BarrierResponse;
     /// P18: what do your clocks say?
     Clock: ClockRequest -> ClockResponse;
+    /// P15: hold a barrier until no gate decides without this entry.
+    HoldBarrier: HoldBarrierRequest -> HoldBarrierResponse;
+    /// Hand your leadership over.
+    HandOver: HandOverRequest -> HandOverResponse;
+    /// Who are you, and how do you stand?
+    Describe: DescribeRequest -> DescribeResponse;
 }

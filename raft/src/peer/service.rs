@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reveille_ledger::ids::{Epoch, Fence, Hash, Holder, RunId, Time};
+use reveille_ledger::ids::{Epoch, Fence, Hash, Holder, Incarnation, NodeId, RunId, Time};
+
+use crate::identity::ClusterId;
 
 /// A node asks the leader to prolong its right to pass gates (P9).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +30,8 @@ pub enum LeaseAnswer {
         lease: Duration,
         /// The leader's epoch.
         epoch: Epoch,
-        /// The index that the leader has applied.
-        applied: u64,
+        /// A gate passes under this grant only when it decides by a state that includes this entry.
+        floor: u64,
     },
     /// No lease, and why, for the log of the node that asked.
     Refused(String),
@@ -89,6 +91,40 @@ pub struct ClockReading {
     pub boot_ms: u64,
 }
 
+/// What the leader found out by holding a barrier (P15).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BarrierReport {
+    /// Hand-offs that may still arrive.
+    pub crossed: Vec<Crossed>,
+    /// Nodes that were waited out: nothing more is handed off there, what had been is not known yet.
+    pub unconfirmed: Vec<NodeId>,
+}
+
+/// Who a node is, and how it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its id.
+    pub node: NodeId,
+    /// Its name, for people.
+    pub name: String,
+    /// `host:port` at which its peers reach it.
+    pub address: String,
+    /// The cluster that it belongs to, if any.
+    pub cluster: Option<ClusterId>,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// The index that it has applied.
+    pub applied: u64,
+    /// Hash of its state, and the index at which it was taken.
+    pub state_hash: Option<(u64, Hash)>,
+    /// Its wall clock.
+    pub wall: Time,
+    /// Version of the program.
+    pub version: String,
+    /// Release of its time zone database.
+    pub tzdb: String,
+}
+
 /// What the application answers to its peers. Each call is given up by its caller after a time-out, so an
 /// implementation may wait, and must keep its promises when the future is dropped.
 #[async_trait]
@@ -97,6 +133,13 @@ pub trait PeerService: Send + Sync + 'static {
     async fn renew_lease(&self, question: LeaseQuestion) -> LeaseAnswer;
     /// As holder: waits until the gates know the entry, then names what has crossed (P15).
     async fn barrier(&self, question: BarrierQuestion) -> BarrierAnswer;
+    /// As leader: holds a barrier until no gate on any node decides without the entry (P15). An error is why
+    /// it could not: ask whoever leads now.
+    async fn hold_barrier(&self, question: BarrierQuestion) -> Result<BarrierReport, String>;
+    /// As leader: hands its leadership over to that node.
+    async fn hand_over(&self, to: NodeId, patience: Duration) -> Result<(), String>;
+    /// Says who this node is and how it stands; also to strangers.
+    async fn describe(&self) -> Option<Description>;
     /// Reads the clocks (P18).
     fn clock(&self) -> ClockReading;
 }

@@ -1,9 +1,11 @@
 //! Whole replicas, alone and in threes: what is promised to whoever proposes, reads and follows.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod faults;
 mod memory;
 mod one_node;
 mod partitions;
 mod snapshots;
 mod support;
 mod three_nodes;
+mod transport;

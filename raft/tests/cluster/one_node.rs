@@ -152,7 +152,7 @@ async fn a_node_asks_itself_as_it_asks_any_peer() {
     let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
     let question = LeaseQuestion { holder, applied: 9, lacking: Vec::new() };
     let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
-    assert!(matches!(answer, LeaseAnswer::Granted { applied: 9, .. }));
+    assert!(matches!(answer, LeaseAnswer::Granted { floor: 9, .. }));
     let about = About::OptedOut { tenant: "default".to_owned(), key: "a@b.example".to_owned() };
     let barrier = BarrierQuestion { index: 1, about, patience: PATIENCE };
     assert!(peer.barrier(barrier, PATIENCE).await.expect("an answer").confirmed);

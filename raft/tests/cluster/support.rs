@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use reveille_ledger::command::{Command, EpochStart, Reading, Relay};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{Outcome, Reply};
-use reveille_raft::peer::{BarrierAnswer, BarrierQuestion, ClockReading, LeaseAnswer, LeaseQuestion, Transport};
+use reveille_raft::peer::{
+    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, LeaseAnswer, LeaseQuestion, Transport,
+};
 use reveille_raft::{
     ClusterId, Fault, GrpcTransport, Member, Options, PeerService, ProposeError, Replica, Role, Stamp,
 };
@@ -48,11 +50,23 @@ pub struct Answers;
 #[async_trait]
 impl PeerService for Answers {
     async fn renew_lease(&self, question: LeaseQuestion) -> LeaseAnswer {
-        LeaseAnswer::Granted { lease: Duration::from_secs(4), epoch: Epoch(7), applied: question.applied }
+        LeaseAnswer::Granted { lease: Duration::from_secs(4), epoch: Epoch(7), floor: question.applied }
     }
 
     async fn barrier(&self, question: BarrierQuestion) -> BarrierAnswer {
         BarrierAnswer { confirmed: question.index == 1, crossed: Vec::new() }
+    }
+
+    async fn hold_barrier(&self, question: BarrierQuestion) -> Result<BarrierReport, String> {
+        if question.index == 1 { Ok(BarrierReport::default()) } else { Err("no such barrier".to_owned()) }
+    }
+
+    async fn hand_over(&self, to: NodeId, _: Duration) -> Result<(), String> {
+        Err(format!("{to} does not lead"))
+    }
+
+    async fn describe(&self) -> Option<Description> {
+        None
     }
 
     fn clock(&self) -> ClockReading {

@@ -133,7 +133,7 @@ async fn peers_answer_leases_barriers_and_clocks() {
     let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
     let question = LeaseQuestion { holder, applied: 5, lacking: Vec::new() };
     let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
-    assert!(matches!(answer, LeaseAnswer::Granted { applied: 5, .. }));
+    assert!(matches!(answer, LeaseAnswer::Granted { floor: 5, .. }));
     let about = About::OptedOut { tenant: "default".to_owned(), key: "a@b.example".to_owned() };
     let barrier = BarrierQuestion { index: 2, about, patience: PATIENCE };
     assert!(!peer.barrier(barrier, PATIENCE).await.expect("an answer").confirmed);
@@ -171,5 +171,46 @@ async fn a_data_folder_of_another_node_does_not_start() {
     nodes[2].stop().await;
     let wrong = Replica::start(options(nodes[2].folder.path(), NodeId(9), loopback()), std::sync::Arc::new(Answers));
     assert!(matches!(wrong.await, Err(Fault::Foreign(_))));
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_proposals_share_one_disk_write() {
+    let mut nodes = three_over_tcp().await;
+    let leads = leader(&nodes).await;
+    propose(nodes[leads].replica(), "a term stands").await.expect("it is applied");
+    let batches = || nodes.iter().map(|node| node.replica().log().counters().batches()).sum::<u64>();
+    let before = batches();
+    let (clients, each) = (64, 20);
+    let mut running = tokio::task::JoinSet::new();
+    for client in 0..clients {
+        let replica = nodes[leads].replica().clone();
+        running.spawn(async move {
+            for _ in 0..each {
+                propose(&replica, &format!("client {client}")).await.expect("it is applied");
+            }
+        });
+    }
+    while let Some(client) = running.join_next().await {
+        client.expect("no client fails");
+    }
+    let commands = clients * each;
+    let written = batches() - before;
+    // Three logs took every command: without groups that would be three writes for each.
+    assert!(written < commands, "{written} disk writes on three nodes for {commands} commands");
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_leader_is_acknowledged_by_a_quorum() {
+    let mut nodes = three_over_tcp().await;
+    let leads = leader(&nodes).await;
+    let start = std::time::Instant::now();
+    until("a fresh acknowledgement", || {
+        nodes.iter().find_map(|node| node.replica().last_quorum_acked()).filter(|acked| *acked >= start)
+    })
+    .await;
+    let acked: Vec<_> = nodes.iter().map(|node| node.replica().last_quorum_acked().is_some()).collect();
+    assert!(acked.iter().filter(|acked| **acked).count() <= 1, "{acked:?}, {leads} leads");
     stop_all(&mut nodes).await;
 }

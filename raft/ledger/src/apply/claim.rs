@@ -74,6 +74,9 @@ impl Ledger {
             row.settled_index = context.index;
             let (place, holder) = ((row.page, row.chunk), row.holder);
             self.shift(context, place, &claimed, Standing::Claimed, Standing::InDoubt);
+            if let Some(node) = self.nodes.edit(&holder.node) {
+                node.revoked_index = context.index;
+            }
             context.emit(Effect::RowClosed { fence: *fence, holder });
             moved += u64::from(claimed.len());
         }

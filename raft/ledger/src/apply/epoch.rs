@@ -53,8 +53,15 @@ impl Ledger {
                 return Err(Refusal::OldIncarnation { asked, known: node.incarnation });
             }
         }
-        let node =
-            Node { name: up.name.clone(), incarnation: asked, up_index: context.index, level: up.level, life: up.life };
+        let revoked_index = self.nodes.get(&up.holder.node).map_or(0, |node| node.revoked_index);
+        let node = Node {
+            name: up.name.clone(),
+            incarnation: asked,
+            up_index: context.index,
+            level: up.level,
+            life: up.life,
+            revoked_index,
+        };
         self.nodes.put(up.holder.node, node);
         context.emit(Effect::NodeUp(up.holder));
         Ok(Outcome::Done)

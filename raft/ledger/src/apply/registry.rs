@@ -30,6 +30,7 @@ impl Ledger {
         if !self.opted_out.contains(&key) {
             self.opted_out.put(key, OptedOut { index: context.index, at: context.now });
         }
+        self.head.forbidden_index = context.index;
         context.emit(Effect::OptedOut { tenant: optout.tenant.clone(), key: optout.key.clone() });
         Outcome::Done
     }

@@ -22,6 +22,7 @@ impl Ledger {
             run.state = RunState::Paused { reason };
             Ok(())
         })?;
+        self.head.forbidden_index = context.index;
         context.emit(Effect::RunChanged(page));
         Ok(Outcome::Done)
     }
@@ -50,6 +51,7 @@ impl Ledger {
             }
             Ok(())
         })?;
+        self.head.forbidden_index = context.index;
         let moved = self.close_pending(context, run, |_, _| Standing::Cancelled);
         context.emit(Effect::RunChanged(page));
         Ok(Outcome::Moved(moved))

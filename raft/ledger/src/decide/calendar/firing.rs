@@ -52,10 +52,7 @@ impl Nominal {
     /// an interval pattern. With [`Nominal::fold`] it is the name as plain numbers.
     pub fn civil_ms(&self) -> Option<i64> {
         match self {
-            Nominal::Civil { local, .. } => Offset::UTC
-                .to_timestamp(*local)
-                .ok()
-                .map(Timestamp::as_millisecond),
+            Nominal::Civil { local, .. } => Offset::UTC.to_timestamp(*local).ok().map(Timestamp::as_millisecond),
             Nominal::Instant(_) => None,
         }
     }
@@ -72,14 +69,8 @@ impl Nominal {
 impl fmt::Display for Nominal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Nominal::Civil {
-                local,
-                fold: Fold::First,
-            } => write!(f, "{local}"),
-            Nominal::Civil {
-                local,
-                fold: Fold::Second,
-            } => write!(f, "{local} (second)"),
+            Nominal::Civil { local, fold: Fold::First } => write!(f, "{local}"),
+            Nominal::Civil { local, fold: Fold::Second } => write!(f, "{local} (second)"),
             Nominal::Instant(instant) => write!(f, "{instant}"),
         }
     }
@@ -139,9 +130,7 @@ impl Firing {
 
     /// The remark as a sentence, empty where there is none.
     pub fn remark_text(&self) -> String {
-        self.remark
-            .map(|remark| remark.to_string())
-            .unwrap_or_default()
+        self.remark.map(|remark| remark.to_string()).unwrap_or_default()
     }
 }
 
@@ -186,34 +175,18 @@ pub enum Remark {
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Remark::MovedAfterGap {
-                wanted,
-                edge,
-                others,
-            } => {
-                write!(
-                    f,
-                    "{} does not exist that day: {edge}; moved to the end of the gap",
-                    Clock(*wanted)
-                )?;
+            Remark::MovedAfterGap { wanted, edge, others } => {
+                write!(f, "{} does not exist that day: {edge}; moved to the end of the gap", Clock(*wanted))?;
                 match others {
                     0 => Ok(()),
                     others => write!(f, ", together with {}", times(*others)),
                 }
             }
             Remark::ShiftedOverGap { wanted, edge } => {
-                write!(
-                    f,
-                    "{} does not exist that day: {edge}; moved by the same",
-                    Clock(*wanted)
-                )
+                write!(f, "{} does not exist that day: {edge}; moved by the same", Clock(*wanted))
             }
             Remark::JoinedFromGap { edge, others } => {
-                write!(
-                    f,
-                    "stands also for {} that do not exist that day: {edge}",
-                    times(*others)
-                )
+                write!(f, "stands also for {} that do not exist that day: {edge}", times(*others))
             }
             Remark::FirstOfTwo { edge } => write!(f, "first of two: {edge}"),
             Remark::SecondOfTwo { edge } => write!(f, "second of two: {edge}"),
@@ -222,11 +195,7 @@ impl fmt::Display for Remark {
 }
 
 fn times(count: usize) -> String {
-    if count == 1 {
-        "1 other time".to_string()
-    } else {
-        format!("{count} other times")
-    }
+    if count == 1 { "1 other time".to_string() } else { format!("{count} other times") }
 }
 
 /// A name of the pattern that has no firing of its own.
@@ -268,10 +237,7 @@ impl fmt::Display for Reason {
             Reason::DateMissing { edge } => write!(f, "date does not exist: {edge}"),
             Reason::TimeMissing { edge } => write!(f, "local time does not exist: {edge}"),
             Reason::FallsTogether { edge, with } => {
-                write!(
-                    f,
-                    "local time does not exist: {edge}; falls together with {with}"
-                )
+                write!(f, "local time does not exist: {edge}; falls together with {with}")
             }
         }
     }

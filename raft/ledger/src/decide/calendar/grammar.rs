@@ -21,9 +21,7 @@ use super::PatternError;
 /// Bytes of the longest expression: all sixty minutes listed, and some room.
 pub(super) const EXPRESSION_BYTES_MAX: usize = 512;
 
-const MONTHS: [&str; 12] = [
-    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
-];
+const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"];
 
 /// The Gregorian calendar repeats every 400 years and croner stops at the year 5000: what has no
@@ -45,25 +43,15 @@ pub enum Field {
     Weekday,
 }
 
-const FIELDS: [Field; 5] = [
-    Field::Minute,
-    Field::Hour,
-    Field::DayOfMonth,
-    Field::Month,
-    Field::Weekday,
-];
+const FIELDS: [Field; 5] = [Field::Minute, Field::Hour, Field::DayOfMonth, Field::Month, Field::Weekday];
 
 impl Field {
     /// What the field takes: the way out of a syntax error.
     pub(super) fn hint(self) -> &'static str {
         match self {
-            Field::Minute => {
-                "it takes 0-59, lists `0,30`, ranges `0-29` and steps `*/15` or `5-59/15`"
-            }
+            Field::Minute => "it takes 0-59, lists `0,30`, ranges `0-29` and steps `*/15` or `5-59/15`",
             Field::Hour => "it takes 0-23, lists `9,17`, ranges `9-17` and steps `*/2` or `8-18/2`",
-            Field::DayOfMonth => {
-                "it takes 1-31, lists, ranges, steps, `L` (last day), `LW` (last weekday) and `15W`"
-            }
+            Field::DayOfMonth => "it takes 1-31, lists, ranges, steps, `L` (last day), `LW` (last weekday) and `15W`",
             Field::Month => "it takes 1-12 or jan-dec, lists, ranges and steps",
             Field::Weekday => {
                 "it takes 0-7 or sun-sat (0 and 7 are Sunday), lists, ranges that do not wrap, `5L` and `5#2`"
@@ -80,9 +68,7 @@ impl Field {
         match self {
             Field::Minute | Field::Hour => false,
             Field::Month => MONTHS.contains(&word),
-            Field::DayOfMonth => {
-                matches!(word, "L" | "LW") || word.strip_suffix('W').is_some_and(digits)
-            }
+            Field::DayOfMonth => matches!(word, "L" | "LW") || word.strip_suffix('W').is_some_and(digits),
             Field::Weekday => {
                 let day = word.strip_suffix('L').unwrap_or(word);
                 digits(day) || WEEKDAYS.contains(&day)
@@ -114,26 +100,18 @@ struct Word {
 /// minute and hour.
 pub(super) fn read(expression: &str) -> Result<(Cron, bool), PatternError> {
     if expression.len() > EXPRESSION_BYTES_MAX {
-        return Err(PatternError::TooLong {
-            bytes: expression.len(),
-        });
+        return Err(PatternError::TooLong { bytes: expression.len() });
     }
     let words = words(expand(expression.trim())?.unwrap_or(expression));
     let words = five(words)?;
     for (field, word) in FIELDS.into_iter().zip(&words) {
         check(field, word)?;
     }
-    let cron = parse(&words.each_ref().map(|word| word.text.as_str()))
-        .map_err(|error| blame(&words, &error))?;
+    let cron = parse(&words.each_ref().map(|word| word.text.as_str())).map_err(|error| blame(&words, &error))?;
     if cron.find_next_occurrence(&LAST_CYCLE, false).is_err() {
-        return Err(PatternError::NeverFires {
-            expression: expression.trim().to_string(),
-        });
+        return Err(PatternError::NeverFires { expression: expression.trim().to_string() });
     }
-    let fixed = words
-        .iter()
-        .take(2)
-        .all(|word| !word.text.contains(['*', '/', '-']));
+    let fixed = words.iter().take(2).all(|word| !word.text.contains(['*', '/', '-']));
     Ok((cron, fixed))
 }
 
@@ -148,9 +126,7 @@ fn expand(expression: &str) -> Result<Option<&'static str>, PatternError> {
         "@weekly" => Ok(Some("0 0 * * 0")),
         "@monthly" => Ok(Some("0 0 1 * *")),
         "@yearly" | "@annually" => Ok(Some("0 0 1 1 *")),
-        _ => Err(PatternError::UnknownNickname {
-            nickname: expression.to_string(),
-        }),
+        _ => Err(PatternError::UnknownNickname { nickname: expression.to_string() }),
     }
 }
 
@@ -159,10 +135,7 @@ fn words(expression: &str) -> Vec<Word> {
     let mut words = Vec::new();
     for piece in expression.split(|c: char| c.is_ascii_whitespace()) {
         if !piece.is_empty() {
-            words.push(Word {
-                position,
-                text: piece.to_string(),
-            });
+            words.push(Word { position, text: piece.to_string() });
         }
         position += piece.chars().count() + 1;
     }
@@ -170,23 +143,18 @@ fn words(expression: &str) -> Vec<Word> {
 }
 
 fn five(words: Vec<Word>) -> Result<[Word; 5], PatternError> {
-    words
-        .try_into()
-        .map_err(|words: Vec<Word>| match words.as_slice() {
-            [] => PatternError::Empty,
-            [.., last] if words.len() == 6 && names_years(&last.text) => {
-                PatternError::YearsNotAllowed
-            }
-            [_, _, _, _, _, _] => PatternError::SecondsNotAllowed,
-            [_, _, _, _, _, _, _] => PatternError::YearsNotAllowed,
-            _ => PatternError::FieldCount { found: words.len() },
-        })
+    words.try_into().map_err(|words: Vec<Word>| match words.as_slice() {
+        [] => PatternError::Empty,
+        [.., last] if words.len() == 6 && names_years(&last.text) => PatternError::YearsNotAllowed,
+        [_, _, _, _, _, _] => PatternError::SecondsNotAllowed,
+        [_, _, _, _, _, _, _] => PatternError::YearsNotAllowed,
+        _ => PatternError::FieldCount { found: words.len() },
+    })
 }
 
 /// Whether a sixth field is a year rather than a weekday after seconds.
 fn names_years(text: &str) -> bool {
-    text.split(|c: char| !c.is_ascii_digit())
-        .any(|number| number.len() == 4)
+    text.split(|c: char| !c.is_ascii_digit()).any(|number| number.len() == 4)
 }
 
 /// Lets through only what means the same to us, to the reader and to croner.
@@ -224,51 +192,34 @@ fn check_item(field: Field, item: &str) -> Result<(), String> {
 }
 
 fn parse(fields: &[&str; 5]) -> Result<Cron, CronError> {
-    let parser = CronParser::builder()
-        .seconds(Seconds::Disallowed)
-        .year(Year::Disallowed)
-        .build();
+    let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
     parser.parse(&fields.join(" "))
 }
 
 /// croner does not say which field it refused: the one that fails alone.
 fn blame(words: &[Word; 5], error: &CronError) -> PatternError {
-    let alone = FIELDS
-        .into_iter()
-        .zip(words)
-        .enumerate()
-        .find_map(|(place, (field, word))| {
-            let mut fields = ["*"; 5];
-            *fields.get_mut(place)? = word.text.as_str();
-            parse(&fields)
-                .err()
-                .map(|error| syntax(field, word, plain(&error)))
-        });
+    let alone = FIELDS.into_iter().zip(words).enumerate().find_map(|(place, (field, word))| {
+        let mut fields = ["*"; 5];
+        *fields.get_mut(place)? = word.text.as_str();
+        parse(&fields).err().map(|error| syntax(field, word, plain(&error)))
+    });
     let [minute, ..] = words;
     alone.unwrap_or_else(|| syntax(Field::Minute, minute, plain(error)))
 }
 
 fn syntax(field: Field, word: &Word, problem: String) -> PatternError {
-    PatternError::Syntax {
-        field,
-        position: word.position,
-        text: word.text.clone(),
-        problem,
-    }
+    PatternError::Syntax { field, position: word.position, text: word.text.clone(), problem }
 }
 
 /// croner's words as the middle of a sentence.
 fn plain(error: &CronError) -> String {
     let text = match error {
-        CronError::ComponentError(text)
-        | CronError::InvalidPattern(text)
-        | CronError::IllegalCharacters(text) => text.clone(),
+        CronError::ComponentError(text) | CronError::InvalidPattern(text) | CronError::IllegalCharacters(text) => {
+            text.clone()
+        }
         other => other.to_string(),
     };
     let text = text.trim_end_matches('.');
     let mut letters = text.chars();
-    letters
-        .next()
-        .map(|first| first.to_lowercase().chain(letters).collect())
-        .unwrap_or_default()
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }

@@ -22,17 +22,9 @@ pub struct Pattern {
 /// The three ways to find a next instant.
 #[derive(Clone, Debug)]
 pub(super) enum Rule {
-    Once {
-        instant: Timestamp,
-    },
-    Interval {
-        period: SignedDuration,
-        anchor: Timestamp,
-    },
-    Civil {
-        cron: Box<Cron>,
-        fixed: bool,
-    },
+    Once { instant: Timestamp },
+    Interval { period: SignedDuration, anchor: Timestamp },
+    Civil { cron: Box<Cron>, fixed: bool },
 }
 
 impl Pattern {
@@ -42,34 +34,18 @@ impl Pattern {
     /// A [`PatternError`] that says what is wrong, where, and what to write instead.
     pub fn compile(when: &When) -> Result<Pattern, PatternError> {
         let rule = match when {
-            When::At { instant_ms } => Rule::Once {
-                instant: instant(*instant_ms)?,
-            },
-            When::Every {
-                period_ms,
-                anchor_ms,
-            } => Rule::Interval {
-                period: period(*period_ms)?,
-                anchor: instant(*anchor_ms)?,
-            },
-            When::Daily {
-                hour,
-                minute,
-                weekdays,
-            } => {
+            When::At { instant_ms } => Rule::Once { instant: instant(*instant_ms)? },
+            When::Every { period_ms, anchor_ms } => {
+                Rule::Interval { period: period(*period_ms)?, anchor: instant(*anchor_ms)? }
+            }
+            When::Daily { hour, minute, weekdays } => {
                 if *hour > 23 || *minute > 59 {
-                    return Err(PatternError::TimeOfDay {
-                        hour: *hour,
-                        minute: *minute,
-                    });
+                    return Err(PatternError::TimeOfDay { hour: *hour, minute: *minute });
                 }
                 if weekdays.is_empty() {
                     return Err(PatternError::NoWeekday);
                 }
-                civil(&format!(
-                    "{minute} {hour} * * {}",
-                    weekdays.names().join(",")
-                ))?
+                civil(&format!("{minute} {hour} * * {}", weekdays.names().join(",")))?
             }
             When::Cron { expression } => civil(expression)?,
         };
@@ -85,23 +61,17 @@ impl Pattern {
 
 fn civil(expression: &str) -> Result<Rule, PatternError> {
     let (cron, fixed) = grammar::read(expression)?;
-    Ok(Rule::Civil {
-        cron: Box::new(cron),
-        fixed,
-    })
+    Ok(Rule::Civil { cron: Box::new(cron), fixed })
 }
 
 fn instant(instant_ms: i64) -> Result<Timestamp, PatternError> {
-    Timestamp::from_millisecond(instant_ms)
-        .map_err(|_| PatternError::InstantOutOfRange { instant_ms })
+    Timestamp::from_millisecond(instant_ms).map_err(|_| PatternError::InstantOutOfRange { instant_ms })
 }
 
 fn period(period_ms: u64) -> Result<SignedDuration, PatternError> {
     match period_ms {
         0 => Err(PatternError::ZeroPeriod),
-        PERIOD_MIN_MS..=PERIOD_MAX_MS => Ok(SignedDuration::from_millis(
-            i64::try_from(period_ms).unwrap_or(i64::MAX),
-        )),
+        PERIOD_MIN_MS..=PERIOD_MAX_MS => Ok(SignedDuration::from_millis(i64::try_from(period_ms).unwrap_or(i64::MAX))),
         _ => Err(PatternError::PeriodOutOfRange { period_ms }),
     }
 }
@@ -134,14 +104,10 @@ pub enum PatternError {
     )]
     SecondsNotAllowed,
     /// A field for the year.
-    #[error(
-        "years are not allowed: drop the year and give the schedule a start and an end, or a single instant"
-    )]
+    #[error("years are not allowed: drop the year and give the schedule a start and an end, or a single instant")]
     YearsNotAllowed,
     /// A word after `@` that is no nickname.
-    #[error(
-        "`{nickname}` is no nickname; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually"
-    )]
+    #[error("`{nickname}` is no nickname; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually")]
     UnknownNickname {
         /// As it was written.
         nickname: String,
@@ -184,9 +150,7 @@ pub enum PatternError {
         minute: u8,
     },
     /// An empty set of weekdays.
-    #[error(
-        "no weekday is chosen, so it never fires; give days such as mon-fri, or leave them out"
-    )]
+    #[error("no weekday is chosen, so it never fires; give days such as mon-fri, or leave them out")]
     NoWeekday,
     /// A word that is no weekday.
     #[error("`{text}` is no weekday; use mon, tue, wed, thu, fri, sat, sun, lists and ranges")]
@@ -195,9 +159,7 @@ pub enum PatternError {
         text: String,
     },
     /// An instant outside the years -9999 to 9999.
-    #[error(
-        "the instant {instant_ms} ms is out of range; give milliseconds since 1970-01-01T00:00Z"
-    )]
+    #[error("the instant {instant_ms} ms is out of range; give milliseconds since 1970-01-01T00:00Z")]
     InstantOutOfRange {
         /// Milliseconds since the Unix epoch.
         instant_ms: i64,

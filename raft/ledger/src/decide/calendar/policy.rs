@@ -112,10 +112,7 @@ mod tests {
             assert_eq!(overlap.to_string().parse(), Ok(overlap));
         }
         let refused = "later".parse::<DstGap>().unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "`later` is no value of dst_gap; use after, shift or skip"
-        );
+        assert_eq!(refused.to_string(), "`later` is no value of dst_gap; use after, shift or skip");
         assert!("After".parse::<DstOverlap>().is_err());
     }
 }

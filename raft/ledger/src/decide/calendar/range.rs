@@ -34,21 +34,13 @@ pub fn missed(
         if step.instant() > through {
             break;
         }
-        let same_instant = steps
-            .last()
-            .is_some_and(|last| last.instant() == step.instant());
+        let same_instant = steps.last().is_some_and(|last| last.instant() == step.instant());
         if steps.len() >= limit && !same_instant {
-            return Missed {
-                steps,
-                complete: false,
-            };
+            return Missed { steps, complete: false };
         }
         steps.push(step);
     }
-    Missed {
-        steps,
-        complete: true,
-    }
+    Missed { steps, complete: true }
 }
 
 /// How much a range holds.
@@ -97,33 +89,19 @@ pub fn count(
             }
         }
     }
-    Count {
-        complete: true,
-        ..count
-    }
+    Count { complete: true, ..count }
 }
 
 fn count_period(pattern: &Pattern, zone: &TimeZone, after: Timestamp, through: Timestamp) -> Count {
     let Rule::Interval { period, anchor } = pattern.rule else {
         return Count::default();
     };
-    let (from, to) = (
-        beats_through(anchor, period, after),
-        beats_through(anchor, period, through),
-    );
+    let (from, to) = (beats_through(anchor, period, after), beats_through(anchor, period, through));
     let firing = |number| beat(anchor, period, number).map(|instant| at_instant(instant, zone));
-    let empty = Count {
-        complete: true,
-        ..Count::default()
-    };
+    let empty = Count { complete: true, ..Count::default() };
     if to <= from {
         return empty;
     }
     let firings = u64::try_from(to - from).unwrap_or(u64::MAX);
-    Count {
-        firings,
-        first: firing(from),
-        last: firing(to - 1),
-        ..empty
-    }
+    Count { firings, first: firing(from), last: firing(to - 1), ..empty }
 }

@@ -12,12 +12,7 @@ use super::walk::Walk;
 
 /// The first firing strictly after `after`; none when there is none any more (a single instant that
 /// is past, or the year 5000).
-pub fn next_after(
-    pattern: &Pattern,
-    zone: &TimeZone,
-    policies: &Policies,
-    after: Timestamp,
-) -> Option<Firing> {
+pub fn next_after(pattern: &Pattern, zone: &TimeZone, policies: &Policies, after: Timestamp) -> Option<Firing> {
     steps_after(pattern, zone, policies, after).find_map(|step| match step {
         Step::Fires(firing) => Some(firing),
         Step::Absent(_) => None,
@@ -29,29 +24,15 @@ pub fn next_after(
 /// An interval pattern has no absences: its names are instants, and every instant exists.
 /// Steps of one instant come together: whoever stops and goes on later stops between two instants
 /// and passes the last one as `after`.
-pub fn steps_after<'a>(
-    pattern: &'a Pattern,
-    zone: &'a TimeZone,
-    policies: &Policies,
-    after: Timestamp,
-) -> Steps<'a> {
+pub fn steps_after<'a>(pattern: &'a Pattern, zone: &'a TimeZone, policies: &Policies, after: Timestamp) -> Steps<'a> {
     let source = match &pattern.rule {
-        Rule::Once { instant } => Source::Once {
-            next: (*instant > after).then_some(*instant),
-        },
-        Rule::Interval { period, anchor } => Source::Interval {
-            next: beat_after(*anchor, *period, after),
-            period: *period,
-        },
-        Rule::Civil { cron, fixed } => {
-            Source::Civil(Box::new(Walk::new(cron, *fixed, zone, *policies, after)))
+        Rule::Once { instant } => Source::Once { next: (*instant > after).then_some(*instant) },
+        Rule::Interval { period, anchor } => {
+            Source::Interval { next: beat_after(*anchor, *period, after), period: *period }
         }
+        Rule::Civil { cron, fixed } => Source::Civil(Box::new(Walk::new(cron, *fixed, zone, *policies, after))),
     };
-    Steps {
-        zone,
-        source,
-        ready: VecDeque::new(),
-    }
+    Steps { zone, source, ready: VecDeque::new() }
 }
 
 /// The iterator of [`steps_after`]. Instants never decrease; those of firings strictly increase.
@@ -64,13 +45,8 @@ pub struct Steps<'a> {
 
 #[derive(Clone, Debug)]
 enum Source<'a> {
-    Once {
-        next: Option<Timestamp>,
-    },
-    Interval {
-        next: Option<Timestamp>,
-        period: SignedDuration,
-    },
+    Once { next: Option<Timestamp> },
+    Interval { next: Option<Timestamp>, period: SignedDuration },
     Civil(Box<Walk<'a>>),
 }
 
@@ -100,12 +76,7 @@ impl Iterator for Steps<'_> {
 /// A firing that is named by its instant and knows no clock changes.
 pub(super) fn at_instant(instant: Timestamp, zone: &TimeZone) -> Firing {
     let nominal = Nominal::Instant(instant);
-    Firing {
-        nominal,
-        instant,
-        offset: zone.to_offset(instant),
-        remark: None,
-    }
+    Firing { nominal, instant, offset: zone.to_offset(instant), remark: None }
 }
 
 /// The first of `anchor`, `anchor + period`, … after `after`.
@@ -119,10 +90,7 @@ fn beat_after(anchor: Timestamp, period: SignedDuration, after: Timestamp) -> Op
 /// How many of `anchor`, `anchor + period`, … lie at or before `through`.
 pub(super) fn beats_through(anchor: Timestamp, period: SignedDuration, through: Timestamp) -> i128 {
     let elapsed = through.as_nanosecond() - anchor.as_nanosecond();
-    elapsed
-        .div_euclid(period.as_nanos().max(1))
-        .saturating_add(1)
-        .max(0)
+    elapsed.div_euclid(period.as_nanos().max(1)).saturating_add(1).max(0)
 }
 
 /// `anchor + number * period`, as far as the calendar goes.

@@ -29,11 +29,7 @@ pub struct Edge {
 
 impl Edge {
     fn new(at: Timestamp, before: Offset, after: Offset) -> Option<Edge> {
-        let edge = Edge {
-            at,
-            from: before.to_datetime(at),
-            to: after.to_datetime(at),
-        };
+        let edge = Edge { at, from: before.to_datetime(at), to: after.to_datetime(at) };
         (before != after).then_some(edge)
     }
 
@@ -50,10 +46,7 @@ impl Edge {
     /// Whether the gap swallows the whole date of `local`.
     pub(super) fn swallows_date_of(&self, local: DateTime) -> bool {
         let midnight = local.date().to_datetime(jiff::civil::Time::midnight());
-        let next = local
-            .date()
-            .tomorrow()
-            .map(|date| date.to_datetime(midnight.time()));
+        let next = local.date().tomorrow().map(|date| date.to_datetime(midnight.time()));
         self.from <= midnight && next.is_ok_and(|next| next <= self.to)
     }
 }
@@ -64,18 +57,9 @@ impl fmt::Display for Edge {
         let direction = if self.is_gap() { "forward" } else { "back" };
         let show = |local: DateTime| {
             let clock = Clock(local);
-            if self.from.date() == self.to.date() {
-                clock.to_string()
-            } else {
-                format!("{} {clock}", local.date())
-            }
+            if self.from.date() == self.to.date() { clock.to_string() } else { format!("{} {clock}", local.date()) }
         };
-        write!(
-            f,
-            "clocks go {direction} from {} to {}",
-            show(self.from),
-            show(self.to)
-        )
+        write!(f, "clocks go {direction} from {} to {}", show(self.from), show(self.to))
     }
 }
 
@@ -113,22 +97,14 @@ impl Segment {
             let before = at.checked_sub(NANOSECOND).unwrap_or(Timestamp::MIN);
             Edge::new(at, zone.to_offset(before), offset)
         });
-        Segment {
-            offset,
-            opening,
-            closing: closing(zone, instant, offset),
-        }
+        Segment { offset, opening, closing: closing(zone, instant, offset) }
     }
 
     /// The next segment; none when this one never ends.
     pub(super) fn following(&self, zone: &TimeZone) -> Option<Segment> {
         let opening = self.closing?;
         let offset = zone.to_offset(opening.at);
-        Some(Segment {
-            offset,
-            opening: Some(opening),
-            closing: closing(zone, opening.at, offset),
-        })
+        Some(Segment { offset, opening: Some(opening), closing: closing(zone, opening.at, offset) })
     }
 
     /// What local clocks show at `instant`, by this segment's offset.
@@ -139,13 +115,10 @@ impl Segment {
     /// The instant at which clocks show `local`; none when this segment ends before it.
     pub(super) fn instant(&self, local: DateTime) -> Option<Timestamp> {
         let instant = self.offset.to_timestamp(local).ok()?;
-        self.closing
-            .is_none_or(|edge| instant < edge.at)
-            .then_some(instant)
+        self.closing.is_none_or(|edge| instant < edge.at).then_some(instant)
     }
 }
 
 fn closing(zone: &TimeZone, instant: Timestamp, offset: Offset) -> Option<Edge> {
-    zone.following(instant)
-        .find_map(|change| Edge::new(change.timestamp(), offset, change.offset()))
+    zone.following(instant).find_map(|change| Edge::new(change.timestamp(), offset, change.offset()))
 }

@@ -30,10 +30,7 @@ fn draw(seed: &[u8], nominal: &Nominal) -> u64 {
         Nominal::Instant(instant) => (2, instant.as_millisecond()),
     };
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
-    hasher
-        .update(&[kind])
-        .update(&number.to_be_bytes())
-        .update(seed);
+    hasher.update(&[kind]).update(&number.to_be_bytes()).update(seed);
     let mut bytes = [0; 8];
     hasher.finalize_xof().fill(&mut bytes);
     u64::from_be_bytes(bytes)

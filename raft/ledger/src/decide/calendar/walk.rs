@@ -67,20 +67,12 @@ impl<'a> Walk<'a> {
         let low = segment.local(after);
         let search = Search::new(cron);
         let moved = VecDeque::new();
-        let mut walk = Walk {
-            search,
-            fixed,
-            zone,
-            policies,
-            segment,
-            low,
-            own: None,
-            moved,
-        };
+        let mut walk = Walk { search, fixed, zone, policies, segment, low, own: None, moved };
         // Only shifted times lie beyond the edge itself, and no further than the gap is wide.
-        let edge = walk.segment.opening.filter(|edge| {
-            policies.gap == DstGap::Shift && walk.low < edge.to.saturating_add(width(edge))
-        });
+        let edge = walk
+            .segment
+            .opening
+            .filter(|edge| policies.gap == DstGap::Shift && walk.low < edge.to.saturating_add(width(edge)));
         if let Some(edge) = edge {
             walk.moved = walk.out_of_gap(&edge);
             walk.moved.retain(|moved| moved.at > after);
@@ -125,30 +117,15 @@ impl<'a> Walk<'a> {
         let overlap = self.policies.overlap;
         if let Some(edge) = self.segment.opening.filter(repeated) {
             let remark = Some(Remark::SecondOfTwo { edge });
-            let own = Own {
-                local,
-                at,
-                fold: Fold::Second,
-                remark,
-            };
+            let own = Own { local, at, fold: Fold::Second, remark };
             return (overlap != DstOverlap::First).then_some(own);
         }
         if let Some(edge) = self.segment.closing.filter(repeated) {
             let remark = Some(Remark::FirstOfTwo { edge });
-            let own = Own {
-                local,
-                at,
-                fold: Fold::First,
-                remark,
-            };
+            let own = Own { local, at, fold: Fold::First, remark };
             return (overlap != DstOverlap::Second).then_some(own);
         }
-        Some(Own {
-            local,
-            at,
-            fold: Fold::First,
-            remark: None,
-        })
+        Some(Own { local, at, fold: Fold::First, remark: None })
     }
 
     fn enter_next_segment(&mut self) -> Option<()> {
@@ -189,12 +166,7 @@ impl<'a> Walk<'a> {
                 (shifted.unwrap_or(edge.at), None)
             }
         };
-        Moved {
-            wanted,
-            edge,
-            at,
-            absent,
-        }
+        Moved { wanted, edge, at, absent }
     }
 
     /// Makes one firing of all that falls on `at`, and explains the rest, in order of local times.
@@ -218,73 +190,41 @@ impl<'a> Walk<'a> {
     }
 
     fn own_firing(&self, own: Own, gap: Option<Edge>, others: usize) -> Firing {
-        let nominal = if self.fixed {
-            Nominal::Civil {
-                local: own.local,
-                fold: own.fold,
-            }
-        } else {
-            Nominal::Instant(own.at)
-        };
+        let nominal =
+            if self.fixed { Nominal::Civil { local: own.local, fold: own.fold } } else { Nominal::Instant(own.at) };
         let joined = gap.map(|edge| Remark::JoinedFromGap { edge, others });
         let remark = own.remark.or(joined);
-        Firing {
-            nominal,
-            instant: own.at,
-            offset: self.segment.offset,
-            remark,
-        }
+        Firing { nominal, instant: own.at, offset: self.segment.offset, remark }
     }
 
     fn moved_firing(&self, moved: &Moved, others: usize) -> Firing {
-        let Moved {
-            wanted, edge, at, ..
-        } = *moved;
+        let Moved { wanted, edge, at, .. } = *moved;
         let remark = if at == edge.at {
-            Remark::MovedAfterGap {
-                wanted,
-                edge,
-                others,
-            }
+            Remark::MovedAfterGap { wanted, edge, others }
         } else {
             Remark::ShiftedOverGap { wanted, edge }
         };
         let offset = self.segment.offset;
-        Firing {
-            nominal: moved.nominal(),
-            instant: at,
-            offset,
-            remark: Some(remark),
-        }
+        Firing { nominal: moved.nominal(), instant: at, offset, remark: Some(remark) }
     }
 }
 
 impl Moved {
     fn nominal(&self) -> Nominal {
-        Nominal::Civil {
-            local: self.wanted,
-            fold: Fold::First,
-        }
+        Nominal::Civil { local: self.wanted, fold: Fold::First }
     }
 
     /// The firing of its instant where it is its own, otherwise why it has none.
     fn step(&self, firing: Option<Firing>) -> Step {
         let Moved { edge, at, .. } = *self;
         let nominal = self.nominal();
-        let together = |firing: Firing| Reason::FallsTogether {
-            edge,
-            with: firing.nominal,
-        };
+        let together = |firing: Firing| Reason::FallsTogether { edge, with: firing.nominal };
         match (self.absent, firing) {
             (None, Some(firing)) if firing.nominal == nominal => Step::Fires(firing),
             (absent, firing) => {
                 let reason = absent.or(firing.map(together));
                 let reason = reason.unwrap_or(Reason::TimeMissing { edge });
-                Step::Absent(Absence {
-                    nominal,
-                    at,
-                    reason,
-                })
+                Step::Absent(Absence { nominal, at, reason })
             }
         }
     }

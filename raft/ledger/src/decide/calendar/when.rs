@@ -50,17 +50,9 @@ impl fmt::Display for When {
                 Err(_) => write!(f, "at {instant_ms} ms"),
             },
             When::Every { period_ms, .. } => {
-                write!(
-                    f,
-                    "every {:?}",
-                    std::time::Duration::from_millis(*period_ms)
-                )
+                write!(f, "every {:?}", std::time::Duration::from_millis(*period_ms))
             }
-            When::Daily {
-                hour,
-                minute,
-                weekdays,
-            } => {
+            When::Daily { hour, minute, weekdays } => {
                 write!(f, "daily {hour:02}:{minute:02} {weekdays}")
             }
             When::Cron { expression } => write!(f, "cron {expression}"),
@@ -84,10 +76,7 @@ impl Weekdays {
 
     /// The set of these days; none when the list is empty, which no pattern accepts.
     pub fn of(days: &[Weekday]) -> Weekdays {
-        Weekdays(
-            days.iter()
-                .fold(0, |bits, day| bits | 1 << day.to_monday_zero_offset()),
-        )
+        Weekdays(days.iter().fold(0, |bits, day| bits | 1 << day.to_monday_zero_offset()))
     }
 
     /// Whether no day is in it.
@@ -103,10 +92,7 @@ impl Weekdays {
     /// The names of its days, Monday first.
     pub(super) fn names(self) -> Vec<&'static str> {
         let named = NAMES.iter().enumerate();
-        named
-            .filter(|(bit, _)| self.0 & 1 << bit != 0)
-            .map(|(_, name)| *name)
-            .collect()
+        named.filter(|(bit, _)| self.0 & 1 << bit != 0).map(|(_, name)| *name).collect()
     }
 }
 
@@ -118,9 +104,7 @@ impl TryFrom<u8> for Weekdays {
         if bits & !ALL_BITS == 0 {
             Ok(Weekdays(bits))
         } else {
-            Err(PatternError::UnknownWeekday {
-                text: format!("{bits:#010b}"),
-            })
+            Err(PatternError::UnknownWeekday { text: format!("{bits:#010b}") })
         }
     }
 }
@@ -153,9 +137,7 @@ fn place(name: &str) -> Result<usize, PatternError> {
     NAMES
         .iter()
         .position(|known| known.eq_ignore_ascii_case(wanted))
-        .ok_or_else(|| PatternError::UnknownWeekday {
-            text: wanted.to_string(),
-        })
+        .ok_or_else(|| PatternError::UnknownWeekday { text: wanted.to_string() })
 }
 
 impl fmt::Display for Weekdays {
@@ -173,12 +155,9 @@ mod tests {
 
     #[test]
     fn weekdays_read_back_what_they_print() {
-        for (text, printed) in [
-            ("mon-fri", "mon,tue,wed,thu,fri"),
-            ("Sat,SUN", "sat,sun"),
-            ("fri-mon", "mon,fri,sat,sun"),
-            ("wed", "wed"),
-        ] {
+        for (text, printed) in
+            [("mon-fri", "mon,tue,wed,thu,fri"), ("Sat,SUN", "sat,sun"), ("fri-mon", "mon,fri,sat,sun"), ("wed", "wed")]
+        {
             let days: Weekdays = text.parse().unwrap();
             assert_eq!(days.to_string(), printed);
             assert_eq!(printed.parse(), Ok(days));

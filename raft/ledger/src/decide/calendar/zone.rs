@@ -15,11 +15,7 @@ pub fn nearest_names<'n, N: AsRef<str>>(wanted: &str, names: &'n [N]) -> Vec<&'n
     });
     let mut scored: Vec<(usize, &str)> = scored.collect();
     scored.sort_unstable();
-    scored
-        .into_iter()
-        .take(OFFERED_MAX)
-        .map(|(_, name)| name)
-        .collect()
+    scored.into_iter().take(OFFERED_MAX).map(|(_, name)| name).collect()
 }
 
 fn plain(name: &str) -> String {
@@ -36,10 +32,7 @@ fn score(wanted: &str, name: &str) -> Option<usize> {
     let region = usize::from(wanted.contains('/'));
     let regionless = near(wanted_city, city).map(|edits| edits + region);
     let part = (wanted_city.len() >= 4 && city.contains(wanted_city)).then_some(2);
-    [near(wanted, name), regionless, part]
-        .into_iter()
-        .flatten()
-        .min()
+    [near(wanted, name), regionless, part].into_iter().flatten().min()
 }
 
 fn city(name: &str) -> &str {
@@ -55,9 +48,7 @@ fn distance(from: &str, to: &str) -> usize {
         let mut next = Vec::with_capacity(row.len());
         next.push(before);
         for (right, &above) in to.chars().zip(row.iter().skip(1)) {
-            before = (above + 1)
-                .min(before + 1)
-                .min(diagonal + usize::from(left != right));
+            before = (above + 1).min(before + 1).min(diagonal + usize::from(left != right));
             diagonal = above;
             next.push(before);
         }
@@ -70,14 +61,8 @@ fn distance(from: &str, to: &str) -> usize {
 mod tests {
     use super::*;
 
-    const NAMES: [&str; 6] = [
-        "America/New_York",
-        "Asia/Kolkata",
-        "Europe/Berlin",
-        "Europe/Dublin",
-        "Europe/London",
-        "UTC",
-    ];
+    const NAMES: [&str; 6] =
+        ["America/New_York", "Asia/Kolkata", "Europe/Berlin", "Europe/Dublin", "Europe/London", "UTC"];
 
     #[test]
     fn a_misspelt_zone_finds_its_name() {
@@ -90,11 +75,7 @@ mod tests {
             ("Asia/Kolkatta", "Asia/Kolkata"),
             ("utc", "UTC"),
         ] {
-            assert_eq!(
-                nearest_names(wanted, &NAMES).first(),
-                Some(&best),
-                "{wanted}"
-            );
+            assert_eq!(nearest_names(wanted, &NAMES).first(), Some(&best), "{wanted}");
         }
     }
 
@@ -106,18 +87,9 @@ mod tests {
 
     #[test]
     fn the_distance_counts_edits() {
-        let pairs = [
-            ("", "abc", 3),
-            ("kitten", "sitting", 3),
-            ("abc", "abc", 0),
-            ("ab", "ba", 2),
-        ];
+        let pairs = [("", "abc", 3), ("kitten", "sitting", 3), ("abc", "abc", 0), ("ab", "ba", 2)];
         for (from, to, edits) in pairs {
-            assert_eq!(
-                (distance(from, to), distance(to, from)),
-                (edits, edits),
-                "{from} {to}"
-            );
+            assert_eq!((distance(from, to), distance(to, from)), (edits, edits), "{from} {to}");
         }
     }
 }

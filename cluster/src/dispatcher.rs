@@ -1,0 +1,157 @@
+//! The leader's dispatcher: turns what is pending into claims, just far enough ahead (P4, P12).
+//!
+//! Belongs to a term and is dropped with it. Each wake it looks at the state: who may hold claims, how much
+//! each (tenant, pool, node) has open, what is claimable; `fair` splits the credit; one entry carries all
+//! claims. Holders keep sending while there is no leader: rows belong to the ledger, not to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::bitmap::{Bitmap, CHUNK};
+use reveille_ledger::command::{Cause, Claim, Command, SLICE_MAX};
+use reveille_ledger::ids::{Holder, NodeId, RunId, Time};
+use reveille_ledger::{Ledger, closed_slots};
+
+use crate::fair::{Credit, Fair, Offer};
+use crate::relays::share;
+use crate::site::Site;
+use crate::term::Term;
+
+/// The longest sleep: waves come in and leases begin without a bell.
+const NAP_MAX: Duration = Duration::from_millis(200);
+/// Pause after a proposal without an answer.
+const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
+/// Claims in one entry.
+const CLAIMS_MAX: usize = 256;
+/// Pages that one wake looks at, oldest first: what is beyond waits for its turn.
+const PAGES_MAX: usize = 1_024;
+/// Claimed but unsettled recipients of a (tenant, pool, node) at the very most (P12).
+pub const CLAIM_CAP_MAX: u32 = 4_096;
+/// What commit, dialogue and settle take together, generously: claims reach this far ahead. Seconds.
+const AHEAD_SECONDS: f64 = 1.0;
+/// How many recipients a session keeps busy where the relay has no rate: a dialogue takes a few
+/// milliseconds, commit and settle some ten times as long.
+const AHEAD_PER_SESSION: u32 = 32;
+
+/// Dispatches until the term ends.
+pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+    let mut fair = Fair::new();
+    while !term.ended() {
+        let nap = wake(&site, &term, &mut fair).await;
+        term.sleep(nap).await;
+    }
+}
+
+async fn wake(site: &Site, term: &Term, fair: &mut Fair) -> Duration {
+    let now = term.now();
+    let voters = site.voters().len();
+    let claims = site.replica.read(|ledger| {
+        let holders = live_holders(ledger, term);
+        if holders.is_empty() {
+            return Vec::new();
+        }
+        let work = Work::of(ledger, now);
+        let credits = credits(ledger, &holders, voters, &work.offers);
+        claims(fair, &work, &credits, &holders)
+    });
+    if claims.is_empty() {
+        return NAP_MAX;
+    }
+    let asked = claims.len();
+    match term.propose(Command::Claim(claims)).await {
+        Some(_) if asked == CLAIMS_MAX => Duration::ZERO,
+        Some(_) => NAP_MAX,
+        None => NAP_AFTER_UNKNOWN,
+    }
+}
+
+/// Current lives whose lease this term has granted.
+fn live_holders(ledger: &Ledger, term: &Term) -> BTreeMap<NodeId, Holder> {
+    let current = ledger.nodes().iter().map(|(node, known)| Holder { node: *node, incarnation: known.incarnation });
+    current.filter(|holder| term.lease_runs(*holder)).map(|holder| (holder.node, holder)).collect()
+}
+
+/// What can be claimed now: an offer a chunk, and the slots behind it.
+struct Work {
+    offers: Vec<Offer>,
+    slots: BTreeMap<(RunId, u32), Bitmap>,
+}
+
+impl Work {
+    fn of(ledger: &Ledger, now: Time) -> Work {
+        let mut work = Work { offers: Vec::new(), slots: BTreeMap::new() };
+        for (id, page) in ledger.open_pages().take(PAGES_MAX) {
+            for number in 0..page.slots.div_ceil(CHUNK) {
+                let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
+                let mut slots = chunk.claimable(now);
+                slots.remove(&closed_slots(page, number, now));
+                if slots.is_empty() {
+                    continue;
+                }
+                work.offers.push(Offer {
+                    tenant: page.tenant.clone(),
+                    pool: page.pool.clone(),
+                    priority: page.priority,
+                    due: page.due,
+                    late: page.runs.iter().all(|run| run.cause == Cause::CatchUp),
+                    page: id,
+                    chunk: number,
+                    claimable: slots.len(),
+                });
+                work.slots.insert((id, number), slots);
+            }
+        }
+        work
+    }
+}
+
+/// P12: what each (tenant, pool, node) may still claim.
+fn credits(ledger: &Ledger, holders: &BTreeMap<NodeId, Holder>, voters: usize, offers: &[Offer]) -> Vec<Credit> {
+    let mut open: BTreeMap<(String, String, NodeId), u32> = BTreeMap::new();
+    for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty()) {
+        if let Some(page) = ledger.pages().get(&row.page) {
+            let key = (page.tenant.clone(), page.pool.clone(), row.holder.node);
+            *open.entry(key).or_default() += row.claimed.len();
+        }
+    }
+    let lanes: BTreeSet<(&str, &str)> =
+        offers.iter().map(|offer| (offer.tenant.as_str(), offer.pool.as_str())).collect();
+    let mut credits = Vec::new();
+    for (tenant, pool) in lanes {
+        let cap = claim_cap(ledger, pool, voters);
+        for node in holders.keys() {
+            let key = (tenant.to_owned(), pool.to_owned(), *node);
+            let recipients = cap.saturating_sub(open.get(&key).copied().unwrap_or(0));
+            let (tenant, pool, node) = key;
+            credits.push(Credit { tenant: Some(tenant), pool, node, recipients });
+        }
+    }
+    credits
+}
+
+/// Claimed but unsettled recipients of one tenant in one pool on one node, at most: what its relays can
+/// take while claims are on their way, and at least two a session.
+fn claim_cap(ledger: &Ledger, pool: &str, voters: usize) -> u32 {
+    let relays = ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == pool);
+    let cap = relays.map(|relay| match relay.rate_milli {
+        0 => relay.max_sessions * AHEAD_PER_SESSION,
+        _ => ((share(relay, voters) * AHEAD_SECONDS) as u32).max(2 * relay.max_sessions),
+    });
+    cap.fold(0, u32::saturating_add).min(CLAIM_CAP_MAX)
+}
+
+fn claims(fair: &mut Fair, work: &Work, credits: &[Credit], holders: &BTreeMap<NodeId, Holder>) -> Vec<Claim> {
+    let mut slots = work.slots.clone();
+    let mut claims = Vec::new();
+    for grant in fair.grants(&work.offers, credits, CLAIMS_MAX) {
+        let place = (grant.page, grant.chunk);
+        let (Some(left), Some(holder)) = (slots.get_mut(&place), holders.get(&grant.node)) else { continue };
+        let slice = left.first(grant.recipients.min(SLICE_MAX));
+        left.remove(&slice);
+        if !slice.is_empty() {
+            claims.push(Claim { page: grant.page, chunk: grant.chunk, slice, holder: *holder });
+        }
+    }
+    claims
+}

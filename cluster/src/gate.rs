@@ -1,0 +1,97 @@
+//! The gate (P5): the last check before the final dot, and the only place that says yes.
+//!
+//! Asked in the state that this node has applied: is the recipient still in my row, does its run send,
+//! is it before its deadline, has it not opted out, does the node's lease run? Then `begin` goes into the
+//! journal, and only then the terminator may be written.
+
+use std::sync::Arc;
+
+use reveille_ledger::ids::{Holder, RunId};
+use reveille_ledger::{Ledger, RunState};
+
+use crate::journal::Act;
+use crate::lane::Job;
+use crate::marks::HandOff;
+use crate::relay::{Gate, GateAnswer, Shut};
+use crate::room::Room;
+
+/// The gate of one hand-off.
+pub(crate) struct LaneGate {
+    pub room: Arc<Room>,
+    pub job: Arc<Job>,
+}
+
+impl Gate for LaneGate {
+    fn pass(&mut self) -> GateAnswer {
+        let (room, job) = (&self.room, &self.job);
+        // P15: the mark comes before the look at the state.
+        room.site.marks.set(job.hand_off());
+        let answer = match look(room, job) {
+            Err(shut) => GateAnswer::Shut(shut),
+            Ok(()) if room.note(job.place, Act::Begin).is_err() => GateAnswer::Shut(Shut::JournalFailed),
+            Ok(()) => GateAnswer::Pass,
+        };
+        if let GateAnswer::Shut(shut) = answer {
+            room.site.marks.clear(job.place.fence, job.run, job.recipient);
+            metrics::counter!("reveille_gate_shut_total", "why" => shut.to_string()).increment(1);
+        } else {
+            metrics::counter!("reveille_gate_passes_total").increment(1);
+        }
+        answer
+    }
+}
+
+/// P9 last: the lease is looked at after the state, so that nothing comes between it and the write.
+fn look(room: &Room, job: &Job) -> Result<(), Shut> {
+    let applied = room.site.replica.read(|ledger| {
+        may_leave(ledger, room.site.me, job)?;
+        Ok(ledger.head().applied)
+    })?;
+    if !room.site.lease.runs(room.site.clock.boot(), applied) {
+        return Err(Shut::LeaseOver);
+    }
+    Ok(())
+}
+
+/// What the applied state says.
+pub(crate) fn may_leave(ledger: &Ledger, me: Holder, job: &Job) -> Result<(), Shut> {
+    let row = ledger.rows().get(&job.place.fence).ok_or(Shut::NotInRow)?;
+    if row.holder != me || !row.claimed.contains(job.place.slot) {
+        return Err(Shut::NotInRow);
+    }
+    let run = ledger.run(job.run).ok_or(Shut::NotInRow)?;
+    match run.state {
+        RunState::Open => {}
+        RunState::Paused { .. } => return Err(Shut::RunPaused),
+        RunState::Cancelled | RunState::Expired | RunState::Finished => return Err(Shut::RunEnded),
+    }
+    if run.finish_by <= ledger.head().now {
+        return Err(Shut::PastDeadline);
+    }
+    if ledger.opted_out().contains(&(job.tenant.clone(), job.key.clone())) {
+        return Err(Shut::OptedOut);
+    }
+    Ok(())
+}
+
+impl Job {
+    fn hand_off(&self) -> HandOff {
+        HandOff {
+            run: self.run,
+            recipient: self.recipient,
+            tenant: self.tenant.clone(),
+            key: self.key.clone(),
+            fence: self.place.fence,
+        }
+    }
+
+    /// `r1042.3#17`: the recipient as log lines name it.
+    pub(crate) fn name(&self) -> String {
+        recipient_name(self.run, self.recipient)
+    }
+}
+
+/// `r1042.3#17`: a recipient as log lines name it. Never an address.
+pub(crate) fn recipient_name(run: RunId, recipient: u32) -> String {
+    format!("{run}#{recipient}")
+}

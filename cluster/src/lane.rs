@@ -1,0 +1,303 @@
+//! Lanes: from a claim row to verdicts (P4, P5).
+//!
+//! Each granted row is worked by a task of its own; the relay pools bound how much of it goes on at once.
+//! Order for one recipient: journal `open`, compose, dialogue up to the gate, journal `begin`, terminator,
+//! answer, journal the answer, settle. One begin a (row, recipient): after it the recipient leaves the row,
+//! whatever the answer; nothing here retries. What cannot begin within ten seconds goes back.
+//!
+//! A row that is granted is found by its hint or, if that was lost, by a look at the state; a row is worked
+//! at most once in this life of the process.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::address::Address;
+use reveille_ledger::command::{Refused, Scope};
+use reveille_ledger::effect::Effect;
+use reveille_ledger::ids::{Fence, Hash, RunId, Time};
+use reveille_raft::Hint;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::compose::{Stamp, message_id};
+use crate::gate::{LaneGate, may_leave};
+use crate::journal::{Act, Answer, Place};
+use crate::relay::{self, Mail, Patience, Permit, Shut, Unavailable, Verdict};
+use crate::room::Room;
+use crate::settler::Fate;
+
+/// A row not begun within this goes back (P12).
+pub const BEGIN_WITHIN: Duration = Duration::from_secs(10);
+/// How often the state is looked at for rows whose hint was lost.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A dialogue that has not reached its gate by then ends without a hand-off.
+const PREPARE_WITHIN: Duration = Duration::from_secs(60);
+/// Characters of a relay's answer that go into the ledger.
+const TEXT_MAX: usize = 200;
+
+/// One recipient on its way to its gate.
+pub(crate) struct Job {
+    pub place: Place,
+    pub run: RunId,
+    pub recipient: u32,
+    pub tenant: String,
+    pub key: String,
+}
+
+/// One recipient of a row, as the ledger names it.
+struct Draft {
+    place: Place,
+    run: RunId,
+    recipient: u32,
+    content: Hash,
+    audience: Hash,
+}
+
+/// A row as its task works it.
+struct Work {
+    tenant: String,
+    pool: String,
+    date: Time,
+    cluster_incarnation: u64,
+    drafts: Vec<Draft>,
+}
+
+/// Works every row that is granted to this life of the node, until `stop`; returns when the last one is
+/// done.
+pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) {
+    let mut hints = room.site.replica.effects();
+    let mut worked: BTreeSet<Fence> = BTreeSet::new();
+    let tasks = TaskTracker::new();
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    loop {
+        let rows = tokio::select! {
+            () = stop.cancelled() => break,
+            _ = look.tick() => mine(&room, &mut worked),
+            hint = hints.next() => match hint {
+                Some(Hint::Effect { effect: Effect::RowGranted { fence, holder }, .. }) if holder == room.site.me => {
+                    vec![fence]
+                }
+                Some(Hint::Effect { effect: Effect::RowClosed { fence, holder }, .. }) if holder == room.site.me => {
+                    forget_if_closed(&room, fence);
+                    continue;
+                }
+                Some(Hint::Effect { .. }) => continue,
+                Some(Hint::LookAtState) => mine(&room, &mut worked),
+                None => break,
+            },
+        };
+        for fence in rows {
+            if worked.insert(fence)
+                && let Some(work) = work_of(&room, fence)
+            {
+                tasks.spawn(work_row(Arc::clone(&room), work, tasks.clone()));
+            }
+        }
+    }
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// The rows of this life that have something claimed. Forgets those that the ledger has closed.
+fn mine(room: &Room, worked: &mut BTreeSet<Fence>) -> Vec<Fence> {
+    room.site.replica.read(|ledger| {
+        let own = ledger.rows().iter().filter(|(_, row)| row.holder == room.site.me && !row.claimed.is_empty());
+        let own: Vec<Fence> = own.map(|(fence, _)| *fence).collect();
+        let applied = ledger.head().applied;
+        worked.retain(|fence| fence.index > applied || own.contains(fence));
+        own
+    })
+}
+
+/// P11: the journal keeps the records of a row until nothing of it is claimed or in doubt.
+fn forget_if_closed(room: &Room, fence: Fence) {
+    if room.site.replica.read(|ledger| !ledger.rows().contains(&fence)) {
+        room.forget(fence);
+    }
+}
+
+fn work_of(room: &Room, fence: Fence) -> Option<Work> {
+    room.site.replica.read(|ledger| {
+        let row = ledger.rows().get(&fence)?;
+        let page = ledger.pages().get(&row.page)?;
+        let drafts = row.claimed.iter().filter_map(|slot| {
+            let (run, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
+            let state = ledger.run(run)?;
+            let place = Place { page: row.page, chunk: row.chunk, fence, slot };
+            Some(Draft { place, run, recipient, content: state.content, audience: state.audience })
+        });
+        Some(Work {
+            tenant: page.tenant.clone(),
+            pool: page.pool.clone(),
+            date: page.opened_at,
+            cluster_incarnation: page.cluster_incarnation,
+            drafts: drafts.collect(),
+        })
+    })
+}
+
+/// Begins the recipients of a row one after the other, as fast as the relays allow; gives back what cannot
+/// begin in time.
+async fn work_row(room: Arc<Room>, work: Work, tasks: TaskTracker) {
+    let deadline = Instant::now() + BEGIN_WITHIN;
+    let work = Arc::new(work);
+    let mut gives_back = None;
+    for (number, draft) in work.drafts.iter().enumerate() {
+        if gives_back.is_none() {
+            match permit(&room, &work.pool, deadline).await {
+                Ok(permit) => {
+                    tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, permit));
+                    continue;
+                }
+                Err(cause) => gives_back = Some(cause),
+            }
+        }
+        let place = draft.place;
+        let fate = match &gives_back {
+            Some(Some(cause)) => waits(place, cause),
+            _ => Fate::Released,
+        };
+        room.settler.settle(place, fate).await;
+    }
+}
+
+/// The relay cannot take it now: back to pending, uncounted, after a while (P6).
+fn waits(place: Place, cause: &str) -> Fate {
+    let text = clip(cause);
+    Fate::Refused(Refused { slot: place.slot, code: 451, enhanced: None, text, scope: Scope::Relay })
+}
+
+/// The right to send one mail, or why there is none in time; no cause: the node stops or has no lease.
+async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, Option<String>> {
+    loop {
+        let applied = room.site.replica.read(|ledger| ledger.head().applied);
+        if room.drain.is_cancelled() || !room.site.lease.runs(room.site.clock.boot(), applied) {
+            return Err(None);
+        }
+        let asked = room.relays.acquire(pool, deadline);
+        let unavailable = match room.drain.run_until_cancelled(asked).await {
+            None => return Err(None),
+            Some(Ok(permit)) => return Ok(permit),
+            Some(Err(None)) => return Err(Some(format!("pool '{pool}' has no relay: add one with `relay add`"))),
+            Some(Err(Some(unavailable))) => unavailable,
+        };
+        let until = match &unavailable {
+            Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until } => *until,
+            // The pace or the sessions of this node do not suffice for the row: others may have room.
+            Unavailable::Busy | Unavailable::Paced { .. } | Unavailable::Closed => return Err(None),
+        };
+        if until >= deadline {
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline) => {}
+                () = room.drain.cancelled() => return Err(None),
+            }
+            return Err(Some(unavailable.to_string()));
+        }
+        tokio::time::sleep_until(until).await;
+    }
+}
+
+/// One recipient, from its preparation to its settled outcome.
+async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, permit: Permit) {
+    let draft = &work.drafts[number];
+    let fate = match prepare(&room, &work, draft) {
+        Err(fate) => fate,
+        Ok((job, mail)) => {
+            let job = Arc::new(job);
+            let patience = Patience { begin_by: Some(Instant::now() + PREPARE_WITHIN), stop: room.drain.child_token() };
+            let gate = LaneGate { room: Arc::clone(&room), job: Arc::clone(&job) };
+            let verdict = permit.deliver(mail, gate, patience).await;
+            let fate = judge(&room, &job, verdict);
+            room.site.marks.clear(job.place.fence, job.run, job.recipient);
+            fate
+        }
+    };
+    if let Some(fate) = fate {
+        room.settler.settle(draft.place, fate).await;
+    }
+}
+
+/// Journal `open`, a first look at the gate's questions, and the mail; or what becomes of the recipient
+/// without a dialogue.
+fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Option<Fate>> {
+    let letter = room.letter(draft.content, draft.audience).map_err(|cause| Some(Fate::Unsendable(clip(&cause))))?;
+    let Some(recipient) = letter.audience.recipients.get(draft.recipient as usize) else {
+        return Err(Some(Fate::Unsendable("the recipient is not in the audience".to_owned())));
+    };
+    let job = Job {
+        place: draft.place,
+        run: draft.run,
+        recipient: draft.recipient,
+        tenant: work.tenant.clone(),
+        key: recipient.key.clone(),
+    };
+    // Cheaper than a dialogue that ends at its gate; the gate asks again.
+    room.site.replica.read(|ledger| may_leave(ledger, room.site.me, &job)).map_err(fate_of_shut)?;
+    room.note(job.place, Act::Open).map_err(|_| Some(Fate::Released))?;
+    let domain = letter.compiled.sender().domain().to_owned();
+    let stamp = Stamp {
+        message_id: message_id(room.site.cluster(), work.cluster_incarnation, draft.run, draft.recipient, &domain),
+        fence: draft.place.fence,
+        date: work.date,
+        run: draft.run,
+        boundary_seed: draft.content.0,
+    };
+    let data = letter.compiled.compose(recipient, &stamp).map_err(|error| {
+        tracing::warn!(recipient = job.name(), %error, "a mail cannot be composed");
+        Some(Fate::Unsendable(clip(&error.to_string())))
+    })?;
+    let to = Address::parse(&recipient.address).map_err(|error| Some(Fate::Unsendable(clip(&error.to_string()))))?;
+    Ok((job, Mail { from: letter.compiled.sender().wire(), to: to.wire(), data }))
+}
+
+/// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11).
+fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
+    match verdict {
+        Verdict::Accepted { .. } => {
+            // A journal that fails here has closed the gate for all that follow; this answer is settled
+            // all the same.
+            let _ = room.note(job.place, Act::Accepted);
+            Some(Fate::Accepted)
+        }
+        Verdict::Refused { code, enhanced, text, scope, .. } => {
+            let scope = match scope {
+                relay::Scope::Mailbox => Scope::Mailbox,
+                relay::Scope::Greylisted => Scope::Greylist,
+                relay::Scope::Relay | relay::Scope::Throttle { .. } => Scope::Relay,
+                relay::Scope::Tenant | relay::Scope::Content => Scope::Policy,
+            };
+            let refused = Refused { slot: job.place.slot, code, enhanced, text: clip(&text), scope };
+            let answer = Answer { code, enhanced, scope, text: refused.text.clone() };
+            let _ = room.note(job.place, Act::Refused(answer));
+            Some(Fate::Refused(refused))
+        }
+        Verdict::Broken { stage, cause } => Some(waits(job.place, &format!("lost at {stage:?}: {cause}"))),
+        Verdict::GateClosed(shut) => fate_of_shut(shut),
+        Verdict::InDoubt { cause } => {
+            tracing::warn!(recipient = job.name(), fence = %job.place.fence, %cause, "in doubt");
+            metrics::counter!("reveille_in_doubt_total").increment(1);
+            Some(Fate::InDoubt)
+        }
+    }
+}
+
+/// A recipient that is not in the row any more needs no outcome.
+fn fate_of_shut(shut: Shut) -> Option<Fate> {
+    match shut {
+        Shut::NotInRow => None,
+        Shut::OptedOut => Some(Fate::Suppressed),
+        Shut::RunPaused
+        | Shut::RunEnded
+        | Shut::LeaseOver
+        | Shut::PastDeadline
+        | Shut::JournalFailed
+        | Shut::Stopping => Some(Fate::Released),
+    }
+}
+
+/// At most [`TEXT_MAX`] characters, on one line.
+fn clip(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(TEXT_MAX).collect()
+}

@@ -1,0 +1,106 @@
+//! Recovery (P10): what earlier lives of this node left open is settled from their journals.
+//!
+//! Called once this life's `NodeUp` is applied: from then on the rows of earlier lives are complete, since
+//! nobody can be granted another. A journal that proves nothing leaves everything that was claimed in
+//! doubt. A journal is deleted when no row of its life is open.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::Ledger;
+use reveille_ledger::command::{Command, RowOutcome};
+use reveille_ledger::ids::{Holder, Incarnation};
+use tokio_util::sync::CancellationToken;
+
+use crate::journal::{self, Journal, Owner, Reading};
+use crate::site::Site;
+
+/// How long one attempt to settle is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Pause between two attempts.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// Rows settled in one entry.
+const ROWS_MAX: usize = 256;
+
+/// Settles every open row of every earlier life; returns when the ledger has taken it, or on `cancel`.
+pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, cancel: &CancellationToken) {
+    for life in site.replica.read(|ledger| former_lives(ledger, site.me)) {
+        let owner = Owner { cluster: site.cluster(), holder: life };
+        let reading = Journal::read(folder, &owner, boot);
+        let outcomes = site.replica.read(|ledger| outcomes(ledger, life, &reading));
+        match &reading {
+            Reading::Whole(_) => {
+                tracing::info!(life = life.incarnation.0, rows = outcomes.len(), "an earlier life left its journal");
+            }
+            Reading::Nothing(why) => tracing::warn!(
+                life = life.incarnation.0,
+                rows = outcomes.len(),
+                why,
+                "the journal of an earlier life proves nothing: what it had claimed is in doubt"
+            ),
+        }
+        for rows in outcomes.chunks(ROWS_MAX) {
+            settle(site, Command::Settle(rows.to_vec()), cancel).await;
+        }
+    }
+    sweep(site, folder);
+}
+
+/// Deletes the journals of lives that have nothing open.
+fn sweep(site: &Site, folder: &Path) {
+    let leftovers = match journal::leftovers(folder, site.me.node) {
+        Ok(leftovers) => leftovers,
+        Err(error) => return tracing::warn!(%error, "old journals cannot be listed"),
+    };
+    let open = site.replica.read(|ledger| former_lives(ledger, site.me));
+    for leftover in leftovers {
+        let life = Holder { node: site.me.node, incarnation: leftover.incarnation };
+        if life.incarnation < site.me.incarnation
+            && !open.contains(&life)
+            && let Err(error) = journal::delete(folder, life)
+        {
+            tracing::warn!(%error, "an old journal stays behind");
+        }
+    }
+}
+
+async fn settle(site: &Site, command: Command, cancel: &CancellationToken) {
+    loop {
+        let asked = site.replica.propose(&command, Instant::now() + PATIENCE);
+        match cancel.run_until_cancelled(asked).await {
+            None => return,
+            Some(Ok(reply)) => {
+                let _ = site.replica.wait_applied(reply.index, Instant::now() + PATIENCE).await;
+                return;
+            }
+            Some(Err(error)) => tracing::debug!(%error, "an earlier life is not settled yet"),
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+/// Earlier lives of this node that have open rows, oldest first.
+fn former_lives(ledger: &Ledger, me: Holder) -> Vec<Holder> {
+    let mut lives: Vec<Incarnation> = ledger
+        .rows()
+        .iter()
+        .map(|(_, row)| row.holder)
+        .filter(|holder| holder.node == me.node && holder.incarnation < me.incarnation)
+        .map(|holder| holder.incarnation)
+        .collect();
+    lives.sort_unstable();
+    lives.dedup();
+    lives.into_iter().map(|incarnation| Holder { node: me.node, incarnation }).collect()
+}
+
+/// What the journal says of each open row of a life. Rows whose lease was over are in doubt already: a
+/// whole journal resolves them, another one adds nothing.
+fn outcomes(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<RowOutcome> {
+    let rows = ledger.rows().iter().filter(|(_, row)| row.holder == life);
+    rows.map(|(fence, row)| {
+        let mut slots = row.claimed.clone();
+        slots.add(&row.in_doubt);
+        reading.outcome(row.page, row.chunk, *fence, &slots)
+    })
+    .collect()
+}

@@ -1,0 +1,216 @@
+//! Whether a relay is worth trying: a circuit breaker as a value (P6, P12).
+//!
+//! Called by the pool: [`Circuit::admit`] before each mail, [`Circuit::note`] after each. No
+//! runtime, no clock, no random source: time is a `Duration` since the caller's origin, jitter a
+//! number the caller draws. It opens
+//! - at once when a session cannot be opened or MAIL fails (nothing works),
+//! - after three losses after the dot without a 250 between, or when a minute's losses pass 0.1 % of
+//!   its hand-offs (mails become doubtful; P12),
+//! - after as many losses in a row between MAIL and the dot.
+//!
+//! An open circuit lets nothing pass until its back-off is over, then one probe. What ends well
+//! closes it, what fails opens it for twice as long. It knows nothing of rates: a relay that says
+//! "too fast" works.
+
+use std::time::Duration;
+
+/// Losses in a row that open the circuit (P12).
+const LOSSES: u32 = 3;
+
+/// A minute's losses after the dot open the circuit above one in this many hand-offs (P12).
+const HANDOFFS_PER_LOSS: u64 = 1000;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How long an open circuit stays open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure, and between two questions while a probe is under way. Default 1 s.
+    pub first: Duration,
+    /// Doubled at each failed probe, up to this. Default 5 min.
+    pub longest: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(300) }
+    }
+}
+
+/// What a mail told about its relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// 250 to the final dot.
+    Accepted,
+    /// A refusal of the final dot: it answers.
+    Answered,
+    /// MAIL was answered well, and nothing was handed over.
+    Reached,
+    /// No session, or MAIL failed.
+    NotOpened(String),
+    /// Lost between MAIL and the dot.
+    LostBefore(String),
+    /// Lost after the dot.
+    LostAfter(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// How a mail was let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admitted {
+    /// One of many.
+    Normally,
+    /// The only one: its end decides. It must be noted, or given back by [`Circuit::unprobe`].
+    AsProbe,
+}
+
+/// What the circuit is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Mails pass.
+    Closed,
+    /// None pass; from `until` on, one does.
+    Open {
+        /// Since the caller's origin.
+        until: Duration,
+        /// What opened it.
+        cause: String,
+    },
+    /// One is under way.
+    HalfOpen {
+        /// What had opened it.
+        cause: String,
+    },
+}
+
+/// The breaker.
+#[derive(Debug)]
+pub struct Circuit {
+    backoff: Backoff,
+    state: State,
+    /// Only a whole answer to a dot proves that this trouble is over.
+    needs_dot: bool,
+    /// Openings without a success between: the exponent of the back-off.
+    openings: u32,
+    losses_after: u32,
+    losses_before: u32,
+    minute: Minute,
+}
+
+#[derive(Debug, Default)]
+struct Minute {
+    since: Duration,
+    handed: u64,
+    lost: u64,
+}
+
+impl Circuit {
+    /// A closed one.
+    pub fn new(backoff: Backoff) -> Circuit {
+        Circuit {
+            backoff,
+            state: State::Closed,
+            needs_dot: false,
+            openings: 0,
+            losses_after: 0,
+            losses_before: 0,
+            minute: Minute::default(),
+        }
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// May a mail be tried at `now`?
+    ///
+    /// # Errors
+    /// When to ask again, and what opened the circuit.
+    pub fn admit(&mut self, now: Duration) -> Result<Admitted, (Duration, String)> {
+        match &self.state {
+            State::Closed => Ok(Admitted::Normally),
+            State::Open { until, cause } if *until > now => Err((*until, cause.clone())),
+            State::HalfOpen { cause } => Err((now + self.backoff.first, cause.clone())),
+            State::Open { cause, .. } => {
+                self.state = State::HalfOpen { cause: cause.clone() };
+                Ok(Admitted::AsProbe)
+            }
+        }
+    }
+
+    /// A probe that was not used: the next one may try.
+    pub fn unprobe(&mut self, now: Duration) {
+        if let State::HalfOpen { cause } = &self.state {
+            self.state = State::Open { until: now, cause: cause.clone() };
+        }
+    }
+
+    /// Learns from a mail that ended at `now`. `jitter` from 0 to 1 stretches the back-off by up to
+    /// its half, so that the nodes do not probe in step.
+    pub fn note(&mut self, told: Told, admitted: Admitted, now: Duration, jitter: f64) {
+        let minute_is_bad = self.count(&told, now);
+        let probe = admitted == Admitted::AsProbe;
+        let decides = probe || self.state == State::Closed;
+        match told {
+            Told::Accepted | Told::Answered if probe => self.close(),
+            Told::Reached if probe && !self.needs_dot => self.close(),
+            Told::Accepted | Told::Answered | Told::Reached | Told::Nothing if probe => self.unprobe(now),
+            Told::Accepted | Told::Answered | Told::Reached | Told::Nothing => {}
+            Told::NotOpened(cause) if decides => self.open(cause, false, now, jitter),
+            Told::LostBefore(cause) if probe || (decides && self.losses_before >= LOSSES) => {
+                self.open(cause, true, now, jitter);
+            }
+            Told::LostAfter(cause) if probe || (decides && (self.losses_after >= LOSSES || minute_is_bad)) => {
+                self.open(cause, true, now, jitter);
+            }
+            // Mails that were under way when it opened, or losses that do not suffice.
+            Told::NotOpened(_) | Told::LostBefore(_) | Told::LostAfter(_) => {}
+        }
+    }
+
+    /// Keeps the counts; true when this minute's losses are too many.
+    fn count(&mut self, told: &Told, now: Duration) -> bool {
+        if now.saturating_sub(self.minute.since) >= MINUTE {
+            self.minute = Minute { since: now, ..Minute::default() };
+        }
+        match told {
+            Told::Accepted => {
+                self.minute.handed += 1;
+                self.losses_after = 0;
+                self.losses_before = 0;
+            }
+            Told::Answered => {
+                self.minute.handed += 1;
+                self.losses_before = 0;
+            }
+            Told::LostBefore(_) => self.losses_before += 1,
+            Told::LostAfter(_) => {
+                self.minute.handed += 1;
+                self.minute.lost += 1;
+                self.losses_after += 1;
+            }
+            Told::Reached | Told::NotOpened(_) | Told::Nothing => {}
+        }
+        self.minute.lost >= u64::from(LOSSES) && self.minute.lost * HANDOFFS_PER_LOSS > self.minute.handed
+    }
+
+    fn close(&mut self) {
+        self.state = State::Closed;
+        self.openings = 0;
+        self.losses_after = 0;
+        self.losses_before = 0;
+        self.minute.lost = 0;
+    }
+
+    fn open(&mut self, cause: String, needs_dot: bool, now: Duration, jitter: f64) {
+        let doubled = self.backoff.first.saturating_mul(1 << self.openings.min(20));
+        let wait = doubled.min(self.backoff.longest);
+        let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
+        self.state = State::Open { until: now + wait + wait.mul_f64(jitter / 2.0), cause };
+        // A trouble after the dot is not over because a greeting works.
+        self.needs_dot = needs_dot || (self.needs_dot && self.openings > 0);
+        self.openings = self.openings.saturating_add(1);
+    }
+}

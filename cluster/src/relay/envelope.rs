@@ -1,0 +1,187 @@
+//! A mail as the dialogue takes it, and the commands that offer it.
+//!
+//! [`Mail`] is made by the lane; the rest is called by the dialogue. The commands are worded by
+//! lettre from parsed addresses, so that nothing a recipient list contains can end a line. What
+//! cannot be offered to this relay is refused here, before a byte is written, with the code that a
+//! relay would have used; such texts begin with "not offered:".
+
+use std::panic::catch_unwind;
+
+use lettre::{
+    Address,
+    transport::smtp::{
+        commands::{Data, Mail as MailCommand, Rcpt},
+        extension::{MailBodyParameter, MailParameter},
+    },
+};
+
+use super::{
+    lines::Reply,
+    reply::{Permanence, Scope, Verdict, enhanced_code},
+    stream::Stage,
+    text::Stuffed,
+};
+
+/// One mail to one recipient.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mail {
+    /// The envelope sender in its wire form; empty for the null sender `<>`.
+    pub from: String,
+    /// The recipient in its wire form.
+    pub to: String,
+    /// Headers, empty line, body; every line ends with CRLF. Dots are stuffed later.
+    pub data: Vec<u8>,
+}
+
+/// What the relay said in its answer to EHLO that matters here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// MAIL, RCPT and DATA may go in one write (RFC 2920).
+    pub pipelining: bool,
+    /// Texts with bytes above 127 (RFC 6152).
+    pub eight_bit: bool,
+    /// Addresses beyond ASCII (RFC 6531).
+    pub utf8: bool,
+}
+
+/// The commands and the text of one mail, ready for the wire.
+#[derive(Debug)]
+pub(super) struct Offer<'a> {
+    pub mail: String,
+    pub rcpt: String,
+    pub data: String,
+    pub text: Stuffed<'a>,
+}
+
+impl<'a> Offer<'a> {
+    /// Words the commands.
+    ///
+    /// # Errors
+    /// A definite refusal of our own: nothing was written.
+    pub fn new(mail: &'a Mail, offers: Offers) -> Result<Offer<'a>, Box<Verdict>> {
+        // lettre has panicked on input before; at this border a panic is a refusal of the mail.
+        let worded = catch_unwind(|| Offer::word(mail, offers));
+        worded.unwrap_or_else(|_| Err(not_offered(Stage::Mail, 554, "5.6.0 cannot be worded", Scope::Content)))
+    }
+
+    fn word(mail: &'a Mail, offers: Offers) -> Result<Offer<'a>, Box<Verdict>> {
+        let sender =
+            match mail.from.as_str() {
+                "" => None,
+                from => Some(address(from).ok_or_else(|| {
+                    not_offered(Stage::Mail, 553, "5.1.7 the sender is not an address", Scope::Content)
+                })?),
+            };
+        let recipient =
+            address(&mail.to).ok_or_else(|| not_offered(Stage::Rcpt, 553, "5.1.3 not an address", Scope::Mailbox))?;
+        let text = Stuffed::new(&mail.data)
+            .ok_or_else(|| not_offered(Stage::Data, 554, "5.6.0 a line end that is not CRLF", Scope::Content))?;
+        let parameters = parameters(mail, offers)?;
+        Ok(Offer {
+            mail: MailCommand::new(sender, parameters).to_string(),
+            rcpt: Rcpt::new(recipient, Vec::new()).to_string(),
+            data: Data.to_string(),
+            text,
+        })
+    }
+}
+
+fn parameters(mail: &Mail, offers: Offers) -> Result<Vec<MailParameter>, Box<Verdict>> {
+    let mut parameters = Vec::new();
+    if !mail.to.is_ascii() && !offers.utf8 {
+        return Err(not_offered(Stage::Rcpt, 553, "5.6.7 the relay has no SMTPUTF8", Scope::Mailbox));
+    }
+    if !mail.from.is_ascii() && !offers.utf8 {
+        return Err(not_offered(Stage::Mail, 553, "5.6.7 the relay has no SMTPUTF8", Scope::Content));
+    }
+    if !mail.data.is_ascii() {
+        if !offers.eight_bit {
+            return Err(not_offered(Stage::Data, 554, "5.6.3 the relay has no 8BITMIME", Scope::Content));
+        }
+        parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
+    }
+    if !mail.to.is_ascii() || !mail.from.is_ascii() {
+        parameters.push(MailParameter::SmtpUtfEight);
+    }
+    Ok(parameters)
+}
+
+/// Parses an address of at most 320 bytes (RFC 5321 4.5.3.1) without control characters, which
+/// lettre's grammar lets through inside quotes.
+fn address(text: &str) -> Option<Address> {
+    if text.len() > 320 || text.chars().any(char::is_control) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+fn not_offered(stage: Stage, code: u16, text: &str, scope: Scope) -> Box<Verdict> {
+    let enhanced = enhanced_code(code, text);
+    let reply = Reply { code, text: format!("not offered: {text}") };
+    Box::new(Verdict::Refused {
+        stage,
+        code: reply.code,
+        enhanced,
+        text: reply.text,
+        permanence: Permanence::Permanent,
+        scope,
+        counts_attempt: scope == Scope::Mailbox,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Offers = Offers { pipelining: true, eight_bit: true, utf8: true };
+
+    fn mail(from: &str, to: &str, data: &[u8]) -> Mail {
+        Mail { from: from.to_owned(), to: to.to_owned(), data: data.to_vec() }
+    }
+
+    fn refusal(mail: &Mail, offers: Offers) -> (Stage, Scope, bool) {
+        match Offer::new(mail, offers).map_err(|verdict| *verdict) {
+            Err(Verdict::Refused { stage, scope, counts_attempt, .. }) => (stage, scope, counts_attempt),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_carry_only_the_parameters_they_need() {
+        let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
+        let offer = Offer::new(&plain, ALL).expect("a good mail");
+        assert_eq!(offer.mail, "MAIL FROM:<a@example.org>\r\n");
+        assert_eq!(offer.rcpt, "RCPT TO:<b@example.com>\r\n");
+        let rich = mail("", "bj\u{f8}rn@example.com", "h\u{ef}\r\n".as_bytes());
+        let offer = Offer::new(&rich, ALL).expect("a good mail");
+        assert_eq!(offer.mail, "MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n");
+        assert_eq!(offer.rcpt, "RCPT TO:<bj\u{f8}rn@example.com>\r\n");
+    }
+
+    #[test]
+    fn what_the_relay_does_not_offer_is_refused_for_the_right_one() {
+        let none = Offers::default();
+        let to = mail("a@example.org", "bj\u{f8}rn@example.com", b"");
+        assert_eq!(refusal(&to, none), (Stage::Rcpt, Scope::Mailbox, true));
+        let from = mail("bj\u{f8}rn@example.com", "a@example.org", b"");
+        assert_eq!(refusal(&from, none), (Stage::Mail, Scope::Content, false));
+        let data = mail("a@example.org", "a@example.org", "\u{ef}".as_bytes());
+        assert_eq!(refusal(&data, none), (Stage::Data, Scope::Content, false));
+    }
+
+    #[test]
+    fn nothing_in_an_address_can_end_a_line() {
+        for to in
+            ["a@b\r\nRCPT TO:<c@d>", "\"a\r\n\"@b.org", "a>@b.org", "a b@c.org", "", "a", "a@b\n", "\"\u{85}\"@b.org"]
+        {
+            assert_eq!(refusal(&mail("", to, b""), ALL), (Stage::Rcpt, Scope::Mailbox, true), "{to:?}");
+        }
+        assert_eq!(refusal(&mail("x", "a@b.org", b""), ALL), (Stage::Mail, Scope::Content, false));
+    }
+
+    #[test]
+    fn a_text_that_could_smuggle_is_refused() {
+        let smuggling = mail("", "a@b.org", b"x\n.\r\nMAIL FROM:<evil@b.org>\r\n");
+        assert_eq!(refusal(&smuggling, ALL), (Stage::Data, Scope::Content, false));
+    }
+}

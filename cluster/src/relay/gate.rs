@@ -1,0 +1,59 @@
+//! The last question before a mail leaves (P5): the seam between the lane, which knows whether it
+//! may, and the stream, which knows when.
+//!
+//! The lane implements [`Gate`]; the stream meets it exactly once a mail, immediately before it
+//! hands the first byte of the terminator to the transport: between the answer and that write
+//! nothing is awaited.
+
+use thiserror::Error;
+
+/// Asked once a mail, in the dialogue's task.
+///
+/// # Contract
+/// - `pass` is synchronous and short: it reads the applied state under a lock and, when it lets the
+///   mail pass, has appended `begin` to the journal before it returns. It never blocks on a network.
+/// - When it answers `Pass`, the terminator is handed over at once. When it answers `Shut`, nothing
+///   of it is, and the socket is closed.
+/// - A panic inside it counts as shut: nothing was written.
+pub trait Gate: Send {
+    /// May this mail leave now?
+    fn pass(&mut self) -> GateAnswer;
+}
+
+/// What the gate says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateAnswer {
+    /// Hand it over.
+    Pass,
+    /// Do not.
+    Shut(Shut),
+}
+
+/// Why a gate stayed shut: the questions of P5, in the order in which it asks them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Shut {
+    /// The recipient is no longer in the lane's row.
+    #[error("no longer in the row")]
+    NotInRow,
+    /// The run is paused.
+    #[error("the run is paused")]
+    RunPaused,
+    /// The run was cancelled, or is over.
+    #[error("the run has ended")]
+    RunEnded,
+    /// The node lease has run out (P9).
+    #[error("the node's lease is over")]
+    LeaseOver,
+    /// The run's deadline has passed, or the row was not begun in time (P12).
+    #[error("past the deadline")]
+    PastDeadline,
+    /// The recipient opted out.
+    #[error("opted out")]
+    OptedOut,
+    /// `begin` could not be journaled (P11).
+    #[error("the journal failed")]
+    JournalFailed,
+    /// The node is going down.
+    #[error("stopping")]
+    Stopping,
+}

@@ -1,0 +1,298 @@
+//! What the handles of a pool share: the sessions, the circuit, the pace, and the rules of the door.
+//!
+//! Used by the pool, which lets mails in, and by the permit, which brings back what they taught.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::{
+    sync::{Mutex as Turnstile, OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep, timeout_at},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    circuit::{Admitted, Circuit, State, Told},
+    dialer::Dial,
+    dialogue::Session,
+    patience::Patience,
+    pool::{Limits, Unavailable},
+    reply::{Scope, Verdict},
+    status::{CircuitStatus, Counted, Counters, Gauge, Status},
+    target::Target,
+};
+use crate::pace::Pace;
+
+/// One relay on one node.
+pub(super) struct Shared {
+    target: Target,
+    dialer: Arc<dyn Dial>,
+    limits: Limits,
+    origin: Instant,
+    slots: Arc<Semaphore>,
+    /// One at a time waits for the pace, in the order of asking.
+    turnstile: Turnstile<()>,
+    desk: Mutex<Desk>,
+    open: Gauge,
+    pub(super) waiting: Gauge,
+    pub(super) gate_passes: AtomicU64,
+    pub(super) tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+struct Desk {
+    /// Oldest first; the youngest is used first, so that what is not needed grows old.
+    idle: Vec<Idle>,
+    circuit: Circuit,
+    pace: Pace,
+    parked_until: Option<Instant>,
+    counters: Counters,
+    jitter: StdRng,
+}
+
+struct Idle {
+    held: Held,
+    since: Instant,
+}
+
+/// An open session, counted while it exists.
+pub(super) struct Held {
+    pub session: Session,
+    _open: Counted,
+}
+
+impl Held {
+    /// Says QUIT; the session counts as open until the farewell is over.
+    pub async fn quit(self) {
+        let Held { session, _open } = self;
+        session.quit().await;
+    }
+}
+
+/// The circuit's leave for one mail. Dropped unused, it gives a probe back.
+pub(super) struct Ticket {
+    shared: Arc<Shared>,
+    admitted: Admitted,
+}
+
+impl Shared {
+    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: Limits, seed: u64) -> Shared {
+        Shared {
+            target,
+            dialer,
+            origin: Instant::now(),
+            slots: Arc::new(Semaphore::new(limits.max_sessions.clamp(1, Semaphore::MAX_PERMITS))),
+            turnstile: Turnstile::new(()),
+            desk: Mutex::new(Desk {
+                idle: Vec::new(),
+                circuit: Circuit::new(limits.backoff),
+                pace: Pace::new(limits.rate_per_second, limits.burst),
+                parked_until: None,
+                counters: Counters::default(),
+                jitter: StdRng::seed_from_u64(seed),
+            }),
+            open: Gauge::default(),
+            waiting: Gauge::default(),
+            gate_passes: AtomicU64::new(0),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            limits,
+        }
+    }
+
+    pub fn set_rate(&self, rate_per_second: f64, burst: f64) {
+        let now = self.now();
+        self.desk.lock().pace.set_budget(now, rate_per_second, burst);
+    }
+
+    pub fn status(&self) -> Status {
+        let now = self.now();
+        let desk = self.desk.lock();
+        let circuit = match desk.circuit.state().clone() {
+            State::Closed => CircuitStatus::Closed,
+            State::Open { until, cause } => CircuitStatus::Open { until: self.origin + until, cause },
+            State::HalfOpen { cause } => CircuitStatus::HalfOpen { cause },
+        };
+        let gate_passes = self.gate_passes.load(Ordering::Relaxed);
+        Status {
+            sessions_open: self.open.now(),
+            sessions_idle: desk.idle.len(),
+            waiting_dots: self.waiting.now(),
+            circuit,
+            rate_per_second: desk.pace.rate_per_second(now),
+            parked_until: desk.parked_until.filter(|until| *until > Instant::now()),
+            counters: Counters { gate_passes, ..desk.counters },
+        }
+    }
+
+    /// No more permits, and farewells for what is idle; what is under way goes on.
+    pub fn close(&self) {
+        self.closing.cancel();
+        self.slots.close();
+        let idle = std::mem::take(&mut self.desk.lock().idle);
+        for Idle { held, .. } in idle {
+            self.tasks.spawn(held.quit());
+        }
+        self.tasks.close();
+    }
+
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    pub async fn slot(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Unavailable> {
+        match timeout_at(deadline, self.slots.clone().acquire_owned()).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(_)) => Err(Unavailable::Closed),
+            Err(_) => Err(Unavailable::Busy),
+        }
+    }
+
+    pub async fn wait_for_pace(&self, deadline: Instant) -> Result<(), Unavailable> {
+        let waiting = async {
+            let _turn = self.turnstile.lock().await;
+            loop {
+                let wait = match self.desk.lock().pace.take(self.now()) {
+                    Ok(()) => return Ok(()),
+                    Err(wait) => wait,
+                };
+                let until = Instant::now() + wait;
+                if until > deadline {
+                    return Err(Unavailable::Paced { until });
+                }
+                sleep(wait).await;
+            }
+        };
+        timeout_at(deadline, waiting).await.unwrap_or(Err(Unavailable::Paced { until: deadline }))
+    }
+
+    /// Asks parking and circuit.
+    fn admit(&self) -> Result<Admitted, Unavailable> {
+        if self.closing.is_cancelled() {
+            return Err(Unavailable::Closed);
+        }
+        let mut desk = self.desk.lock();
+        if let Some(until) = desk.parked_until.filter(|until| *until > Instant::now()) {
+            return Err(Unavailable::Parked { until });
+        }
+        desk.circuit.admit(self.now()).map_err(|(until, cause)| {
+            let until = self.origin + until;
+            Unavailable::CircuitOpen { until, cause }
+        })
+    }
+
+    pub fn take_idle(&self) -> Option<Held> {
+        self.desk.lock().idle.pop().map(|idle| idle.held)
+    }
+
+    /// Keeps a session for the next mail, or returns it when it is to be retired.
+    pub fn keep(&self, held: Held) -> Option<Held> {
+        if held.session.mails() >= self.limits.mails_per_session {
+            return Some(held);
+        }
+        let mut desk = self.desk.lock();
+        // Under the lock: `close` empties the desk after it cancels.
+        if self.closing.is_cancelled() {
+            return Some(held);
+        }
+        desk.idle.push(Idle { held, since: Instant::now() });
+        None
+    }
+
+    pub async fn open(&self, patience: &Patience) -> Result<Held, Box<Verdict>> {
+        let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, patience).await?;
+        self.desk.lock().counters.sessions += 1;
+        Ok(Held { session, _open: self.open.one_more() })
+    }
+
+    /// True while another connection of this pool is open.
+    pub fn has_open_session(&self) -> bool {
+        self.open.now() > 0
+    }
+
+    /// Learns from a verdict: what it says about the relay changes circuit, pace and parking.
+    pub fn learn(&self, verdict: &Verdict, mut ticket: Ticket, told: Told) {
+        let now = self.now();
+        let mut desk = self.desk.lock();
+        let jitter = desk.jitter.random();
+        desk.counters.count(verdict);
+        desk.circuit.note(told, ticket.admitted, now, jitter);
+        ticket.admitted = Admitted::Normally;
+        if let Verdict::Refused { scope, .. } = verdict {
+            match scope {
+                Scope::Throttle { daily_quota: true } => {
+                    desk.parked_until = Instant::now().checked_add(self.limits.quota_pause);
+                }
+                Scope::Throttle { daily_quota: false } | Scope::Relay => desk.pace.halve(now),
+                Scope::Mailbox | Scope::Tenant | Scope::Content | Scope::Greylisted => {}
+            }
+        }
+    }
+
+    fn take_idle_since(&self, before: Instant) -> Vec<Held> {
+        let mut desk = self.desk.lock();
+        let old = desk.idle.iter().take_while(|idle| idle.since <= before).count();
+        desk.idle.drain(..old).map(|idle| idle.held).collect()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
+impl Ticket {
+    pub fn new(shared: &Arc<Shared>) -> Result<Ticket, Unavailable> {
+        let admitted = shared.admit()?;
+        Ok(Ticket { shared: shared.clone(), admitted })
+    }
+
+    /// Asks again after a wait, in which the circuit may have opened. A probe stays one.
+    pub fn renew(&mut self) -> Result<(), Unavailable> {
+        if self.admitted == Admitted::Normally {
+            self.admitted = self.shared.admit()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.admitted == Admitted::AsProbe {
+            let now = self.shared.now();
+            self.shared.desk.lock().circuit.unprobe(now);
+        }
+    }
+}
+
+/// Says QUIT on sessions that nobody used for a while. A farewell holds a slot like any dialogue;
+/// when there is none, the session is needed no more than its place, and closes without a word.
+pub(super) async fn retire_idle_sessions(shared: Weak<Shared>, every: Duration) {
+    let Some(closing) = shared.upgrade().map(|shared| shared.closing.clone()) else { return };
+    loop {
+        tokio::select! {
+            () = closing.cancelled() => return,
+            () = sleep(every.max(Duration::from_millis(10))) => {}
+        }
+        let Some(shared) = shared.upgrade() else { return };
+        let Some(before) = Instant::now().checked_sub(shared.limits.idle_for) else {
+            continue;
+        };
+        for held in shared.take_idle_since(before) {
+            if let Ok(slot) = shared.slots.clone().try_acquire_owned() {
+                shared.tasks.spawn(async move {
+                    held.quit().await;
+                    drop(slot);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The circuit breaker as a value: when it opens, probes and closes (P6, P12).
+
+use std::time::Duration;
+
+use super::super::circuit::{
+    Admitted::{AsProbe, Normally},
+    Backoff, Circuit, State, Told,
+};
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+fn not_opened() -> Told {
+    Told::NotOpened("refused".to_owned())
+}
+
+fn lost_after() -> Told {
+    Told::LostAfter("closed".to_owned())
+}
+
+fn circuit() -> Circuit {
+    Circuit::new(Backoff { first: seconds(1), longest: seconds(8) })
+}
+
+#[test]
+fn a_session_that_does_not_open_opens_the_circuit_at_once() {
+    let mut circuit = circuit();
+    assert_eq!(circuit.admit(seconds(0)), Ok(Normally));
+    circuit.note(not_opened(), Normally, seconds(0), 0.0);
+    assert_eq!(circuit.admit(seconds(0)), Err((seconds(1), "refused".to_owned())));
+}
+
+#[test]
+fn after_the_back_off_one_probe_passes_and_decides() {
+    let mut circuit = circuit();
+    circuit.note(not_opened(), Normally, seconds(0), 0.0);
+    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+    assert!(circuit.admit(seconds(1)).is_err(), "one at a time");
+    circuit.note(Told::Accepted, AsProbe, seconds(2), 0.0);
+    assert_eq!(circuit.admit(seconds(2)), Ok(Normally));
+}
+
+#[test]
+fn failed_probes_double_the_wait_up_to_its_bound() {
+    let mut circuit = circuit();
+    circuit.note(not_opened(), Normally, seconds(0), 0.0);
+    let mut now = seconds(1);
+    for expected in [2, 4, 8, 8] {
+        assert_eq!(circuit.admit(now), Ok(AsProbe));
+        circuit.note(not_opened(), AsProbe, now, 0.0);
+        assert!(circuit.admit(now + seconds(expected) - Duration::from_millis(1)).is_err());
+        now += seconds(expected);
+    }
+}
+
+#[test]
+fn jitter_stretches_the_wait_by_up_to_half() {
+    let mut circuit = circuit();
+    circuit.note(not_opened(), Normally, seconds(0), 1.0);
+    assert_eq!(*circuit.state(), State::Open { until: Duration::from_millis(1500), cause: "refused".to_owned() });
+}
+
+#[test]
+fn failures_that_were_under_way_do_not_prolong_it() {
+    let mut circuit = circuit();
+    for _ in 0..20 {
+        circuit.note(not_opened(), Normally, seconds(0), 0.0);
+    }
+    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+}
+
+#[test]
+fn three_losses_after_the_dot_without_a_250_between_open_it() {
+    let mut circuit = circuit();
+    for _ in 0..2 {
+        circuit.note(lost_after(), Normally, seconds(0), 0.0);
+    }
+    circuit.note(Told::Accepted, Normally, seconds(0), 0.0);
+    for _ in 0..2 {
+        circuit.note(lost_after(), Normally, seconds(61), 0.0);
+        circuit.note(Told::Reached, Normally, seconds(61), 0.0);
+    }
+    assert_eq!(circuit.admit(seconds(61)), Ok(Normally));
+    circuit.note(lost_after(), Normally, seconds(61), 0.0);
+    assert!(circuit.admit(seconds(61)).is_err());
+}
+
+#[test]
+fn one_loss_in_a_thousand_within_a_minute_opens_it() {
+    let mut circuit = circuit();
+    let mut losses = 0;
+    while circuit.admit(seconds(0)).is_ok() {
+        for _ in 0..900 {
+            circuit.note(Told::Accepted, Normally, seconds(0), 0.0);
+        }
+        circuit.note(lost_after(), Normally, seconds(0), 0.0);
+        losses += 1;
+        assert!(losses < 100, "it never opens");
+    }
+    assert_eq!(losses, 3);
+}
+
+#[test]
+fn after_losses_a_greeting_proves_nothing() {
+    let mut circuit = circuit();
+    for _ in 0..3 {
+        circuit.note(lost_after(), Normally, seconds(0), 0.0);
+    }
+    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+    circuit.note(Told::Reached, AsProbe, seconds(1), 0.0);
+    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe), "the next mail probes");
+    circuit.note(Told::Answered, AsProbe, seconds(1), 0.0);
+    assert_eq!(circuit.admit(seconds(1)), Ok(Normally));
+}
+
+#[test]
+fn a_probe_that_was_not_used_is_given_back() {
+    let mut circuit = circuit();
+    circuit.note(not_opened(), Normally, seconds(0), 0.0);
+    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+    circuit.unprobe(seconds(1));
+    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+    circuit.note(Told::Nothing, AsProbe, seconds(1), 0.0);
+    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+}
+
+#[test]
+fn losses_in_a_row_before_the_dot_open_it() {
+    let mut circuit = circuit();
+    for _ in 0..3 {
+        assert_eq!(circuit.admit(seconds(0)), Ok(Normally));
+        circuit.note(Told::LostBefore("closed".to_owned()), Normally, seconds(0), 0.0);
+    }
+    assert!(circuit.admit(seconds(0)).is_err());
+}

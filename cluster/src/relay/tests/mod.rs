@@ -1,0 +1,9 @@
+//! The relay room from the outside: against a scripted server that shares no code with it.
+
+mod circuits;
+mod dialogues;
+mod gates;
+mod pools;
+mod replies;
+mod server;
+mod sinks;

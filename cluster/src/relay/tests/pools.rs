@@ -1,0 +1,363 @@
+//! All that one node sends to one relay.
+
+use std::{
+    collections::HashSet,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::time::Instant;
+
+use super::{
+    super::{
+        CircuitStatus, Dial, Gate, GateAnswer, Limits, Patience, Pool, Timeouts, Transport, Unavailable, Verdict,
+        circuit::Backoff,
+    },
+    server::{Act, Exchange, Moment, Script, mail, target, until, when, willing},
+};
+
+/// Lets everything pass.
+struct Open;
+
+impl Gate for Open {
+    fn pass(&mut self) -> GateAnswer {
+        GateAnswer::Pass
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+fn pool(exchange: &Exchange, limits: Limits) -> Pool {
+    Pool::new(target(), Arc::new(exchange.clone()), limits, 7)
+}
+
+fn quick() -> Limits {
+    Limits { rate_per_second: 1e6, burst: 1e6, ..Limits::default() }
+}
+
+async fn send(pool: &Pool, text: &str) -> Verdict {
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    permit.deliver(mail(text.as_bytes()), Open, Patience::default()).await
+}
+
+#[tokio::test]
+async fn one_session_serves_many_mails_and_then_quits() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, Limits { mails_per_session: 5, ..quick() });
+    for number in 0..10 {
+        assert!(matches!(send(&pool, &number.to_string()).await, Verdict::Accepted { .. }));
+    }
+    until("both sessions have quit", || exchange.seen.lock().open == 0).await;
+    assert_eq!(exchange.seen.lock().connections, 2);
+    assert_eq!(exchange.commands().iter().filter(|line| *line == "QUIT").count(), 2);
+    let counters = pool.status().counters;
+    assert_eq!((counters.accepted, counters.gate_passes, counters.sessions), (10, 10, 2));
+}
+
+#[tokio::test]
+async fn open_connections_never_exceed_the_limit() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, Limits { max_sessions: 3, mails_per_session: 4, ..quick() });
+    let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    let verdicts = join_all(texts.iter().map(|text| send(&pool, text))).await;
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Accepted { .. })));
+    let seen = exchange.seen.lock();
+    assert!((1..=3).contains(&seen.most_open), "{}", seen.most_open);
+    assert_eq!(seen.accepted.len(), 100);
+}
+
+#[tokio::test]
+async fn a_waiting_dot_keeps_its_session() {
+    let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
+    let pool = pool(&exchange, Limits { max_sessions: 2, ..quick() });
+    let mut deliveries = Vec::new();
+    for text in ["a", "b"] {
+        let permit = pool.acquire(soon()).await.expect("a permit");
+        deliveries.push(permit.deliver(mail(text.as_bytes()), Open, Patience::default()));
+    }
+    until("both wait for their answer", || pool.status().waiting_dots == 2).await;
+    let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
+    assert_eq!(refused, Err(Unavailable::Busy));
+    assert_eq!(pool.status().sessions_open, 2);
+}
+
+#[tokio::test]
+async fn a_farewell_keeps_its_session_too() {
+    let exchange = Exchange::new(when(Moment::Quit, Act::Hang));
+    let timeouts = Timeouts { quit: Duration::from_secs(60), ..Timeouts::default() };
+    let pool = pool(&exchange, Limits { max_sessions: 1, mails_per_session: 1, timeouts, ..quick() });
+    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }), "the verdict does not wait for it");
+    let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
+    assert_eq!((refused, pool.status().sessions_open), (Err(Unavailable::Busy), 1));
+}
+
+#[tokio::test]
+async fn idle_sessions_quit_after_a_while() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, Limits { idle_for: Duration::from_millis(20), ..quick() });
+    send(&pool, "a").await;
+    until("it has quit", || exchange.commands().iter().any(|line| line == "QUIT")).await;
+    until("it is gone", || pool.status().sessions_open == 0).await;
+    assert!(matches!(send(&pool, "b").await, Verdict::Accepted { .. }), "and the next mail opens another");
+}
+
+#[tokio::test]
+async fn a_relay_that_closes_after_each_mail_is_no_fault() {
+    let exchange = Exchange::new(when(Moment::Dot, Act::SayAndClose("250 queued\r\n")));
+    let pool = pool(&exchange, quick());
+    for number in 0..5 {
+        assert!(matches!(send(&pool, &number.to_string()).await, Verdict::Accepted { .. }));
+        until("it has left", || exchange.seen.lock().open == 0).await;
+    }
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+    assert_eq!(exchange.seen.lock().connections, 5);
+}
+
+/// Refuses connections as long as it is told to.
+struct Unreachable {
+    exchange: Exchange,
+    refusals_left: AtomicUsize,
+    dialed: AtomicUsize,
+}
+
+#[async_trait]
+impl Dial for Unreachable {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Transport>> {
+        self.dialed.fetch_add(1, Ordering::SeqCst);
+        let left = self.refusals_left.load(Ordering::SeqCst);
+        if left > 0 {
+            self.refusals_left.store(left - 1, Ordering::SeqCst);
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        self.exchange.dial(host, port).await
+    }
+}
+
+#[tokio::test]
+async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
+    let dialer = Arc::new(Unreachable {
+        exchange: Exchange::new(willing()),
+        refusals_left: AtomicUsize::new(2),
+        dialed: AtomicUsize::new(0),
+    });
+    let backoff = Backoff { first: Duration::from_millis(30), longest: Duration::from_millis(60) };
+    let pool = Pool::new(target(), dialer.clone(), Limits { backoff, ..quick() }, 7);
+    assert!(matches!(send(&pool, "a").await, Verdict::Broken { .. }));
+    let Err(Unavailable::CircuitOpen { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
+        panic!("the circuit is open");
+    };
+    assert!(cause.contains("Connect"), "{cause}");
+    tokio::time::sleep_until(until).await;
+    let probe = pool.acquire(soon()).await.expect("the probe");
+    assert!(matches!(pool.status().circuit, CircuitStatus::HalfOpen { .. }));
+    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::CircuitOpen { .. })), "one at a time");
+    drop(probe);
+    let probe = pool.acquire(soon()).await.expect("another probe: the first was not used");
+    assert!(matches!(probe.deliver(mail(b"b"), Open, Patience::default()).await, Verdict::Broken { .. }));
+    let limit = soon();
+    loop {
+        assert!(Instant::now() < limit, "it never recovers");
+        match pool.acquire(soon()).await {
+            Ok(permit) => {
+                let verdict = permit.deliver(mail(b"c"), Open, Patience::default()).await;
+                assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+                break;
+            }
+            Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+    assert_eq!(dialer.dialed.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn three_losses_after_the_dot_open_the_circuit() {
+    let exchange = Exchange::new(when(Moment::Dot, Act::Close));
+    let pool = pool(&exchange, quick());
+    for text in ["a", "b", "c"] {
+        assert!(matches!(send(&pool, text).await, Verdict::InDoubt { .. }));
+    }
+    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::CircuitOpen { .. })));
+    assert_eq!(pool.status().counters.in_doubt, 3);
+}
+
+#[tokio::test]
+async fn a_throttle_answer_halves_the_rate() {
+    let exchange =
+        Exchange::new(when(Moment::Dot, Act::Say("454 Throttling failure: Maximum sending rate exceeded\r\n")));
+    let pool = pool(&exchange, Limits { rate_per_second: 500.0, ..quick() });
+    send(&pool, "a").await;
+    let status = pool.status();
+    assert!((250.0..300.0).contains(&status.rate_per_second), "{}", status.rate_per_second);
+    assert_eq!((status.circuit, status.counters.throttled), (CircuitStatus::Closed, 1));
+}
+
+#[tokio::test]
+async fn a_used_up_day_parks_the_relay() {
+    let exchange =
+        Exchange::new(when(Moment::Mail, Act::Say("454 Throttling failure: Daily message quota exceeded\r\n")));
+    let pool = pool(&exchange, Limits { quota_pause: Duration::from_millis(50), ..quick() });
+    send(&pool, "a").await;
+    let Err(Unavailable::Parked { until }) = pool.acquire(soon()).await.map(|_| ()) else {
+        panic!("it is parked");
+    };
+    assert_eq!(pool.status().parked_until, Some(until));
+    tokio::time::sleep_until(until).await;
+    assert!(pool.acquire(soon()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_pace_that_cannot_be_kept_says_when() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, Limits { rate_per_second: 0.001, burst: 1.0, ..quick() });
+    let before = Instant::now();
+    let Err(Unavailable::Paced { until }) = pool.acquire(soon()).await.map(|_| ()) else {
+        panic!("the first mail is due in 1,000 s");
+    };
+    assert!(until > before + Duration::from_secs(900));
+    pool.set_rate(1e6, 1e6);
+    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }), "another share");
+}
+
+#[tokio::test]
+async fn a_forgotten_delivery_is_delivered_all_the_same() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, quick());
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    drop(permit.deliver(mail(b"a"), Open, Patience::default()));
+    assert!(pool.close(Duration::from_secs(60)).await);
+    assert_eq!(exchange.seen.lock().accepted.len(), 1);
+    assert_eq!(pool.status().counters.accepted, 1);
+}
+
+#[tokio::test]
+async fn an_unused_permit_gives_its_session_back() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, quick());
+    send(&pool, "a").await;
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    assert_eq!(pool.status().sessions_idle, 0);
+    drop(permit);
+    assert_eq!(pool.status().sessions_idle, 1);
+    send(&pool, "b").await;
+    assert_eq!(exchange.seen.lock().connections, 1);
+}
+
+#[tokio::test]
+async fn a_closed_pool_says_goodbye_and_gives_no_more_permits() {
+    let exchange = Exchange::new(willing());
+    let pool = pool(&exchange, quick());
+    send(&pool, "a").await;
+    assert!(pool.close(Duration::from_secs(60)).await);
+    assert_eq!(exchange.commands().last().map(String::as_str), Some("QUIT"));
+    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::Closed)));
+}
+
+#[tokio::test]
+async fn closing_waits_no_longer_than_asked_for_a_dot_without_an_answer() {
+    let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
+    let pool = pool(&exchange, quick());
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    let _delivery = permit.deliver(mail(b"a"), Open, Patience::default());
+    until("it waits for its answer", || pool.status().waiting_dots == 1).await;
+    assert!(!pool.close(Duration::from_millis(20)).await);
+    assert_eq!(pool.status().waiting_dots, 1, "and is not cut off");
+}
+
+#[tokio::test]
+async fn one_more_session_than_the_relay_likes_slows_it_only() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = connections.clone();
+    let picky: Script = Arc::new(move |moment, _| match moment {
+        Moment::Banner if counted.fetch_add(1, Ordering::SeqCst) > 0 => {
+            Some(Act::SayAndClose("421 too many connections\r\n"))
+        }
+        Moment::Dot => Some(Act::Hang),
+        _ => None,
+    });
+    let exchange = Exchange::new(picky);
+    let pool = pool(&exchange, quick());
+    let first = pool.acquire(soon()).await.expect("a permit").deliver(mail(b"a"), Open, Patience::default());
+    until("the first waits", || pool.status().waiting_dots == 1).await;
+    assert!(matches!(send(&pool, "b").await, Verdict::Refused { code: 421, .. }));
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+    assert!(pool.status().rate_per_second < 0.6e6);
+    drop(first);
+}
+
+/// Misbehaves at random, by seed.
+fn chaos(seed: u64) -> Script {
+    let random = parking_lot::Mutex::new(StdRng::seed_from_u64(seed));
+    Arc::new(move |moment, _| {
+        let (dice, which) = {
+            let mut random = random.lock();
+            (random.random_range(0..100u32), random.random_range(0..6usize))
+        };
+        if dice >= 8 || moment == Moment::InText {
+            return None;
+        }
+        let acts = [
+            Act::Close,
+            Act::Say("421 4.3.2 no\r\n"),
+            Act::Say("550 5.1.1 no\r\n"),
+            Act::SayAndClose("25"),
+            Act::Say("nonsense\r\n"),
+            Act::SayAndClose("451 4.7.1 later\r\n"),
+        ];
+        acts.get(which).cloned()
+    })
+}
+
+#[tokio::test]
+async fn whatever_a_relay_does_each_mail_has_one_verdict_and_the_books_agree() {
+    for seed in 0..5 {
+        let exchange = Exchange::new(chaos(seed));
+        let backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(2) };
+        let timeouts = Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() };
+        let pool = pool(&exchange, Limits { max_sessions: 4, backoff, timeouts, ..quick() });
+        let verdicts = join_all((0..300).map(|number| persistent(pool.clone(), number))).await;
+        assert!(pool.close(Duration::from_secs(60)).await);
+        let texts_with = |wanted: fn(&Verdict) -> bool| -> HashSet<Vec<u8>> {
+            let chosen = verdicts.iter().enumerate().filter(|(_, verdict)| wanted(verdict));
+            chosen.map(|(number, _)| format!("{number}\r\n").into_bytes()).collect()
+        };
+        let accepted = texts_with(|verdict| matches!(verdict, Verdict::Accepted { .. }));
+        let in_doubt = texts_with(|verdict| matches!(verdict, Verdict::InDoubt { .. }));
+        let seen = exchange.seen.lock();
+        let arrived: HashSet<Vec<u8>> = seen.accepted.iter().cloned().collect();
+        assert_eq!(seen.accepted.len(), arrived.len(), "seed {seed}: nothing arrives twice (I1)");
+        assert!(accepted.is_subset(&arrived), "seed {seed}: what we call sent has arrived (I9)");
+        assert!(arrived.is_subset(&(&accepted | &in_doubt)), "seed {seed}: what arrived is sent or doubtful (I9)");
+        let status = pool.status();
+        assert!(seen.most_open <= 4, "seed {seed}: {}", seen.most_open);
+        assert_eq!(status.waiting_dots, 0);
+        assert!(accepted.len() as u64 <= status.counters.gate_passes, "seed {seed} (I14)");
+        assert!(!accepted.is_empty() && accepted.len() < 300, "seed {seed}: the run exercised both ends");
+    }
+}
+
+/// Asks for permits until there is one, then sends once.
+async fn persistent(pool: Pool, number: usize) -> Verdict {
+    loop {
+        match pool.acquire(soon()).await {
+            Ok(permit) => {
+                let text = format!("{number}\r\n").into_bytes();
+                return permit.deliver(mail(&text), Open, Patience::default()).await;
+            }
+            Err(Unavailable::CircuitOpen { until, .. }) => {
+                tokio::time::sleep_until(until.min(Instant::now() + Duration::from_millis(3))).await;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The scope of each answer (P6): this table is the rule.
+
+use super::super::{
+    Cause, Permanence, Scope, Stage, Verdict,
+    lines::Reply,
+    reply::{MAX_TEXT_CHARS, enhanced_code, scope},
+};
+
+const QUICK: Scope = Scope::Throttle { daily_quota: false };
+const QUOTA: Scope = Scope::Throttle { daily_quota: true };
+
+#[test]
+fn each_answer_has_its_scope() {
+    use Scope::*;
+    use Stage::*;
+    let table = [
+        // Before MAIL everything is the relay's, or a throttle.
+        (Banner, 554, "no service", Relay),
+        (Banner, 554, "5.7.1 you are listed", Relay),
+        (Banner, 421, "too busy", QUICK),
+        (Ehlo, 502, "what", Relay),
+        (Ehlo, 550, "daily limit of greetings", Relay),
+        // MAIL names the sender.
+        (Mail, 451, "4.3.0 try later", Relay),
+        (Mail, 451, "no words that help", Relay),
+        (Mail, 452, "4.3.1 disk full", Relay),
+        (Mail, 452, "too many connections", QUICK),
+        (Mail, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
+        (Mail, 454, "Throttling failure: Daily message quota exceeded.", QUOTA),
+        (Mail, 421, "4.7.0 bye", QUICK),
+        (Mail, 550, "sender refused", Tenant),
+        (Mail, 553, "5.1.8 no such domain", Tenant),
+        (Mail, 450, "4.1.8 sender domain not found", Tenant),
+        (Mail, 554, "5.7.1 not verified", Tenant),
+        (Mail, 530, "5.7.0 authentication required", Relay),
+        (Mail, 503, "5.5.1 no", Relay),
+        (Mail, 552, "5.3.4 message too big", Content),
+        (Mail, 552, "too big", Content),
+        (Mail, 571, "no such thing known", Relay),
+        // RCPT names the mailbox.
+        (Rcpt, 550, "5.1.1 no such user", Mailbox),
+        (Rcpt, 550, "no such user", Mailbox),
+        (Rcpt, 550, "5.1.10 null MX", Mailbox),
+        (Rcpt, 550, "5.2.1 disabled", Mailbox),
+        (Rcpt, 452, "4.2.2 mailbox full", Mailbox),
+        (Rcpt, 452, "4.2.2 too many messages in this mailbox", Mailbox),
+        (Rcpt, 450, "4.2.1 receiving mail at a rate that is too fast", Mailbox),
+        (Rcpt, 450, "busy", Mailbox),
+        (Rcpt, 599, "never heard of", Mailbox),
+        (Rcpt, 450, "4.7.1 come back", Greylisted),
+        (Rcpt, 451, "4.7.650 rate limit", QUICK),
+        (Rcpt, 450, "4.2.0 Greylisted for 300 s", Greylisted),
+        (Rcpt, 550, "5.7.1 relaying denied", Tenant),
+        (Rcpt, 571, "5.7.1 blocked", Tenant),
+        (Rcpt, 452, "4.5.3 too many recipients", QUICK),
+        (Rcpt, 452, "4.3.1 disk full", Relay),
+        (Rcpt, 550, "5.4.1 no route", Relay),
+        (Rcpt, 554, "5.6.7 needs SMTPUTF8", Content),
+        (Rcpt, 550, "5.4.5 Daily user sending limit exceeded", QUOTA),
+        // DATA concerns neither the mailbox nor the content.
+        (Data, 451, "later", Relay),
+        (Data, 554, "no valid recipients", Relay),
+        (Data, 550, "5.7.1 not you", Tenant),
+        (Data, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
+        // After the dot: all of it.
+        (Answered, 550, "5.1.1 no such user", Mailbox),
+        (Answered, 554, "rejected", Mailbox),
+        (Answered, 451, "try again", Mailbox),
+        (Answered, 552, "5.2.2 over quota, daily limit", Mailbox),
+        (Answered, 550, "5.7.1 looks like spam", Content),
+        (Answered, 554, "5.6.0 bad MIME", Content),
+        (Answered, 552, "5.3.4 too big", Content),
+        (Answered, 451, "4.7.1 greylisted", Greylisted),
+        (Answered, 421, "4.7.28 unusual rate", QUICK),
+        (Answered, 451, "4.3.0 queue trouble", Relay),
+        (Answered, 454, "Throttling failure: Daily message quota exceeded.", QUOTA),
+        (Answered, 550, "4.1.1 classes that disagree count as none", Mailbox),
+    ];
+    for (stage, code, text, expected) in table {
+        let verdict = Verdict::refused(stage, &Reply { code, text: text.to_owned() });
+        let Verdict::Refused { scope, counts_attempt, permanence, .. } = verdict else {
+            panic!("a refusal is a refusal");
+        };
+        assert_eq!(scope, expected, "{stage:?} {code} {text}");
+        assert_eq!(counts_attempt, expected == Mailbox, "{stage:?} {code} {text}");
+        assert_eq!(permanence == Permanence::Permanent, code >= 500, "{code}");
+    }
+}
+
+#[test]
+fn only_rcpt_and_the_dot_can_use_up_an_attempt() {
+    let texts = ["", "5.1.1 x", "4.1.1 x", "4.2.2 x", "5.2.1 x", "x"];
+    for stage in [Stage::Connect, Stage::Banner, Stage::Ehlo, Stage::Mail, Stage::Data] {
+        for code in 400..600 {
+            for text in texts {
+                let enhanced = enhanced_code(code, text);
+                assert_ne!(scope(stage, code, enhanced, text), Scope::Mailbox, "{stage:?} {code} {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn enhanced_codes_are_read_strictly() {
+    assert_eq!(enhanced_code(550, "5.1.10 x"), Some((5, 1, 10)));
+    assert_eq!(enhanced_code(550, "5.1.1"), Some((5, 1, 1)));
+    for text in ["4.1.1 x", "5.1 x", "5.1.1234 x", "5.x.1 x", "x 5.1.1", "", "5..1", "5.1.1.1 x"] {
+        assert_eq!(enhanced_code(550, text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_loss_is_in_doubt_exactly_when_the_dot_was_handed_over() {
+    for stage in Stage::ALL {
+        let verdict = Verdict::lost(stage, Cause::Closed);
+        assert_eq!(matches!(verdict, Verdict::InDoubt { .. }), stage == Stage::DotHanded, "{stage:?}");
+    }
+}
+
+#[test]
+fn long_texts_are_cut() {
+    let reply = Reply { code: 550, text: "x\n".repeat(1000) };
+    let Verdict::Refused { text, .. } = Verdict::refused(Stage::Rcpt, &reply) else {
+        panic!("a refusal is a refusal");
+    };
+    assert_eq!(text.chars().count(), MAX_TEXT_CHARS);
+    assert!(!text.contains('\n'));
+}

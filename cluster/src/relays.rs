@@ -1,0 +1,134 @@
+//! The relay pools of this node, kept in step with the ledger's table of relays.
+//!
+//! A relay's budget belongs to the cluster; each voter takes an equal share of it, always, so that it is
+//! never exceeded across a fail-over (P25). While a node is down its share is unused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use reveille_ledger::Ledger;
+use reveille_ledger::command::Relay;
+use tokio::time::Instant;
+
+use crate::relay::{CircuitStatus, Dial, Limits, Permit, Pool, Status, Target, Unavailable};
+
+/// The rate of a relay without a bound of its own: far above what one node can send.
+const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
+/// Mails that may go at once after a pause, in seconds of the rate.
+const BURST_SECONDS: f64 = 0.5;
+/// How long one relay of several is waited for before the next of its pool is tried.
+const TRY_FOR: Duration = Duration::from_millis(500);
+
+/// Pools by relay name.
+pub struct Relays {
+    dialer: Arc<dyn Dial>,
+    hello_name: String,
+    pools: RwLock<BTreeMap<String, Entry>>,
+    turn: AtomicUsize,
+}
+
+struct Entry {
+    relay: Relay,
+    voters: usize,
+    pool: Pool,
+}
+
+impl Relays {
+    /// No pools yet. `hello_name` is what this node calls itself in EHLO.
+    pub fn new(dialer: Arc<dyn Dial>, hello_name: String) -> Relays {
+        Relays { dialer, hello_name, pools: RwLock::new(BTreeMap::new()), turn: AtomicUsize::new(0) }
+    }
+
+    /// Makes the pools what the ledger says. Must be called inside a runtime; its dialogues run there.
+    pub fn follow(&self, ledger: &Ledger, voters: usize) {
+        let mut pools = self.pools.write();
+        pools.retain(|name, entry| {
+            ledger.relays().get(name).is_some_and(|relay| *relay == entry.relay && entry.voters == voters)
+        });
+        for (name, relay) in ledger.relays().iter() {
+            if pools.contains_key(name) {
+                continue;
+            }
+            match self.pool(relay, voters) {
+                Ok(pool) => {
+                    pools.insert(name.clone(), Entry { relay: relay.clone(), voters, pool });
+                }
+                Err(error) => tracing::error!(relay = name, %error, "a relay cannot be used"),
+            }
+        }
+    }
+
+    fn pool(&self, relay: &Relay, voters: usize) -> Result<Pool, crate::relay::BadTarget> {
+        let target = Target::new(&relay.host, relay.port, &self.hello_name)?;
+        let rate_per_second = share(relay, voters);
+        let limits = Limits {
+            max_sessions: relay.max_sessions as usize,
+            rate_per_second,
+            burst: (rate_per_second * BURST_SECONDS).max(1.0),
+            ..Limits::default()
+        };
+        let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.hello_name, relay.name).as_bytes());
+        let seed = seed.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        Ok(Pool::new(target, Arc::clone(&self.dialer), limits, seed))
+    }
+
+    /// The right to send one mail through a relay of this pool, before `deadline`.
+    ///
+    /// # Errors
+    /// Why the last relay that was tried cannot be used; none when the pool has no relay at all.
+    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<Permit, Option<Unavailable>> {
+        let members: Vec<Pool> = {
+            let pools = self.pools.read();
+            pools.values().filter(|entry| entry.relay.pool == pool).map(|entry| entry.pool.clone()).collect()
+        };
+        let start = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut last = None;
+        for place in 0..members.len() {
+            let Some(member) = members.get((start + place) % members.len()) else { continue };
+            let alone = members.len() == 1;
+            let until = if alone { deadline } else { deadline.min(Instant::now() + TRY_FOR) };
+            match member.acquire(until).await {
+                Ok(permit) => return Ok(permit),
+                Err(unavailable) => last = Some(unavailable),
+            }
+        }
+        Err(last)
+    }
+
+    /// What each relay is doing.
+    pub fn status(&self) -> BTreeMap<String, Status> {
+        self.pools.read().iter().map(|(name, entry)| (name.clone(), entry.pool.status())).collect()
+    }
+
+    /// Writes gauges of each relay.
+    pub fn measure(&self) {
+        for (name, status) in self.status() {
+            let relay = || metrics::Label::new("relay", name.clone());
+            metrics::gauge!("reveille_relay_sessions", vec![relay()]).set(status.sessions_open as f64);
+            metrics::gauge!("reveille_relay_rate_per_second", vec![relay()]).set(status.rate_per_second);
+            let open = !matches!(status.circuit, CircuitStatus::Closed);
+            metrics::gauge!("reveille_relay_circuit_open", vec![relay()]).set(u8::from(open));
+        }
+    }
+
+    /// Takes no more mails; waits for those under way. True when all have their verdict.
+    pub async fn close(&self, patience: Duration) -> bool {
+        let pools: Vec<Pool> = self.pools.read().values().map(|entry| entry.pool.clone()).collect();
+        let mut closing = tokio::task::JoinSet::new();
+        for pool in pools {
+            closing.spawn(async move { pool.close(patience).await });
+        }
+        closing.join_all().await.into_iter().all(|closed| closed)
+    }
+}
+
+/// One voter's share of a relay's rate. Mails a second.
+pub fn share(relay: &Relay, voters: usize) -> f64 {
+    match relay.rate_milli {
+        0 => UNBOUNDED_PER_SECOND,
+        rate_milli => rate_milli as f64 / 1000.0 / voters.max(1) as f64,
+    }
+}

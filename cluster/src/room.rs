@@ -1,0 +1,93 @@
+//! What the lanes of one life of a node share: its relays, journal, settler and compiled contents.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use reveille_ledger::Ledger;
+use reveille_ledger::content::{Audience, Content};
+use reveille_ledger::ids::{Fence, Hash};
+use tokio_util::sync::CancellationToken;
+
+use crate::compose::Compiled;
+use crate::journal::{Act, Journal, JournalFault, Place, Record};
+use crate::relays::Relays;
+use crate::settler::Settler;
+use crate::site::Site;
+
+/// Compiled contents and decoded audiences that are kept: what a busy minute needs, some 1 MiB each at
+/// the very most.
+const KEPT_MAX: usize = 256;
+
+/// Shared by the lanes of one life of a node.
+pub(crate) struct Room {
+    pub site: Arc<Site>,
+    pub relays: Arc<Relays>,
+    journal: Arc<Mutex<Journal>>,
+    pub settler: Settler,
+    /// Set when the node stops: what has not begun goes back.
+    pub drain: CancellationToken,
+    letters: Mutex<BTreeMap<(Hash, Hash), Arc<Letter>>>,
+}
+
+/// What a run sends, and to whom: its content compiled against its audience.
+pub(crate) struct Letter {
+    pub compiled: Compiled,
+    pub audience: Audience,
+}
+
+impl Room {
+    pub fn new(
+        site: Arc<Site>,
+        relays: Arc<Relays>,
+        journal: Arc<Mutex<Journal>>,
+        settler: Settler,
+        drain: CancellationToken,
+    ) -> Room {
+        Room { site, relays, journal, settler, drain, letters: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Writes one line of the journal, before the act that it announces.
+    ///
+    /// # Errors
+    /// What was announced may not be done.
+    pub fn note(&self, place: Place, act: Act) -> Result<(), JournalFault> {
+        let noted = self.journal.lock().append(&[Record { place, act }]);
+        if let Err(fault) = &noted {
+            tracing::error!(%fault, fence = %place.fence, "the journal");
+        }
+        noted
+    }
+
+    /// The row is closed in the state that this node has applied.
+    pub fn forget(&self, fence: Fence) {
+        self.journal.lock().forget(fence);
+    }
+
+    /// The letter of a content and an audience.
+    ///
+    /// # Errors
+    /// Why it can be composed for nobody.
+    pub fn letter(&self, content: Hash, audience: Hash) -> Result<Arc<Letter>, String> {
+        if let Some(letter) = self.letters.lock().get(&(content, audience)) {
+            return Ok(Arc::clone(letter));
+        }
+        let letter = Arc::new(self.site.replica.read(|ledger| compile(ledger, content, audience))?);
+        let mut letters = self.letters.lock();
+        if letters.len() >= KEPT_MAX {
+            letters.pop_first();
+        }
+        letters.insert((content, audience), Arc::clone(&letter));
+        Ok(letter)
+    }
+}
+
+fn compile(ledger: &Ledger, content: Hash, audience: Hash) -> Result<Letter, String> {
+    let missing = |what: &str| format!("the {what} of the run is not in the ledger");
+    let bytes = ledger.blob(&content).ok_or_else(|| missing("content"))?;
+    let content = Content::from_blob(bytes).ok_or_else(|| missing("content"))?;
+    let bytes = ledger.blob(&audience).ok_or_else(|| missing("audience"))?;
+    let audience = Audience::from_blob(bytes).ok_or_else(|| missing("audience"))?;
+    let compiled = Compiled::new(&content, &audience.columns).map_err(|error| error.to_string())?;
+    Ok(Letter { compiled, audience })
+}

@@ -1,0 +1,144 @@
+//! The settler: gathers what became of recipients and proposes it, many in one entry.
+//!
+//! Outcomes come from lanes and from recovery. Each is proposed until the ledger has taken it: a settle
+//! that comes twice changes nothing more (P4), so an unknown answer is simply asked again. Nothing is lost
+//! while the process lives; if it dies, the journal says the same things (P11).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::command::{Command, Refused, RowOutcome};
+use reveille_ledger::ids::Fence;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::journal::Place;
+use crate::site::Site;
+
+/// Outcomes that wait for the settler. Twice the largest claim cap: when it is full the lanes wait, and
+/// with them the hand-offs, which is what must happen when nothing can be settled.
+const QUEUE_MAX: usize = 8_192;
+/// What the outcomes of one entry may weigh, in bytes: half the bound of an entry, since a row's own fields
+/// come on top.
+const BATCH_WEIGHT_MAX: usize = reveille_ledger::command::ENTRY_BYTES_MAX / 2;
+/// How long outcomes are gathered: it costs little lateness and saves many entries.
+const GATHER: Duration = Duration::from_millis(20);
+/// How long one proposal is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Pause after a proposal that did not get through.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The relay took it.
+    Accepted,
+    /// Definitely not handed off.
+    Released,
+    /// Not handed off, because it opted out.
+    Suppressed,
+    /// Definitely refused.
+    Refused(Refused),
+    /// Nobody knows.
+    InDoubt,
+    /// It cannot be composed.
+    Unsendable(String),
+}
+
+impl Fate {
+    /// Bytes that it takes in an entry, at most. A row of its own costs some 40.
+    fn weight(&self) -> usize {
+        40 + match self {
+            Fate::Refused(refused) => 24 + refused.text.len(),
+            Fate::Unsendable(cause) => 8 + cause.len(),
+            Fate::Accepted | Fate::Released | Fate::Suppressed | Fate::InDoubt => 0,
+        }
+    }
+}
+
+/// Where lanes leave outcomes.
+#[derive(Clone)]
+pub struct Settler {
+    queue: mpsc::Sender<(Place, Fate)>,
+}
+
+impl Settler {
+    /// The handle, and the actor that is to be run until every handle is gone.
+    pub(crate) fn new(site: Arc<Site>) -> (Settler, Actor) {
+        let (queue, outcomes) = mpsc::channel(QUEUE_MAX);
+        (Settler { queue }, Actor { site, outcomes })
+    }
+
+    /// Leaves an outcome; waits while the queue is full.
+    pub async fn settle(&self, place: Place, fate: Fate) {
+        if self.queue.send((place, fate)).await.is_err() {
+            tracing::error!(fence = %place.fence, "the settler is gone: this outcome stays in the journal");
+        }
+    }
+}
+
+/// The actor behind [`Settler`].
+pub(crate) struct Actor {
+    site: Arc<Site>,
+    outcomes: mpsc::Receiver<(Place, Fate)>,
+}
+
+impl Actor {
+    /// Runs until every handle is gone and everything is settled.
+    pub async fn run(mut self) {
+        while let Some(first) = self.outcomes.recv().await {
+            let mut weight = first.1.weight();
+            let mut batch = vec![first];
+            let end = Instant::now() + GATHER;
+            while weight < BATCH_WEIGHT_MAX
+                && let Ok(Some(next)) =
+                    timeout(end.saturating_duration_since(Instant::now()), self.outcomes.recv()).await
+            {
+                weight += next.1.weight();
+                batch.push(next);
+            }
+            self.put(gather(batch)).await;
+        }
+    }
+
+    async fn put(&self, outcomes: Vec<RowOutcome>) {
+        let command = Command::Settle(outcomes);
+        loop {
+            match self.site.replica.propose(&command, Instant::now() + PATIENCE).await {
+                Ok(_) => return,
+                Err(reveille_raft::ProposeError::Stopped) => {
+                    tracing::warn!("stopped with outcomes that are not settled: they stay in the journal");
+                    return;
+                }
+                Err(error) => tracing::debug!(%error, "a settle has no answer yet"),
+            }
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+    }
+}
+
+/// Outcomes of the same row together.
+pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, Fate)>) -> Vec<RowOutcome> {
+    let mut rows: BTreeMap<Fence, RowOutcome> = BTreeMap::new();
+    for (place, fate) in batch {
+        let row = rows.entry(place.fence).or_insert_with(|| RowOutcome::empty(place.page, place.chunk, place.fence));
+        match fate {
+            Fate::Accepted => {
+                row.accepted.insert(place.slot);
+            }
+            Fate::Released => {
+                row.released.insert(place.slot);
+            }
+            Fate::Suppressed => {
+                row.suppressed.insert(place.slot);
+            }
+            Fate::InDoubt => {
+                row.in_doubt.insert(place.slot);
+            }
+            Fate::Refused(refused) => row.refused.push(refused),
+            Fate::Unsendable(cause) => row.unsendable.push((place.slot, cause)),
+        }
+    }
+    rows.into_values().collect()
+}

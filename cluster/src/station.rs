@@ -1,0 +1,278 @@
+//! A node's actors from start to stop, in the order that the protocol asks for.
+//!
+//! Start (P10): the replica runs, then this life is made known to the ledger, then rows of earlier lives are
+//! settled from their journals, then lanes are ready, and only then the node asks for a lease and so for
+//! claims. Stop: no new lease, what has not begun goes back, what is past its gate gets its answer, leadership
+//! is handed over, and the journal goes when the ledger has no open row of this life.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use reveille_ledger::LEVEL;
+use reveille_ledger::command::{Command, NodeUp};
+use reveille_ledger::effect::Effect;
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_raft::{Hint, Role};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::journal::{self, Journal, Owner, boot_id};
+use crate::relay::Dial;
+use crate::relays::Relays;
+use crate::room::Room;
+use crate::settler::Settler;
+use crate::site::Site;
+use crate::supervisor::{Done, Kind, Supervisor};
+use crate::{keeper, lane, recovery, term};
+
+/// How long one attempt to make this life known is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Pause between two attempts.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// The longest that relay pools differ from the ledger.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// What a stop keeps of its time for handing over leadership.
+const HAND_OVER_WITHIN: Duration = Duration::from_secs(3);
+
+/// What a station needs beside its site.
+pub struct Options {
+    /// This node's name, for people and for EHLO.
+    pub name: String,
+    /// Drawn for this life of the process.
+    pub life: u64,
+    /// Where journals are: a memory-backed file system (P11).
+    pub journal_dir: PathBuf,
+    /// How relays are reached.
+    pub dialer: Arc<dyn Dial>,
+}
+
+/// Why a node cannot work.
+#[derive(Debug, thiserror::Error)]
+pub enum StationError {
+    /// The ledger does not take this life.
+    #[error("the cluster does not take this node: {0}")]
+    NotTaken(Refusal),
+    /// The journal cannot be written.
+    #[error("the journal cannot be written: {0}; give another folder with --journal-dir")]
+    Journal(String),
+    /// It was told to stop before it had begun.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// The actors of a node.
+pub struct Station {
+    /// What they share.
+    pub site: Arc<Site>,
+    /// The relay pools.
+    pub relays: Arc<Relays>,
+    supervisor: Supervisor,
+    journal_dir: PathBuf,
+    leading: CancellationToken,
+    asking: CancellationToken,
+    drain: CancellationToken,
+}
+
+impl Station {
+    /// Starts to stand for leadership: a cluster needs a leader before anybody can be made known to it.
+    /// To be called once the replica runs.
+    pub fn lead(site: &Arc<Site>) -> Leading {
+        let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
+        let (actor_site, actor_stop) = (Arc::clone(site), stop.clone());
+        supervisor.run(Kind::Leadership, stop.clone(), move || {
+            let (site, stop) = (Arc::clone(&actor_site), actor_stop.clone());
+            async move {
+                term::run(site, stop).await;
+                Done::Unasked
+            }
+        });
+        Leading { supervisor, stop }
+    }
+
+    /// Makes this life known, recovers, and begins to work. Waits as long as there is no leader; `cancel`
+    /// ends the waiting.
+    pub async fn start(
+        site: Arc<Site>,
+        leading: Leading,
+        options: Options,
+        cancel: &CancellationToken,
+    ) -> Result<Station, StationError> {
+        let Leading { supervisor, stop: leading } = leading;
+        enlist(&site, &options, cancel).await?;
+        let boot = boot_id().map_err(|error| StationError::Journal(error.to_string()))?;
+        recovery::settle_former_lives(&site, &options.journal_dir, &boot, cancel).await;
+        let owner = Owner { cluster: site.cluster(), holder: site.me };
+        let journal = Journal::create(&options.journal_dir, &owner, &boot)
+            .map_err(|error| StationError::Journal(error.to_string()))?;
+        let journal = Arc::new(Mutex::new(journal));
+        let relays = Arc::new(Relays::new(options.dialer, options.name));
+        let (settler, settling) = Settler::new(Arc::clone(&site));
+        let drain = CancellationToken::new();
+        let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, drain.clone());
+        let station = Station {
+            site,
+            relays,
+            supervisor,
+            journal_dir: options.journal_dir,
+            leading,
+            asking: CancellationToken::new(),
+            drain,
+        };
+        station.run_actors(Arc::new(room), settling);
+        Ok(station)
+    }
+
+    fn run_actors(&self, room: Arc<Room>, settling: crate::settler::Actor) {
+        let (site, relays) = (Arc::clone(&self.site), Arc::clone(&self.relays));
+        follow(&site, &relays);
+        let stop = self.drain.clone();
+        self.supervisor.run(Kind::RelayFollower, self.drain.clone(), move || {
+            follow_relays(Arc::clone(&site), Arc::clone(&relays), stop.clone())
+        });
+        let mut settling = Some(settling);
+        self.supervisor.run(Kind::Settler, CancellationToken::new(), move || {
+            let settling = settling.take();
+            async move {
+                match settling {
+                    Some(actor) => {
+                        actor.run().await;
+                        Done::AsAsked
+                    }
+                    None => Done::Unasked,
+                }
+            }
+        });
+        let (stop, mut room) = (self.drain.clone(), Some(room));
+        self.supervisor.run(Kind::Lanes, self.drain.clone(), move || {
+            // The room goes with the lanes: its settler ends when the last outcome has been left there.
+            let (room, stop) = (room.take(), stop.clone());
+            async move {
+                if let Some(room) = room {
+                    lane::run(room, stop).await;
+                }
+                Done::Unasked
+            }
+        });
+        let (site, stop) = (Arc::clone(&self.site), self.asking.clone());
+        self.supervisor.run(Kind::LeaseKeeper, self.asking.clone(), move || {
+            let (site, stop) = (Arc::clone(&site), stop.clone());
+            async move {
+                keeper::run(site, stop).await;
+                Done::Unasked
+            }
+        });
+    }
+
+    /// Says why the node must stop, once an actor failed that nothing can replace.
+    pub fn failed(&self) -> watch::Receiver<Option<String>> {
+        self.supervisor.failed()
+    }
+
+    /// Stops within `patience`: what has not begun goes back, what is past its gate gets its answer if it
+    /// comes in time. True when nothing of this life is left open.
+    pub async fn stop(self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        self.drain.cancel();
+        let for_answers = patience.saturating_sub(HAND_OVER_WITHIN);
+        let answered = self.relays.close(for_answers).await;
+        self.asking.cancel();
+        hand_over(&self.site, Instant::now() + HAND_OVER_WITHIN).await;
+        self.leading.cancel();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let settled = tokio::time::timeout(left, self.supervisor.ended()).await.is_ok();
+        let me = self.site.me;
+        let open = self.site.replica.read(|ledger| ledger.rows().iter().any(|(_, row)| row.holder == me));
+        if answered && settled && !open {
+            if let Err(error) = journal::delete(&self.journal_dir, me) {
+                tracing::warn!(%error, "the journal stays behind");
+            }
+            return true;
+        }
+        tracing::warn!(answered, settled, open, "stopped with something open: the next start settles it");
+        false
+    }
+}
+
+/// A node that stands for leadership and does nothing else yet.
+pub struct Leading {
+    supervisor: Supervisor,
+    stop: CancellationToken,
+}
+
+/// P10: this life becomes known before it may hold a claim.
+async fn enlist(site: &Site, options: &Options, cancel: &CancellationToken) -> Result<(), StationError> {
+    let up = NodeUp { holder: site.me, name: options.name.clone(), level: LEVEL, life: options.life };
+    let command = Command::NodeUp(up);
+    loop {
+        let asked = site.replica.propose(&command, Instant::now() + PATIENCE);
+        match cancel.run_until_cancelled(asked).await {
+            None => return Err(StationError::Stopped),
+            Some(Ok(reply)) => match reply.outcome {
+                Outcome::Refused(refusal @ (Refusal::OldIncarnation { .. } | Refusal::NotPossible(_))) => {
+                    return Err(StationError::NotTaken(refusal));
+                }
+                Outcome::Refused(refusal) => tracing::debug!(%refusal, "not enlisted yet"),
+                _ => break wait_until_applied(site, reply.index, cancel).await,
+            },
+            Some(Err(error)) => tracing::debug!(%error, "not enlisted yet"),
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+async fn wait_until_applied(site: &Site, index: u64, cancel: &CancellationToken) -> Result<(), StationError> {
+    loop {
+        let applied = site.replica.wait_applied(index, Instant::now() + PATIENCE);
+        match cancel.run_until_cancelled(applied).await {
+            None => return Err(StationError::Stopped),
+            Some(Some(_)) => return Ok(()),
+            Some(None) => {}
+        }
+    }
+}
+
+/// Leadership goes to another voter, so that nobody waits for an election.
+async fn hand_over(site: &Site, deadline: Instant) {
+    if !matches!(*site.replica.role().borrow(), Role::Leader { .. }) {
+        return;
+    }
+    for node in site.voters().into_iter().filter(|node| *node != site.me.node) {
+        match site.replica.transfer_leader(node, deadline).await {
+            Ok(()) => {
+                tracing::info!(to = %node, "leadership was handed over");
+                return;
+            }
+            Err(error) => tracing::debug!(%error, to = %node, "leadership was not handed over"),
+        }
+    }
+}
+
+fn follow(site: &Site, relays: &Relays) {
+    let voters = site.voters().len();
+    site.replica.read(|ledger| relays.follow(ledger, voters));
+    relays.measure();
+}
+
+async fn follow_relays(site: Arc<Site>, relays: Arc<Relays>, stop: CancellationToken) -> Done {
+    let mut hints = site.replica.effects();
+    while !stop.is_cancelled() {
+        follow(&site, &relays);
+        let changed = async {
+            loop {
+                match hints.next().await {
+                    Some(Hint::LookAtState | Hint::Effect { effect: Effect::RelaysChanged, .. }) | None => return,
+                    Some(Hint::Effect { .. }) => {}
+                }
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = tokio::time::sleep(FOLLOW_EVERY) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+    Done::AsAsked
+}

@@ -1,0 +1,136 @@
+//! Supervision as a table: what the end of an actor means.
+//!
+//! An actor that ends although nobody asked it to has failed, whatever it returned. Actors of a term are not
+//! here: the first of them that ends takes its term with it (see `term.rs`), and the state builds it anew.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The actors of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Stands for this node's leaderships.
+    Leadership,
+    /// Keeps the node lease.
+    LeaseKeeper,
+    /// Works claim rows.
+    Lanes,
+    /// Settles outcomes.
+    Settler,
+    /// Keeps relay pools in step with the ledger.
+    RelayFollower,
+}
+
+/// What happens when an actor ends on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It holds nothing that a new one would not find in the state: another one after this pause.
+    Restart(Duration),
+    /// It held something that nobody else can build again: the node stops, and recovers as after a crash.
+    StopNode,
+}
+
+impl Kind {
+    /// The table.
+    fn end(self) -> End {
+        match self {
+            Kind::Leadership => End::Restart(Duration::from_millis(100)),
+            Kind::LeaseKeeper => End::Restart(Duration::from_millis(100)),
+            Kind::RelayFollower => End::Restart(Duration::from_secs(1)),
+            // What is past the gate and what is not settled lives in these two.
+            Kind::Lanes | Kind::Settler => End::StopNode,
+        }
+    }
+}
+
+/// The actors of one node, and the word that the node must stop.
+pub(crate) struct Supervisor {
+    tasks: TaskTracker,
+    failed: watch::Sender<Option<String>>,
+}
+
+impl Supervisor {
+    pub fn new() -> Supervisor {
+        Supervisor { tasks: TaskTracker::new(), failed: watch::Sender::new(None) }
+    }
+
+    /// Says why the node must stop, once it must.
+    pub fn failed(&self) -> watch::Receiver<Option<String>> {
+        self.failed.subscribe()
+    }
+
+    /// Runs an actor under the table. It may end when `stop` is cancelled, or when it says that it is done
+    /// by returning true.
+    pub fn run<F>(&self, kind: Kind, stop: CancellationToken, mut actor: impl FnMut() -> F + Send + 'static)
+    where
+        F: Future<Output = Done> + Send + 'static,
+    {
+        let failed = self.failed.clone();
+        self.tasks.spawn(async move {
+            loop {
+                let ended = std::panic::AssertUnwindSafe(actor()).catch_unwind().await;
+                if stop.is_cancelled() || matches!(ended, Ok(Done::AsAsked)) {
+                    return;
+                }
+                let how = if ended.is_err() { "panicked" } else { "ended" };
+                metrics::counter!("reveille_actor_ends_total", "actor" => format!("{kind:?}")).increment(1);
+                match kind.end() {
+                    End::Restart(pause) => {
+                        tracing::error!(?kind, how, "an actor is started again");
+                        tokio::time::sleep(pause).await;
+                    }
+                    End::StopNode => {
+                        tracing::error!(?kind, how, "the node stops");
+                        failed.send_replace(Some(format!("the {kind:?} actor {how}")));
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Waits for all actors to end.
+    pub async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// What an actor says when it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// Nothing is left for it to do, and that was meant.
+    AsAsked,
+    /// It could not go on.
+    Unasked,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_actor_without_own_state_is_started_again_and_another_stops_the_node() {
+        let (supervisor, stop, lives) = (Supervisor::new(), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
+        let counted = Arc::clone(&lives);
+        supervisor.run(Kind::LeaseKeeper, stop.clone(), move || {
+            let life = counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                assert_ne!(life, 0, "the first life panics");
+                if life < 3 { Done::Unasked } else { Done::AsAsked }
+            }
+        });
+        supervisor.run(Kind::Settler, stop, || async { Done::Unasked });
+        let mut failed = supervisor.failed();
+        supervisor.ended().await;
+        assert_eq!(lives.load(Ordering::SeqCst), 4);
+        assert_eq!(failed.borrow_and_update().as_deref(), Some("the Settler actor ended"));
+    }
+}

@@ -1,0 +1,179 @@
+//! A node of one, a mailbox, one schedule: one mail. And what a kill leaves behind.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::clock::{Clock, SystemClock};
+use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::relay::TcpDialer;
+use reveille_cluster::site::Site;
+use reveille_cluster::station::{Options, Station};
+use reveille_cluster::zones::Zones;
+use reveille_ledger::check::check;
+use reveille_ledger::command::{Command, Next, Relay, ScheduleCreate};
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Holder, Incarnation, NodeId, Nominal};
+use reveille_ledger::policy::Policies;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{RunState, Standing};
+use reveille_raft::{ClusterId, GrpcTransport, Member, Replica};
+use reveille_sink::{Sink, SinkOptions};
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Node {
+    site: Arc<Site>,
+    station: Station,
+}
+
+async fn node(folder: &Path, incarnation: u64) -> Node {
+    let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
+    let address = transport.address().to_string();
+    let me = Holder { node: NodeId(1), incarnation: Incarnation(incarnation) };
+    let clock = Arc::new(SystemClock);
+    let introduction =
+        Introduction { name: "n1".into(), address: address.clone(), version: "test".into(), tzdb: "test".into() };
+    let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+    let mut options = reveille_raft::Options::new(folder.join("data"), me.node, Arc::new(transport));
+    options.startup_delay = Duration::ZERO;
+    let replica = Replica::start(options, desk.clone()).await.expect("a replica");
+    if replica.cluster().is_none() {
+        let member = Member { name: "n1".into(), address, votes: true };
+        replica.initialize(ClusterId(7), &[(me.node, member)].into()).await.expect("a cluster");
+    }
+    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("test")));
+    desk.open(&site);
+    let leading = Station::lead(&site);
+    let options = Options {
+        name: "n1".into(),
+        life: incarnation,
+        journal_dir: folder.join("journal"),
+        dialer: Arc::new(TcpDialer::new(Duration::from_secs(5))),
+    };
+    let station = Station::start(Arc::clone(&site), leading, options, &CancellationToken::new()).await;
+    Node { site, station: station.expect("a station") }
+}
+
+impl Node {
+    async fn put(&self, command: Command) -> Outcome {
+        self.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
+    }
+
+    async fn until(&self, what: &str, mut holds: impl FnMut(&Site) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !holds(&self.site) {
+            assert!(Instant::now() < end, "not within a minute: {what}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn stop(self) {
+        assert!(self.station.stop(PATIENCE).await, "nothing is left open");
+        assert!(self.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    }
+}
+
+fn mailbox() -> Sink {
+    Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox")
+}
+
+fn relay(sink: &Sink) -> Command {
+    Command::RelayPut(Relay {
+        name: "mailbox".into(),
+        pool: "default".into(),
+        host: "127.0.0.1".into(),
+        port: sink.address().port(),
+        rate_milli: 0,
+        max_sessions: 4,
+    })
+}
+
+fn schedule(recipients: u32) -> Command {
+    let now = SystemClock.wall();
+    let due = now.plus_ms(300);
+    let recipient = |number: u32| Recipient {
+        address: format!("r{number}@example.net"),
+        key: format!("r{number}@example.net"),
+        values: vec![format!("reader {number}")],
+    };
+    Command::ScheduleCreate(Box::new(ScheduleCreate {
+        request: None,
+        tenant: "default".into(),
+        name: "once".into(),
+        when: When::At { instant_ms: due.0 },
+        zone: "UTC".into(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies: Policies::default(),
+        pool: "default".into(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: "Reveille <from@example.org>".into(),
+            reply_to: None,
+            subject: "Hello {{ name }}".into(),
+            text: Some("Dear {{ name }}\n".into()),
+            html: None,
+            headers: vec![],
+            variables: vec![],
+        },
+        audience: Audience { columns: vec!["name".into()], recipients: (0..recipients).map(recipient).collect() },
+        after: now,
+        next: Some(Next { nominal: Nominal::Instant(due), due }),
+        tzdb: "test".into(),
+    }))
+}
+
+fn counts(site: &Site, standing: Standing) -> u32 {
+    site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
+}
+
+fn assert_sound(site: &Site) {
+    let violations = site.replica.read(check);
+    assert!(violations.is_empty(), "{violations:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_schedule_is_one_mail() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = mailbox();
+    let node = node(folder.path(), 1).await;
+    node.put(relay(&sink)).await;
+    assert!(matches!(node.put(schedule(1)).await, Outcome::Schedule(_)));
+    node.until("the run finishes", |site| counts(site, Standing::Sent) == 1).await;
+    assert_eq!(sink.accepted_count(), 1);
+    let mails = sink.mails();
+    let (_, mail) = mails.iter().next().expect("a mail");
+    assert_eq!(mail.recipient, "r0@example.net");
+    assert!(mail.fence.as_ref().is_some_and(|fence| fence.starts_with("1.")), "{:?}", mail.fence);
+    assert!(mail.message_id.as_ref().is_some_and(|id| id.contains("@example.org")), "{:?}", mail.message_id);
+    let state = node.site.replica.read(|ledger| ledger.runs().next().map(|(_, _, run)| run.state.clone()));
+    assert_eq!(state, Some(RunState::Finished));
+    assert_sound(&node.site);
+    node.stop().await;
+    sink.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_recipients_each_get_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = mailbox();
+    let node = node(folder.path(), 1).await;
+    node.put(relay(&sink)).await;
+    node.put(schedule(500)).await;
+    node.until("all are sent", |site| counts(site, Standing::Sent) == 500).await;
+    let mails = sink.mails();
+    let mut arrived: Vec<&str> = mails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
+    assert_eq!(arrived.len(), 500);
+    arrived.sort_unstable();
+    arrived.dedup();
+    assert_eq!(arrived.len(), 500, "I1: nobody got two");
+    assert_sound(&node.site);
+    node.stop().await;
+    sink.stop().await;
+}

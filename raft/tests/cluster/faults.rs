@@ -1,0 +1,158 @@
+//! What must stop a node, and what must keep it from voting.
+
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::ids::{GROUP, NodeId};
+use reveille_proto::peer::v1;
+use reveille_raft::peer::{Destination, Request, Transport};
+use reveille_raft::{Fault, Role};
+
+use crate::memory::MemoryNetwork;
+use crate::support::*;
+
+fn in_ms(milliseconds: u64) -> Instant {
+    Instant::now() + Duration::from_millis(milliseconds)
+}
+
+/// Entries as a leader that nobody elected would send them to a new node.
+fn entries(payloads: Vec<v1::log_entry::Payload>) -> Request {
+    let id = |index| v1::LogId { term: 1, leader: 2, index };
+    let last = payloads.len() as u64 - 1;
+    let entry = |(index, payload)| v1::LogEntry { id: Some(id(index as u64)), payload: Some(payload) };
+    let header = v1::Header { cluster: CLUSTER.0.to_be_bytes().to_vec().into(), group: GROUP, from: 2, to: 1 };
+    Request::Append(v1::AppendRequest {
+        header: Some(header),
+        vote: Some(v1::Ballot { term: 1, node: 2, committed: true }),
+        previous: None,
+        entries: payloads.into_iter().enumerate().map(entry).collect(),
+        committed: Some(id(last)),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_can_not_be_read_stops_the_node_and_is_never_skipped() {
+    let network = MemoryNetwork::default();
+    let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
+    node.start(network.transport(node.id)).await.expect("a new node starts");
+
+    let blank = || v1::log_entry::Payload::Blank(v1::Blank {});
+    let unreadable = v1::log_entry::Payload::Command(vec![0xff; 9].into());
+    let to = Destination { node: node.id, address: node.address.clone() };
+    let stranger = network.transport(NodeId(2));
+    // The log takes what it can not read; whether the answer still comes out is another matter.
+    let _ = stranger.call(&to, entries(vec![blank(), blank(), unreadable, blank()]), PATIENCE).await;
+
+    let mut fault = node.replica().fault();
+    let fault = fault.wait_for(Option::is_some);
+    let fault = tokio::time::timeout(PATIENCE, fault).await.expect("a fault").expect("it is kept").clone();
+    assert!(matches!(fault, Some(Fault::Unreadable { index: 2, .. })), "{fault:?}");
+    let mut role = node.replica().role();
+    let stopped = role.wait_for(|role| *role == Role::Stopped);
+    tokio::time::timeout(PATIENCE, stopped).await.expect("it takes no further part").expect("it is known");
+    assert!(*node.replica().applied().borrow() < 2, "nothing behind it was applied");
+    assert!(propose(node.replica(), "a").await.is_err());
+
+    // It stays down, for the same reason: the entry is committed and still unreadable.
+    node.stop().await;
+    let again = node.start(network.transport(node.id)).await;
+    assert!(matches!(again, Err(Fault::Unreadable { index: 2, .. })), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_out_of_order_are_refused_before_raft_sees_them() {
+    let network = MemoryNetwork::default();
+    let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
+    node.start(network.transport(node.id)).await.expect("a new node starts");
+    let to = Destination { node: node.id, address: node.address.clone() };
+    let blank = || v1::log_entry::Payload::Blank(v1::Blank {});
+    let Request::Append(mut append) = entries(vec![blank(), blank()]) else { unreachable!("an append") };
+    append.entries.swap(0, 1);
+    let sent = network.transport(NodeId(2)).call(&to, Request::Append(append), PATIENCE).await;
+    assert!(sent.is_err(), "{sent:?}");
+    assert_eq!(*node.replica().fault().borrow(), None);
+    node.stop().await;
+}
+
+/// Takes the end of the log away, as a power cut does that comes in the middle of a write.
+fn tear_log(node: &Node) {
+    let folder = node.folder.path().join("wal");
+    let mut segments: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .expect("a log")
+        .map(|file| file.expect("a file").path())
+        .filter(|path| path.metadata().is_ok_and(|data| data.len() > 0))
+        .collect();
+    segments.sort();
+    let last = segments.last().expect("a segment");
+    let length = last.metadata().expect("its length").len();
+    OpenOptions::new().write(true).open(last).and_then(|file| file.set_len(length - 100)).expect("it is cut");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_lost_the_tail_of_its_log_votes_again_when_it_has_caught_up() {
+    let network = MemoryNetwork::default();
+    let mut nodes = Vec::new();
+    for number in 1..=3 {
+        let mut node = Node::new(number, MemoryNetwork::address_of(NodeId(number)));
+        node.start(network.transport(node.id)).await.expect("a new node starts");
+        nodes.push(node);
+    }
+    nodes[0].replica().initialize(CLUSTER, &members(&nodes)).await.expect("a new cluster");
+    let last = propose(nodes[0].replica(), "before").await.expect("it is applied").index;
+    for node in &nodes {
+        node.replica().wait_applied(last, soon()).await.expect("all are there");
+    }
+    stop_all(&mut nodes).await;
+    tear_log(&nodes[2]);
+
+    // One whole node and the torn one: no vote is given, so nobody leads.
+    for place in [0, 2] {
+        let transport = network.transport(nodes[place].id);
+        nodes[place].start(transport).await.expect("it starts");
+    }
+    let read = nodes[0].replica().linearizable(in_ms(5_000)).await;
+    assert!(read.is_err(), "{read:?}");
+
+    // With the second whole node there is a leader, and the torn one catches up.
+    let transport = network.transport(nodes[1].id);
+    nodes[1].start(transport).await.expect("it starts");
+    let last = propose(nodes[0].replica(), "after").await.expect("two whole nodes elect").index;
+    nodes[2].replica().wait_applied(last, soon()).await.expect("it catches up");
+
+    // From then on its vote counts again.
+    nodes[1].stop().await;
+    propose(nodes[0].replica(), "with its vote").await.expect("two are a majority");
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_log_does_not_start_and_says_how_to_go_on() {
+    let network = MemoryNetwork::default();
+    let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
+    node.start(network.transport(node.id)).await.expect("a new node starts");
+    let nodes = [node];
+    nodes[0].replica().initialize(CLUSTER, &members(&nodes)).await.expect("a new cluster");
+    let [mut node] = nodes;
+    for number in 0..20 {
+        propose(node.replica(), &format!("mark {number}")).await.expect("it is applied");
+    }
+    node.stop().await;
+    let folder = node.folder.path().join("wal");
+    let file = std::fs::read_dir(&folder).expect("a log").next().expect("a segment").expect("a file").path();
+    let mut bytes = std::fs::read(&file).expect("its bytes");
+    bytes[700] ^= 0xff;
+    std::fs::write(&file, bytes).expect("one byte is another");
+    let refused = reveille_raft::Replica::start(
+        options(node.folder.path(), node.id, network.transport(node.id)),
+        Arc::new(Answers),
+    )
+    .await;
+    let text = match refused {
+        Err(Fault::Log(text)) => text,
+        Err(other) => panic!("another fault: {other}"),
+        Ok(_) => panic!("a damaged log must not start"),
+    };
+    assert!(text.contains("byte") && text.contains("rejoin"), "{text}");
+}

@@ -1,0 +1,119 @@
+//! The gRPC transport by itself: what each kind of trouble is called.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use reveille_ledger::ids::NodeId;
+use reveille_proto::peer::v1;
+use reveille_raft::peer::{Destination, Handler, Hiccup, Rejection, Request, Response, Transport};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::*;
+
+struct Judge;
+
+#[async_trait]
+impl Handler for Judge {
+    async fn handle(&self, request: Request) -> Result<Response, Rejection> {
+        match request {
+            Request::Clock(_) => Ok(Response::Clock(v1::ClockResponse { wall_ms: 7, boot_ms: 8 })),
+            Request::ReadIndex(_) => std::future::pending().await,
+            Request::Vote(_) => Err(Rejection::Stranger("who are you".to_owned())),
+            Request::PreVote(_) => Err(Rejection::NotNow("later".to_owned())),
+            _ => Err(Rejection::Malformed("what".to_owned())),
+        }
+    }
+}
+
+fn clock() -> Request {
+    Request::Clock(v1::ClockRequest::default())
+}
+
+fn at(address: impl ToString) -> Destination {
+    Destination { node: NodeId(1), address: address.to_string() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_and_rejections_arrive_as_they_were_given() {
+    let server = loopback();
+    let stop = CancellationToken::new();
+    server.serve(Arc::new(Judge), stop.clone()).await.expect("it listens");
+    let to = at(server.address());
+    let client = loopback();
+
+    let answer = client.call(&to, clock(), PATIENCE).await;
+    assert_eq!(answer, Ok(Response::Clock(v1::ClockResponse { wall_ms: 7, boot_ms: 8 })));
+    let stranger = client.call(&to, Request::Vote(v1::VoteRequest::default()), PATIENCE).await;
+    assert_eq!(stranger, Err(Hiccup::Rejected(Rejection::Stranger("who are you".to_owned()))));
+    let later = client.call(&to, Request::PreVote(v1::PreVoteRequest::default()), PATIENCE).await;
+    assert_eq!(later, Err(Hiccup::Rejected(Rejection::NotNow("later".to_owned()))));
+    let malformed = client.call(&to, Request::Append(v1::AppendRequest::default()), PATIENCE).await;
+    assert_eq!(malformed, Err(Hiccup::Rejected(Rejection::Malformed("what".to_owned()))));
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_where_nobody_listens_is_unreachable_and_nothing_was_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = at(listener.local_addr().expect("its address"));
+    drop(listener);
+    let answer = loopback().call(&to, clock(), PATIENCE).await;
+    assert!(matches!(answer, Err(Hiccup::Unreachable(_))), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_does_not_answer_is_lost_within_the_limit() {
+    let server = loopback();
+    let stop = CancellationToken::new();
+    server.serve(Arc::new(Judge), stop.clone()).await.expect("it listens");
+    let start = Instant::now();
+    let request = Request::ReadIndex(v1::ReadIndexRequest::default());
+    let answer = loopback().call(&at(server.address()), request, Duration::from_millis(300)).await;
+    assert!(matches!(answer, Err(Hiccup::Lost(_))), "{answer:?}");
+    assert!(start.elapsed() < PATIENCE);
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_breaks_after_the_request_is_lost_and_not_unreachable() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = at(listener.local_addr().expect("its address"));
+    // Takes the connection and some bytes of it, and hangs up.
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a caller");
+        let _ = stream.read(&mut [0; 24]);
+    });
+    let answer = loopback().call(&to, clock(), PATIENCE).await;
+    assert!(matches!(answer, Err(Hiccup::Lost(_))), "{answer:?}");
+    peer.join().expect("the peer ends");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_restarts_is_found_again() {
+    let server = loopback();
+    let address = server.address();
+    let client = loopback();
+    let stop = CancellationToken::new();
+    server.serve(Arc::new(Judge), stop.clone()).await.expect("it listens");
+    client.call(&at(address), clock(), PATIENCE).await.expect("an answer");
+    stop.cancel();
+    drop(server);
+
+    let end = soon();
+    let again = loop {
+        match reveille_raft::GrpcTransport::bind(address) {
+            Ok(again) => break again,
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let stop = CancellationToken::new();
+    again.serve(Arc::new(Judge), stop.clone()).await.expect("it listens again");
+    while client.call(&at(address), clock(), Duration::from_secs(2)).await.is_err() {
+        assert!(Instant::now() < end, "the same client reaches the new life of the peer");
+    }
+    stop.cancel();
+}
