@@ -30,6 +30,7 @@ mod archive;
 mod fault;
 mod hint;
 mod identity;
+mod in_flight;
 #[doc(hidden)]
 pub mod log_store;
 mod machine;

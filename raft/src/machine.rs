@@ -104,7 +104,7 @@ impl Machine {
     pub fn start(core: Arc<Core>, keeper: Keeper) -> Result<(Machine, oneshot::Receiver<()>), Fault> {
         let (jobs, work) = mpsc::channel(JOBS_MAX);
         let (ended, end) = oneshot::channel();
-        let worker = Worker { core: Arc::clone(&core), keeper, work, applying: AtomicU64::new(0) };
+        let worker = Worker { core: Arc::clone(&core), keeper, work, applying: AtomicU64::new(0), waiting: None };
         let run = move || {
             worker.run();
             let _ = ended.send(());
@@ -166,6 +166,8 @@ struct Worker {
     work: mpsc::Receiver<Job>,
     /// The entry in work, to name it if it panics.
     applying: AtomicU64,
+    /// Who waits for the job in work. Let go only after the fault that ended it was raised.
+    waiting: Option<oneshot::Sender<()>>,
 }
 
 /// An entry, read.
@@ -197,6 +199,7 @@ impl Worker {
                 self.core.faults.raise(Fault::Broken(format!("applying entry {index} panicked")));
             }
         }
+        drop(self.waiting.take());
         self.keeper.close();
     }
 
@@ -204,13 +207,17 @@ impl Worker {
         while let Some(job) = self.work.blocking_recv() {
             match job {
                 Job::Apply(steps, done) => {
+                    self.waiting = Some(done);
                     self.apply(steps)?;
-                    let _ = done.send(());
                 }
                 Job::Replace(ledger, place, done) => {
+                    self.waiting = Some(done);
                     self.replace(*ledger, place)?;
-                    let _ = done.send(());
                 }
+            }
+            if let Some(waiting) = self.waiting.take() {
+                // Raft may have ended meanwhile.
+                let _ = waiting.send(());
             }
         }
         Ok(())

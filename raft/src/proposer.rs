@@ -21,24 +21,17 @@ use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry};
 use reveille_ledger::ids::{Epoch, NodeId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Outcome, Reply};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout_at;
 
 use crate::Raft;
 use crate::answer::Answer;
+use crate::in_flight::{IN_FLIGHT_MAX, InFlight, Room};
 use crate::machine::decode_reply;
 use crate::types::{EntryBytes, LeaderId, TypeConfig};
 
-/// Proposals in flight on one node: enough to fill many disk writes, few enough to be applied in a second.
-const IN_FLIGHT_MAX: usize = 4_096;
-/// Bytes of proposals in flight on one node: what a log and two peers take in a second or so.
-const IN_FLIGHT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// A stamp in front of a command: two numbers of at most ten bytes.
 const STAMP_BYTES_MAX: usize = 20;
-
-// A proposal of the largest size always finds room in the end, and its count fits the semaphore's.
-const _: () = assert!(ENTRY_BYTES_MAX + STAMP_BYTES_MAX <= IN_FLIGHT_BYTES_MAX);
-const _: () = assert!(IN_FLIGHT_BYTES_MAX <= u32::MAX as usize);
 
 /// What a leader stamps on every command: set when a term stands, cleared when it ends.
 pub trait Stamp: Send + Sync + 'static {
@@ -84,12 +77,6 @@ pub(crate) enum Attempt {
     Again(ProposeError),
 }
 
-/// Room in flight, given back when the write is done.
-pub(crate) struct Room {
-    _count: OwnedSemaphorePermit,
-    _bytes: OwnedSemaphorePermit,
-}
-
 struct Proposal {
     command: Bytes,
     room: Arc<Room>,
@@ -101,8 +88,8 @@ struct Proposal {
 pub(crate) struct Proposer {
     raft: Raft,
     node: NodeId,
-    count: Arc<Semaphore>,
-    bytes: Arc<Semaphore>,
+    /// The room that proposals take; taken by whoever calls [`Proposer::attempt`].
+    pub in_flight: InFlight,
     queue: mpsc::Sender<Proposal>,
     stamp: watch::Sender<Option<Arc<dyn Stamp>>>,
 }
@@ -113,14 +100,7 @@ impl Proposer {
         let (queue, proposals) = mpsc::channel(IN_FLIGHT_MAX);
         let stamp = watch::Sender::new(None);
         tokio::spawn(submit(raft.clone(), proposals, stamp.subscribe()));
-        Proposer {
-            raft,
-            node,
-            count: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
-            bytes: Arc::new(Semaphore::new(IN_FLIGHT_BYTES_MAX)),
-            queue,
-            stamp,
-        }
+        Proposer { raft, node, in_flight: InFlight::new(), queue, stamp }
     }
 
     /// A term stands (`Some`) or has ended (`None`).
@@ -131,21 +111,6 @@ impl Proposer {
     /// Tells when a term stands or ends.
     pub fn stamp(&self) -> watch::Receiver<Option<Arc<dyn Stamp>>> {
         self.stamp.subscribe()
-    }
-
-    /// Waits for room until the deadline.
-    pub async fn room(&self, bytes: usize, deadline: Instant) -> Result<Arc<Room>, ProposeError> {
-        let charge = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let both = async {
-            let count = Arc::clone(&self.count).acquire_owned().await?;
-            let bytes = Arc::clone(&self.bytes).acquire_many_owned(charge).await?;
-            Ok(Arc::new(Room { _count: count, _bytes: bytes }))
-        };
-        match timeout_at(deadline.into(), both).await {
-            Ok(Ok(room)) => Ok(room),
-            Ok(Err::<_, tokio::sync::AcquireError>(_)) => Err(ProposeError::Stopped),
-            Err(_) => Err(ProposeError::Busy),
-        }
     }
 
     /// One try on this node.

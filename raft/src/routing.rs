@@ -65,7 +65,7 @@ impl Router {
     /// Brings a command into the log, wherever the leader is.
     pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<Reply, ProposeError> {
         let command = encode(command)?;
-        let room = self.proposer.room(command.len(), deadline).await?;
+        let room = self.proposer.in_flight.room(command.len(), deadline).await?;
         let mut pause = Pause::new();
         loop {
             let role = *self.role.borrow();
@@ -85,7 +85,7 @@ impl Router {
 
     /// Brings a peer's command into the log if this node leads; never sends it on.
     pub async fn propose_here(&self, command: Bytes, deadline: Instant) -> Result<Reply, ProposeError> {
-        let room = self.proposer.room(command.len(), deadline).await?;
+        let room = self.proposer.in_flight.room(command.len(), deadline).await?;
         let mut pause = Pause::new();
         loop {
             let role = *self.role.borrow();

@@ -1,0 +1,83 @@
+//! The room for proposals in flight on one node, by count and by bytes.
+//!
+//! A proposal takes room before it is stamped and gives it back when its write is done, whether anybody
+//! still waits for it or not. Without room it waits until its deadline and is then certain not to have
+//! happened.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_ledger::command::ENTRY_BYTES_MAX;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout_at;
+
+use crate::proposer::ProposeError;
+
+/// Proposals in flight: enough to fill many disk writes, few enough to be applied within a second.
+pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
+/// Bytes in flight: what a log and two peers take in a second or so.
+const IN_FLIGHT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+// The largest proposal finds room in the end, and the count of bytes fits the semaphore's.
+const _: () = assert!(ENTRY_BYTES_MAX <= IN_FLIGHT_BYTES_MAX);
+const _: () = assert!(IN_FLIGHT_BYTES_MAX <= u32::MAX as usize);
+
+/// What is left.
+pub(crate) struct InFlight {
+    count: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+}
+
+/// A place in flight; dropping it gives it back.
+pub(crate) struct Room {
+    _count: OwnedSemaphorePermit,
+    _bytes: OwnedSemaphorePermit,
+}
+
+impl InFlight {
+    pub fn new() -> InFlight {
+        InFlight::of(IN_FLIGHT_MAX, IN_FLIGHT_BYTES_MAX)
+    }
+
+    fn of(count: usize, bytes: usize) -> InFlight {
+        InFlight { count: Arc::new(Semaphore::new(count)), bytes: Arc::new(Semaphore::new(bytes)) }
+    }
+
+    /// Waits for room until the deadline. In the order of arrival, so that nobody starves.
+    pub async fn room(&self, bytes: usize, deadline: Instant) -> Result<Arc<Room>, ProposeError> {
+        let charge = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let both = async {
+            let count = Arc::clone(&self.count).acquire_owned().await?;
+            let bytes = Arc::clone(&self.bytes).acquire_many_owned(charge).await?;
+            Ok::<_, AcquireError>(Arc::new(Room { _count: count, _bytes: bytes }))
+        };
+        match timeout_at(deadline.into(), both).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(_)) => Err(ProposeError::Stopped),
+            Err(_) => Err(ProposeError::Busy),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[tokio::test]
+    async fn a_proposal_without_room_waits_until_its_deadline_and_not_longer() {
+        let in_flight = InFlight::of(2, 100);
+        let first = in_flight.room(60, soon()).await.expect("there is room");
+        let past = Instant::now();
+        assert_eq!(in_flight.room(60, past).await.err(), Some(ProposeError::Busy), "too many bytes");
+        let _second = in_flight.room(40, soon()).await.expect("just enough room");
+        assert_eq!(in_flight.room(0, past).await.err(), Some(ProposeError::Busy), "too many");
+        drop(first);
+        in_flight.room(60, soon()).await.expect("what is done gives its room back");
+    }
+}
