@@ -52,7 +52,8 @@ pub(super) fn read(path: &Path, owner: &Owner, boot: &str) -> Reading {
     }
 }
 
-fn prove(bytes: &[u8], owner: &Owner, boot: &str) -> Result<Rows, String> {
+/// What the bytes of a file prove, or why they prove nothing.
+pub(super) fn prove(bytes: &[u8], owner: &Owner, boot: &str) -> Result<Rows, String> {
     let Frame::Whole { body, mut chain, mut rest } = read_frame(bytes, 0) else {
         return Err("the journal has no header".to_owned());
     };
