@@ -186,7 +186,8 @@ pub enum Reason {
     NoCatchUp,
     /// Later than `start_within`.
     TooLate,
-    /// The local time or date does not exist and the policy says skip.
+    /// The local time or date does not exist and the policy says skip; or it was planned by rules of the
+    /// zone that have changed since, and is another instant now or none.
     DoesNotExist,
     /// An instant of that name has opened already: the zone's rules were changed in between (P7).
     OpenedBefore,

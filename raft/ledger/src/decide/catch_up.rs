@@ -54,16 +54,19 @@ pub fn first(
 }
 
 /// The fire that moves a schedule's plan to `now`; none when nothing is due, or the schedule does not fire.
+///
+/// Of a long outage it looks at [`STEPS_MAX`] instants; the fires after it look at the rest. The rules may
+/// have changed since the plan's next instant was computed: an instant that has moved or gone is explained.
 pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
     let schedule = ledger.schedules().get(&id)?;
     let next = schedule.plan.next.as_ref().filter(|next| next.due <= now)?;
-    let after = schedule.plan.fired_through.min(next.due.plus_ms(-1));
-    let through = schedule.end.map_or(now, |end| now.min(end));
+    let from_start = schedule.start.map_or(schedule.plan.fired_through, |start| start.plus_ms(-1));
+    let after = schedule.plan.fired_through.max(from_start).min(next.due.plus_ms(-1));
+    let end = schedule.end.map_or(now, |end| now.min(end)).max(next.due);
     let dst = &schedule.policies.dst;
-    let missed = calendar::missed(pattern, &zone.rules, dst, after.timestamp(), through.timestamp(), STEPS_MAX);
-    let steps: Vec<Step> = missed.steps.into_iter().filter(|step| from_start(schedule, step)).collect();
-    let through = if missed.complete { through.max(next.due) } else { last_instant(&steps)? };
-    let following = first(pattern, zone, dst, through, schedule.start, schedule.end);
+    let missed = calendar::missed(pattern, &zone.rules, dst, after.timestamp(), end.timestamp(), STEPS_MAX);
+    let steps = missed.steps;
+    let through = if missed.complete { end } else { steps.last().map_or(end, |step| step.instant().into()) };
     let mut fire = Fire {
         schedule: id,
         plan_version: schedule.plan.version,
@@ -71,34 +74,29 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
         opened: Vec::new(),
         explained: Vec::new(),
         through,
-        next: following,
+        next: first(pattern, zone, dst, through, schedule.start, schedule.end),
         tzdb: zone.tzdb.clone(),
     };
-    let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_)));
+    if !steps.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
+        explain(&mut fire, next.nominal.clone(), Reason::DoesNotExist);
+    }
+    let more_to_come = fire.next.as_ref().is_some_and(|next| next.due <= end);
+    let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_))).filter(|_| !more_to_come);
     for (place, step) in steps.iter().enumerate() {
         let nominal = Nominal::from(step.nominal());
-        let due = Time::from(step.instant());
         let known = matches!(ledger.history().get(&(id, nominal.clone())), Some(History::Opened(_)));
-        match (step, verdict(schedule, due, now, Some(place) == latest)) {
-            (Step::Absent(_), _) => explain(&mut fire, nominal, Reason::DoesNotExist),
-            _ if known => explain(&mut fire, nominal, Reason::OpenedBefore),
-            (_, Err(reason)) => explain(&mut fire, nominal, reason),
-            (_, Ok(cause)) => {
-                let finish_by = finish_by(schedule, due, now, fire.next.as_ref());
-                fire.opened.push(Opening { nominal, due, cause, finish_by });
-            }
+        let verdict = match step {
+            _ if known => Err(Reason::OpenedBefore),
+            Step::Absent(_) => Err(Reason::DoesNotExist),
+            Step::Fires(_) => verdict(schedule, step.instant().into(), now, Some(place) == latest),
+        };
+        match verdict {
+            Err(reason) => explain(&mut fire, nominal, reason),
+            Ok(cause) => open(&mut fire, schedule, nominal, step.instant().into(), cause, now),
         }
     }
     stop_at_max_runs(schedule, &mut fire);
     Some(fire)
-}
-
-fn from_start(schedule: &Schedule, step: &Step) -> bool {
-    schedule.start.is_none_or(|start| Time::from(step.instant()) >= start)
-}
-
-fn last_instant(steps: &[Step]) -> Option<Time> {
-    steps.last().map(|step| step.instant().into())
 }
 
 /// P16: does an instant open, and as what; or why not.
@@ -120,6 +118,11 @@ fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&Next>) -> 
     let wanted = due.plus_ms(schedule.policies.finish_by_ms);
     let until_next = next.map_or(wanted, |next| wanted.min(next.due));
     until_next.max(now.plus_ms(FINISH_MS_MIN))
+}
+
+fn open(fire: &mut Fire, schedule: &Schedule, nominal: Nominal, due: Time, cause: Cause, now: Time) {
+    let finish_by = finish_by(schedule, due, now, fire.next.as_ref());
+    fire.opened.push(Opening { nominal, due, cause, finish_by });
 }
 
 fn explain(fire: &mut Fire, nominal: Nominal, reason: Reason) {
