@@ -51,8 +51,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Adds an effect; one that repeats the last one says nothing new.
     pub(crate) fn emit(&mut self, effect: Effect) {
-        self.effects.push(effect);
+        if self.effects.last() != Some(&effect) {
+            self.effects.push(effect);
+        }
     }
 
     pub(crate) fn alarm(&mut self, text: String) {

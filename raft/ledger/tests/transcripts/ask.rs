@@ -139,7 +139,7 @@ impl World {
     /// `create daily size=3 due=10s every=1m`, or `cron="0 9 * * *" zone=Europe/Berlin`.
     fn create(&mut self, words: &mut Words) -> Told<String> {
         let names: Vec<String> = match words.key("numbered") {
-            Some(count) => (0..count.parse::<u32>()?).map(|number| format!("s{number:04}")).collect(),
+            Some(count) => numbered(count, words)?,
             None => vec![words.need("name")?.to_owned()],
         };
         let now = self.ledger.head().now;
@@ -181,9 +181,14 @@ impl World {
         };
         let mut output = String::new();
         let count = names.len();
-        for name in names {
+        for (place, name) in names.into_iter().enumerate() {
             let create = ScheduleCreate { name: name.clone(), ..create.clone() };
-            output = self.commit(Command::ScheduleCreate(Box::new(create)), &mut Words::none())?;
+            let command = Command::ScheduleCreate(Box::new(create));
+            if place + 1 < count {
+                self.commit_unseen(command);
+            } else {
+                output = self.commit(command, &mut Words::none())?;
+            }
             if let Some((id, _)) = self.ledger.schedule_named("default", &name) {
                 self.names.insert(name, id);
             }
@@ -229,7 +234,7 @@ impl World {
     /// An instant `70s@10s` is due at 70 s and has the name of 10 s.
     fn fire(&mut self, words: &mut Words) -> Told<Command> {
         let names: Vec<String> = match words.key("numbered") {
-            Some(count) => (0..count.parse::<u32>()?).map(|number| format!("s{number:04}")).collect(),
+            Some(count) => numbered(count, words)?,
             None => words.rest().into_iter().map(str::to_owned).collect(),
         };
         let said = FireWords {
@@ -406,6 +411,12 @@ pub fn holder(node: u64, incarnation: u64) -> Holder {
 pub fn rules(name: &str) -> Told<Zone> {
     let database = jiff::tz::TimeZoneDatabase::bundled();
     Ok(Zone { rules: database.get(name)?, tzdb: TZDB.into() })
+}
+
+/// `numbered=1000 prefix=s`: s0000 to s0999.
+fn numbered(count: &str, words: &mut Words) -> Told<Vec<String>> {
+    let prefix = words.key("prefix").unwrap_or("s");
+    Ok((0..count.parse::<u32>()?).map(|number| format!("{prefix}{number:04}")).collect())
 }
 
 fn numbers(words: &mut Words) -> Told<Vec<u32>> {

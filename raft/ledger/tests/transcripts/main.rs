@@ -35,6 +35,17 @@ macro_rules! scripts {
 scripts! {
     accounting_p1
     barrier_state_p15
+    catch_up_p16
+    claim_p4
+    decisions
+    epochs_p13
+    evidence_p14
+    explain
     fire_p8
+    incarnations_p10
     names_p7
+    pages
+    retries_p6
+    scope_of_answers_p6
+    trigger_p17
 }

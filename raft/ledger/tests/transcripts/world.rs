@@ -44,6 +44,14 @@ impl World {
         self.commit_entry(Entry { epoch, now, command })
     }
 
+    /// Commits one of many that are told together.
+    pub fn commit_unseen(&mut self, command: reveille_ledger::command::Command) {
+        self.index += 1;
+        let head = self.ledger.head();
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        self.ledger.apply(self.index, &Entry { epoch, now: head.now, command });
+    }
+
     pub fn commit_entry(&mut self, entry: Entry) -> Told<String> {
         self.index += 1;
         let entry = Entry::from_bytes(&entry.to_bytes())?;
