@@ -1,0 +1,140 @@
+//! A chunk: some hundred rows as bytes, and where one chunk ends and the next begins.
+//!
+//! A bound is chosen by the key before it, never by position: the same rows give the same chunks whatever happened
+//! elsewhere in the state. Pure: no file here.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ChunkEntry, SnapshotError};
+use crate::store::Row;
+
+/// A chunk is not ended below this size, unless it is the last.
+const MIN_BYTES: usize = 64 << 10;
+/// The size that the choice of bounds aims at.
+const AIM_BYTES: usize = 256 << 10;
+/// No row is added to a chunk that would grow beyond this. Only a single row that is larger makes a larger chunk; a
+/// peer message must hold the greatest row of the ledger anyhow.
+pub const CHUNK_MAX_BYTES: usize = 1 << 20;
+
+const _: () = assert!(MIN_BYTES < AIM_BYTES && AIM_BYTES < CHUNK_MAX_BYTES);
+
+/// First bytes of each chunk: no chunk is taken for another kind of file by accident.
+const MAGIC: &[u8; 4] = b"RVC1";
+
+/// Name of a chunk: blake3 over all its bytes. Prints as 64 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ChunkHash(pub [u8; 32]);
+
+impl ChunkHash {
+    /// The name of `bytes`.
+    pub fn of(bytes: &[u8]) -> ChunkHash {
+        ChunkHash(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// Reads the printed form.
+    pub(super) fn from_hex(text: &str) -> Option<ChunkHash> {
+        blake3::Hash::from_hex(text).ok().map(|hash| ChunkHash(*hash.as_bytes()))
+    }
+}
+
+impl fmt::Display for ChunkHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(blake3::Hash::from_bytes(self.0).to_hex().as_str())
+    }
+}
+
+impl fmt::Debug for ChunkHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A chunk ready to be written.
+pub(super) struct Packed {
+    pub(super) bytes: Vec<u8>,
+    rows: u32,
+}
+
+impl Packed {
+    pub(super) fn entry(&self) -> ChunkEntry {
+        ChunkEntry { hash: ChunkHash::of(&self.bytes), bytes: self.bytes.len() as u64, rows: self.rows }
+    }
+}
+
+/// Packs ascending rows into chunks. For each row: `cut_before`, then `push`; at the end `finish`. Each of them may
+/// hand out a chunk that is complete.
+#[derive(Default)]
+pub(super) struct Packer {
+    open: Vec<u8>,
+    rows: u32,
+    last_key: Option<Vec<u8>>,
+    seen: u64,
+}
+
+impl Packer {
+    /// Ends the open chunk if this row would make it too large. Refuses a row that is not above the one before.
+    pub(super) fn cut_before(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Packed>, SnapshotError> {
+        self.seen += 1;
+        if self.last_key.as_deref().is_some_and(|last| last >= key) {
+            return Err(SnapshotError::Unsorted { number: self.seen });
+        }
+        let too_large = self.rows > 0 && self.open.len() + row_bytes(key, value) > CHUNK_MAX_BYTES;
+        Ok(if too_large { self.finish() } else { None })
+    }
+
+    /// Adds a row; ends the chunk after it if its key says so.
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<Packed> {
+        if self.open.is_empty() {
+            self.open.extend_from_slice(MAGIC);
+        }
+        for piece in [key, value] {
+            self.open.extend_from_slice(&(piece.len() as u64).to_le_bytes());
+            self.open.extend_from_slice(piece);
+        }
+        self.rows += 1;
+        self.last_key = Some(key.to_vec());
+        let ends = self.open.len() >= MIN_BYTES && is_bound(key, row_bytes(key, value));
+        if ends { self.finish() } else { None }
+    }
+
+    /// The open chunk, if it holds a row.
+    pub(super) fn finish(&mut self) -> Option<Packed> {
+        let rows = std::mem::take(&mut self.rows);
+        let bytes = std::mem::take(&mut self.open);
+        (rows > 0).then_some(Packed { bytes, rows })
+    }
+}
+
+fn row_bytes(key: &[u8], value: &[u8]) -> usize {
+    16 + key.len() + value.len()
+}
+
+/// Does a chunk end after this key? When enough low bits of its hash are zero: as many as make chunks of rows of this
+/// size (rounded up to a power of two, lest a row that grows a little move the bound) come out at the aim.
+fn is_bound(key: &[u8], row_bytes: usize) -> bool {
+    let rows_aimed_at = (AIM_BYTES / row_bytes.next_power_of_two()).max(1);
+    let hash = blake3::hash(key);
+    let low = hash.as_bytes().first_chunk().map_or(0, |low: &[u8; 8]| u64::from_le_bytes(*low));
+    low.trailing_zeros() >= rows_aimed_at.ilog2()
+}
+
+/// The rows of a chunk, in order. Total over any bytes.
+pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<Row>, SnapshotError> {
+    let torn = || SnapshotError::damaged("a chunk is not a sequence of rows");
+    let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(torn)?;
+    let mut rows = Vec::new();
+    while !rest.is_empty() {
+        let (key, after_key) = piece(rest).ok_or_else(torn)?;
+        let (value, after_value) = piece(after_key).ok_or_else(torn)?;
+        rows.push((key.to_vec(), value.to_vec()));
+        rest = after_value;
+    }
+    Ok(rows)
+}
+
+fn piece(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
+}

@@ -1,0 +1,65 @@
+//! The folder of chunks: immutable files, each named by the hash of its bytes.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::files::{self, doing};
+use super::{ChunkHash, SnapshotError};
+
+/// Chunk files by hash.
+pub(super) struct ChunkFolder {
+    folder: PathBuf,
+}
+
+impl ChunkFolder {
+    pub(super) fn open(folder: &Path) -> Result<ChunkFolder, SnapshotError> {
+        fs::create_dir_all(folder).map_err(doing("create the chunk folder"))?;
+        files::remove_leftovers(folder)?;
+        Ok(ChunkFolder { folder: folder.to_path_buf() })
+    }
+
+    fn path_of(&self, hash: ChunkHash) -> PathBuf {
+        self.folder.join(hash.to_string())
+    }
+
+    /// The bytes of a chunk, checked against its name.
+    pub(super) fn read(&self, hash: ChunkHash) -> Result<Vec<u8>, SnapshotError> {
+        let bytes = match fs::read(self.path_of(hash)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(SnapshotError::Missing { hash }),
+            other => other.map_err(doing("read a snapshot chunk"))?,
+        };
+        if ChunkHash::of(&bytes) != hash {
+            return Err(SnapshotError::damaged(format!("chunk {hash} holds other bytes than its name says")));
+        }
+        Ok(bytes)
+    }
+
+    /// Keeps `bytes`, whose hash is `hash`; answers whether they had to be written. A file that is there already is
+    /// compared, not believed: a new snapshot must not stand on a damaged chunk. Survives a power cut after `sync`.
+    pub(super) fn put(&self, hash: ChunkHash, bytes: &[u8]) -> Result<bool, SnapshotError> {
+        let path = self.path_of(hash);
+        match fs::read(&path) {
+            Ok(present) if present == bytes => return Ok(false),
+            Ok(_) => tracing::warn!(%hash, "a damaged snapshot chunk was written anew"),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(doing("read a snapshot chunk")(error)),
+        }
+        files::write_whole(&path, bytes)?;
+        Ok(true)
+    }
+
+    pub(super) fn remove(&self, hash: ChunkHash) -> Result<(), SnapshotError> {
+        files::remove(&self.path_of(hash))
+    }
+
+    /// Makes all that was put so far survive a power cut.
+    pub(super) fn sync(&self) -> Result<(), SnapshotError> {
+        files::sync_folder(&self.folder)
+    }
+
+    /// All chunks that are here.
+    pub(super) fn hashes(&self) -> Result<Vec<ChunkHash>, SnapshotError> {
+        Ok(files::names(&self.folder)?.iter().filter_map(|name| ChunkHash::from_hex(name)).collect())
+    }
+}

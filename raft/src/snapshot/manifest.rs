@@ -1,0 +1,82 @@
+//! The manifest: what a snapshot consists of. Small enough for one peer message: some 40 bytes for each 256 KiB of
+//! state.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ChunkHash, SnapshotError};
+
+/// First bytes of each manifest; the byte after them is the format.
+const MAGIC: &[u8; 4] = b"RVSM";
+/// The format that this program reads and writes.
+const FORMAT: u8 = 1;
+
+/// One chunk of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkEntry {
+    /// Its name.
+    pub hash: ChunkHash,
+    /// Its size.
+    pub bytes: u64,
+    /// Rows in it.
+    pub rows: u32,
+}
+
+/// A snapshot: what it is the state of, and the chunks that hold its rows in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Log index of the last entry in it; snapshots of a node are ordered by it.
+    pub index: u64,
+    /// The caller's: log id, membership.
+    pub meta: Vec<u8>,
+    /// The caller's hash over the state: the same on every node at the same index (I11).
+    pub state_hash: [u8; 32],
+    /// Rows in all chunks.
+    pub rows: u64,
+    /// The chunks, in the order of their rows.
+    pub chunks: Vec<ChunkEntry>,
+}
+
+impl Manifest {
+    pub(super) fn new(index: u64, meta: Vec<u8>, state_hash: [u8; 32], chunks: Vec<ChunkEntry>) -> Manifest {
+        Manifest { index, meta, state_hash, rows: count(&chunks), chunks }
+    }
+
+    /// Bytes of all chunks together: what a follower that has nothing must fetch.
+    pub fn total_bytes(&self) -> u64 {
+        self.chunks.iter().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
+    }
+
+    /// The form for disk and wire: magic, format, body, crc32c over all before it.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, SnapshotError> {
+        let mut bytes = [MAGIC.as_slice(), &[FORMAT]].concat();
+        let body = postcard::to_stdvec(self)
+            .map_err(|error| SnapshotError::damaged(format!("the manifest cannot be written: {error}")))?;
+        bytes.extend_from_slice(&body);
+        let check = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&check.to_le_bytes());
+        Ok(bytes)
+    }
+
+    /// Reads that form. Total over any bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Manifest, SnapshotError> {
+        let damaged = |what: &str| SnapshotError::damaged(format!("the manifest {what}"));
+        let (checked, check) = bytes.split_last_chunk::<4>().ok_or_else(|| damaged("is too short"))?;
+        if crc32c::crc32c(checked) != u32::from_le_bytes(*check) {
+            return Err(damaged("fails its check"));
+        }
+        let body = checked.strip_prefix(MAGIC).ok_or_else(|| damaged("is no manifest"))?;
+        let (&found, body) = body.split_first().ok_or_else(|| damaged("is too short"))?;
+        if found != FORMAT {
+            return Err(SnapshotError::OtherFormat { found, ours: FORMAT });
+        }
+        let (manifest, rest): (Manifest, _) = postcard::take_from_bytes(body).map_err(|_| damaged("cannot be read"))?;
+        if !rest.is_empty() || manifest.rows != count(&manifest.chunks) {
+            return Err(damaged("contradicts itself"));
+        }
+        Ok(manifest)
+    }
+}
+
+fn count(chunks: &[ChunkEntry]) -> u64 {
+    chunks.iter().fold(0, |sum, entry| sum.saturating_add(u64::from(entry.rows)))
+}

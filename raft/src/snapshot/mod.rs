@@ -1,0 +1,283 @@
+//! Snapshots on disk: whole states of the ledger, from which a node starts when its log does not reach back.
+//!
+//! A snapshot is a small **manifest** and many **chunks**. A chunk is an immutable file named by the blake3 of its
+//! bytes; snapshots share chunks, so a new one writes only what changed, and a follower fetches only what it lacks.
+//! Chunk bounds follow the keys, not positions: a changed row changes its own chunk, an inserted one at most a few.
+//!
+//! ```text
+//! snapshots/
+//!   chunks/<64 hex digits>            rows, named by the hash of the file
+//!   <log index, 20 digits>.manifest   meta, list of chunks, own checksum
+//!   *.tmp                             a write that a crash cut short; removed at open
+//! ```
+//!
+//! Promises: what [`Snapshots::build`] or [`Snapshots::install`] answered `Ok` for survives a power cut (each file is
+//! written, synced and renamed, its folder synced, the manifest last); a damaged file is found before any row of it
+//! is used; a crash at any point leaves the former snapshots whole. Log purge may depend on
+//! [`Snapshots::latest_verified`].
+//!
+//! What it is not: it knows neither rows nor meta (bytes), nor the network (the caller carries manifests and chunks),
+//! nor when to build or purge. Every method blocks on the disk: call it off the async runtime.
+
+mod chunk;
+mod chunk_folder;
+mod error;
+mod files;
+mod manifest;
+mod rows;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+use crate::store::Row;
+
+pub use chunk::{CHUNK_MAX_BYTES, ChunkHash};
+pub use error::SnapshotError;
+pub use manifest::{ChunkEntry, Manifest};
+pub use rows::Rows;
+
+use chunk::Packer;
+use chunk_folder::ChunkFolder;
+use files::doing;
+
+/// What [`Snapshots::build`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// The new snapshot.
+    pub manifest: Manifest,
+    /// Chunks that were not there before.
+    pub new_chunks: usize,
+    /// Their bytes.
+    pub new_bytes: u64,
+}
+
+/// What [`Snapshots::collect_garbage`] removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Manifests.
+    pub manifests: usize,
+    /// Chunks that no kept snapshot names.
+    pub chunks: usize,
+}
+
+/// The folder of snapshots of one node. One process opens it at a time (the data folder is locked).
+pub struct Snapshots {
+    folder: PathBuf,
+    chunks: ChunkFolder,
+    /// Build, install and garbage collection exclude each other: a chunk must not be collected between the moment it
+    /// was found there and the manifest that names it. Reading and `put_chunk` need no lock.
+    changing: Mutex<()>,
+}
+
+impl Snapshots {
+    /// Opens the folder, creates it when needed, and removes what a crash left half written.
+    pub fn open(folder: &Path) -> Result<Snapshots, SnapshotError> {
+        fs::create_dir_all(folder).map_err(doing("create the snapshot folder"))?;
+        files::remove_leftovers(folder)?;
+        let chunks = ChunkFolder::open(&folder.join("chunks"))?;
+        files::sync_folder(folder)?;
+        Ok(Snapshots { folder: folder.to_path_buf(), chunks, changing: Mutex::new(()) })
+    }
+
+    /// Writes the snapshot of the state after log index `index`. `rows` ascend by key; `meta` and `state_hash` are the
+    /// caller's and come back unread. A snapshot of the same index is replaced. Memory: one chunk.
+    pub fn build(
+        &self,
+        index: u64,
+        meta: Vec<u8>,
+        state_hash: [u8; 32],
+        rows: impl IntoIterator<Item = Row>,
+    ) -> Result<Built, SnapshotError> {
+        let _changing = self.changing.lock();
+        let mut new = Vec::new();
+        let manifest = self.write_chunks(rows, &mut new).and_then(|chunks| {
+            let manifest = Manifest::new(index, meta, state_hash, chunks);
+            self.write_manifest(&manifest)?;
+            Ok(manifest)
+        });
+        match manifest {
+            Ok(manifest) => {
+                let new_bytes = new.iter().map(|entry| entry.bytes).sum();
+                Ok(Built { manifest, new_chunks: new.len(), new_bytes })
+            }
+            Err(error) => {
+                self.withdraw(&new);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the chunks of a build that failed: on a full disk their room is needed. One that was damaged and is
+    /// whole again may belong to another snapshot, and stays. What cannot be removed is garbage for later.
+    fn withdraw(&self, new: &[ChunkEntry]) {
+        let Ok(manifests) = self.list() else { return };
+        let named = named_by(&manifests);
+        for entry in new.iter().filter(|entry| !named.contains(&entry.hash)) {
+            if let Err(error) = self.chunks.remove(entry.hash) {
+                tracing::warn!(hash = %entry.hash, %error, "a chunk of a failed snapshot stays until it is collected");
+            }
+        }
+    }
+
+    fn write_chunks(
+        &self,
+        rows: impl IntoIterator<Item = Row>,
+        new: &mut Vec<ChunkEntry>,
+    ) -> Result<Vec<ChunkEntry>, SnapshotError> {
+        let mut packer = Packer::default();
+        let mut entries = Vec::new();
+        let mut write = |packed: Option<chunk::Packed>| {
+            let Some(packed) = packed else { return Ok(()) };
+            let entry = packed.entry();
+            if self.chunks.put(entry.hash, &packed.bytes)? {
+                new.push(entry);
+            }
+            entries.push(entry);
+            Ok(())
+        };
+        for (key, value) in rows {
+            write(packer.cut_before(&key, &value)?)?;
+            write(packer.push(&key, &value))?;
+        }
+        write(packer.finish())?;
+        Ok(entries)
+    }
+
+    fn write_manifest(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
+        self.chunks.sync()?;
+        files::write_whole(&self.path_of(manifest.index), &manifest.to_bytes()?)?;
+        files::sync_folder(&self.folder)
+    }
+
+    fn path_of(&self, index: u64) -> PathBuf {
+        self.folder.join(format!("{index:020}.manifest"))
+    }
+
+    /// All snapshots whose manifest can be read, newest first; a damaged manifest is skipped with a log line. The
+    /// chunks are not looked at.
+    pub fn list(&self) -> Result<Vec<Manifest>, SnapshotError> {
+        let mut manifests = Vec::new();
+        for index in self.indices()? {
+            match self.manifest(index) {
+                Ok(manifest) => manifests.push(manifest),
+                Err(error @ SnapshotError::Io { .. }) => return Err(error),
+                Err(error) => tracing::warn!(index, %error, "a snapshot was skipped"),
+            }
+        }
+        Ok(manifests)
+    }
+
+    /// Log indices of all manifest files, newest first.
+    fn indices(&self) -> Result<Vec<u64>, SnapshotError> {
+        let names = files::names(&self.folder)?;
+        let mut indices: Vec<u64> =
+            names.iter().filter_map(|name| name.strip_suffix(".manifest")?.parse().ok()).collect();
+        indices.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(indices)
+    }
+
+    fn manifest(&self, index: u64) -> Result<Manifest, SnapshotError> {
+        let bytes = fs::read(self.path_of(index)).map_err(doing("read a snapshot manifest"))?;
+        let manifest = Manifest::from_bytes(&bytes)?;
+        if manifest.index != index {
+            return Err(SnapshotError::damaged(format!("the manifest of {index} is that of {}", manifest.index)));
+        }
+        Ok(manifest)
+    }
+
+    /// The newest snapshot of which every byte is as it was written. Older ones are tried with a log line. O(state).
+    pub fn latest_verified(&self) -> Result<Option<Manifest>, SnapshotError> {
+        for manifest in self.list()? {
+            match self.verify(&manifest) {
+                Ok(()) => return Ok(Some(manifest)),
+                Err(error @ SnapshotError::Io { .. }) => return Err(error),
+                Err(error) => tracing::warn!(index = manifest.index, %error, "a snapshot was skipped"),
+            }
+        }
+        Ok(None)
+    }
+
+    fn verify(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
+        manifest.chunks.iter().try_for_each(|entry| self.chunks.read(entry.hash).map(drop))
+    }
+
+    /// All rows, ascending by key, each chunk checked before its first row comes out. Memory: one chunk. After an
+    /// error the iterator ends; rows that came before it are right but not all.
+    pub fn read(&self, manifest: &Manifest) -> Rows<'_> {
+        Rows::new(&self.chunks, manifest)
+    }
+
+    /// The chunks of `manifest` that this node has to fetch, each once: those that are not here, and those here that
+    /// are damaged (which are removed, with a log line).
+    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, SnapshotError> {
+        let mut missing = Vec::new();
+        for hash in named_by([manifest]) {
+            match self.chunks.read(hash) {
+                Ok(_) => {}
+                Err(SnapshotError::Missing { .. }) => missing.push(hash),
+                Err(error @ SnapshotError::Damaged { .. }) => {
+                    tracing::warn!(%hash, %error, "a damaged snapshot chunk was removed; it will be fetched again");
+                    self.chunks.remove(hash)?;
+                    missing.push(hash);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// The bytes of a chunk, checked: what a peer asks for.
+    pub fn read_chunk(&self, hash: ChunkHash) -> Result<Vec<u8>, SnapshotError> {
+        self.chunks.read(hash)
+    }
+
+    /// Keeps a chunk that a peer sent, if its bytes are those that `hash` names. It counts as garbage until `install`.
+    pub fn put_chunk(&self, hash: ChunkHash, bytes: &[u8]) -> Result<(), SnapshotError> {
+        if ChunkHash::of(bytes) != hash {
+            return Err(SnapshotError::damaged(format!("the bytes sent as chunk {hash} are others")));
+        }
+        self.chunks.put(hash, bytes).map(drop)
+    }
+
+    /// Makes a fetched snapshot one of this node's own. Every chunk is checked once more first; `Missing` or `Damaged`
+    /// means that `missing` has to be asked again.
+    pub fn install(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
+        let _changing = self.changing.lock();
+        self.verify(manifest)?;
+        self.write_manifest(manifest)
+    }
+
+    /// Removes all but the newest `keep` snapshots that can be read (two or more are advised: the newest may prove
+    /// damaged), and all chunks that neither they nor `in_transfer` name. Pass in `in_transfer` what is being fetched
+    /// and what is being sent.
+    pub fn collect_garbage(&self, keep: usize, in_transfer: &[Manifest]) -> Result<Collected, SnapshotError> {
+        let _changing = self.changing.lock();
+        let mut kept = self.list()?;
+        kept.truncate(keep);
+        let kept_indices: BTreeSet<u64> = kept.iter().map(|manifest| manifest.index).collect();
+        let mut collected = Collected::default();
+        for index in self.indices()?.into_iter().filter(|index| !kept_indices.contains(index)) {
+            files::remove(&self.path_of(index))?;
+            collected.manifests += 1;
+        }
+        // The manifests must be gone for good before a chunk that they name is.
+        files::sync_folder(&self.folder)?;
+        let named = named_by(kept.iter().chain(in_transfer));
+        for hash in self.chunks.hashes()?.into_iter().filter(|hash| !named.contains(hash)) {
+            self.chunks.remove(hash)?;
+            collected.chunks += 1;
+        }
+        Ok(collected)
+    }
+}
+
+/// The chunks that these snapshots consist of.
+fn named_by<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> BTreeSet<ChunkHash> {
+    manifests.into_iter().flat_map(|manifest| &manifest.chunks).map(|entry| entry.hash).collect()
+}

@@ -1,0 +1,54 @@
+//! Reading a snapshot back, row by row.
+
+use std::collections::VecDeque;
+
+use super::chunk_folder::ChunkFolder;
+use super::{ChunkEntry, Manifest, SnapshotError, chunk};
+use crate::store::Row;
+
+/// Iterator over the rows of a snapshot; see [`super::Snapshots::read`].
+pub struct Rows<'a> {
+    folder: &'a ChunkFolder,
+    chunks: VecDeque<ChunkEntry>,
+    open: std::vec::IntoIter<Row>,
+    last_key: Option<Vec<u8>>,
+}
+
+impl Rows<'_> {
+    pub(super) fn new<'a>(folder: &'a ChunkFolder, manifest: &Manifest) -> Rows<'a> {
+        let chunks = manifest.chunks.iter().copied().collect();
+        Rows { folder, chunks, open: Vec::new().into_iter(), last_key: None }
+    }
+
+    /// Reads a chunk and checks it against its entry and against what came before.
+    fn enter(&mut self, entry: ChunkEntry) -> Result<(), SnapshotError> {
+        let rows = chunk::unpack(&self.folder.read(entry.hash)?)?;
+        if rows.len() as u64 != u64::from(entry.rows) {
+            return Err(SnapshotError::damaged(format!("chunk {} has another number of rows", entry.hash)));
+        }
+        let keys = rows.iter().map(|(key, _)| key);
+        if !self.last_key.iter().chain(keys).is_sorted_by(|one, next| one < next) {
+            return Err(SnapshotError::damaged(format!("chunk {} is out of order", entry.hash)));
+        }
+        self.last_key = rows.last().map(|(key, _)| key.clone()).or(self.last_key.take());
+        self.open = rows.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<(Vec<u8>, Vec<u8>), SnapshotError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.open.next() {
+                return Some(Ok(row));
+            }
+            let entry = self.chunks.pop_front()?;
+            if let Err(error) = self.enter(entry) {
+                self.chunks.clear();
+                return Some(Err(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Whatever is done to the files: no row is used that was not written, and no whole snapshot is given up.
+
+use std::io;
+
+use super::*;
+
+#[test]
+fn leftovers_of_a_crash_are_removed_at_open_and_nothing_else() {
+    let (folder, snapshots) = opened();
+    let state = state(2_000);
+    let built = build(&snapshots, 1, &state);
+    let root = folder.path().join("snapshots");
+    let half = [root.join("00000000000000000002.manifest.7.tmp"), root.join("chunks").join("abc.8.tmp")];
+    for path in &half {
+        fs::write(path, b"half").unwrap();
+    }
+    let snapshots = Snapshots::open(&root).unwrap();
+    assert!(half.iter().all(|path| !path.exists()));
+    assert_eq!(read(&snapshots, &built.manifest).unwrap(), state);
+    assert_eq!(snapshots.list().unwrap().len(), 1);
+}
+
+#[test]
+fn a_crash_before_the_manifest_leaves_the_former_snapshot_and_some_garbage() {
+    let (folder, snapshots) = opened();
+    let former = build(&snapshots, 1, &state(2_000)).manifest;
+    let cut_short = build(&snapshots, 2, &state(6_000));
+    fs::remove_file(snapshots.path_of(2)).unwrap();
+    let snapshots = Snapshots::open(&folder.path().join("snapshots")).unwrap();
+    assert_eq!(snapshots.latest_verified().unwrap(), Some(former));
+    let collected = snapshots.collect_garbage(2, &[]).unwrap();
+    assert_eq!(collected, Collected { manifests: 0, chunks: cut_short.new_chunks });
+}
+
+#[test]
+fn a_damaged_chunk_is_found_and_the_snapshot_before_it_is_taken() {
+    let (_folder, snapshots) = opened();
+    let mut state = state(4_000);
+    let first = build(&snapshots, 1, &state).manifest;
+    state.insert(key(3_999), b"changed".to_vec());
+    let second = build(&snapshots, 2, &state).manifest;
+    let own: Vec<_> = second.chunks.iter().filter(|entry| !first.chunks.contains(entry)).collect();
+    let path = chunk_path(&snapshots, *own[0]);
+    let whole = fs::read(&path).unwrap();
+    let harms: [&dyn Fn(); 4] = [
+        &|| flip(&path, whole.len() / 2),
+        &|| fs::write(&path, &whole[..whole.len() - 1]).unwrap(),
+        &|| fs::write(&path, b"").unwrap(),
+        &|| fs::remove_file(&path).unwrap(),
+    ];
+    for (number, harm) in harms.iter().enumerate() {
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(snapshots.latest_verified().unwrap().as_ref(), Some(&second));
+        harm();
+        assert_eq!(snapshots.latest_verified().unwrap().as_ref(), Some(&first), "harm {number}");
+        assert!(read(&snapshots, &second).is_err(), "harm {number}");
+        assert!(snapshots.install(&second).is_err(), "harm {number}");
+    }
+    assert_eq!(snapshots.missing(&second).unwrap(), vec![own[0].hash]);
+}
+
+#[test]
+fn damaged_bytes_are_not_confused_with_a_disk_that_refuses() {
+    let (_folder, snapshots) = opened();
+    let manifest = build(&snapshots, 1, &state(2_000)).manifest;
+    let path = chunk_path(&snapshots, manifest.chunks[0]);
+    flip(&path, 10);
+    assert!(matches!(read(&snapshots, &manifest), Err(SnapshotError::Damaged { .. })));
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(read(&snapshots, &manifest), Err(SnapshotError::Missing { .. })));
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(read(&snapshots, &manifest), Err(SnapshotError::Io { .. })));
+    assert!(matches!(snapshots.latest_verified(), Err(SnapshotError::Io { .. })));
+    let full = doing("write a snapshot file")(io::ErrorKind::StorageFull.into());
+    assert!(matches!(full, SnapshotError::Full { .. }));
+}
+
+#[test]
+fn a_damaged_chunk_is_written_anew_by_the_next_build_and_by_a_fetch() {
+    let ((_one, one), (_other, other)) = (opened(), opened());
+    let state = state(4_000);
+    let manifest = build(&one, 1, &state).manifest;
+    flip(&chunk_path(&one, manifest.chunks[1]), 99);
+    let again = build(&one, 2, &state);
+    assert_eq!(again.new_chunks, 1);
+    assert_eq!(one.latest_verified().unwrap(), Some(again.manifest.clone()));
+
+    build(&other, 1, &state);
+    let hash = manifest.chunks[2].hash;
+    flip(&chunk_path(&other, manifest.chunks[2]), 99);
+    assert_eq!(other.missing(&manifest).unwrap(), vec![hash]);
+    other.put_chunk(hash, &one.read_chunk(hash).unwrap()).unwrap();
+    assert_eq!(read(&other, &manifest).unwrap(), state);
+}
+
+#[test]
+fn a_manifest_with_any_flipped_bit_or_cut_anywhere_is_refused() {
+    let (_folder, snapshots) = opened();
+    let manifest = build(&snapshots, 3, &state(3_000)).manifest;
+    let bytes = manifest.to_bytes().unwrap();
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(Manifest::from_bytes(&flipped).is_err(), "bit {bit}");
+    }
+    for length in 0..bytes.len() {
+        assert!(Manifest::from_bytes(&bytes[..length]).is_err(), "cut to {length}");
+    }
+    let mut newer = bytes[..bytes.len() - 4].to_vec();
+    newer[4] = 2;
+    newer.extend_from_slice(&crc32c::crc32c(&newer).to_le_bytes());
+    assert!(matches!(Manifest::from_bytes(&newer), Err(SnapshotError::OtherFormat { found: 2, ours: 1 })));
+
+    build(&snapshots, 2, &state(10));
+    flip(&snapshots.path_of(3), 20);
+    assert_eq!(snapshots.latest_verified().unwrap().map(|found| found.index), Some(2));
+}
+
+#[test]
+fn a_manifest_that_lies_about_its_chunks_is_found_while_reading() {
+    let (_folder, snapshots) = opened();
+    let manifest = build(&snapshots, 1, &state(4_000)).manifest;
+    let mut swapped = manifest.clone();
+    swapped.chunks.swap(0, 1);
+    assert!(matches!(read(&snapshots, &swapped), Err(SnapshotError::Damaged { .. })), "out of order");
+    let mut twice = manifest.clone();
+    twice.chunks.insert(0, manifest.chunks[0]);
+    assert!(matches!(read(&snapshots, &twice), Err(SnapshotError::Damaged { .. })), "one chunk twice");
+    let mut miscounted = manifest;
+    miscounted.chunks[0].rows += 1;
+    assert!(matches!(read(&snapshots, &miscounted), Err(SnapshotError::Damaged { .. })), "rows miscounted");
+}
+
+#[test]
+fn bytes_that_are_no_chunk_are_refused_without_a_panic() {
+    let row = [&8_u64.to_le_bytes()[..], b"12345678", &u64::MAX.to_le_bytes()[..]].concat();
+    for bytes in [b"".to_vec(), b"RVC".to_vec(), b"RVC1\x01".to_vec(), [b"RVC1".as_slice(), &row].concat()] {
+        assert!(matches!(chunk::unpack(&bytes), Err(SnapshotError::Damaged { .. })), "{bytes:?}");
+    }
+}

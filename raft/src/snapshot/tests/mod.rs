@@ -1,0 +1,100 @@
+//! Snapshots: they come back whole (here), share their chunks (`sharing`), and damage is found (`damage`).
+
+mod damage;
+mod sharing;
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const HASH: [u8; 32] = [9; 32];
+
+/// Bytes that depend on both numbers only.
+fn filler(number: u64, version: u64, length: usize) -> Vec<u8> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&number.to_le_bytes()).update(&version.to_le_bytes());
+    let mut bytes = vec![0; length];
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("schedule/{number:08}").into_bytes()
+}
+
+/// Rows of some 400 bytes.
+fn state(rows: u64) -> State {
+    (0..rows).map(|number| (key(number), filler(number, 0, 350 + (number % 100) as usize))).collect()
+}
+
+fn opened() -> (tempfile::TempDir, Snapshots) {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshots = Snapshots::open(&folder.path().join("snapshots")).unwrap();
+    (folder, snapshots)
+}
+
+fn build(snapshots: &Snapshots, index: u64, state: &State) -> Built {
+    snapshots.build(index, format!("meta {index}").into_bytes(), HASH, state.clone()).unwrap()
+}
+
+fn read(snapshots: &Snapshots, manifest: &Manifest) -> Result<State, SnapshotError> {
+    snapshots.read(manifest).collect()
+}
+
+fn chunk_path(snapshots: &Snapshots, entry: ChunkEntry) -> PathBuf {
+    snapshots.folder.join("chunks").join(entry.hash.to_string())
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x10;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_snapshot_comes_back_as_it_was_given() {
+    let (_folder, snapshots) = opened();
+    let state = state(5_000);
+    let built = build(&snapshots, 42, &state);
+    let found = snapshots.latest_verified().unwrap().unwrap();
+    assert_eq!(found, built.manifest);
+    assert_eq!((found.index, found.meta.as_slice(), found.state_hash), (42, b"meta 42".as_slice(), HASH));
+    assert_eq!((found.rows, found.total_bytes()), (5_000, built.new_bytes));
+    assert_eq!(read(&snapshots, &found).unwrap(), state);
+}
+
+#[test]
+fn an_empty_state_is_a_snapshot_too() {
+    let (_folder, snapshots) = opened();
+    assert_eq!(snapshots.latest_verified().unwrap(), None);
+    build(&snapshots, 1, &State::new());
+    let found = snapshots.latest_verified().unwrap().unwrap();
+    assert_eq!(read(&snapshots, &found).unwrap(), State::new());
+}
+
+#[test]
+fn any_bytes_are_a_row() {
+    let (_folder, snapshots) = opened();
+    let mut state =
+        State::from([(vec![], vec![]), (vec![0], vec![]), (vec![0, 0], vec![1]), (vec![0xff; 300], vec![])]);
+    // Two rows that are larger than any chunk, with small ones around.
+    state.insert(b"m1".to_vec(), filler(1, 0, CHUNK_MAX_BYTES + 5));
+    state.insert(b"m2".to_vec(), filler(2, 0, 3 * CHUNK_MAX_BYTES));
+    let built = build(&snapshots, 1, &state);
+    assert_eq!(read(&snapshots, &built.manifest).unwrap(), state);
+    let sizes: Vec<u64> = built.manifest.chunks.iter().map(|entry| entry.bytes).collect();
+    assert!(sizes.iter().filter(|bytes| **bytes > CHUNK_MAX_BYTES as u64).count() == 2, "{sizes:?}");
+}
+
+#[test]
+fn rows_out_of_order_are_refused_and_leave_nothing() {
+    let (_folder, snapshots) = opened();
+    for keys in [[b"b", b"a"], [b"a", b"a"]] {
+        let rows = keys.map(|key| (key.to_vec(), vec![0; 100_000]));
+        let error = snapshots.build(1, vec![], HASH, rows).unwrap_err();
+        assert!(matches!(error, SnapshotError::Unsorted { number: 2 }));
+    }
+    assert_eq!((snapshots.list().unwrap(), snapshots.chunks.hashes().unwrap()), (vec![], vec![]));
+}

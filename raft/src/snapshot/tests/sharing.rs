@@ -1,0 +1,130 @@
+//! Snapshots share chunks: a new one writes, a follower fetches and garbage collection removes only what it should.
+
+use super::*;
+
+#[test]
+fn chunks_keep_to_their_sizes() {
+    let (_folder, snapshots) = opened();
+    let built = build(&snapshots, 1, &state(20_000));
+    let chunks = &built.manifest.chunks;
+    assert!(chunks.iter().all(|entry| entry.bytes <= CHUNK_MAX_BYTES as u64));
+    assert!(chunks.iter().rev().skip(1).all(|entry| entry.bytes >= 64 << 10), "only the last may be smaller");
+    let mean = built.new_bytes / chunks.len() as u64;
+    assert!((128 << 10..512 << 10).contains(&mean), "chunks are of {mean} bytes on average");
+}
+
+#[test]
+fn a_build_that_fails_leaves_the_chunks_of_other_snapshots() {
+    let (_folder, snapshots) = opened();
+    let state = state(4_000);
+    let manifest = build(&snapshots, 1, &state).manifest;
+    flip(&chunk_path(&snapshots, manifest.chunks[0]), 50);
+    let broken = state.clone().into_iter().chain([(b"a".to_vec(), b"not above".to_vec())]);
+    assert!(snapshots.build(2, vec![], HASH, broken).is_err());
+    assert_eq!(read(&snapshots, &manifest).unwrap(), state, "the damaged chunk is even whole again");
+}
+
+#[test]
+fn a_change_of_one_percent_side_by_side_writes_few_chunks() {
+    let (_folder, snapshots) = opened();
+    let mut state = state(20_000);
+    let first = build(&snapshots, 1, &state);
+    for number in 7_000..7_200 {
+        state.insert(key(number), filler(number, 1, 400));
+    }
+    let second = build(&snapshots, 2, &state);
+    assert!(second.new_chunks <= 3, "{} of {} chunks are new", second.new_chunks, first.new_chunks);
+    assert_eq!(read(&snapshots, &second.manifest).unwrap(), state);
+}
+
+#[test]
+fn inserted_and_removed_rows_shift_no_bound_but_their_own() {
+    let (_folder, snapshots) = opened();
+    let mut state = state(20_000);
+    let first = build(&snapshots, 1, &state);
+    state.insert(b"schedule/00000000/inserted near the front".to_vec(), filler(1, 1, 400));
+    state.remove(&key(9_000));
+    for number in 20_000..20_200 {
+        state.insert(key(number), filler(number, 0, 400));
+    }
+    let second = build(&snapshots, 2, &state);
+    assert!(second.new_chunks <= 8, "{} of {} chunks are new", second.new_chunks, first.new_chunks);
+    let unchanged = build(&snapshots, 3, &state);
+    assert_eq!((unchanged.new_chunks, unchanged.new_bytes), (0, 0));
+    assert_eq!(snapshots.list().unwrap().iter().map(|manifest| manifest.index).collect::<Vec<_>>(), [3, 2, 1]);
+}
+
+#[test]
+fn the_same_state_gives_the_same_chunks_in_another_folder() {
+    let ((_one, one), (_other, other)) = (opened(), opened());
+    let state = state(3_000);
+    build(&other, 5, &self::state(1_000));
+    assert_eq!(build(&one, 7, &state).manifest, build(&other, 7, &state).manifest);
+}
+
+#[test]
+fn a_follower_fetches_only_what_it_lacks() {
+    let ((_leader, leader), (_follower, follower)) = (opened(), opened());
+    let mut state = state(10_000);
+    build(&leader, 1, &state);
+    build(&follower, 1, &state);
+    for number in 100..200 {
+        state.insert(key(number), filler(number, 1, 400));
+    }
+    let sent = build(&leader, 2, &state).manifest;
+    let manifest = Manifest::from_bytes(&sent.to_bytes().unwrap()).unwrap();
+
+    let missing = follower.missing(&manifest).unwrap();
+    assert!(!missing.is_empty() && missing.len() <= 3, "{} are missing", missing.len());
+    assert!(matches!(follower.install(&manifest), Err(SnapshotError::Missing { .. })), "not before all is there");
+    for hash in &missing {
+        follower.put_chunk(*hash, &leader.read_chunk(*hash).unwrap()).unwrap();
+    }
+    assert_eq!(follower.missing(&manifest).unwrap(), vec![]);
+    follower.install(&manifest).unwrap();
+    assert_eq!(follower.latest_verified().unwrap(), Some(sent));
+    assert_eq!(read(&follower, &manifest).unwrap(), state);
+}
+
+#[test]
+fn a_chunk_that_a_peer_sent_wrongly_is_refused() {
+    let (_folder, snapshots) = opened();
+    let hash = ChunkHash::of(b"the right bytes");
+    assert!(matches!(snapshots.put_chunk(hash, b"other bytes"), Err(SnapshotError::Damaged { .. })));
+    assert!(matches!(snapshots.read_chunk(hash), Err(SnapshotError::Missing { .. })));
+}
+
+#[test]
+fn garbage_is_what_neither_a_kept_snapshot_nor_a_transfer_names() {
+    let ((_folder, snapshots), (_other, other)) = (opened(), opened());
+    let mut state = state(4_000);
+    let mut manifests = Vec::new();
+    for index in 1..=4 {
+        state.insert(key(index * 900), filler(index, index, 500));
+        manifests.push(build(&snapshots, index, &state).manifest);
+    }
+    let fetched = build(&other, 9, &self::state(500)).manifest;
+    for hash in snapshots.missing(&fetched).unwrap() {
+        snapshots.put_chunk(hash, &other.read_chunk(hash).unwrap()).unwrap();
+    }
+    let collected = snapshots.collect_garbage(2, std::slice::from_ref(&fetched)).unwrap();
+    assert_eq!(collected.manifests, 2);
+    assert!(collected.chunks > 0);
+    for manifest in [&manifests[2], &manifests[3], &fetched] {
+        assert_eq!(snapshots.missing(manifest).unwrap(), vec![]);
+    }
+    assert!(!snapshots.missing(&manifests[0]).unwrap().is_empty());
+    assert_eq!(read(&snapshots, &manifests[3]).unwrap(), state);
+    assert_eq!(snapshots.collect_garbage(2, &[]).unwrap(), Collected { manifests: 0, chunks: fetched.chunks.len() });
+}
+
+#[test]
+fn a_damaged_manifest_does_not_use_up_a_place_among_those_kept() {
+    let (_folder, snapshots) = opened();
+    for index in 1..=3 {
+        build(&snapshots, index, &state(100 * index));
+    }
+    flip(&snapshots.path_of(3), 20);
+    snapshots.collect_garbage(2, &[]).unwrap();
+    assert_eq!(snapshots.indices().unwrap(), [2, 1]);
+}

@@ -1,0 +1,124 @@
+//! The applied state on disk: what a node reads at start instead of replaying its whole log.
+//!
+//! The machine (which applies the log) hands its changed rows to a [`Mirror`]; the mirror writes them into a
+//! [`StateStore`] four times a second; at start the machine loads the store and replays only what the log holds
+//! beyond it.
+//!
+//! **It is a mirror, not a source.** The log and the snapshots are the truth; everything here can be rebuilt from
+//! them, and nothing may be purged from the log because a store holds it. So a store is allowed to lose its last
+//! writes, and even everything; it is never allowed to answer *wrong* rows. Whatever looks wrong is
+//! [`StoreError::Damaged`], the folder is moved away ([`open_or_set_aside`]) and a new one is filled.
+//!
+//! Reading order: this page, `memory.rs` (the contract in forty lines), `cell.rs` (how a row lies on disk),
+//! `sled_store.rs`, `mirror/`.
+
+mod aside;
+mod cell;
+mod guarded;
+mod memory;
+mod mirror;
+mod sled_store;
+
+#[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
+mod mirror_tests;
+#[cfg(test)]
+mod suite;
+
+use std::collections::BTreeMap;
+use std::io;
+
+pub use memory::MemoryStore;
+pub use mirror::{Mirror, MirrorError, MirrorFailure, Pace};
+pub use sled_store::{SledStore, open_or_set_aside};
+
+/// A row: key bytes and value bytes. Keys are unique and are ordered as bytes.
+pub type Row = (Vec<u8>, Vec<u8>);
+
+/// Rows to write, by key; `None` takes the row away. One entry a key: the latest wins by construction.
+pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// What a store holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Nothing was ever written (or it was set aside).
+    Empty,
+    /// A whole state.
+    State {
+        /// The blob of the last write that is in here: the caller's applied index, log id and membership.
+        meta: Vec<u8>,
+        /// All rows, ascending by key.
+        rows: Vec<Row>,
+    },
+}
+
+/// Why a store did not do as asked. After any error of [`StateStore::write`] or [`StateStore::replace`] only
+/// `replace` (or opening the store anew) goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// What lies there is not what was written. Set it aside and rebuild; trying again does not help.
+    #[error("the state store is damaged: {why}")]
+    Damaged {
+        /// What was found.
+        why: String,
+    },
+    /// The disk has no room left. Rebuild when it has.
+    #[error("the disk of the state store is full (while {doing})")]
+    Full {
+        /// The verb and object that failed.
+        doing: &'static str,
+    },
+    /// Another process (or a handle of this one that still closes) holds the store.
+    #[error("the state store is held by another process")]
+    Busy,
+    /// The operating system refused.
+    #[error("cannot {doing}")]
+    Io {
+        /// The verb and object that failed.
+        doing: &'static str,
+        /// Its reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn damaged(why: impl Into<String>) -> StoreError {
+        StoreError::Damaged { why: why.into() }
+    }
+
+    pub(crate) fn io(doing: &'static str, source: io::Error) -> StoreError {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { doing },
+            _ => StoreError::Io { doing, source },
+        }
+    }
+}
+
+/// Holds one state: rows, and one `meta` blob that says which state it is.
+///
+/// The contract, kept by every implementation and proved by one suite:
+///
+/// * **Whole.** [`load`](StateStore::load) answers rows and meta of *one* completed `write` or `replace`, or `Empty`,
+///   or an error. Never a mix of two, never a row less, whatever happened to the process, the machine or the disk.
+/// * **Perhaps old.** After a crash it may be an earlier completed write than the last. The caller reads the applied
+///   index in `meta`, and rebuilds when the log no longer reaches back to it.
+/// * **Opaque.** Keys, values and meta are bytes; any length, empty ones too.
+/// * **Order.** Writes take effect in the order of the calls; a store has one owner.
+/// * **Blocking.** Every method blocks on the disk; call it from a thread of its own, never from the async runtime.
+pub trait StateStore: Send {
+    /// All that is there, checked. O(state) in time and memory.
+    fn load(&mut self) -> Result<Contents, StoreError>;
+
+    /// Applies `changes` and puts `meta` in place of the former blob, both or neither. A write so large that the
+    /// implementation must split it may leave a store that loads as `Damaged` when the process dies within.
+    fn write(&mut self, changes: &Changes, meta: &[u8]) -> Result<(), StoreError>;
+
+    /// Puts `rows` (any order, each key once) in place of everything. Also mends a store that failed or is damaged.
+    /// When the process dies within, the store loads as `Damaged`.
+    fn replace(&mut self, rows: &mut dyn Iterator<Item = Row>, meta: &[u8]) -> Result<(), StoreError>;
+
+    /// Hands everything to the operating system and lets go of the files.
+    fn close(self: Box<Self>) -> Result<(), StoreError>;
+}
