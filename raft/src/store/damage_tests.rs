@@ -278,3 +278,20 @@ fn a_store_in_use_is_busy_and_is_not_moved_away() {
     assert_eq!(set_aside_folders(&folder), Vec::<String>::new());
     store.write(&changes(&[("a", Some("2"))]), b"2").unwrap();
 }
+
+#[test]
+#[ignore = "needs a small disk: mount a tmpfs of 6 MB and name its folder in REVEILLE_SMALL_DISK"]
+fn a_full_disk_is_told_as_such_and_a_replace_mends_the_store() {
+    let disk = std::env::var("REVEILLE_SMALL_DISK").expect("REVEILLE_SMALL_DISK names the folder");
+    let folder = tempfile::tempdir_in(disk).unwrap();
+    let mut store = SledStore::open(&path_in(&folder)).unwrap();
+    let mut random = Random(1);
+    let mut row = |key: &str, length| (key.as_bytes().to_vec(), Some(random.bytes(length)));
+    store.write(&[row("first", 100)].into(), b"0").unwrap();
+    let error = (0..20).find_map(|number| store.write(&[row(&number.to_string(), 1 << 20)].into(), b"1").err());
+    assert!(matches!(error, Some(StoreError::Full { .. })), "{error:?}");
+    store.replace(&mut [(b"a".to_vec(), b"1".to_vec())].into_iter(), b"2").unwrap();
+    Box::new(store).close().unwrap();
+    let rows = vec![(b"a".to_vec(), b"1".to_vec())];
+    assert_eq!(open_or_set_aside(&path_in(&folder)).unwrap().1, Contents::State { meta: b"2".to_vec(), rows });
+}

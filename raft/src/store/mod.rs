@@ -22,6 +22,8 @@ mod sled_store;
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
+mod kill_tests;
+#[cfg(test)]
 mod mirror_tests;
 #[cfg(test)]
 mod suite;

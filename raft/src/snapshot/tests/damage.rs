@@ -138,3 +138,17 @@ fn bytes_that_are_no_chunk_are_refused_without_a_panic() {
         assert!(matches!(chunk::unpack(&bytes), Err(SnapshotError::Damaged { .. })), "{bytes:?}");
     }
 }
+
+#[test]
+#[ignore = "needs a small disk: mount a tmpfs of 6 MB and name its folder in REVEILLE_SMALL_DISK"]
+fn a_full_disk_is_told_as_such_and_leaves_what_was_there() {
+    let disk = std::env::var("REVEILLE_SMALL_DISK").expect("REVEILLE_SMALL_DISK names the folder");
+    let folder = tempfile::tempdir_in(disk).unwrap();
+    let snapshots = Snapshots::open(folder.path()).unwrap();
+    let former = build(&snapshots, 1, &state(1_000)).manifest;
+    let error = snapshots.build(2, vec![], HASH, state(50_000)).unwrap_err();
+    assert!(matches!(error, SnapshotError::Full { .. }), "{error}");
+    assert_eq!(snapshots.latest_verified().unwrap().as_ref(), Some(&former));
+    assert_eq!(snapshots.chunks.hashes().unwrap().len(), former.chunks.len(), "its room is free again");
+    build(&snapshots, 2, &state(2_000));
+}
