@@ -25,6 +25,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
         check_page(ledger, *id, page, &mut found);
     }
     check_names(ledger, &mut found);
+    check_letters(ledger, &mut found);
     check_rows(ledger, &mut found);
     check_due(ledger, &mut found);
     check_blobs(ledger, &mut found);
@@ -99,6 +100,20 @@ fn check_names(ledger: &Ledger, found: &mut Vec<Violation>) {
         let known = ledger.history().get(&(run.schedule, run.nominal.clone()));
         let named = known == Some(&History::Opened(id));
         report(found, "P7", named, || format!("{id} of {}, {}: the history says {known:?}", run.name, run.nominal));
+    }
+}
+
+/// P1: whoever is dead has a letter that says why, and nobody else has one.
+fn check_letters(ledger: &Ledger, found: &mut Vec<Violation>) {
+    let mut dead: BTreeMap<RunId, u32> = BTreeMap::new();
+    for ((run, recipient), _) in ledger.dead().iter() {
+        *dead.entry(*run).or_default() += 1;
+        let stands = ledger.standing(*run, *recipient);
+        report(found, "P1", stands == Some(Standing::Dead), || format!("{run}#{recipient} has a letter: {stands:?}"));
+    }
+    for (id, _, run) in ledger.runs() {
+        let (letters, counted) = (dead.get(&id).copied().unwrap_or(0), run.counts.get(Standing::Dead));
+        report(found, "P1", letters == counted, || format!("{id}: {counted} dead, {letters} letters"));
     }
 }
 

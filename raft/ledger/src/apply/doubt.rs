@@ -1,5 +1,7 @@
 //! What people and policies decide: recipients in doubt, and dead letters.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::command::{Decide, Decision, Picked};
@@ -12,25 +14,22 @@ impl Ledger {
     /// A recipient is in doubt only when its holder said so, having met its gate once and for all, or when
     /// its lease was over: in both cases the row's holder can no longer pass a gate (P14).
     pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<Outcome, Refusal> {
-        let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
-        let fences: Vec<Fence> =
-            self.rows.iter().filter(|(_, row)| row.page == page && !row.in_doubt.is_empty()).map(|(f, _)| *f).collect();
-        let to = match decide.decision {
-            Decision::Assume => Standing::Assumed,
-            Decision::Resend => Standing::Pending,
+        let (to, resends) = match decide.decision {
+            Decision::Assume => (Standing::Assumed, false),
+            Decision::Resend => (Standing::Pending, true),
         };
-        if to == Standing::Pending {
+        if resends {
+            self.may_send_again(decide.run)?;
+        }
+        let chosen = self.doubts(decide)?;
+        if resends && !chosen.is_empty() {
             self.reopen(context, decide.run)?;
         }
         let mut moved = 0;
-        for fence in fences {
+        for (fence, slots) in chosen {
             let Some(mut row) = self.rows.get(&fence).cloned() else { continue };
-            let slots = row.in_doubt.and(&self.picked(decide.run, &decide.recipients, row.chunk));
-            if slots.is_empty() {
-                continue;
-            }
             row.in_doubt.remove(&slots);
-            if to == Standing::Assumed {
+            if !resends {
                 row.assumed.add(&slots);
             }
             row.settled_index = context.index;
@@ -39,19 +38,38 @@ impl Ledger {
             self.shift(context, place, &slots, Standing::InDoubt, to);
             moved += slots.len();
         }
-        if to == Standing::Pending {
+        if resends {
             self.change_run(decide.run, |run| {
-                run.resent += moved;
+                run.resent = run.resent.saturating_add(moved);
                 Ok(())
             })?;
         }
         Ok(Outcome::Moved(u64::from(moved)))
     }
 
+    /// The rows that hold in doubt what is to be decided, each with those slots.
+    fn doubts(&self, decide: &Decide) -> Result<Vec<(Fence, Bitmap)>, Refusal> {
+        let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
+        let mut picked: BTreeMap<u32, Bitmap> = BTreeMap::new();
+        let mut found = Vec::new();
+        for (fence, row) in self.rows.iter().filter(|(_, row)| row.page == page && !row.in_doubt.is_empty()) {
+            let chunk = row.chunk;
+            let meant = picked.entry(chunk).or_insert_with(|| self.picked(decide.run, &decide.recipients, chunk));
+            let slots = row.in_doubt.and(meant);
+            if !slots.is_empty() {
+                found.push((*fence, slots));
+            }
+        }
+        Ok(found)
+    }
+
     /// Sends dead recipients again, with attempts counted anew.
     pub(super) fn requeue(&mut self, context: &mut Context, picked: &Picked) -> Result<Outcome, Refusal> {
-        self.reopen(context, picked.run)?;
+        self.may_send_again(picked.run)?;
         let numbers = self.dead_numbers(picked)?;
+        if !numbers.is_empty() {
+            self.reopen(context, picked.run)?;
+        }
         for number in &numbers {
             let Some((page, chunk, slot)) = self.place_of(picked.run, *number) else { continue };
             let one: Bitmap = [slot].into_iter().collect();
@@ -78,28 +96,30 @@ impl Ledger {
     /// The dead letters that are meant, none that was discarded.
     fn dead_numbers(&self, picked: &Picked) -> Result<Vec<u32>, Refusal> {
         self.page_of(picked.run).ok_or(Refusal::NoSuchRun(picked.run))?;
+        let meant: BTreeSet<u32> = picked.recipients.iter().copied().collect();
         let listed = self.dead.range((picked.run, 0)..=(picked.run, u32::MAX));
-        let mut numbers: Vec<u32> =
-            listed.filter(|(_, letter)| !letter.discarded).map(|((_, number), _)| *number).collect();
-        if !picked.recipients.is_empty() {
-            numbers.retain(|number| picked.recipients.contains(number));
-        }
-        Ok(numbers)
+        let left =
+            listed.filter(|((_, number), letter)| !letter.discarded && (meant.is_empty() || meant.contains(number)));
+        Ok(left.map(|((_, number), _)| *number).collect())
     }
 
-    /// A decision to send again gives a run that is past its deadline a new one; a cancelled run stays
-    /// cancelled.
+    /// A cancelled run stays cancelled: nobody of it is sent again.
+    fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
+        match self.run(run).ok_or(Refusal::NoSuchRun(run))?.state {
+            RunState::Cancelled => Err(Refusal::NotPossible("the run is cancelled".to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// A decision to send somebody again gives a run that is past its deadline a new one. A pause stays.
     fn reopen(&mut self, context: &Context, run: RunId) -> Result<(), Refusal> {
         let now = context.now;
         self.change_run(run, |run| {
-            if run.state == RunState::Cancelled {
-                return Err(Refusal::NotPossible("the run is cancelled".to_owned()));
-            }
             if run.finish_by <= now {
                 run.finish_by = now.plus_ms(run.policies.finish_by_ms);
             }
             if run.state == RunState::Expired {
-                run.state = if run.finished_index.is_some() { RunState::Finished } else { RunState::Open };
+                run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
             }
             Ok(())
         })?;

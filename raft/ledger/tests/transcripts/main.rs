@@ -37,6 +37,7 @@ scripts! {
     barrier_state_p15
     catch_up_p16
     claim_p4
+    dead_letters
     decisions
     epochs_p13
     evidence_p14
