@@ -1,0 +1,38 @@
+//! `reveille cluster …`.
+
+use clap::{Args, Subcommand};
+
+/// The noun.
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ClusterCommand,
+}
+
+/// Its verbs.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Make the cluster, once and for all, of the asked node and its fellow founders
+    ///
+    /// Start all founders first; then ask one of them. The others are those of its `join` list, or those
+    /// named here. Without any it is a cluster of one.
+    #[command(after_long_help = "Example:\n  reveille cluster init --peer b.example.com:7601,c.example.com:7601")]
+    Init {
+        /// Peer addresses of the other founders
+        #[arg(long = "peer", value_delimiter = ',', value_name = "HOST:PORT,…", value_parser = super::parse_endpoint)]
+        peers: Vec<String>,
+        /// Check that all founders answer, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// How every member stands; answers without a quorum too
+    Status,
+    /// Who belongs to it
+    Members,
+    /// Let another node lead
+    TransferLeader {
+        /// Name or id of the new leader [default: the follower that is closest]
+        to: Option<String>,
+    },
+}

@@ -1,0 +1,60 @@
+//! `reveille in-doubt …`.
+
+use clap::{ArgGroup, Args, Subcommand};
+
+use super::{Paging, Picked};
+
+/// The noun.
+#[derive(Debug, Args)]
+pub struct DoubtArgs {
+    /// Tenant
+    #[arg(long, global = true, default_value = "default")]
+    pub tenant: String,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: DoubtCommand,
+}
+
+/// Its verbs.
+#[derive(Debug, Subcommand)]
+pub enum DoubtCommand {
+    /// What is in doubt, oldest first
+    List {
+        /// How much.
+        #[command(flatten)]
+        paging: Paging,
+        /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
+        #[arg(long)]
+        run: Option<String>,
+    },
+    /// One recipient's doubt, with what speaks for either side
+    Show {
+        /// The run: rINDEX.PLACE, or NAME@INSTANT
+        run: String,
+        /// Address, or '#' and the number in the run
+        recipient: String,
+    },
+    /// Decide: take it as sent, or send it again
+    #[command(after_long_help = "\
+Examples:
+  reveille in-doubt resolve r1042.0 ann@example.com --sent
+  reveille in-doubt resolve r1042.0 --all --resend
+
+--sent closes it as `assumed`, which is never counted as sent. --resend may make a mail come twice.")]
+    Resolve(ResolveArgs),
+}
+
+/// `in-doubt resolve`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("decision").required(true).args(["sent", "resend"]))]
+pub struct ResolveArgs {
+    /// Which.
+    #[command(flatten)]
+    pub picked: Picked,
+    /// Close it as assumed
+    #[arg(long)]
+    pub sent: bool,
+    /// Send it again: it may come twice
+    #[arg(long)]
+    pub resend: bool,
+}

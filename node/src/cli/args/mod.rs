@@ -1,0 +1,195 @@
+//! The tree of commands, with the help that teaches it. Parsed into types once; nothing here acts.
+
+mod cluster;
+mod dead_letter;
+mod doubt;
+mod opt_out;
+mod policies;
+mod relay;
+mod run;
+mod schedule;
+mod when;
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use cluster::{ClusterArgs, ClusterCommand};
+pub use dead_letter::{DeadLetterArgs, DeadLetterCommand};
+pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs};
+pub use opt_out::{OptOutArgs, OptOutCommand};
+pub use policies::{DstArgs, PolicyArgs};
+pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, Tls};
+pub use run::{ExplainArgs, RunArgs, RunCommand};
+pub use schedule::{ContentArgs, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand};
+pub use when::WhenArgs;
+
+use super::instant::parse_duration;
+
+/// Mails that come once: a replicated scheduler and sender.
+///
+/// Every command below speaks to a cluster through any of its nodes. Data goes to stdout, talk to stderr.
+#[derive(Debug, Parser)]
+#[command(name = "reveille", version, max_term_width = 100, after_long_help = AFTER)]
+pub struct Cli {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER: &str = "\
+Examples:
+  reveille cluster status
+  reveille relay add main --host 127.0.0.1 --port 2525 --tls none
+  reveille schedule create morning --daily 09:00 --tz Europe/Berlin \\
+      --recipients people.csv --sender 'News <news@example.com>' --subject 'Good morning' --text body.txt
+  reveille run list --schedule morning
+  reveille explain r1042.0 ann@example.com
+
+Exit codes:
+  0 done   1 failed   2 usage   3 not found   4 conflict   5 no leader or quorum
+  6 denied   7 partly done   8 timed out, may have happened   130 interrupted";
+
+/// Flags that every command takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// Admin addresses of nodes; tried in turn, any will do
+    #[arg(
+        long,
+        global = true,
+        env = "REVEILLE_ENDPOINT",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:7600",
+        value_name = "HOST:PORT,…",
+        value_parser = parse_endpoint
+    )]
+    pub endpoint: Vec<String>,
+    /// How data is printed on stdout
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub output: Format,
+    /// Give up after this long [default: 30s; for `watch`, never]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = parse_timeout)]
+    pub timeout: Option<Duration>,
+    /// Do not ask before what cannot be taken back
+    #[arg(short, long, global = true)]
+    pub yes: bool,
+    /// The name of this request: the same id never does the same thing twice [default: drawn]
+    #[arg(long, global = true, value_name = "ID", value_parser = parse_request_id)]
+    pub request_id: Option<String>,
+    /// Read from the asked node's own state, even without a quorum; its index and age go to stderr
+    #[arg(long, global = true)]
+    pub stale: bool,
+    /// Say more on stderr
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
+    /// Say nothing on stderr but errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// When to use colours; NO_COLOR is honoured
+    #[arg(long, global = true, value_enum, default_value_t = ColorWhen::Auto, value_name = "WHEN")]
+    pub color: ColorWhen,
+}
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// For programs: fields are added, never renamed
+    Json,
+    /// Names alone, one a line, for scripts
+    Name,
+}
+
+/// When output is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// The nouns.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The cluster: make it, look at it, move its leader
+    Cluster(ClusterArgs),
+    /// SMTP relays that take the mail
+    Relay(RelayArgs),
+    /// Schedules: what is sent, to whom, and when
+    Schedule(ScheduleArgs),
+    /// Runs: occurrences that opened
+    Run(RunArgs),
+    /// The whole story of one recipient in one run, by log index
+    Explain(ExplainArgs),
+    /// Mails whose hand-off may or may not have happened
+    InDoubt(DoubtArgs),
+    /// Recipients that were refused for good
+    DeadLetter(DeadLetterArgs),
+    /// Recipients who want no more mail
+    Optout(OptOutArgs),
+    /// Versions of this binary, its time zones and its ledger
+    Version,
+}
+
+/// How much of a list is printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Paging {
+    /// Print at most so many
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+}
+
+/// Which recipients of a run are meant.
+#[derive(Debug, Args)]
+pub struct Picked {
+    /// The run: rINDEX.PLACE, or NAME@INSTANT
+    pub run: String,
+    /// Recipients: addresses, or '#' and the number in the run
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "RECIPIENT")]
+    pub recipients: Vec<String>,
+    /// All of them in this run
+    #[arg(long)]
+    pub all: bool,
+}
+
+fn parse_endpoint(text: &str) -> Result<String, String> {
+    let address = text.trim();
+    let address = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
+    let port = address.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then_some(port));
+    match port.map(str::parse::<u16>) {
+        Some(Ok(1..)) => Ok(address.to_owned()),
+        _ => Err("an address is HOST:PORT, such as 127.0.0.1:7600".to_owned()),
+    }
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map(|duration| duration.unsigned_abs())
+}
+
+fn parse_request_id(text: &str) -> Result<String, String> {
+    let fits = (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if fits { Ok(text.to_owned()) } else { Err("a request id has 1 to 128 visible ASCII characters".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_host_and_port() {
+        for (text, read) in [("a:1", "a:1"), (" http://b:7600/ ", "b:7600"), ("[::1]:7600", "[::1]:7600")] {
+            assert_eq!(parse_endpoint(text).as_deref(), Ok(read));
+        }
+        for text in ["", "a", ":7600", "a:", "a:x", "a:0", "a:65536"] {
+            assert!(parse_endpoint(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! One flag a policy. What is not given is left to the cluster's default.
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jiff::SignedDuration;
+use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap};
+use reveille_proto::admin::v1::{self, CatchUp, InDoubt};
+
+use crate::cli::instant::{duration_to_wire, parse_duration};
+use crate::cli::word::name;
+
+/// What happens where the clocks change.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct DstArgs {
+    /// A local time that does not exist: the end of the gap, later by its width, or not that day
+    #[arg(long, value_name = "POLICY", default_value = "after", value_parser =
+        PossibleValuesParser::new(["after", "shift", "skip"]).try_map(|word| word.parse::<DstGap>()))]
+    pub dst_gap: DstGap,
+    /// A local time that exists twice: before the clocks go back, after, or both
+    #[arg(long, value_name = "POLICY", default_value = "first", value_parser =
+        PossibleValuesParser::new(["first", "second", "both"]).try_map(|word| word.parse::<DstOverlap>()))]
+    pub dst_overlap: DstOverlap,
+}
+
+/// All policies of a schedule.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct PolicyArgs {
+    /// Clock changes.
+    #[command(flatten)]
+    pub dst: DstArgs,
+    /// Instants that were missed: the latest one, each, or none
+    #[arg(long, value_name = "POLICY", default_value = "one", value_parser = PossibleValuesParser::new(["one", "all", "none"]))]
+    pub catch_up: String,
+    /// An occurrence later than this does not open [default: 12h]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub start_within: Option<SignedDuration>,
+    /// What a run has not sent this long after its instant expires [default: 24h]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub finish_by: Option<SignedDuration>,
+    /// A mail whose hand-off may have happened: wait for somebody, send again, or take it as sent
+    #[arg(long, value_name = "POLICY", default_value = "hold",
+        value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
+    pub in_doubt: String,
+    /// Attempts about a mailbox before its recipient is dead [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub max_attempts: Option<u8>,
+}
+
+impl DstArgs {
+    /// For the calendar.
+    pub fn to_calendar(self) -> calendar::Policies {
+        calendar::Policies { gap: self.dst_gap, overlap: self.dst_overlap }
+    }
+}
+
+impl PolicyArgs {
+    /// For the API.
+    pub fn to_wire(&self) -> v1::Policies {
+        let mut policies = v1::Policies {
+            start_within: self.start_within.map(duration_to_wire),
+            finish_by: self.finish_by.map(duration_to_wire),
+            max_attempts: self.max_attempts.unwrap_or_default().into(),
+            ..v1::Policies::default()
+        };
+        policies.set_dst_gap(match self.dst.dst_gap {
+            DstGap::After => v1::DstGap::After,
+            DstGap::Shift => v1::DstGap::Shift,
+            DstGap::Skip => v1::DstGap::Skip,
+        });
+        policies.set_dst_overlap(match self.dst.dst_overlap {
+            DstOverlap::First => v1::DstOverlap::First,
+            DstOverlap::Second => v1::DstOverlap::Second,
+            DstOverlap::Both => v1::DstOverlap::Both,
+        });
+        policies.set_catch_up(CatchUp::from_str_name(&name("CATCH_UP_", &self.catch_up)).unwrap_or_default());
+        policies.set_in_doubt(InDoubt::from_str_name(&name("IN_DOUBT_", &self.in_doubt)).unwrap_or_default());
+        policies
+    }
+}

@@ -1,0 +1,86 @@
+//! `reveille relay …`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Paging;
+
+/// The noun.
+#[derive(Debug, Args)]
+pub struct RelayArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: RelayCommand,
+}
+
+/// Its verbs.
+#[derive(Debug, Subcommand)]
+pub enum RelayCommand {
+    /// Add a relay
+    #[command(after_long_help = "\
+Examples:
+  reveille relay add main --host 127.0.0.1 --port 2525 --tls none
+  reveille relay add bulk --host 10.0.0.5 --port 25 --tls none --pool bulk --rate 500 --sessions 20")]
+    Add(AddRelayArgs),
+    /// All relays
+    List(Paging),
+    /// One relay
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Let a node connect, greet and leave; no mail is handed over
+    Test {
+        /// Its name
+        name: String,
+    },
+    /// Remove a relay; mail of its pool waits for another one
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
+/// `relay add`.
+#[derive(Debug, Args)]
+pub struct AddRelayArgs {
+    /// Its name
+    pub name: String,
+    /// Host name or address
+    #[arg(long)]
+    pub host: String,
+    /// Port
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+    /// Encryption towards the relay
+    #[arg(long, value_enum, default_value_t = Tls::None)]
+    pub tls: Tls,
+    /// Relays of one pool share a reputation; a schedule names its pool
+    #[arg(long, default_value = "default")]
+    pub pool: String,
+    /// Mails a second over the whole cluster, at most [default: no bound]
+    #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate)]
+    pub rate: Option<f64>,
+    /// Open dialogues on one node, at most [default: the node's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub sessions: Option<u32>,
+    /// Replace the relay of that name
+    #[arg(long)]
+    pub replace: bool,
+    /// Check it, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Encryption towards a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tls {
+    /// In the clear
+    None,
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.001..=1_000_000.0).contains(&rate) => Ok(rate),
+        _ => Err("a rate is a number of mails a second, from 0.001 to 1000000".to_owned()),
+    }
+}

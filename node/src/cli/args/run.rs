@@ -1,0 +1,80 @@
+//! `reveille run …` and `reveille explain`.
+
+use clap::{Args, Subcommand};
+
+use super::Paging;
+
+/// The noun.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Tenant
+    #[arg(long, global = true, default_value = "default")]
+    pub tenant: String,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: RunCommand,
+}
+
+/// Its verbs. A run is named rINDEX.PLACE, or NAME@INSTANT by its schedule and nominal instant.
+#[derive(Debug, Subcommand)]
+pub enum RunCommand {
+    /// Runs, latest first
+    List {
+        /// How much.
+        #[command(flatten)]
+        paging: Paging,
+        /// Only those of this schedule
+        #[arg(long, value_name = "NAME")]
+        schedule: Option<String>,
+        /// Only those in this state
+        #[arg(long, value_delimiter = ',', value_parser = ["open", "paused", "finished", "cancelled", "expired"])]
+        state: Vec<String>,
+    },
+    /// One run
+    Show {
+        /// rINDEX.PLACE, or NAME@INSTANT
+        run: String,
+    },
+    /// Follow a run until nothing of it is pending; one object a line with -o json
+    Watch {
+        /// rINDEX.PLACE, or NAME@INSTANT
+        run: String,
+    },
+    /// Stop a run; answers when it holds on every node
+    ///
+    /// After the answer none of its mails is handed over any more. Hand-offs that were past the last check
+    /// are named: they may still arrive.
+    Pause {
+        /// rINDEX.PLACE, or NAME@INSTANT
+        run: String,
+        /// Why, for whoever finds it paused
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Let a paused run go on
+    Resume {
+        /// rINDEX.PLACE, or NAME@INSTANT
+        run: String,
+    },
+    /// Cancel what a run has not sent, for good; answers when it holds on every node
+    Cancel {
+        /// rINDEX.PLACE, or NAME@INSTANT
+        run: String,
+    },
+}
+
+/// `explain`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  reveille explain r1042.0 ann@example.com
+  reveille explain morning@2026-03-08T09:00:00 '#17' -o json")]
+pub struct ExplainArgs {
+    /// Tenant
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
+    /// rINDEX.PLACE, or NAME@INSTANT
+    pub run: String,
+    /// Address, or '#' and the number in the run
+    pub recipient: String,
+}

@@ -1,0 +1,220 @@
+//! `reveille schedule …`.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand};
+use jiff::Timestamp;
+use reveille_ledger::address::Address;
+
+use super::{DstArgs, Paging, PolicyArgs, WhenArgs};
+use crate::cli::instant::parse_instant;
+
+/// The noun.
+#[derive(Debug, Args)]
+pub struct ScheduleArgs {
+    /// Tenant
+    #[arg(long, global = true, default_value = "default")]
+    pub tenant: String,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ScheduleCommand,
+}
+
+/// Its verbs.
+#[derive(Debug, Subcommand)]
+pub enum ScheduleCommand {
+    /// Create a schedule, and print its next ten instants
+    ///
+    /// The same name with the same body is the same schedule, so the command may be repeated; with another
+    /// body it is a conflict. Subject, text and html are templates: {{ name }} is a column of the recipients
+    /// file, or a --var.
+    #[command(after_long_help = "\
+Examples:
+  reveille schedule create morning --daily 09:00 --days mon-fri --tz Europe/Berlin \\
+      --recipients people.csv --sender 'News <news@example.com>' \\
+      --subject 'Good morning, {{ name }}' --text body.txt --html body.html
+  reveille schedule create month-end --cron '0 18 L * *' --tz America/New_York \\
+      --to cfo@example.com --sender books@example.com --subject 'Month end' --text note.txt
+  reveille schedule create once --at 2026-12-24T09:00:00+01:00 --tz Europe/Berlin \\
+      --to ann@example.com --sender me@example.com --subject Hello --text hello.txt --dry-run
+
+A recipients file is CSV with a header: email, and a column for each variable.
+  email,name
+  ann@example.com,Ann")]
+    Create(Box<CreateArgs>),
+    /// All schedules
+    List {
+        /// How much.
+        #[command(flatten)]
+        paging: Paging,
+        /// Only those in this state
+        #[arg(long, value_delimiter = ',', value_parser = ["active", "paused", "blocked", "done"])]
+        state: Vec<String>,
+    },
+    /// One schedule, with its next ten instants
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// The instants of a pattern, with what clock changes do to them; needs no cluster
+    #[command(after_long_help = "\
+Examples:
+  reveille schedule preview --cron '0 2 * * *' --tz America/New_York --from 2026-03-07T12:00:00Z
+  reveille schedule preview --daily 09:00 --days mon-fri --tz Europe/Berlin --count 5 -o json")]
+    Preview(PreviewArgs),
+    /// Stop it from firing; open runs go on
+    Pause {
+        /// Its name
+        name: String,
+        /// Why, for whoever finds it paused
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Let it fire again; what was missed is shown first, and opens by --catch-up
+    Resume {
+        /// Its name
+        name: String,
+        /// Show what was missed and what would open, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Open one run now; the same --request-id never opens a second one
+    Trigger {
+        /// Its name
+        name: String,
+    },
+    /// Delete it; open runs go on
+    Delete {
+        /// Its name
+        name: String,
+    },
+    /// What became of each of its instants, latest first
+    History {
+        /// Its name
+        name: String,
+        /// How much.
+        #[command(flatten)]
+        paging: Paging,
+    },
+}
+
+/// `schedule create`.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// Its name, unique in the tenant
+    pub name: String,
+    /// Pool of relays
+    #[arg(long, default_value = "default")]
+    pub pool: String,
+    /// Higher goes first within the tenant
+    #[arg(long, value_name = "0-255", default_value_t = 0)]
+    pub priority: u8,
+    /// Create it paused
+    #[arg(long)]
+    pub paused: bool,
+    /// With --paused: why
+    #[arg(long, requires = "paused", default_value = "", hide_default_value = true)]
+    pub reason: String,
+    /// Check everything, print the instants, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// When it fires.
+    #[command(flatten)]
+    pub when: WhenArgs,
+    /// Time zone, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE", help_heading = "When")]
+    pub tz: String,
+    /// No instant before this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub start: Option<Timestamp>,
+    /// No instant after this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub end: Option<Timestamp>,
+    /// Occurrences at most
+    #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_runs: Option<u32>,
+    /// To whom.
+    #[command(flatten)]
+    pub recipients: RecipientArgs,
+    /// What.
+    #[command(flatten)]
+    pub content: ContentArgs,
+    /// How.
+    #[command(flatten)]
+    pub policies: PolicyArgs,
+}
+
+/// To whom; exactly one of both ways.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Recipients")]
+#[command(group = ArgGroup::new("audience").required(true).args(["to", "recipients"]))]
+pub struct RecipientArgs {
+    /// An address; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    pub to: Vec<String>,
+    /// CSV with a header: email, and a column for each variable
+    #[arg(long, value_name = "FILE.csv")]
+    pub recipients: Option<PathBuf>,
+    /// Leave out rows that cannot be used, instead of creating nothing
+    #[arg(long, requires = "recipients")]
+    pub skip_bad_rows: bool,
+}
+
+/// What is sent.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Content")]
+pub struct ContentArgs {
+    /// From: ADDRESS or 'NAME <ADDRESS>'
+    #[arg(long, value_name = "ADDRESS")]
+    pub sender: String,
+    /// Reply-To
+    #[arg(long, value_name = "ADDRESS")]
+    pub reply_to: Option<String>,
+    /// Subject, a template
+    #[arg(long)]
+    pub subject: String,
+    /// Plain text, a template
+    #[arg(long, value_name = "FILE", required_unless_present = "html")]
+    pub text: Option<PathBuf>,
+    /// HTML, a template; its variables are escaped
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// A variable with the same value for everybody; may be repeated
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub variables: Vec<(String, String)>,
+    /// A header field; may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub headers: Vec<(String, String)>,
+}
+
+/// `schedule preview`.
+#[derive(Debug, Args)]
+pub struct PreviewArgs {
+    /// Instants strictly after this one [default: now]
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub from: Option<Timestamp>,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub count: u32,
+    /// When it would fire.
+    #[command(flatten)]
+    pub when: WhenArgs,
+    /// Time zone, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE", help_heading = "When")]
+    pub tz: String,
+    /// Clock changes.
+    #[command(flatten)]
+    pub dst: DstArgs,
+}
+
+fn parse_address(text: &str) -> Result<String, String> {
+    Address::parse(text).map(|address| address.as_given().to_owned()).map_err(|error| error.to_string())
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("it is written NAME=VALUE".to_owned()),
+    }
+}

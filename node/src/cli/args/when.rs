@@ -1,0 +1,116 @@
+//! When a schedule fires, as flags; and what they mean to the calendar and to the API.
+
+use clap::{ArgGroup, Args};
+use jiff::{SignedDuration, Timestamp};
+use reveille_ledger::decide::calendar::{self, Weekdays};
+use reveille_proto::admin::v1;
+
+use crate::cli::instant::{duration_to_wire, parse_duration, parse_instant, to_wire};
+
+/// Exactly one of four ways to say when.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "When")]
+#[command(group = ArgGroup::new("when").required(true).args(["cron", "daily", "every", "at"]))]
+pub struct WhenArgs {
+    /// Five fields (minute hour day-of-month month weekday), or @daily, @weekly …
+    #[arg(long, value_name = "EXPR")]
+    pub cron: Option<String>,
+    /// At one time of day
+    #[arg(long, value_name = "HH:MM")]
+    pub daily: Option<TimeOfDay>,
+    /// With --daily: on these days only, such as mon-fri or sat,sun
+    #[arg(long, value_name = "DAYS", requires = "daily", conflicts_with_all = ["cron", "every", "at"])]
+    pub days: Option<Weekdays>,
+    /// Again and again after this long, such as 90m or 36h; clock changes do not matter
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub every: Option<SignedDuration>,
+    /// Once, such as 2026-12-24T09:00:00+01:00
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub at: Option<Timestamp>,
+}
+
+/// A time of day, on a whole minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeOfDay {
+    /// 0 to 23.
+    pub hour: u8,
+    /// 0 to 59.
+    pub minute: u8,
+}
+
+impl std::str::FromStr for TimeOfDay {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TimeOfDay, String> {
+        let wrong = || "a time of day is HH:MM, from 00:00 to 23:59".to_owned();
+        let (hour, minute) = text.split_once(':').ok_or_else(wrong)?;
+        let part = |digits: &str, below: u8| {
+            let is_number = matches!(digits.len(), 1 | 2) && digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse().ok().filter(|number| is_number && *number < below).ok_or_else(wrong)
+        };
+        match minute.len() {
+            2 => Ok(TimeOfDay { hour: part(hour, 24)?, minute: part(minute, 60)? }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl WhenArgs {
+    /// The flag that was given: where an error is.
+    pub fn flag(&self) -> &'static str {
+        match self {
+            WhenArgs { cron: Some(_), .. } => "--cron",
+            WhenArgs { daily: Some(_), .. } => "--daily",
+            WhenArgs { every: Some(_), .. } => "--every",
+            _ => "--at",
+        }
+    }
+
+    /// For the calendar; a period is counted from `anchor`. None when nothing was given, which the parser
+    /// does not let through.
+    pub fn to_calendar(&self, anchor: Timestamp) -> Option<calendar::When> {
+        let anchor_ms = anchor.as_millisecond();
+        if let Some(expression) = &self.cron {
+            return Some(calendar::When::Cron { expression: expression.clone() });
+        }
+        if let Some(TimeOfDay { hour, minute }) = self.daily {
+            return Some(calendar::When::Daily { hour, minute, weekdays: self.days.unwrap_or(Weekdays::EVERY_DAY) });
+        }
+        if let Some(period) = self.every {
+            let period_ms = u64::try_from(period.as_millis()).unwrap_or_default();
+            return Some(calendar::When::Every { period_ms, anchor_ms });
+        }
+        self.at.map(|instant| calendar::When::At { instant_ms: instant.as_millisecond() })
+    }
+
+    /// For the API.
+    pub fn to_wire(&self) -> v1::When {
+        use v1::when::Pattern;
+        let daily = self.daily.map(|TimeOfDay { hour, minute }| {
+            let days = self.days.filter(|days| *days != Weekdays::EVERY_DAY);
+            let days = days.map(|days| days.to_string()).unwrap_or_default();
+            Pattern::Daily(v1::Daily { hour: hour.into(), minute: minute.into(), days })
+        });
+        let every =
+            self.every.map(|period| Pattern::Every(v1::Every { period: Some(duration_to_wire(period)), anchor: None }));
+        let cron = self.cron.clone().map(Pattern::Cron);
+        let at = self.at.map(|instant| Pattern::At(to_wire(instant)));
+        v1::When { pattern: cron.or(daily).or(every).or(at) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_day_is_hours_and_minutes() {
+        assert_eq!("09:05".parse(), Ok(TimeOfDay { hour: 9, minute: 5 }));
+        assert_eq!("9:05".parse(), Ok(TimeOfDay { hour: 9, minute: 5 }));
+        assert_eq!("23:59".parse(), Ok(TimeOfDay { hour: 23, minute: 59 }));
+        for text in ["", "9", "24:00", "09:60", "9:5", "+9:05", "009:05", "09:05:00", "ab:cd"] {
+            assert!(text.parse::<TimeOfDay>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `reveille cluster …`.
+
+use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient as Service;
+use reveille_proto::admin::v1::{
+    GetClusterStatusRequest, InitClusterRequest, ListMembersRequest, TransferLeaderRequest,
+};
+
+use super::Desk;
+use crate::cli::args::{ClusterArgs, ClusterCommand};
+use crate::cli::client::Nature;
+use crate::cli::failure::Stop;
+use crate::cli::view::cluster::{LeaderView, MadeView, MemberView, StatusView};
+
+/// Does what the verb says.
+pub async fn run(desk: &Desk<'_>, args: ClusterArgs) -> Result<(), Stop> {
+    match args.command {
+        ClusterCommand::Init { peers, dry_run } => init(desk, peers, dry_run).await,
+        ClusterCommand::Status => status(desk).await,
+        ClusterCommand::Members => members(desk).await,
+        ClusterCommand::TransferLeader { to } => transfer_leader(desk, to).await,
+    }
+}
+
+async fn init(desk: &Desk<'_>, peers: Vec<String>, validate_only: bool) -> Result<(), Stop> {
+    let question = InitClusterRequest { peers, request_id: desk.client.request_id().to_owned(), validate_only };
+    let call = |channel, question| async move { Service::new(channel).init_cluster(question).await };
+    let made = MadeView::from(desk.change(question, call).await?);
+    desk.terminal.show(&made)?;
+    if validate_only {
+        desk.terminal.say("all founders answer; nothing was changed");
+    } else {
+        desk.terminal.say("made; next: reveille cluster status");
+    }
+    Ok(())
+}
+
+async fn status(desk: &Desk<'_>) -> Result<(), Stop> {
+    let call = |channel, question| async move { Service::new(channel).get_cluster_status(question).await };
+    let status = desk.client.ask(Nature::Read, GetClusterStatusRequest {}, call).await?;
+    if status.cluster.is_empty() {
+        desk.terminal.say(&format!("{} belongs to no cluster yet; next: reveille cluster init", status.answered_by));
+    }
+    desk.terminal.show(&StatusView::from(status))
+}
+
+async fn members(desk: &Desk<'_>) -> Result<(), Stop> {
+    let call = |channel, question| async move { Service::new(channel).list_members(question).await };
+    let answer = desk.client.ask(Nature::Read, ListMembersRequest {}, call).await?;
+    desk.note(answer.freshness.as_ref());
+    let members: Vec<MemberView> = answer.members.into_iter().map(MemberView::from).collect();
+    desk.terminal.list(&members)
+}
+
+async fn transfer_leader(desk: &Desk<'_>, to: Option<String>) -> Result<(), Stop> {
+    let call = |channel, question| async move { Service::new(channel).transfer_leader(question).await };
+    let question = TransferLeaderRequest { to: to.unwrap_or_default() };
+    let answer = desk.client.ask(Nature::Once, question, call).await?;
+    desk.terminal.show(&LeaderView { leader: answer.leader })
+}

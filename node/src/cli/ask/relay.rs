@@ -1,0 +1,93 @@
+//! `reveille relay …`.
+
+use reveille_proto::admin::v1::relay_service_client::RelayServiceClient as Service;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, GetRelayRequest, ListRelaysRequest, Relay, RelayTls, RemoveRelayRequest, TestRelayRequest,
+};
+
+use super::{Desk, Page};
+use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, Tls};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::relay::{RelayTestView, RelayView, RemovedView};
+
+/// Does what the verb says.
+pub async fn run(desk: &Desk<'_>, args: RelayArgs) -> Result<(), Stop> {
+    match args.command {
+        RelayCommand::Add(args) => add(desk, args).await,
+        RelayCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
+        RelayCommand::Show { name } => show(desk, name).await,
+        RelayCommand::Test { name } => test(desk, name).await,
+        RelayCommand::Remove { name } => remove(desk, name).await,
+    }
+}
+
+async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
+    let tls = match args.tls {
+        Tls::None => RelayTls::None,
+    };
+    let relay = Relay {
+        name: args.name,
+        pool: args.pool,
+        host: args.host,
+        port: args.port.into(),
+        tls: tls.into(),
+        rate_per_second: args.rate.unwrap_or_default(),
+        max_sessions: args.sessions.unwrap_or_default(),
+    };
+    let question = AddRelayRequest {
+        relay: Some(relay),
+        replace: args.replace,
+        request_id: desk.client.request_id().to_owned(),
+        validate_only: args.dry_run,
+    };
+    let call = |channel, question| async move { Service::new(channel).add_relay(question).await };
+    let answer = desk.change(question, call).await?;
+    let view = RelayView::from(answer.relay.unwrap_or_default());
+    desk.terminal.show(&view)?;
+    if args.dry_run {
+        desk.terminal.say("checked; nothing was changed");
+    }
+    Ok(())
+}
+
+async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Page<RelayView>, Failure> {
+    let question = ListRelaysRequest { page_size, page_token, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).list_relays(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let rows = answer.relays.into_iter().map(RelayView::from).collect();
+    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+}
+
+async fn show(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+    let question = GetRelayRequest { name, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).get_relay(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    desk.note(answer.freshness.as_ref());
+    desk.terminal.show(&RelayView::from(answer.relay.unwrap_or_default()))
+}
+
+async fn test(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+    let question = TestRelayRequest { name: name.clone() };
+    let call = |channel, question| async move { Service::new(channel).test_relay(question).await };
+    let view = RelayTestView::new(name, desk.client.ask(Nature::Read, question, call).await?);
+    desk.terminal.show(&view)?;
+    if view.reachable {
+        return Ok(());
+    }
+    Err(Failure {
+        reason: "RELAY_UNREACHABLE".into(),
+        message: format!("{} cannot be used: {}", view.name, view.problem.clone().unwrap_or_default()),
+        next: Some(format!("reveille relay show {}", view.name)),
+        ..Failure::default()
+    }
+    .into())
+}
+
+async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+    desk.terminal.confirm(&format!("Remove relay {name}? Mail of its pool waits for another relay."))?;
+    let question = RemoveRelayRequest { name: name.clone() };
+    let call = |channel, question| async move { Service::new(channel).remove_relay(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    desk.terminal.show(&RemovedView { name, index: answer.index })
+}

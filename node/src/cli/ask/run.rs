@@ -1,0 +1,96 @@
+//! `reveille run …`, all but `watch`, and `reveille explain`.
+
+use reveille_proto::admin::v1::run_service_client::RunServiceClient as Service;
+use reveille_proto::admin::v1::{
+    CancelRunRequest, ExplainRequest, GetRunRequest, ListRunsRequest, PauseRunRequest, ResumeRunRequest, RunState,
+};
+
+use super::{Desk, Page, watch};
+use crate::cli::args::{ExplainArgs, RunArgs, RunCommand};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::barrier::BarrierView;
+use crate::cli::view::explain::StoryView;
+use crate::cli::view::run::RunView;
+use crate::cli::word::name as name_of;
+
+/// Does what the verb says.
+pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
+    let tenant = args.tenant;
+    match args.command {
+        RunCommand::List { paging, schedule, state } => {
+            let states = state.iter().map(|word| state_of(word)).collect();
+            let question = ListRunsRequest {
+                tenant,
+                schedule: schedule.unwrap_or_default(),
+                states,
+                stale: desk.stale,
+                ..ListRunsRequest::default()
+            };
+            desk.list(paging, |page_size, page_token| {
+                page(desk, ListRunsRequest { page_size, page_token, ..question.clone() })
+            })
+            .await
+        }
+        RunCommand::Show { run } => show(desk, tenant, run).await,
+        RunCommand::Watch { run } => watch::run(desk, tenant, run).await,
+        RunCommand::Pause { run, reason } => pause(desk, tenant, run, reason).await,
+        RunCommand::Resume { run } => resume(desk, tenant, run).await,
+        RunCommand::Cancel { run } => cancel(desk, tenant, run).await,
+    }
+}
+
+/// `reveille explain`.
+pub async fn explain(desk: &Desk<'_>, args: ExplainArgs) -> Result<(), Stop> {
+    let ExplainArgs { tenant, run, recipient } = args;
+    let question = ExplainRequest { tenant, run, recipient, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).explain(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    desk.note(answer.freshness.as_ref());
+    desk.terminal.show(&StoryView::from(answer))
+}
+
+fn state_of(word: &str) -> i32 {
+    RunState::from_str_name(&name_of("RUN_STATE_", word)).unwrap_or_default().into()
+}
+
+async fn page(desk: &Desk<'_>, question: ListRunsRequest) -> Result<Page<RunView>, Failure> {
+    let call = |channel, question| async move { Service::new(channel).list_runs(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let rows = answer.runs.into_iter().map(RunView::from).collect();
+    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+}
+
+async fn show(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
+    let question = GetRunRequest { tenant, run, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).get_run(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    desk.note(answer.freshness.as_ref());
+    desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
+}
+
+async fn pause(desk: &Desk<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {
+    let question = PauseRunRequest { tenant, run, reason };
+    let call = |channel, question| async move { Service::new(channel).pause_run(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let barrier = BarrierView::from(answer.barrier);
+    desk.terminal.say(&format!("paused: {}", barrier.sentence()));
+    desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
+}
+
+async fn resume(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
+    let question = ResumeRunRequest { tenant, run };
+    let call = |channel, question| async move { Service::new(channel).resume_run(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
+}
+
+async fn cancel(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
+    desk.terminal.confirm(&format!("Cancel what run {run} has not sent? It is never sent then."))?;
+    let question = CancelRunRequest { tenant, run };
+    let call = |channel, question| async move { Service::new(channel).cancel_run(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let barrier = BarrierView::from(answer.barrier);
+    desk.terminal.say(&format!("cancelled: {}", barrier.sentence()));
+    desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
+}

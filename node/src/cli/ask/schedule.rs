@@ -1,0 +1,129 @@
+//! `reveille schedule …`, all but `create` and `preview`.
+
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
+use reveille_proto::admin::v1::{
+    DeleteScheduleRequest, GetScheduleRequest, ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest,
+    ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
+};
+
+use super::{Desk, Page, create, preview};
+use crate::cli::args::{ScheduleArgs, ScheduleCommand};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::human;
+use crate::cli::view::run::RunView;
+use crate::cli::view::schedule::{DeletedView, HistoryView, ResumeView, ScheduleView};
+use crate::cli::word::name as name_of;
+
+/// Does what the verb says.
+pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
+    let tenant = args.tenant;
+    match args.command {
+        ScheduleCommand::Create(args) => create::run(desk, tenant, *args).await,
+        ScheduleCommand::Preview(args) => preview::run(desk, &args),
+        ScheduleCommand::List { paging, state } => {
+            let states = state.iter().map(|word| state_of(word)).collect::<Vec<i32>>();
+            desk.list(paging, |size, token| page(desk, &tenant, &states, size, token)).await
+        }
+        ScheduleCommand::Show { name } => show(desk, tenant, name).await,
+        ScheduleCommand::Pause { name, reason } => pause(desk, tenant, name, reason).await,
+        ScheduleCommand::Resume { name, dry_run } => resume(desk, tenant, name, dry_run).await,
+        ScheduleCommand::Trigger { name } => trigger(desk, tenant, name).await,
+        ScheduleCommand::Delete { name } => delete(desk, tenant, name).await,
+        ScheduleCommand::History { name, paging } => {
+            desk.list(paging, |size, token| history(desk, &tenant, &name, size, token)).await
+        }
+    }
+}
+
+fn state_of(word: &str) -> i32 {
+    ScheduleState::from_str_name(&name_of("SCHEDULE_STATE_", word)).unwrap_or_default().into()
+}
+
+async fn page(
+    desk: &Desk<'_>,
+    tenant: &str,
+    states: &[i32],
+    page_size: i32,
+    page_token: String,
+) -> Result<Page<ScheduleView>, Failure> {
+    let (tenant, states) = (tenant.to_owned(), states.to_vec());
+    let question = ListSchedulesRequest { tenant, states, page_size, page_token, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).list_schedules(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let rows = answer.schedules.into_iter().map(ScheduleView::from).collect();
+    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+}
+
+async fn show(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+    let question = GetScheduleRequest { tenant, name, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).get_schedule(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    desk.note(answer.freshness.as_ref());
+    desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))
+}
+
+async fn pause(desk: &Desk<'_>, tenant: String, name: String, reason: String) -> Result<(), Stop> {
+    let question = PauseScheduleRequest { tenant, name, reason };
+    let call = |channel, question| async move { Service::new(channel).pause_schedule(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))
+}
+
+/// What was missed is shown before it is confirmed; the etag makes sure that it is still that.
+async fn resume(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
+    let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
+    let look = ResumeScheduleRequest { tenant, name: name.clone(), etag: String::new(), validate_only: true };
+    let plan = desk.client.ask(Nature::Read, look.clone(), call).await?;
+    let etag = plan.schedule.as_ref().map(|schedule| schedule.etag.clone()).unwrap_or_default();
+    let view = ResumeView::from(plan);
+    let words = format!(
+        "{} opens for what {name} missed, {} explained instead",
+        human::counted(view.opens_count.into(), "run"),
+        human::counted(view.explained_count.into(), "instant"),
+    );
+    if dry_run {
+        desk.terminal.say(&words);
+        return desk.terminal.show(&view);
+    }
+    if view.opens_count > 0 {
+        desk.terminal.confirm(&format!("{words}. Resume?"))?;
+    }
+    let question = ResumeScheduleRequest { etag, validate_only: false, ..look };
+    let resumed = desk.client.ask(Nature::Repeatable, question, call).await?;
+    desk.terminal.show(&ResumeView::from(resumed))
+}
+
+async fn trigger(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+    let question = TriggerScheduleRequest { tenant, name, request_id: desk.client.request_id().to_owned() };
+    let call = |channel, question| async move { Service::new(channel).trigger_schedule(question).await };
+    let answer = desk.change(question, call).await?;
+    let run = answer.run.unwrap_or_default();
+    let next = format!("next: reveille run watch {}", run.run);
+    desk.terminal.show(&RunView::from(run))?;
+    desk.terminal.say(&next);
+    Ok(())
+}
+
+async fn delete(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+    desk.terminal.confirm(&format!("Delete schedule {name}? It never fires again; open runs go on."))?;
+    let question = DeleteScheduleRequest { tenant, name: name.clone() };
+    let call = |channel, question| async move { Service::new(channel).delete_schedule(question).await };
+    let answer = desk.client.ask(Nature::Once, question, call).await?;
+    desk.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs })
+}
+
+async fn history(
+    desk: &Desk<'_>,
+    tenant: &str,
+    name: &str,
+    page_size: i32,
+    page_token: String,
+) -> Result<Page<HistoryView>, Failure> {
+    let (tenant, name) = (tenant.to_owned(), name.to_owned());
+    let question = ListScheduleHistoryRequest { tenant, name, page_size, page_token, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).list_schedule_history(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let rows = answer.entries.into_iter().map(HistoryView::from).collect();
+    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+}

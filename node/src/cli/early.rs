@@ -1,0 +1,109 @@
+//! What must be known before the command line is read: how its own errors are shown.
+//!
+//! A mistyped flag is an error like any other: with `-o json` it is an object, with `--color never` or
+//! NO_COLOR it is plain. So two flags are looked for by hand, before the parser runs.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::ColorChoice;
+use clap::error::{ContextKind, ErrorKind};
+
+use super::failure::{Exit, Failure};
+
+/// What the raw arguments say about showing errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Early {
+    json: bool,
+    color: ColorChoice,
+}
+
+impl Early {
+    /// Looks through the raw arguments; what it does not understand it leaves to the parser.
+    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Early {
+        let words: Vec<String> = arguments.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let color = match value_of(&words, &["--color"]) {
+            Some("always") => ColorChoice::Always,
+            Some("never") => ColorChoice::Never,
+            _ => ColorChoice::Auto,
+        };
+        Early { json: value_of(&words, &["--output", "-o"]) == Some("json"), color }
+    }
+
+    /// For the parser's own help and errors.
+    pub fn color(self) -> ColorChoice {
+        self.color
+    }
+
+    /// Prints what the parser says: help and version on stdout, an error on stderr.
+    pub fn refuse(self, error: &clap::Error) -> ExitCode {
+        let is_error = error.use_stderr();
+        if is_error && self.json {
+            eprintln!("{}", failure(error).to_json());
+        } else {
+            // A closed pipe is nothing that could be told to anybody.
+            let _ = error.print();
+        }
+        let exit = if is_error { Exit::Usage } else { Exit::Done };
+        exit.into()
+    }
+}
+
+/// The last value of a flag, written `--flag value`, `--flag=value`, `-f value` or `-fvalue`.
+fn value_of<'a>(words: &'a [String], flags: &[&str]) -> Option<&'a str> {
+    let words = words.split(|word| word == "--").next().unwrap_or_default();
+    let mut found = None;
+    for (place, word) in words.iter().enumerate() {
+        for flag in flags {
+            match word.strip_prefix(flag) {
+                Some("") => found = words.get(place + 1).map(String::as_str),
+                Some(rest) if rest.starts_with('=') => found = rest.get(1..),
+                Some(rest) if !flag.starts_with("--") => found = Some(rest),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+fn failure(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let field = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    let missing = error.kind() == ErrorKind::MissingRequiredArgument;
+    let names = text.lines().skip(1).take_while(|line| !line.is_empty()).map(str::trim);
+    let more = if missing { names.collect::<Vec<_>>().join(", ") } else { String::new() };
+    let message = format!("{} {more}", first.trim_start_matches("error: "));
+    Failure {
+        exit: Exit::Usage,
+        reason: "USAGE".into(),
+        message: message.trim_end().to_owned(),
+        field,
+        next: Some("the same command with --help".to_owned()),
+        ..Failure::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn early(line: &str) -> Early {
+        Early::read(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn the_two_flags_are_found_in_every_spelling() {
+        for line in
+            ["r -o json", "r -ojson x", "r -o=json", "r --output json", "r x --output=json", "r -o table -o json"]
+        {
+            assert!(early(line).json, "{line}");
+        }
+        for line in ["r", "r -o table", "r -- -o json", "r -o json -o table", "r --outputs json", "r -o"] {
+            assert!(!early(line).json, "{line}");
+        }
+        assert_eq!(early("r --color never").color, ColorChoice::Never);
+        assert_eq!(early("r --color=always").color, ColorChoice::Always);
+        assert_eq!(early("r --color auto").color, ColorChoice::Auto);
+    }
+}

@@ -1,0 +1,230 @@
+//! How a command fails: what, where, why, and the next command to try; and the exit code for scripts.
+//!
+//! The reasons are those of `reveille.admin.v1.ErrorReason` without their prefix, and a few of our own for
+//! what never reached a node: USAGE, FILE, UNREACHABLE, ANSWER_LOST, TIMED_OUT, INTERRUPTED, PARTLY_DONE.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+/// What a script learns from the exit code. Numbers are fixed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exit {
+    /// 0: all of it.
+    Done,
+    /// 1: none of what follows.
+    #[default]
+    General,
+    /// 2: the command line, or a value in it, cannot be meant.
+    Usage,
+    /// 3: what was named does not exist.
+    NotFound,
+    /// 4: the state stands against it, or the etag is stale.
+    Conflict,
+    /// 5: no node answers, no leader, or no quorum.
+    NoQuorum,
+    /// 6: not allowed.
+    Denied,
+    /// 7: some of it.
+    Partly,
+    /// 8: no answer in time; it may have happened.
+    TimedOut,
+    /// 130: Ctrl-C.
+    Interrupted,
+}
+
+impl Exit {
+    /// The number that the shell sees.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::General => 1,
+            Exit::Usage => 2,
+            Exit::NotFound => 3,
+            Exit::Conflict => 4,
+            Exit::NoQuorum => 5,
+            Exit::Denied => 6,
+            Exit::Partly => 7,
+            Exit::TimedOut => 8,
+            Exit::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// Why a command did not do what was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// The exit code.
+    #[serde(skip)]
+    pub exit: Exit,
+    /// One word for programs, in UPPER_SNAKE.
+    pub reason: Box<str>,
+    /// What went wrong and why, for people.
+    pub message: String,
+    /// Where: a flag, `file:line`, or a path into the request.
+    pub field: Option<String>,
+    /// The next thing to try.
+    pub next: Option<String>,
+    /// The id under which the same request may be asked again.
+    pub request_id: Option<String>,
+}
+
+/// Why a command ends before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It failed.
+    Failed(Box<Failure>),
+    /// Nobody reads stdout any more, as with `| head`: no error.
+    PipeClosed,
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(Box::new(failure))
+    }
+}
+
+impl Failure {
+    /// A failure with nothing but words: exit code 1.
+    pub fn general(message: String) -> Failure {
+        Failure { reason: "GENERAL".into(), message, ..Failure::default() }
+    }
+
+    /// A value of the command line that cannot be meant: exit code 2.
+    pub fn usage(field: &str, message: String, next: &str) -> Failure {
+        Failure {
+            exit: Exit::Usage,
+            reason: "USAGE".into(),
+            message,
+            field: Some(field.to_owned()),
+            next: Some(next.to_owned()),
+            request_id: None,
+        }
+    }
+
+    /// A file that cannot be used, named by path or `path:line`: exit code 2.
+    pub fn file(place: String, message: String) -> Failure {
+        Failure { exit: Exit::Usage, reason: "FILE".into(), message, field: Some(place), ..Failure::default() }
+    }
+
+    /// What a node answered.
+    pub fn of_status(status: &Status) -> Failure {
+        let info = status.get_details_error_info();
+        let metadata = |key: &str| info.as_ref().and_then(|info| info.metadata.get(key)).cloned();
+        let reason = info.as_ref().map_or_else(|| code_name(status.code()), |info| info.reason.clone());
+        let reason = reason.into_boxed_str();
+        let violations = status.get_details_bad_request().map(|bad| bad.field_violations).unwrap_or_default();
+        let mut message = status.message().to_owned();
+        for violation in &violations {
+            if !message.contains(&violation.description) {
+                let separator = if message.is_empty() { "" } else { "; " };
+                message = format!("{message}{separator}{}: {}", violation.field, violation.description);
+            }
+        }
+        Failure {
+            exit: exit_of(status.code()),
+            next: metadata("next").or_else(|| next_of(&reason).map(str::to_owned)),
+            message: if message.is_empty() { format!("the node answered {reason}") } else { message },
+            field: violations.first().map(|violation| violation.field.clone()),
+            request_id: metadata("request_id"),
+            reason,
+        }
+    }
+
+    /// The object that `-o json` prints on stderr, in one line.
+    pub fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Shell<'a> {
+            error: &'a Failure,
+        }
+        // Strings in memory: serde_json has nothing to refuse there.
+        serde_json::to_string(&Shell { error: self }).unwrap_or_default()
+    }
+}
+
+fn exit_of(code: Code) -> Exit {
+    match code {
+        Code::InvalidArgument | Code::OutOfRange => Exit::Usage,
+        Code::NotFound => Exit::NotFound,
+        Code::AlreadyExists | Code::Aborted | Code::FailedPrecondition => Exit::Conflict,
+        Code::Unavailable => Exit::NoQuorum,
+        Code::PermissionDenied | Code::Unauthenticated => Exit::Denied,
+        Code::DeadlineExceeded => Exit::TimedOut,
+        _ => Exit::General,
+    }
+}
+
+/// `NotFound` as `NOT_FOUND`.
+fn code_name(code: Code) -> String {
+    let mut name = String::new();
+    for letter in format!("{code:?}").chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(letter.to_uppercase());
+    }
+    name
+}
+
+/// What to try after a reason, where the node did not say.
+fn next_of(reason: &str) -> Option<&'static str> {
+    Some(match reason {
+        "SCHEDULE_NOT_FOUND" => "reveille schedule list",
+        "RUN_NOT_FOUND" => "reveille run list",
+        "RECIPIENT_NOT_FOUND" => "reveille run show RUN",
+        "RELAY_NOT_FOUND" => "reveille relay list",
+        "MEMBER_NOT_FOUND" => "reveille cluster members",
+        "NAME_TAKEN" => "choose another name, or remove what has it",
+        "REQUEST_ID_REUSED" => "leave --request-id out: a new one is drawn",
+        "ETAG_MISMATCH" => "read it again, and decide again",
+        "NOT_INITIALIZED" => "reveille cluster init",
+        "ALREADY_INITIALIZED" => "reveille cluster status",
+        "NO_LEADER" | "NO_QUORUM" => "reveille cluster status; --stale reads from local state",
+        "UNIMPLEMENTED" => "reveille version: the node may be older than this command",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use tonic_types::ErrorDetails;
+
+    #[test]
+    fn a_status_becomes_what_where_why_and_next() {
+        let mut details = ErrorDetails::new();
+        details.set_error_info("UNKNOWN_ZONE", "reveille", HashMap::new());
+        details.add_bad_request_violation("schedule.zone", "no zone 'Europe/Berlim'; did you mean Europe/Berlin?");
+        let failure = Failure::of_status(&Status::with_error_details(Code::InvalidArgument, "refused", details));
+        assert_eq!(failure.exit, Exit::Usage);
+        assert_eq!(&*failure.reason, "UNKNOWN_ZONE");
+        assert_eq!(failure.field.as_deref(), Some("schedule.zone"));
+        assert_eq!(failure.message, "refused; schedule.zone: no zone 'Europe/Berlim'; did you mean Europe/Berlin?");
+    }
+
+    #[test]
+    fn a_status_without_details_is_named_by_its_code() {
+        let failure = Failure::of_status(&Status::failed_precondition(""));
+        assert_eq!((&*failure.reason, failure.exit), ("FAILED_PRECONDITION", Exit::Conflict));
+        assert_eq!(failure.message, "the node answered FAILED_PRECONDITION");
+        assert_eq!(Failure::of_status(&Status::unimplemented("x")).exit, Exit::General);
+    }
+
+    #[test]
+    fn the_json_of_an_error_has_all_its_fields() {
+        let failure = Failure::usage("--tz", "no such zone".to_owned(), "try another");
+        let json: serde_json::Value = serde_json::from_str(&failure.to_json()).expect("JSON");
+        assert_eq!(json["error"]["field"], "--tz");
+        assert_eq!(json["error"]["request_id"], serde_json::Value::Null);
+        assert_eq!(json["error"].as_object().map(serde_json::Map::len), Some(5));
+    }
+}

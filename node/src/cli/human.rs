@@ -1,0 +1,81 @@
+//! Numbers as people read them, for tables and progress; `-o json` prints the numbers themselves.
+
+use jiff::Timestamp;
+
+/// A duration in its two largest units: `3h 12m`, `45s`, `2d`. Milliseconds below a second.
+pub fn duration(milliseconds: i64) -> String {
+    const UNITS: [(u64, &str); 5] =
+        [(604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let mut left = milliseconds.unsigned_abs();
+    if left < 1_000 {
+        return format!("{left}ms");
+    }
+    let Some(largest) = UNITS.iter().position(|(unit, _)| left >= *unit) else { return format!("{left}ms") };
+    let mut parts = Vec::new();
+    for (unit, letter) in UNITS.iter().skip(largest).take(2) {
+        if left >= *unit {
+            parts.push(format!("{}{letter}", left / unit));
+        }
+        left %= unit;
+    }
+    parts.join(" ")
+}
+
+/// How far an instant is from `now`: `in 3h 12m`, `45s ago`.
+pub fn distance(instant: Timestamp, now: Timestamp) -> String {
+    let milliseconds = instant.as_millisecond() - now.as_millisecond();
+    match milliseconds {
+        0.. => format!("in {}", duration(milliseconds)),
+        _ => format!("{} ago", duration(milliseconds)),
+    }
+}
+
+/// A count with its digits in groups: `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1 recipient`, `2 recipients`.
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_show_their_two_largest_units() {
+        for (milliseconds, text) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (1_000, "1s"),
+            (61_000, "1m 1s"),
+            (3_600_000, "1h"),
+            (3_605_000, "1h"),
+            (90_061_000, "1d 1h"),
+            (604_800_000, "1w"),
+            (-45_000, "45s"),
+        ] {
+            assert_eq!(duration(milliseconds), text);
+        }
+        let now: Timestamp = "2026-03-08T07:00:00Z".parse().expect("an instant");
+        assert_eq!(distance("2026-03-08T10:12:00Z".parse().expect("an instant"), now), "in 3h 12m");
+        assert_eq!(distance("2026-03-08T06:59:15Z".parse().expect("an instant"), now), "45s ago");
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!([0, 12, 999, 1_000, 1_234_567].map(count), ["0", "12", "999", "1,000", "1,234,567"]);
+        assert_eq!(counted(1, "recipient"), "1 recipient");
+        assert_eq!(counted(2_000, "recipient"), "2,000 recipients");
+    }
+}

@@ -1,0 +1,283 @@
+//! Recipients from a CSV file: a header with `email` and a column for each variable, then a row each.
+//!
+//! Called by `schedule create`. Accepts a byte order mark, CRLF, quoted fields, and `;` or tabs for commas
+//! when the header says so. Every row that cannot be used is reported with its line. Duplicates are left
+//! to the cluster, which reports them by place; the lines are kept, so that people learn the line.
+
+use std::fmt;
+use std::path::Path;
+
+use reveille_ledger::address::Address;
+use reveille_ledger::content::INLINE_RECIPIENTS_MAX;
+use reveille_proto::admin::v1;
+
+use super::failure::Failure;
+
+/// The column that holds the address, whatever its case.
+const EMAIL: &str = "email";
+/// Bytes of a file that is looked at; no audience that fits into a schedule is larger.
+const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recipients {
+    /// The rows that can be used.
+    pub audience: v1::Audience,
+    /// The line of each of them, from 1.
+    pub lines: Vec<u64>,
+    /// The rows that cannot.
+    pub bad: Vec<BadRow>,
+}
+
+/// A row that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRow {
+    /// Its line in the file, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for BadRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// The file as a whole cannot be used: it is unreadable, too large, or its header is wrong.
+pub fn read(path: &Path) -> Result<Recipients, Failure> {
+    let place = path.display().to_string();
+    let bytes =
+        std::fs::read(path).map_err(|error| Failure::file(place.clone(), format!("cannot be read: {error}")))?;
+    if bytes.len() > FILE_BYTES_MAX {
+        let message = format!(
+            "{} bytes are more than a schedule can hold (at most {INLINE_RECIPIENTS_MAX} recipients)",
+            bytes.len()
+        );
+        return Err(Failure::file(place, message));
+    }
+    parse(&bytes).map_err(|BadRow { line, problem }| Failure::file(format!("{place}:{line}"), problem))
+}
+
+/// Reads the bytes of a file; the error is that of its header, or of its size.
+pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
+    if bytes.starts_with(&[0xFF, 0xFE]) || bytes.starts_with(&[0xFE, 0xFF]) {
+        return Err(BadRow { line: 1, problem: "the file is UTF-16; save it as UTF-8".to_owned() });
+    }
+    let bytes = bytes.strip_prefix(&[0xEF, 0xBB, 0xBF]).unwrap_or(bytes);
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter(bytes)).from_reader(bytes);
+    let mut lines = Lines { bytes, at: 0, line: 1 };
+    let mut record = csv::ByteRecord::new();
+    let mut header: Option<Header> = None;
+    let mut recipients = Recipients::default();
+    while reader
+        .read_byte_record(&mut record)
+        .map_err(|error| BadRow { line: lines.line, problem: error.to_string() })?
+    {
+        let line = lines.of(&record);
+        match &header {
+            None => {
+                let read = Header::read(&record, line)?;
+                recipients.audience.columns.clone_from(&read.columns);
+                header = Some(read);
+            }
+            Some(header) => match header.recipient(&record) {
+                Ok(recipient) => {
+                    recipients.audience.recipients.push(recipient);
+                    recipients.lines.push(line);
+                }
+                Err(problem) => recipients.bad.push(BadRow { line, problem }),
+            },
+        }
+    }
+    if header.is_none() {
+        return Err(BadRow {
+            line: 1,
+            problem: "the file is empty; its first line names the columns, such as `email,name`".to_owned(),
+        });
+    }
+    if recipients.lines.len() > INLINE_RECIPIENTS_MAX {
+        let problem = format!(
+            "{} recipients are more than a schedule can hold (at most {INLINE_RECIPIENTS_MAX})",
+            recipients.lines.len()
+        );
+        let line = recipients.lines.get(INLINE_RECIPIENTS_MAX).copied().unwrap_or_default();
+        return Err(BadRow { line, problem });
+    }
+    Ok(recipients)
+}
+
+/// Commas, unless the header has none and semicolons or tabs instead.
+fn delimiter(bytes: &[u8]) -> u8 {
+    let header = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let has = |delimiter: u8| header.contains(&delimiter);
+    match () {
+        () if has(b',') => b',',
+        () if has(b';') => b';',
+        () if has(b'\t') => b'\t',
+        () => b',',
+    }
+}
+
+/// Counts lines by our own hand: the reader's count is off after CRLF and empty lines.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    line: u64,
+}
+
+impl Lines<'_> {
+    /// The line on which a record starts; records come in order.
+    fn of(&mut self, record: &csv::ByteRecord) -> u64 {
+        let start = record.position().map_or(0, |position| position.byte()) as usize;
+        let blank = self.bytes.iter().skip(start).take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let start = (start + blank).min(self.bytes.len());
+        let passed = self.bytes.get(self.at..start).unwrap_or_default();
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.at = start.max(self.at);
+        self.line
+    }
+}
+
+/// What the first line says.
+struct Header {
+    email: usize,
+    fields: usize,
+    columns: Vec<String>,
+}
+
+impl Header {
+    fn read(record: &csv::ByteRecord, line: u64) -> Result<Header, BadRow> {
+        let wrong = |problem: String| BadRow { line, problem };
+        let names = record.iter().map(|field| text(field).map(|name| name.trim().to_owned()));
+        let names: Vec<String> = names.collect::<Result<_, _>>().map_err(wrong)?;
+        let Some(email) = names.iter().position(|name| name.eq_ignore_ascii_case(EMAIL)) else {
+            let problem = if names.iter().any(|name| name.contains('@')) {
+                "the first line must name the columns, such as `email,name`; this one holds an address".to_owned()
+            } else {
+                format!("no column is named `email`; the header has: {}", names.join(", "))
+            };
+            return Err(wrong(problem));
+        };
+        let columns = || names.iter().enumerate().filter(|(place, _)| *place != email);
+        for (place, name) in columns() {
+            if name.is_empty() {
+                return Err(wrong(format!("column {} has no name", place + 1)));
+            }
+            if names.iter().take(place).any(|earlier| earlier.eq_ignore_ascii_case(name)) {
+                return Err(wrong(format!("the column `{name}` is there twice")));
+            }
+        }
+        let fields = names.len();
+        let columns = columns().map(|(_, name)| name.clone()).collect();
+        Ok(Header { email, fields, columns })
+    }
+
+    fn recipient(&self, record: &csv::ByteRecord) -> Result<v1::Recipient, String> {
+        if record.len() != self.fields {
+            return Err(format!("{} fields, the header has {}", record.len(), self.fields));
+        }
+        let mut address = String::new();
+        let mut values = Vec::with_capacity(self.columns.len());
+        for (place, field) in record.iter().enumerate() {
+            let field = text(field)?;
+            if place == self.email {
+                let read = Address::parse(field).map_err(|error| error.to_string())?;
+                read.as_given().clone_into(&mut address);
+            } else {
+                values.push(field.to_owned());
+            }
+        }
+        Ok(v1::Recipient { address, values })
+    }
+}
+
+fn text(field: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(field).map_err(|_| "not UTF-8; save the file as UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Recipients {
+        parse(text.as_bytes()).unwrap_or_else(|bad| panic!("{bad}"))
+    }
+
+    fn refused(bytes: &[u8]) -> String {
+        parse(bytes).map(|read| panic!("taken as {read:?}")).unwrap_or_else(|bad| bad.to_string())
+    }
+
+    fn addresses(recipients: &Recipients) -> Vec<&str> {
+        recipients.audience.recipients.iter().map(|recipient| recipient.address.as_str()).collect()
+    }
+
+    #[test]
+    fn rows_become_recipients_with_the_values_of_their_columns() {
+        let read = read("name,Email,city\nAnn,ann@example.com,\"Rome, IT\"\nBob, bob@example.com ,\n");
+        assert_eq!(read.audience.columns, ["name", "city"]);
+        assert_eq!(addresses(&read), ["ann@example.com", "bob@example.com"]);
+        assert_eq!(
+            read.audience.recipients.first().map(|ann| ann.values.clone()),
+            Some(vec!["Ann".into(), "Rome, IT".into()])
+        );
+        assert_eq!((read.lines, read.bad), (vec![2, 3], vec![]));
+    }
+
+    #[test]
+    fn files_of_spreadsheets_are_read() {
+        let read = parse(
+            "\u{feff}email;name\r\nann@example.com;Ann\r\n\r\nbob@example.com;\"B\r\nob\"\r\ncy@example.com;Cy"
+                .as_bytes(),
+        );
+        let read = read.expect("readable");
+        assert_eq!(addresses(&read), ["ann@example.com", "bob@example.com", "cy@example.com"]);
+        assert_eq!(read.lines, [2, 4, 6], "blank lines and lines within quotes count");
+    }
+
+    #[test]
+    fn rows_that_cannot_be_used_are_reported_with_their_lines() {
+        let read = read("email,name\nann@example.com\n\nnobody,No\nbob@example.com,Bob\n,\n");
+        assert_eq!(addresses(&read), ["bob@example.com"]);
+        let bad: Vec<String> = read.bad.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            bad,
+            [
+                "line 2: 1 fields, the header has 2",
+                "line 4: 'nobody' has no '@': an address is LOCAL@DOMAIN",
+                "line 6: the address is empty",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_meant_is_refused() {
+        assert_eq!(refused(b""), "line 1: the file is empty; its first line names the columns, such as `email,name`");
+        assert_eq!(refused(b"name,city\n"), "line 1: no column is named `email`; the header has: name, city");
+        assert!(refused(b"ann@example.com\nbob@example.com\n").contains("this one holds an address"));
+        assert_eq!(refused(b"email,a,A\n"), "line 1: the column `A` is there twice");
+        assert_eq!(refused(b"email,EMAIL\n"), "line 1: the column `EMAIL` is there twice");
+        assert_eq!(refused(b"email,,a\n"), "line 1: column 2 has no name");
+        assert_eq!(refused(&[0xFF, 0xFE, b'e', 0]), "line 1: the file is UTF-16; save it as UTF-8");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_spoil_their_row_only() {
+        let read = parse(b"email,name\nann@example.com,\xE9\nbob@example.com,Bob\n").expect("readable");
+        assert_eq!(addresses(&read), ["bob@example.com"]);
+        assert_eq!(read.bad.first().map(|bad| bad.line), Some(2));
+    }
+
+    #[test]
+    fn more_than_a_schedule_can_hold_is_refused_at_the_line_where_it_is_too_much() {
+        let mut text = "email\n".to_owned();
+        for number in 0..=INLINE_RECIPIENTS_MAX {
+            text.push_str(&format!("r{number}@example.com\n"));
+        }
+        assert!(refused(text.as_bytes()).starts_with("line 10002: 10001 recipients"));
+    }
+}

@@ -1,0 +1,71 @@
+//! What `in-doubt …` prints.
+
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::sheet::{Cell, Tone, card};
+use super::{Row, View};
+use crate::cli::instant::text;
+
+/// A mail in doubt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DoubtView {
+    run: String,
+    recipient: String,
+    number: u32,
+    fence: String,
+    node: String,
+    cause: String,
+    since: Option<String>,
+    evidence: String,
+}
+
+impl From<v1::Doubt> for DoubtView {
+    fn from(doubt: v1::Doubt) -> DoubtView {
+        DoubtView {
+            since: text(doubt.since.as_ref()),
+            run: doubt.run,
+            recipient: doubt.recipient,
+            number: doubt.number,
+            fence: doubt.fence,
+            node: doubt.node,
+            cause: doubt.cause,
+            evidence: doubt.evidence,
+        }
+    }
+}
+
+impl View for DoubtView {
+    fn name(&self) -> String {
+        format!("{} {}", self.run, self.recipient)
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let pairs = vec![
+            ("run", self.run.as_str().into()),
+            ("recipient", format!("{} #{}", self.recipient, self.number).into()),
+            ("since", Cell::or_dash(self.since.as_deref())),
+            ("cause", Cell::toned(self.cause.as_str(), Tone::Notable)),
+            ("node", self.node.as_str().into()),
+            ("fence", self.fence.as_str().into()),
+            ("evidence", self.evidence.as_str().into()),
+        ];
+        card(pairs, paint)
+    }
+}
+
+impl Row for DoubtView {
+    const NOUN: &'static str = "mails in doubt";
+    const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "SINCE", "NODE", "CAUSE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.run.as_str().into(),
+            self.recipient.as_str().into(),
+            self.number.to_string().into(),
+            Cell::or_dash(self.since.as_deref()),
+            self.node.as_str().into(),
+            Cell::toned(self.cause.as_str(), Tone::Notable),
+        ]
+    }
+}

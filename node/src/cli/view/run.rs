@@ -1,0 +1,200 @@
+//! What `run …` prints.
+
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::barrier::BarrierView;
+use super::sheet::{Cell, Tone, card};
+use super::{Row, View, some};
+use crate::cli::human;
+use crate::cli::instant::text;
+use crate::cli::word::word;
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunView {
+    run: String,
+    tenant: String,
+    schedule: String,
+    nominal: String,
+    cause: String,
+    state: String,
+    reason: Option<String>,
+    audience: u32,
+    counts: CountsView,
+    opened_index: u64,
+    finished_index: Option<u64>,
+    due: Option<String>,
+    opened_at: Option<String>,
+    finish_by: Option<String>,
+    known_duplicates: u32,
+    resent: u32,
+    /// Only of a run that was just paused or cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    barrier: Option<BarrierView>,
+}
+
+/// Recipients by state; their sum is the audience (P1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct CountsView {
+    pending: u32,
+    claimed: u32,
+    sent: u32,
+    assumed: u32,
+    dead: u32,
+    suppressed: u32,
+    expired: u32,
+    cancelled: u32,
+    in_doubt: u32,
+}
+
+impl From<v1::Run> for RunView {
+    fn from(run: v1::Run) -> RunView {
+        RunView {
+            cause: word("RUN_CAUSE_", run.cause().as_str_name()),
+            state: word("RUN_STATE_", run.state().as_str_name()),
+            due: text(run.due.as_ref()),
+            opened_at: text(run.opened_at.as_ref()),
+            finish_by: text(run.finish_by.as_ref()),
+            run: run.run,
+            tenant: run.tenant,
+            schedule: run.schedule,
+            nominal: run.nominal,
+            reason: some(run.reason),
+            audience: run.audience,
+            counts: run.counts.unwrap_or_default().into(),
+            opened_index: run.opened_index,
+            finished_index: run.finished_index,
+            known_duplicates: run.known_duplicates,
+            resent: run.resent,
+            barrier: None,
+        }
+    }
+}
+
+impl From<v1::RunCounts> for CountsView {
+    fn from(counts: v1::RunCounts) -> CountsView {
+        CountsView {
+            pending: counts.pending,
+            claimed: counts.claimed,
+            sent: counts.sent,
+            assumed: counts.assumed,
+            dead: counts.dead,
+            suppressed: counts.suppressed,
+            expired: counts.expired,
+            cancelled: counts.cancelled,
+            in_doubt: counts.in_doubt,
+        }
+    }
+}
+
+impl CountsView {
+    fn named(&self) -> [(&'static str, u32, Tone); 9] {
+        [
+            ("pending", self.pending, Tone::Plain),
+            ("claimed", self.claimed, Tone::Plain),
+            ("sent", self.sent, Tone::Good),
+            ("assumed", self.assumed, Tone::Notable),
+            ("dead", self.dead, Tone::Bad),
+            ("suppressed", self.suppressed, Tone::Notable),
+            ("expired", self.expired, Tone::Bad),
+            ("cancelled", self.cancelled, Tone::Notable),
+            ("in doubt", self.in_doubt, Tone::Bad),
+        ]
+    }
+
+    /// What is not zero, `sent` first.
+    fn words(&self) -> String {
+        let others = self.named().into_iter().filter(|(name, count, _)| *count > 0 && *name != "sent");
+        let others = others.map(|(name, count, _)| format!(", {name} {}", human::count(count.into())));
+        format!("sent {}{}", human::count(self.sent.into()), others.collect::<String>())
+    }
+}
+
+impl RunView {
+    /// With what its barrier proved.
+    pub fn with_barrier(self, barrier: BarrierView) -> RunView {
+        RunView { barrier: Some(barrier), ..self }
+    }
+
+    /// Is nothing pending or claimed any more?
+    pub fn is_finished(&self) -> bool {
+        self.counts.pending == 0 && self.counts.claimed == 0
+    }
+
+    /// Recipients that are settled, and all of them.
+    pub fn progress(&self) -> (u64, u64) {
+        let open = u64::from(self.counts.pending) + u64::from(self.counts.claimed);
+        let all = u64::from(self.audience);
+        (all.saturating_sub(open), all)
+    }
+
+    /// One line of progress.
+    pub fn sentence(&self) -> String {
+        let (done, all) = self.progress();
+        format!("{} {}: {} of {}, {}", self.run, self.state, human::count(done), human::count(all), self.counts.words())
+    }
+
+    fn tone(&self) -> Tone {
+        match self.state.as_str() {
+            "open" => Tone::Plain,
+            "finished" => Tone::Good,
+            "paused" => Tone::Notable,
+            _ => Tone::Bad,
+        }
+    }
+}
+
+impl View for RunView {
+    fn name(&self) -> String {
+        self.run.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let state = match &self.reason {
+            Some(reason) => format!("{}: {reason}", self.state),
+            None => self.state.clone(),
+        };
+        let finished = self.finished_index.map(|index| format!(", finished at {index}")).unwrap_or_default();
+        let mut pairs = vec![
+            ("run", Cell::from(self.run.as_str())),
+            ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
+            ("nominal", format!("{} ({})", self.nominal, self.cause.replace('_', " ")).into()),
+            ("state", Cell::toned(state, self.tone())),
+            ("due", Cell::or_dash(self.due.as_deref())),
+            ("opened", Cell::or_dash(self.opened_at.as_deref())),
+            ("finish by", Cell::or_dash(self.finish_by.as_deref())),
+            ("log index", format!("opened at {}{finished}", self.opened_index).into()),
+            ("audience", human::count(self.audience.into()).into()),
+        ];
+        let counts = self.counts.named().into_iter().filter(|(name, count, _)| *count > 0 || *name == "sent");
+        pairs.extend(counts.map(|(name, count, tone)| (name, Cell::count(count.into(), tone))));
+        if self.known_duplicates > 0 {
+            pairs.push(("known duplicates", Cell::count(self.known_duplicates.into(), Tone::Bad)));
+        }
+        if self.resent > 0 {
+            pairs.push(("resent", Cell::count(self.resent.into(), Tone::Notable)));
+        }
+        card(pairs, paint)
+    }
+}
+
+impl Row for RunView {
+    const NOUN: &'static str = "runs";
+    const COLUMNS: &'static [&'static str] =
+        &["RUN", "SCHEDULE", "NOMINAL", "CAUSE", "STATE", "AUDIENCE", "SENT", "DEAD", "IN DOUBT"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.run.as_str().into(),
+            self.schedule.as_str().into(),
+            self.nominal.as_str().into(),
+            self.cause.as_str().into(),
+            Cell::toned(self.state.as_str(), self.tone()),
+            human::count(self.audience.into()).into(),
+            Cell::count(self.counts.sent.into(), Tone::Good),
+            Cell::count(self.counts.dead.into(), Tone::Bad),
+            Cell::count(self.counts.in_doubt.into(), Tone::Bad),
+        ]
+    }
+}

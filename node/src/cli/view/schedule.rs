@@ -1,0 +1,385 @@
+//! What `schedule …` prints.
+
+use jiff::Timestamp;
+use reveille_proto::admin::v1::{self, ScheduleState};
+use serde::Serialize;
+
+use super::sheet::{Cell, Tone, card, table};
+use super::{Row, View, some};
+use crate::cli::human;
+use crate::cli::instant::{duration_ms, text};
+use crate::cli::word::word;
+
+/// A schedule.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScheduleView {
+    tenant: String,
+    name: String,
+    number: u64,
+    state: String,
+    reason: Option<String>,
+    when: String,
+    zone: String,
+    start: Option<String>,
+    end: Option<String>,
+    max_runs: Option<u32>,
+    next: Vec<InstantView>,
+    recipients: u32,
+    content_hash: String,
+    audience_hash: String,
+    policies: PoliciesView,
+    pool: String,
+    priority: u32,
+    etag: String,
+    index: u64,
+    /// Only of a schedule that was just created, or checked.
+    #[serde(skip_serializing_if = "Option::is_none", flatten)]
+    creation: Option<CreationView>,
+}
+
+/// How a creation went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CreationView {
+    /// False when it existed with the same body, or was only checked.
+    pub created: bool,
+    /// Recipients that another one stands for.
+    pub duplicates: Vec<DuplicateView>,
+    /// Rows that were left out.
+    pub bad_rows: Vec<BadRowView>,
+}
+
+/// A recipient that another one stands for; lines of the file, or places on the command line, from 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DuplicateView {
+    /// Of the one that is left out.
+    pub line: u64,
+    /// Of the one that is kept.
+    pub same_as: u64,
+}
+
+/// A row that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BadRowView {
+    /// Its line.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// One instant at which a schedule fires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InstantView {
+    /// In UTC.
+    pub instant: String,
+    /// In the zone, with its offset.
+    pub local: String,
+    /// What a change of the clocks did to it; empty where nothing.
+    pub remark: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct PoliciesView {
+    dst_gap: String,
+    dst_overlap: String,
+    catch_up: String,
+    start_within_ms: i64,
+    finish_by_ms: i64,
+    in_doubt: String,
+    max_attempts: u32,
+}
+
+/// What a resume does, or would do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResumeView {
+    /// The schedule.
+    #[serde(flatten)]
+    pub schedule: ScheduleView,
+    /// Missed instants that open, at most ten named.
+    pub opens: Vec<InstantView>,
+    /// How many open.
+    pub opens_count: u32,
+    /// How many are explained instead.
+    pub explained_count: u32,
+}
+
+/// A schedule that is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeletedView {
+    /// Its name.
+    pub name: String,
+    /// Log index.
+    pub index: u64,
+    /// Its runs that are still open.
+    pub open_runs: Vec<String>,
+}
+
+/// What became of an instant, or of a range of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HistoryView {
+    nominal: String,
+    last: String,
+    outcome: String,
+    reason: Option<String>,
+    count: u32,
+    run: Option<String>,
+    index: u64,
+}
+
+impl From<v1::Schedule> for ScheduleView {
+    fn from(schedule: v1::Schedule) -> ScheduleView {
+        ScheduleView {
+            state: word("SCHEDULE_STATE_", schedule.state().as_str_name()),
+            when: schedule.when.as_ref().map(when_text).unwrap_or_default(),
+            start: text(schedule.start.as_ref()),
+            end: text(schedule.end.as_ref()),
+            policies: schedule.policies.unwrap_or_default().into(),
+            next: schedule.next.into_iter().map(InstantView::from).collect(),
+            tenant: schedule.tenant,
+            name: schedule.name,
+            number: schedule.number,
+            reason: some(schedule.reason),
+            zone: schedule.zone,
+            max_runs: schedule.max_runs,
+            recipients: schedule.recipients,
+            content_hash: schedule.content_hash,
+            audience_hash: schedule.audience_hash,
+            pool: schedule.pool,
+            priority: schedule.priority,
+            etag: schedule.etag,
+            index: schedule.index,
+            creation: None,
+        }
+    }
+}
+
+impl From<v1::Policies> for PoliciesView {
+    fn from(policies: v1::Policies) -> PoliciesView {
+        PoliciesView {
+            dst_gap: word("DST_GAP_", policies.dst_gap().as_str_name()),
+            dst_overlap: word("DST_OVERLAP_", policies.dst_overlap().as_str_name()),
+            catch_up: word("CATCH_UP_", policies.catch_up().as_str_name()),
+            in_doubt: word("IN_DOUBT_", policies.in_doubt().as_str_name()),
+            start_within_ms: policies.start_within.as_ref().map(duration_ms).unwrap_or_default(),
+            finish_by_ms: policies.finish_by.as_ref().map(duration_ms).unwrap_or_default(),
+            max_attempts: policies.max_attempts,
+        }
+    }
+}
+
+impl From<v1::Instant> for InstantView {
+    fn from(instant: v1::Instant) -> InstantView {
+        let at = text(instant.instant.as_ref()).unwrap_or_default();
+        InstantView { instant: at, local: instant.local, remark: instant.remark }
+    }
+}
+
+impl From<v1::HistoryEntry> for HistoryView {
+    fn from(entry: v1::HistoryEntry) -> HistoryView {
+        HistoryView {
+            outcome: word("HISTORY_OUTCOME_", entry.outcome().as_str_name()),
+            nominal: entry.nominal,
+            last: entry.last,
+            reason: some(entry.reason),
+            count: entry.count,
+            run: some(entry.run),
+            index: entry.index,
+        }
+    }
+}
+
+impl From<v1::ResumeScheduleResponse> for ResumeView {
+    fn from(resumed: v1::ResumeScheduleResponse) -> ResumeView {
+        ResumeView {
+            schedule: resumed.schedule.unwrap_or_default().into(),
+            opens: resumed.opens.into_iter().map(InstantView::from).collect(),
+            opens_count: resumed.opens_count,
+            explained_count: resumed.explained_count,
+        }
+    }
+}
+
+impl ScheduleView {
+    /// With how its creation went.
+    pub fn with_creation(self, creation: CreationView) -> ScheduleView {
+        ScheduleView { creation: Some(creation), ..self }
+    }
+
+    fn tone(&self) -> Tone {
+        match ScheduleState::from_str_name(&crate::cli::word::name("SCHEDULE_STATE_", &self.state)) {
+            Some(ScheduleState::Active) => Tone::Good,
+            Some(ScheduleState::Paused) => Tone::Notable,
+            Some(ScheduleState::Blocked) => Tone::Bad,
+            _ => Tone::Dim,
+        }
+    }
+}
+
+/// As the flags would say it.
+fn when_text(when: &v1::When) -> String {
+    use v1::when::Pattern;
+    match &when.pattern {
+        None => String::new(),
+        Some(Pattern::Cron(expression)) => format!("cron {expression}"),
+        Some(Pattern::Daily(v1::Daily { hour, minute, days })) => {
+            let days = if days.is_empty() { "" } else { days.as_str() };
+            format!("daily {hour:02}:{minute:02} {days}").trim_end().to_owned()
+        }
+        Some(Pattern::Every(every)) => {
+            format!("every {}", human::duration(every.period.as_ref().map(duration_ms).unwrap_or_default()))
+        }
+        Some(Pattern::At(instant)) => format!("at {}", text(Some(instant)).unwrap_or_default()),
+    }
+}
+
+/// Instants as a table: local time, how far, and what a clock change did.
+pub fn instants(instants: &[InstantView], now: Timestamp, paint: bool) -> String {
+    let row = |one: &InstantView| {
+        let distance = one.instant.parse().map(|at| human::distance(at, now)).unwrap_or_default();
+        vec![
+            one.local.as_str().into(),
+            Cell::toned(one.instant.as_str(), Tone::Dim),
+            Cell::toned(distance, Tone::Dim),
+            Cell::toned(one.remark.as_str(), Tone::Notable),
+        ]
+    };
+    table(&["LOCAL", "INSTANT", "DISTANCE", "REMARK"], instants.iter().map(row).collect(), paint)
+}
+
+impl View for ScheduleView {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let policies = &self.policies;
+        let dst = format!("gap {}, overlap {}", policies.dst_gap, policies.dst_overlap);
+        let late = format!(
+            "catch up {}, start within {}, finish by {}",
+            policies.catch_up,
+            human::duration(policies.start_within_ms),
+            human::duration(policies.finish_by_ms)
+        );
+        let sending = format!("in doubt {}, {} attempts", policies.in_doubt, policies.max_attempts);
+        let state = match &self.reason {
+            Some(reason) => format!("{}: {reason}", self.state),
+            None => self.state.clone(),
+        };
+        let mut pairs = vec![
+            ("name", Cell::from(self.name.as_str())),
+            ("state", Cell::toned(state, self.tone())),
+            ("when", format!("{} in {}", self.when, self.zone).into()),
+            ("recipients", human::count(self.recipients.into()).into()),
+            ("clocks", dst.into()),
+            ("late", late.into()),
+            ("sending", sending.into()),
+            ("pool", self.pool.as_str().into()),
+        ];
+        let bounds = [("start", &self.start), ("end", &self.end)];
+        pairs.extend(bounds.into_iter().filter_map(|(name, at)| Some((name, at.as_deref()?.into()))));
+        pairs.extend(self.max_runs.map(|most| ("runs at most", most.to_string().into())));
+        if self.number > 0 {
+            pairs.push(("number", format!("{}, last changed at log index {}", self.number, self.index).into()));
+        }
+        let card = card(pairs, paint);
+        if self.next.is_empty() {
+            return format!("{card}\n\nno instant is left");
+        }
+        format!("{card}\n\n{}", instants(&self.next, Timestamp::now(), paint))
+    }
+}
+
+impl Row for ScheduleView {
+    const NOUN: &'static str = "schedules";
+    const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "WHEN", "ZONE", "NEXT", "RECIPIENTS"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.name.as_str().into(),
+            Cell::toned(self.state.as_str(), self.tone()),
+            self.when.as_str().into(),
+            self.zone.as_str().into(),
+            Cell::or_dash(self.next.first().map(|next| next.local.as_str())),
+            human::count(self.recipients.into()).into(),
+        ]
+    }
+}
+
+impl View for InstantView {
+    fn name(&self) -> String {
+        self.instant.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        instants(std::slice::from_ref(self), Timestamp::now(), paint)
+    }
+}
+
+impl Row for InstantView {
+    const NOUN: &'static str = "instants";
+    const COLUMNS: &'static [&'static str] = &["LOCAL", "INSTANT", "REMARK"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.local.as_str().into(),
+            Cell::toned(self.instant.as_str(), Tone::Dim),
+            Cell::toned(self.remark.as_str(), Tone::Notable),
+        ]
+    }
+}
+
+impl View for ResumeView {
+    fn name(&self) -> String {
+        self.schedule.name()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        self.schedule.text(paint)
+    }
+}
+
+impl View for DeletedView {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn text(&self, _paint: bool) -> String {
+        let open = if self.open_runs.is_empty() {
+            String::new()
+        } else {
+            format!("; still open: {}", self.open_runs.join(", "))
+        };
+        format!("{} deleted, log index {}{open}", self.name, self.index)
+    }
+}
+
+impl View for HistoryView {
+    fn name(&self) -> String {
+        self.nominal.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        table(HistoryView::COLUMNS, vec![self.cells()], paint)
+    }
+}
+
+impl Row for HistoryView {
+    const NOUN: &'static str = "instants so far";
+    const COLUMNS: &'static [&'static str] = &["NOMINAL", "OUTCOME", "COUNT", "RUN", "REASON", "INDEX"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let range = if self.last == self.nominal || self.last.is_empty() {
+            String::new()
+        } else {
+            format!(" … {}", self.last)
+        };
+        let tone = if self.outcome == "fired" { Tone::Good } else { Tone::Notable };
+        vec![
+            format!("{}{range}", self.nominal).into(),
+            Cell::toned(self.outcome.as_str(), tone),
+            self.count.to_string().into(),
+            Cell::or_dash(self.run.as_deref()),
+            Cell::or_dash(self.reason.as_deref()),
+            Cell::toned(self.index.to_string(), Tone::Dim),
+        ]
+    }
+}

@@ -1,0 +1,130 @@
+//! How tables and cards look: no lines, headings in capitals, one colour a meaning.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Attribute, Cell as TableCell, Color, ContentArrangement, Table};
+
+/// What a cell's colour says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Nothing.
+    Plain,
+    /// As it should be.
+    Good,
+    /// Somebody may want to look.
+    Notable,
+    /// Somebody must look.
+    Bad,
+    /// Beside the point.
+    Dim,
+}
+
+/// A text with its tone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    /// A cell of a tone.
+    pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
+        Cell { text: text.into(), tone }
+    }
+
+    /// A count: dim when it is zero.
+    pub fn count(number: u64, tone: Tone) -> Cell {
+        Cell::toned(crate::cli::human::count(number), if number == 0 { Tone::Dim } else { tone })
+    }
+
+    /// The text, or a dim dash.
+    pub fn or_dash(text: Option<&str>) -> Cell {
+        text.map_or_else(|| Cell::toned("-", Tone::Dim), Cell::from)
+    }
+
+    fn painted(&self, paint: bool) -> TableCell {
+        // Control characters could repaint the terminal: answers of relays come from strangers.
+        let text: String =
+            self.text.chars().map(|c| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c }).collect();
+        let cell = TableCell::new(text);
+        match self.tone {
+            _ if !paint => cell,
+            Tone::Plain => cell,
+            Tone::Good => cell.fg(Color::Green),
+            Tone::Notable => cell.fg(Color::Yellow),
+            Tone::Bad => cell.fg(Color::Red),
+            Tone::Dim => cell.add_attribute(Attribute::Dim),
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::toned(text, Tone::Plain)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::toned(text, Tone::Plain)
+    }
+}
+
+/// A table with headings, without a line end at its end.
+pub fn table(columns: &[&str], rows: Vec<Vec<Cell>>, paint: bool) -> String {
+    let mut table = bare(paint);
+    let heading = |text: &&str| {
+        let cell = TableCell::new(text);
+        if paint { cell.add_attribute(Attribute::Bold) } else { cell }
+    };
+    table.set_header(columns.iter().map(heading));
+    fill(table, rows, paint)
+}
+
+/// Names and values, one pair a line.
+pub fn card(pairs: Vec<(&str, Cell)>, paint: bool) -> String {
+    let rows = pairs.into_iter().map(|(name, value)| vec![Cell::toned(name, Tone::Dim), value]);
+    fill(bare(paint), rows.collect(), paint)
+}
+
+fn bare(paint: bool) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    if paint {
+        table.enforce_styling();
+        table.style_text_only();
+    }
+    table
+}
+
+fn fill(mut table: Table, rows: Vec<Vec<Cell>>, paint: bool) -> String {
+    for row in rows {
+        table.add_row(row.iter().map(|cell| cell.painted(paint)));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_narrow_and_ends_its_lines_at_their_last_word() {
+        let rows = vec![vec!["a".into(), Cell::or_dash(None)], vec!["longer".into(), Cell::count(1_000, Tone::Good)]];
+        assert_eq!(table(&["NAME", "N"], rows, false), "NAME    N\na       -\nlonger  1,000");
+    }
+
+    #[test]
+    fn colours_come_only_when_asked_for() {
+        let rows = || vec![vec![Cell::toned("blocked", Tone::Bad)]];
+        assert!(!table(&["STATE"], rows(), false).contains('\u{1b}'));
+        assert!(table(&["STATE"], rows(), true).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn control_characters_of_strangers_reach_no_terminal() {
+        assert_eq!(card(vec![("text", "a\u{1b}[31mb".into())], false), "text  a\u{FFFD}[31mb");
+    }
+}

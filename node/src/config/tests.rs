@@ -1,0 +1,140 @@
+//! Each test says what a person wrote, and what comes of it.
+
+use std::io::Write;
+
+use super::*;
+
+fn load(file: &str, environment: &[(&str, &str)], flags: Settings) -> Result<Config, String> {
+    let mut place = tempfile::NamedTempFile::with_prefix("reveille").expect("a file");
+    place.write_all(file.as_bytes()).expect("written");
+    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let path = place.path().display().to_string();
+    Config::load(Some(place.path()), environment, flags).map_err(|error| error.to_string().replace(&path, "FILE"))
+}
+
+fn refused(file: &str) -> String {
+    load(file, &[], Settings::default()).map(|config| panic!("taken as {config:?}")).unwrap_or_else(|error| error)
+}
+
+const LEAST: &str = "name = \"a\"\ndata_dir = \"/data\"\n";
+
+#[test]
+fn a_name_and_a_folder_are_enough() {
+    let config = load(LEAST, &[], Settings::default()).expect("enough");
+    assert_eq!(config.listen.to_string(), "127.0.0.1:7600");
+    assert_eq!(config.peer_listen.to_string(), "127.0.0.1:7601");
+    assert_eq!(config.http.to_string(), "127.0.0.1:7680");
+    assert_eq!(config.advertise, "127.0.0.1:7601");
+    assert_eq!(config.journal_dir, PathBuf::from("/dev/shm"));
+    assert_eq!(config.raft.election_ms, 300..600);
+    assert_eq!((config.join, config.shutdown), (vec![], Duration::from_secs(30)));
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let file = format!(
+        "{LEAST}listen = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\njoin = [\"x:1\"]\n[raft]\nheartbeat_ms = 20\n"
+    );
+    let environment = [
+        ("REVEILLE__NAME", "7"),
+        ("REVEILLE__HTTP", "127.0.0.1:3"),
+        ("REVEILLE__JOIN", "b:1, c:2"),
+        ("REVEILLE__INSECURE", "true"),
+        ("REVEILLE__RAFT__LOG_KEEP", "9"),
+        ("REVEILLE_ENDPOINT", "not a setting"),
+        ("HOME", "/root"),
+    ];
+    let flags = Settings {
+        name: Some("c".into()),
+        peer_listen: "0.0.0.0:4".parse().ok(),
+        advertise: Some("c:2".into()),
+        ..Settings::default()
+    };
+    let config = load(&file, &environment, flags).expect("good");
+    assert_eq!(config.name, "c", "flag over environment");
+    assert_eq!(config.http.to_string(), "127.0.0.1:3", "environment over file");
+    assert_eq!(config.listen.to_string(), "127.0.0.1:1", "file over default");
+    assert_eq!(config.join, ["b:1"], "its own address is no founder besides itself");
+    assert_eq!((config.raft.heartbeat_ms, config.raft.log_keep), (20, 9));
+    assert_eq!(config.raft.election_ms, 120..240, "follows the heartbeat");
+    assert_eq!(load(LEAST, &[("REVEILLE__NAME", "7")], Settings::default()).map(|config| config.name), Ok("7".into()));
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place_and_the_nearest() {
+    assert_eq!(
+        refused("name = \"a\"\n  lisen = \"127.0.0.1:1\"\n"),
+        "FILE:2:3: unknown key `lisen`; did you mean `listen`?\n  2 |   lisen = \"127.0.0.1:1\"\n    |   ^^^^^"
+    );
+    assert!(refused("[raft]\nheartbeat = 5\n").starts_with("FILE:2:1: unknown key `heartbeat`; "));
+    assert!(
+        refused("[raft]\nhartbeat_ms = 5\n")
+            .starts_with("FILE:2:1: unknown key `hartbeat_ms`; did you mean `heartbeat_ms`?")
+    );
+    assert!(refused("\u{fc} = 1\n").starts_with("FILE:1:1: "));
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_place() {
+    assert!(refused("name = \"a\"\nlisten = \"here\"\n").starts_with("FILE:2:10: invalid socket address"));
+    assert!(refused("name = 5\n").starts_with("FILE:1:8: invalid type"));
+    assert!(refused("name = = 1\n").starts_with("FILE:1:8: "));
+    assert!(refused("name = \"a\"\nname = \"b\"\n").starts_with("FILE:2:1: duplicate key"));
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let refused = |name: &str, value: &str| {
+        load(LEAST, &[(name, value)], Settings::default())
+            .map(|config| panic!("{config:?}"))
+            .unwrap_or_else(|error| error)
+    };
+    assert_eq!(
+        refused("REVEILLE__LISEN", "127.0.0.1:1"),
+        "environment variable REVEILLE__LISEN: unknown key `lisen`; did you mean `listen`?"
+    );
+    assert!(
+        refused("REVEILLE__LISTEN", "here")
+            .starts_with("environment variable REVEILLE__LISTEN: invalid socket address")
+    );
+    assert!(
+        refused("REVEILLE__RAFT__LOG_KEEP", "many")
+            .starts_with("environment variable REVEILLE__RAFT__LOG_KEEP: invalid type")
+    );
+}
+
+#[test]
+fn a_value_that_cannot_be_used_is_refused_with_a_way_out() {
+    for (more, expected) in [
+        ("listen = \"0.0.0.0:7600\"", "listen: 0.0.0.0:7600 can be reached by others"),
+        (
+            "insecure = true\npeer_listen = \"0.0.0.0:7601\"",
+            "advertise: it is not set, and nobody can connect to 0.0.0.0",
+        ),
+        ("http = \"127.0.0.1:7600\"", "http: 127.0.0.1:7600 is that of `listen` too"),
+        ("join = [\"b\"]", "join: 'b' is no address; write HOST:PORT"),
+        ("advertise = \":7601\"", "advertise: ':7601' is no address"),
+        ("shutdown_seconds = 86400", "shutdown_seconds: 86400 is out of range; give a number from 0 to 3600"),
+        ("[raft]\nheartbeat_ms = 200\nelection_min_ms = 300", "raft.election_min_ms: 300 ms is below 3 heartbeats"),
+        ("[raft]\nelection_min_ms = 700\nelection_max_ms = 700", "raft.election_max_ms: 700 ms is not above"),
+    ] {
+        let error = refused(&format!("{LEAST}{more}\n"));
+        assert!(error.starts_with(expected), "{more}: {error}");
+    }
+    assert!(refused("data_dir = \"/data\"\n").starts_with("name: it is not set"));
+    assert!(refused("name = \"a b\"\ndata_dir = \"/data\"\n").starts_with("name: 'a b' cannot be a name"));
+    assert!(refused("name = \"a\"\n").starts_with("data_dir: it is not set"));
+}
+
+#[test]
+fn others_may_reach_it_when_that_is_said() {
+    let config = load(&format!("{LEAST}insecure = true\nlisten = \"0.0.0.0:7600\"\n"), &[], Settings::default());
+    assert_eq!(config.map(|config| config.listen.to_string()), Ok("0.0.0.0:7600".into()));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let missing = Path::new("/nowhere/reveille.toml");
+    let error = Config::load(Some(missing), [], Settings::default()).expect_err("no file").to_string();
+    assert!(error.starts_with("/nowhere/reveille.toml cannot be read: "), "{error}");
+}

@@ -1,0 +1,103 @@
+//! Changes: request ids, confirmation of what is shown first, and what a barrier proved.
+
+use prost::Message;
+use reveille_proto::admin::v1;
+
+use crate::fake::{Fake, one, unknown};
+
+#[tokio::test]
+async fn a_trigger_carries_the_request_id_that_was_given_or_one_that_is_drawn() {
+    let fake = Fake::answering("TriggerSchedule", v1::TriggerScheduleResponse::default()).await;
+    fake.reveille("schedule trigger morning --request-id mine --tenant acme").await;
+    fake.reveille("schedule trigger morning").await;
+    fake.reveille("schedule trigger morning").await;
+    let asked: Vec<v1::TriggerScheduleRequest> = fake.requests("TriggerSchedule");
+    let ids: Vec<&str> = asked.iter().map(|asked| asked.request_id.as_str()).collect();
+    assert_eq!(asked.first().map(|asked| (asked.tenant.as_str(), asked.name.as_str())), Some(("acme", "morning")));
+    assert_eq!(ids.first(), Some(&"mine"));
+    let drawn: std::collections::BTreeSet<&&str> = ids.iter().skip(1).collect();
+    assert_eq!(drawn.len(), 2, "each is drawn anew: {ids:?}");
+    assert!(drawn.iter().all(|id| id.len() == 36), "{ids:?}");
+}
+
+async fn paused_schedule(missed: u32) -> Fake {
+    Fake::start(move |method, bytes| {
+        if method != "ResumeSchedule" {
+            return Err(unknown(method));
+        }
+        let request = v1::ResumeScheduleRequest::decode(bytes).expect("a request");
+        assert!(request.validate_only || request.etag == "v7", "{request:?}");
+        let schedule = v1::Schedule { name: request.name, etag: "v7".into(), ..v1::Schedule::default() };
+        one(v1::ResumeScheduleResponse {
+            schedule: Some(schedule),
+            opens_count: missed,
+            explained_count: 2,
+            ..Default::default()
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_resume_shows_what_would_open_before_it_is_confirmed() {
+    let fake = paused_schedule(1).await;
+    let ended = fake.reveille("schedule resume morning").await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(
+        ended.stderr.contains("1 run opens for what morning missed, 2 instants explained instead"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(fake.methods().len(), 1, "it only looked");
+
+    let ended = fake.reveille("schedule resume morning --yes -o json").await;
+    assert_eq!((ended.code, ended.json()["opens_count"].clone()), (Some(0), 1.into()));
+    let asked: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
+    let asked: Vec<(bool, &str)> = asked.iter().map(|asked| (asked.validate_only, asked.etag.as_str())).collect();
+    assert_eq!(asked, [(true, ""), (true, ""), (false, "v7")]);
+}
+
+#[tokio::test]
+async fn a_resume_of_which_nothing_opens_needs_no_confirmation() {
+    let fake = paused_schedule(0).await;
+    assert_eq!(fake.reveille("schedule resume morning").await.code, Some(0));
+    assert_eq!(fake.reveille("schedule resume morning --dry-run").await.code, Some(0));
+    let asked: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
+    let looked: Vec<bool> = asked.iter().map(|asked| asked.validate_only).collect();
+    assert_eq!(looked, [true, false, true]);
+}
+
+#[tokio::test]
+async fn a_pause_of_a_run_says_what_may_still_arrive() {
+    let crossed = v1::Crossing { run: "r5.0".into(), number: 3, fence: "1.2.7.0".into() };
+    let barrier = v1::Barrier { index: 11, crossed: vec![crossed], unconfirmed: vec!["c".into()] };
+    let run = v1::Run { run: "r5.0".into(), ..v1::Run::default() };
+    let fake = Fake::answering("PauseRun", v1::PauseRunResponse { run: Some(run), barrier: Some(barrier) }).await;
+    let ended = fake.reveille("run pause r5.0 --reason hm -o json").await;
+    assert_eq!(
+        ended.stderr,
+        "paused: holds on every node since log index 11; past the gate before, may still arrive: r5.0 #3 (1.2.7.0); \
+         silent, waited out: c\n"
+    );
+    assert_eq!(ended.json()["barrier"]["index"], 11);
+    let asked: Vec<v1::PauseRunRequest> = fake.requests("PauseRun");
+    assert_eq!(asked.first().map(|asked| asked.reason.as_str()), Some("hm"));
+}
+
+#[tokio::test]
+async fn a_relay_that_cannot_be_reached_is_a_failure_of_its_test() {
+    let answer = v1::TestRelayResponse { node: "a".into(), problem: "connect: refused".into(), ..Default::default() };
+    let fake = Fake::answering("TestRelay", answer).await;
+    let ended = fake.reveille("relay test main -o json").await;
+    assert_eq!((ended.code, ended.json()["reachable"].clone()), (Some(1), false.into()));
+    assert_eq!(ended.error()["reason"], "RELAY_UNREACHABLE");
+}
+
+#[tokio::test]
+async fn a_cluster_is_made_of_the_founders_that_are_named() {
+    let fake = Fake::answering("InitCluster", v1::InitClusterResponse { cluster: "c1".into(), members: vec![] }).await;
+    let ended = fake.reveille("cluster init --peer b:7601,c:7601 -o json").await;
+    assert_eq!(ended.json(), serde_json::json!({"cluster": "c1", "members": []}));
+    let asked: Vec<v1::InitClusterRequest> = fake.requests("InitCluster");
+    assert_eq!(asked.first().map(|asked| asked.peers.clone()), Some(vec!["b:7601".to_owned(), "c:7601".to_owned()]));
+}

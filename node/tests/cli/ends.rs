@@ -1,0 +1,142 @@
+//! How commands end: exit codes, and errors for people and for programs.
+
+use std::process::Stdio;
+
+use reveille_proto::admin::v1;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tonic::Code;
+
+use crate::fake::{Fake, one};
+use crate::terminal::{PATIENCE, command, reveille};
+
+#[tokio::test]
+async fn the_exit_code_says_what_happened() {
+    for (code, reason, exit) in [
+        (Code::InvalidArgument, "INVALID_FIELD", 2),
+        (Code::NotFound, "SCHEDULE_NOT_FOUND", 3),
+        (Code::AlreadyExists, "NAME_TAKEN", 4),
+        (Code::Aborted, "ETAG_MISMATCH", 4),
+        (Code::FailedPrecondition, "NOT_POSSIBLE", 4),
+        (Code::PermissionDenied, "DENIED", 6),
+        (Code::DeadlineExceeded, "OUTCOME_UNKNOWN", 8),
+        (Code::ResourceExhausted, "FULL", 1),
+    ] {
+        let fake = Fake::refusing(code, reason, "said the node").await;
+        let ended = fake.reveille("schedule show morning -o json").await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(exit), ""), "{reason}");
+        assert_eq!(ended.error()["reason"], reason);
+        assert_eq!(fake.methods().len(), 1, "{reason}: asked once");
+    }
+}
+
+#[tokio::test]
+async fn an_error_says_what_and_the_next_command() {
+    let fake = Fake::refusing(Code::NotFound, "SCHEDULE_NOT_FOUND", "no schedule 'morning' in tenant default").await;
+    let ended = fake.reveille("schedule show morning").await;
+    assert_eq!(ended.stderr, "error: no schedule 'morning' in tenant default\n  next       reveille schedule list\n");
+    let painted = fake.reveille("schedule show morning --color always").await;
+    assert!(painted.stderr.starts_with("\u{1b}[1;31merror:\u{1b}[0m "), "{}", painted.stderr);
+}
+
+#[tokio::test]
+async fn without_a_quorum_it_is_tried_for_a_while_and_then_code_5() {
+    let fake = Fake::refusing(Code::Unavailable, "NO_QUORUM", "the leader reaches no quorum").await;
+    let ended = fake.reveille("run list -o json").await;
+    assert_eq!(ended.code, Some(5));
+    assert_eq!(ended.error()["reason"], "NO_QUORUM");
+    assert!(fake.methods().len() > 1, "a fail-over takes a second");
+}
+
+#[tokio::test]
+async fn a_node_that_says_nothing_is_code_8_with_the_request_id() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let line = format!("--endpoint {address} --timeout 1s --request-id mine -o json schedule trigger morning");
+    let ended = reveille(&line).await;
+    assert_eq!(ended.code, Some(8), "{ended:?}");
+    let error = ended.error();
+    assert_eq!((error["reason"].as_str(), error["request_id"].as_str()), (Some("TIMED_OUT"), Some("mine")));
+    assert!(error["next"].as_str().is_some_and(|next| next.contains("--request-id mine")), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_is_not_asked_for_twice_when_that_could_do_it_twice() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        // Takes the request, and goes without an answer.
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 1024]).await;
+        }
+    });
+    let fake = Fake::answering("ResolveDoubts", v1::ResolveDoubtsResponse { resolved: 1, index: 7 }).await;
+    let both = format!("--endpoint {address},{} --yes -o json", fake.address());
+    let ended = reveille(&format!("{both} in-doubt resolve r1.0 --all --resend")).await;
+    assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(8), Some("ANSWER_LOST")), "{ended:?}");
+    assert_eq!(fake.methods(), [""; 0], "nobody else was asked");
+
+    let fake = Fake::answering("GetRun", v1::GetRunResponse::default()).await;
+    let ended = reveille(&format!("--endpoint {address},{} run show r1.0", fake.address())).await;
+    assert_eq!(ended.code, Some(0), "a read is asked again elsewhere: {ended:?}");
+}
+
+#[tokio::test]
+async fn fewer_than_were_named_is_partly_done() {
+    let fake = Fake::answering("ResolveDoubts", v1::ResolveDoubtsResponse { resolved: 1, index: 9 }).await;
+    let ended = fake.reveille("in-doubt resolve r1.0 a@b.example #3 --sent --yes -o json").await;
+    assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")));
+    assert_eq!(ended.json(), serde_json::json!({"run": "r1.0", "moved": 1, "index": 9}));
+    let sent: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
+    assert_eq!(sent.first().map(|one| (one.resolution(), one.all)), Some((v1::Resolution::Sent, false)));
+}
+
+#[tokio::test]
+async fn interrupted_is_130() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let mut command = command(&["--endpoint", &address, "-o", "json", "run", "watch", "r1.0"]);
+    let mut child = command.spawn().expect("it starts");
+    // It waits for an answer once it has connected.
+    let (_stream, _) = tokio::time::timeout(PATIENCE, listener.accept()).await.expect("in time").expect("it connects");
+    let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it runs");
+    kill_process(id, Signal::INT).expect("a signal");
+    let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it ends").expect("a status");
+    assert_eq!(status.code(), Some(130));
+}
+
+#[tokio::test]
+async fn a_closed_pipe_is_no_error() {
+    let mut command = command(&["schedule", "preview", "--cron", "* * * * *", "--tz", "UTC", "--count", "20000"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    drop(child.stdout.take());
+    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
+
+#[tokio::test]
+async fn a_mistyped_command_is_usage_in_the_format_that_was_asked_for() {
+    let ended = reveille("schedule shw morning").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    assert!(ended.stderr.contains("'show'"), "the nearest is offered: {}", ended.stderr);
+    let error = reveille("schedule show -o json").await.error();
+    assert_eq!(error["reason"], "USAGE");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("<NAME>")), "{error}");
+    assert_eq!(reveille("--help").await.code, Some(0));
+    assert_eq!(reveille("--endpoint nowhere run list").await.code, Some(2));
+}
+
+#[tokio::test]
+async fn without_a_terminal_nothing_is_destroyed_unless_it_was_said() {
+    let fake = Fake::start(|method, _| match method {
+        "DeleteSchedule" => one(v1::DeleteScheduleResponse { index: 5, open_runs: vec!["r4.0".into()] }),
+        other => Err(crate::fake::unknown(other)),
+    })
+    .await;
+    let ended = fake.reveille("schedule delete morning -o json").await;
+    assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(2), Some("NOT_CONFIRMED")));
+    assert_eq!(fake.methods(), [""; 0], "nobody was asked");
+    let ended = fake.reveille("schedule delete morning --yes -o json").await;
+    assert_eq!(ended.json(), serde_json::json!({"name": "morning", "index": 5, "open_runs": ["r4.0"]}));
+}

@@ -1,0 +1,164 @@
+//! A node that answers what a test tells it: a gRPC server on a port of its own, without any of our server's
+//! code. Messages pass through it as bytes, so that one handler serves every method.
+
+use std::future::{Ready, ready};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use prost::Message;
+use prost::bytes::{Buf, BufMut};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::{Service, http};
+use tonic::server::Grpc;
+use tonic::service::Routes;
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// The messages of an answer, one for each that is streamed.
+pub type Answer = Result<Vec<Vec<u8>>, Status>;
+type Handler = Arc<dyn Fn(&str, &[u8]) -> Answer + Send + Sync>;
+type Asked = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
+/// A running fake; it ends with the runtime of its test.
+pub struct Fake {
+    address: SocketAddr,
+    asked: Asked,
+}
+
+impl Fake {
+    /// Starts one. The handler gets the method's name, such as `GetRun`, and the request's bytes.
+    pub async fn start(handler: impl Fn(&str, &[u8]) -> Answer + Send + Sync + 'static) -> Fake {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let asked = Asked::default();
+        let one = One { handler: Arc::new(handler), asked: asked.clone(), method: String::new() };
+        let answer = move |request: http::Request<Body>| {
+            let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+            let one = One { method, ..one.clone() };
+            async move { Grpc::new(Raw).server_streaming(one, request).await }
+        };
+        let routes = Routes::from(Router::new().fallback(answer));
+        let server = tonic::transport::Server::builder().add_routes(routes);
+        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        Fake { address, asked }
+    }
+
+    /// One that answers one method, and knows no other.
+    pub async fn answering<M: Message>(method: &'static str, message: M) -> Fake {
+        let bytes = message.encode_to_vec();
+        Fake::start(move |asked, _| if asked == method { Ok(vec![bytes.clone()]) } else { Err(unknown(asked)) }).await
+    }
+
+    /// One that refuses everything.
+    pub async fn refusing(code: Code, reason: &'static str, message: &'static str) -> Fake {
+        Fake::start(move |_, _| Err(refusal(code, reason, message))).await
+    }
+
+    /// Runs the binary against it.
+    pub async fn reveille(&self, line: &str) -> crate::terminal::Ended {
+        crate::terminal::reveille(&format!("--endpoint {} {line}", self.address)).await
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The methods that were called, in order.
+    pub fn methods(&self) -> Vec<String> {
+        self.asked.lock().expect("unpoisoned").iter().map(|(method, _)| method.clone()).collect()
+    }
+
+    /// The requests of one method, in order.
+    pub fn requests<M: Message + Default>(&self, method: &str) -> Vec<M> {
+        let asked = self.asked.lock().expect("unpoisoned");
+        let of_method = asked.iter().filter(|(called, _)| called == method);
+        of_method.map(|(_, bytes)| M::decode(bytes.as_slice()).expect("a request")).collect()
+    }
+}
+
+/// One message.
+pub fn one<M: Message>(message: M) -> Answer {
+    Ok(vec![message.encode_to_vec()])
+}
+
+/// As a node would say it.
+pub fn refusal(code: Code, reason: &str, message: &str) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, "reveille", std::collections::HashMap::new());
+    Status::with_error_details(code, message, details)
+}
+
+/// A method that the test did not foresee.
+pub fn unknown(method: &str) -> Status {
+    Status::unimplemented(format!("{method} was not foreseen"))
+}
+
+#[derive(Clone)]
+struct One {
+    handler: Handler,
+    asked: Asked,
+    method: String,
+}
+
+impl Service<Request<Vec<u8>>> for One {
+    type Response = Response<tokio_stream::Iter<std::vec::IntoIter<Result<Vec<u8>, Status>>>>;
+    type Error = Status;
+    type Future = Ready<Result<Self::Response, Status>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Vec<u8>>) -> Self::Future {
+        let bytes = request.into_inner();
+        self.asked.lock().expect("unpoisoned").push((self.method.clone(), bytes.clone()));
+        let messages = (self.handler)(&self.method, &bytes);
+        let stream = messages.map(|all| tokio_stream::iter(all.into_iter().map(Ok).collect::<Vec<_>>()));
+        ready(stream.map(Response::new))
+    }
+}
+
+/// Messages as they come.
+#[derive(Clone, Copy)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Raw;
+    type Decoder = Raw;
+
+    fn encoder(&mut self) -> Raw {
+        Raw
+    }
+
+    fn decoder(&mut self) -> Raw {
+        Raw
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, message: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put_slice(&message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        let length = buffer.remaining();
+        Ok(Some(buffer.copy_to_bytes(length).to_vec()))
+    }
+}

@@ -1,0 +1,12 @@
+//! The command line from outside: the binary is started, against a node that answers what a test tells it.
+
+mod changes;
+mod create;
+mod ends;
+mod fake;
+mod lists;
+mod nodes;
+mod preview;
+mod shapes;
+mod terminal;
+mod watch;

@@ -1,0 +1,59 @@
+//! Any node will do: several addresses, some of which do not help.
+
+use reveille_proto::admin::v1;
+use tokio::net::TcpListener;
+use tonic::Code;
+
+use crate::fake::Fake;
+use crate::terminal::{command, reveille, run};
+
+/// An address where nobody listens: it was given and returned.
+async fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    listener.local_addr().expect("an address").to_string()
+}
+
+#[tokio::test]
+async fn the_next_address_is_asked_when_one_does_not_answer_or_cannot() {
+    let answer = v1::GetScheduleResponse::default();
+    let follower = Fake::refusing(Code::Unavailable, "NO_LEADER", "no leader is known").await;
+    let good = Fake::answering("GetSchedule", answer).await;
+    let endpoints = format!("{},{},{}", nobody().await, follower.address(), good.address());
+    let ended = reveille(&format!("--endpoint {endpoints} schedule show morning -o json")).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!((follower.methods().len(), good.methods().len()), (1, 1));
+
+    let mut from_environment = command(&["schedule", "show", "morning", "-o", "name"]);
+    let ended = run(from_environment.env("REVEILLE_ENDPOINT", &endpoints)).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[tokio::test]
+async fn when_nobody_answers_it_says_so_at_once() {
+    let endpoints = format!("{},{}", nobody().await, nobody().await);
+    let ended = reveille(&format!("--endpoint {endpoints} schedule list -o json")).await;
+    assert_eq!(ended.code, Some(5));
+    let error = ended.error();
+    assert_eq!((error["reason"].as_str(), error["field"].as_str()), (Some("UNREACHABLE"), Some("--endpoint")));
+    assert!(error["message"].as_str().is_some_and(|text| text.contains(&endpoints.replace(',', ", "))), "{error}");
+}
+
+#[tokio::test]
+async fn version_asks_nobody() {
+    let json = reveille("version -o json").await.json();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert!(json["tzdb"].as_str().is_some_and(|version| version.starts_with("20")), "{json}");
+    assert_eq!(json["level"], reveille_ledger::LEVEL);
+}
+
+#[tokio::test]
+async fn a_stale_answer_says_how_old_it_is() {
+    let freshness = v1::Freshness { index: 42, stale: true, age: Some(prost_types::Duration { seconds: 3, nanos: 0 }) };
+    let answer = v1::GetRunResponse { run: None, freshness: Some(freshness) };
+    let fake = Fake::answering("GetRun", answer).await;
+    let ended = fake.reveille("run show r1.0 --stale -o json").await;
+    assert_eq!(ended.stderr, "stale: from the node's local state at log index 42, last heard of its leader 3s ago\n");
+    assert_eq!(ended.json()["state"], "unspecified");
+    let asked: Vec<v1::GetRunRequest> = fake.requests("GetRun");
+    assert!(asked.iter().all(|request| request.stale && request.tenant == "default"));
+}

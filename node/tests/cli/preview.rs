@@ -1,0 +1,199 @@
+//! `schedule preview` needs no cluster: the vectors of the calendar's policies, through the binary.
+
+use serde_json::json;
+
+use crate::terminal::{Ended, command, run};
+
+async fn preview(arguments: &[&str]) -> Ended {
+    let mut all = vec!["schedule", "preview"];
+    all.extend_from_slice(arguments);
+    run(&mut command(&all)).await
+}
+
+async fn locals(cron: &str, zone: &str, from: &str, count: &str) -> Vec<String> {
+    let ended = preview(&["--cron", cron, "--tz", zone, "--from", from, "--count", count, "-o", "json"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let json = ended.json();
+    json.as_array().expect("an array").iter().map(|one| one["local"].as_str().expect("a text").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn it_prints_instants_with_their_local_time_and_a_remark() {
+    let from = "2026-03-07T12:00:00Z";
+    let zone = "America/New_York";
+    let ended = preview(&["--cron", "0 2 * * *", "--tz", zone, "--from", from, "--count", "2", "-o", "json"]).await;
+    let remark = "02:00 does not exist that day: clocks go forward from 02:00 to 03:00; moved to the end of the gap";
+    assert_eq!(
+        ended.json(),
+        json!([
+            {"instant": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": remark},
+            {"instant": "2026-03-09T06:00:00Z", "local": "2026-03-09T02:00:00-04:00", "remark": ""},
+        ])
+    );
+    assert_eq!(ended.stderr, "");
+}
+
+#[tokio::test]
+async fn the_vectors_of_the_calendar_hold() {
+    for (zone, cron, from, expected) in [
+        (
+            "America/New_York",
+            "30 2,9 * * *",
+            "2026-03-08T00:00:00-05:00",
+            ["2026-03-08T03:00:00-04:00", "2026-03-08T09:30:00-04:00"],
+        ),
+        (
+            "America/New_York",
+            "30 1 * * *",
+            "2026-11-01T00:00:00-04:00",
+            ["2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"],
+        ),
+        (
+            "Australia/Lord_Howe",
+            "15 2 * * *",
+            "2026-10-03T12:00:00Z",
+            ["2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"],
+        ),
+        (
+            "Africa/Cairo",
+            "0 0 * * *",
+            "2026-04-23T12:00:00Z",
+            ["2026-04-24T01:00:00+03:00", "2026-04-25T00:00:00+03:00"],
+        ),
+        ("UTC", "0 9 L * *", "2026-02-01T00:00:00Z", ["2026-02-28T09:00:00+00:00", "2026-03-31T09:00:00+00:00"]),
+        ("UTC", "0 9 * * 1", "2026-03-02T09:00:00Z", ["2026-03-09T09:00:00+00:00", "2026-03-16T09:00:00+00:00"]),
+    ] {
+        assert_eq!(locals(cron, zone, from, "2").await, expected, "{cron} in {zone}, strictly after {from}");
+    }
+}
+
+#[tokio::test]
+async fn quarter_hours_fill_both_days_of_a_change() {
+    for from in ["2026-03-08T00:00:00-05:00", "2026-11-01T00:00:00-04:00"] {
+        let fired = locals("*/15 * * * *", "America/New_York", from, "96").await;
+        assert_eq!(fired.len(), 96, "{from}");
+    }
+}
+
+#[tokio::test]
+async fn the_policies_of_clock_changes_are_flags() {
+    let skip = preview(&[
+        "--daily",
+        "02:30",
+        "--tz",
+        "Europe/Berlin",
+        "--from",
+        "2026-03-28T12:00:00Z",
+        "--count",
+        "1",
+        "--dst-gap",
+        "skip",
+        "-o",
+        "name",
+    ])
+    .await;
+    assert_eq!(skip.stdout, "2026-03-30T00:30:00Z\n");
+    assert!(
+        skip.stderr.starts_with("no instant for 2026-03-29T02:30:00: local time does not exist"),
+        "{}",
+        skip.stderr
+    );
+    let both = preview(&[
+        "--daily",
+        "02:30",
+        "--tz",
+        "Europe/Berlin",
+        "--from",
+        "2026-10-24T12:00:00Z",
+        "--count",
+        "2",
+        "--dst-overlap",
+        "both",
+        "-o",
+        "name",
+    ])
+    .await;
+    assert_eq!(both.stdout, "2026-10-25T00:30:00Z\n2026-10-25T01:30:00Z\n");
+}
+
+#[tokio::test]
+async fn a_date_that_does_not_exist_is_explained() {
+    let ended = preview(&[
+        "--cron",
+        "0 9 * * *",
+        "--tz",
+        "Pacific/Apia",
+        "--from",
+        "2011-12-29T00:00:00Z",
+        "--count",
+        "2",
+        "-o",
+        "name",
+    ])
+    .await;
+    assert_eq!(ended.stdout, "2011-12-29T19:00:00Z\n2011-12-30T19:00:00Z\n");
+    assert!(ended.stderr.contains("2011-12-30T09:00:00: date does not exist"), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn days_periods_and_single_instants_are_patterns_too() {
+    let days = preview(&[
+        "--daily",
+        "9:00",
+        "--days",
+        "sat,sun",
+        "--tz",
+        "UTC",
+        "--from",
+        "2026-11-20T00:00:00Z",
+        "--count",
+        "2",
+        "-o",
+        "name",
+    ])
+    .await;
+    assert_eq!(days.stdout, "2026-11-21T09:00:00Z\n2026-11-22T09:00:00Z\n");
+    let every =
+        preview(&["--every", "36h", "--tz", "UTC", "--from", "2026-01-01T00:00:00Z", "--count", "2", "-o", "name"])
+            .await;
+    assert_eq!(every.stdout, "2026-01-02T12:00:00Z\n2026-01-04T00:00:00Z\n");
+    let once =
+        preview(&["--at", "2026-12-24T09:00:00+01:00", "--tz", "UTC", "--from", "2026-01-01T00:00:00Z", "-o", "name"])
+            .await;
+    assert_eq!(once.stdout, "2026-12-24T08:00:00Z\n");
+    let past =
+        preview(&["--at", "2026-12-24T09:00:00+01:00", "--tz", "UTC", "--from", "2027-01-01T00:00:00Z", "-o", "json"])
+            .await;
+    assert_eq!((past.code, past.json()), (Some(0), json!([])));
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_usage_and_says_where_why_and_what_next() {
+    let refused = async |arguments: &[&str]| {
+        let mut all = arguments.to_vec();
+        all.extend_from_slice(&["-o", "json"]);
+        let ended = preview(&all).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        ended.error()
+    };
+    let zone = refused(&["--cron", "0 2 * * *", "--tz", "Europe/Berlni"]).await;
+    assert_eq!((zone["reason"].as_str(), zone["field"].as_str()), (Some("UNKNOWN_ZONE"), Some("--tz")));
+    assert!(zone["message"].as_str().is_some_and(|text| text.contains("did you mean Europe/Berlin")), "{zone}");
+    let never = refused(&["--cron", "0 9 31 2 *", "--tz", "UTC"]).await;
+    assert!(never["message"].as_str().is_some_and(|text| text.contains("never fires")), "{never}");
+    assert_eq!(never["field"], "--cron");
+    let seconds = refused(&["--cron", "0 0 9 * * *", "--tz", "UTC"]).await;
+    assert!(seconds["message"].as_str().is_some_and(|text| text.starts_with("seconds are not allowed")), "{seconds}");
+    assert_eq!(refused(&["--tz", "UTC"]).await["reason"], "USAGE");
+    assert_eq!(refused(&["--cron", "@daily", "--daily", "9:00", "--tz", "UTC"]).await["reason"], "USAGE");
+    assert_eq!(refused(&["--cron", "@daily", "--days", "mon", "--tz", "UTC"]).await["reason"], "USAGE");
+    assert_eq!(refused(&["--daily", "25:00", "--tz", "UTC"]).await["field"], "--daily <HH:MM>");
+}
+
+#[tokio::test]
+async fn people_get_a_table() {
+    let ended = preview(&["--cron", "@daily", "--tz", "UTC", "--from", "2026-01-01T00:00:00Z", "--count", "1"]).await;
+    let table =
+        "LOCAL                      INSTANT               REMARK\n2026-01-02T00:00:00+00:00  2026-01-02T00:00:00Z\n";
+    assert_eq!(ended.stdout, table);
+}

@@ -1,0 +1,301 @@
+//! What `-o json` prints: the fields that scripts rely on. They may grow; none may go or change its name.
+
+use reveille_proto::admin::v1;
+use serde_json::{Value, json};
+
+use crate::fake::Fake;
+use crate::terminal::keys;
+
+fn at(text: &str) -> Option<prost_types::Timestamp> {
+    let instant: jiff::Timestamp = text.parse().expect("an instant");
+    Some(prost_types::Timestamp { seconds: instant.as_second(), nanos: instant.subsec_nanosecond() })
+}
+
+fn schedule() -> v1::Schedule {
+    let when =
+        v1::When { pattern: Some(v1::when::Pattern::Daily(v1::Daily { hour: 9, minute: 5, days: "mon,fri".into() })) };
+    let next = v1::Instant {
+        instant: at("2026-03-08T07:00:00Z"),
+        local: "2026-03-08T03:00:00-04:00".into(),
+        remark: String::new(),
+    };
+    let mut policies = v1::Policies {
+        start_within: Some(prost_types::Duration { seconds: 43_200, nanos: 0 }),
+        finish_by: Some(prost_types::Duration { seconds: 86_400, nanos: 0 }),
+        max_attempts: 5,
+        ..v1::Policies::default()
+    };
+    policies.set_dst_gap(v1::DstGap::After);
+    policies.set_dst_overlap(v1::DstOverlap::First);
+    policies.set_catch_up(v1::CatchUp::One);
+    policies.set_in_doubt(v1::InDoubt::AssumeSent);
+    let mut schedule = v1::Schedule {
+        tenant: "default".into(),
+        name: "morning".into(),
+        number: 12,
+        when: Some(when),
+        zone: "America/New_York".into(),
+        next: vec![next],
+        recipients: 3,
+        content_hash: "c0".into(),
+        audience_hash: "a0".into(),
+        policies: Some(policies),
+        pool: "default".into(),
+        etag: "v1".into(),
+        index: 12,
+        ..v1::Schedule::default()
+    };
+    schedule.set_state(v1::ScheduleState::Active);
+    schedule
+}
+
+fn run() -> v1::Run {
+    let counts = v1::RunCounts { pending: 1, sent: 2, ..v1::RunCounts::default() };
+    let mut run = v1::Run {
+        run: "r1042.3".into(),
+        tenant: "default".into(),
+        schedule: "morning".into(),
+        nominal: "2026-03-08T09:05:00".into(),
+        audience: 3,
+        counts: Some(counts),
+        opened_index: 1042,
+        due: at("2026-03-08T13:05:00Z"),
+        ..v1::Run::default()
+    };
+    run.set_cause(v1::RunCause::CatchUp);
+    run.set_state(v1::RunState::Open);
+    run
+}
+
+/// The object has at least these fields with these values.
+fn holds(object: &Value, expected: Value) {
+    for (key, value) in expected.as_object().expect("an object") {
+        assert_eq!(&object[key], value, "{key} of {object}");
+    }
+}
+
+#[tokio::test]
+async fn a_schedule() {
+    let fake =
+        Fake::answering("GetSchedule", v1::GetScheduleResponse { schedule: Some(schedule()), freshness: None }).await;
+    let json = fake.reveille("schedule show morning -o json").await.json();
+    holds(
+        &json,
+        json!({
+            "tenant": "default", "name": "morning", "number": 12, "state": "active", "when": "daily 09:05 mon,fri",
+            "zone": "America/New_York", "recipients": 3, "content_hash": "c0", "etag": "v1", "index": 12,
+            "next": [{"instant": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": ""}],
+            "policies": {
+                "dst_gap": "after", "dst_overlap": "first", "catch_up": "one", "start_within_ms": 43_200_000,
+                "finish_by_ms": 86_400_000, "in_doubt": "assume_sent", "max_attempts": 5,
+            },
+            "reason": null, "start": null, "end": null, "max_runs": null,
+        }),
+    );
+}
+
+#[tokio::test]
+async fn a_run() {
+    let fake = Fake::answering("GetRun", v1::GetRunResponse { run: Some(run()), freshness: None }).await;
+    let json = fake.reveille("run show r1042.3 -o json").await.json();
+    holds(
+        &json,
+        json!({
+            "run": "r1042.3", "tenant": "default", "schedule": "morning", "nominal": "2026-03-08T09:05:00",
+            "cause": "catch_up", "state": "open", "audience": 3, "opened_index": 1042, "finished_index": null,
+            "counts": {
+                "pending": 1, "claimed": 0, "sent": 2, "assumed": 0, "dead": 0, "suppressed": 0, "expired": 0,
+                "cancelled": 0, "in_doubt": 0,
+            },
+            "due": "2026-03-08T13:05:00Z", "finish_by": null,
+        }),
+    );
+    assert!(json.get("barrier").is_none(), "only of a run that was just paused or cancelled");
+}
+
+#[tokio::test]
+async fn a_history() {
+    let mut fired = v1::HistoryEntry {
+        nominal: "n2".into(),
+        last: "n2".into(),
+        count: 1,
+        run: "r9.0".into(),
+        index: 9,
+        ..Default::default()
+    };
+    fired.set_outcome(v1::HistoryOutcome::Fired);
+    let mut merged = v1::HistoryEntry {
+        nominal: "n0".into(),
+        last: "n1".into(),
+        reason: "a later one stands for it".into(),
+        count: 2,
+        index: 8,
+        ..Default::default()
+    };
+    merged.set_outcome(v1::HistoryOutcome::Coalesced);
+    let answer = v1::ListScheduleHistoryResponse { entries: vec![fired, merged], ..Default::default() };
+    let fake = Fake::answering("ListScheduleHistory", answer).await;
+    assert_eq!(
+        fake.reveille("schedule history morning -o json").await.json(),
+        json!([
+            {"nominal": "n2", "last": "n2", "outcome": "fired", "reason": null, "count": 1, "run": "r9.0", "index": 9},
+            {"nominal": "n0", "last": "n1", "outcome": "coalesced", "reason": "a later one stands for it", "count": 2, "run": null, "index": 8},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn a_story() {
+    let event = v1::Event {
+        index: 7,
+        instant: at("2026-03-08T13:05:00Z"),
+        what: "sent".into(),
+        node: "a".into(),
+        fence: "1.2.7.0".into(),
+        detail: String::new(),
+    };
+    let mut answer = v1::ExplainResponse {
+        run: "r5.0".into(),
+        recipient: "ann@example.com".into(),
+        number: 3,
+        events: vec![event],
+        ..Default::default()
+    };
+    answer.set_state(v1::RecipientState::InDoubt);
+    let fake = Fake::answering("Explain", answer).await;
+    let event = json!({"index": 7, "instant": "2026-03-08T13:05:00Z", "what": "sent", "node": "a", "fence": "1.2.7.0", "detail": null});
+    assert_eq!(
+        fake.reveille("explain r5.0 ann@example.com -o json").await.json(),
+        json!({"run": "r5.0", "recipient": "ann@example.com", "number": 3, "state": "in_doubt", "events": [event]})
+    );
+}
+
+#[tokio::test]
+async fn an_opt_out_names_what_crossed_and_who_was_silent() {
+    let crossed = v1::Crossing { run: "r5.0".into(), number: 3, fence: "1.2.7.0".into() };
+    let barrier = v1::Barrier { index: 11, crossed: vec![crossed], unconfirmed: vec!["c".into()] };
+    let fake = Fake::answering(
+        "AddOptOut",
+        v1::AddOptOutResponse { recipient: "ann@example.com".into(), barrier: Some(barrier) },
+    )
+    .await;
+    assert_eq!(
+        fake.reveille("optout add Ann@example.com -o json").await.json(),
+        json!({
+            "recipient": "ann@example.com", "index": 11, "unconfirmed": ["c"],
+            "crossed": [{"run": "r5.0", "number": 3, "fence": "1.2.7.0"}],
+        })
+    );
+    let fake = Fake::answering(
+        "CheckOptOut",
+        v1::CheckOptOutResponse { recipient: "bob@example.com".into(), ..Default::default() },
+    )
+    .await;
+    assert_eq!(
+        fake.reveille("optout check bob@example.com -o json").await.json(),
+        json!({"recipient": "bob@example.com", "opted_out": false, "index": null, "at": null})
+    );
+}
+
+#[tokio::test]
+async fn doubts_and_dead_letters() {
+    let doubt = v1::Doubt {
+        run: "r5.0".into(),
+        recipient: "ann@example.com".into(),
+        number: 3,
+        fence: "1.2.7.0".into(),
+        node: "a".into(),
+        cause: "holder lost".into(),
+        since: at("2026-03-08T13:05:00Z"),
+        evidence: "none yet".into(),
+    };
+    let fake =
+        Fake::answering("ListDoubts", v1::ListDoubtsResponse { doubts: vec![doubt], ..Default::default() }).await;
+    let json = fake.reveille("in-doubt list -o json").await.json();
+    assert_eq!(keys(&json[0]), "cause evidence fence node number recipient run since");
+    let letter = v1::DeadLetter {
+        run: "r5.0".into(),
+        recipient: "bob@example.com".into(),
+        code: 550,
+        text: "no such user".into(),
+        attempts: 1,
+        ..Default::default()
+    };
+    let fake = Fake::answering(
+        "ListDeadLetters",
+        v1::ListDeadLettersResponse { dead_letters: vec![letter], ..Default::default() },
+    )
+    .await;
+    let json = fake.reveille("dead-letter list -o json").await.json();
+    assert_eq!(
+        json,
+        json!([{
+            "run": "r5.0", "recipient": "bob@example.com", "number": 0, "code": 550, "enhanced": null,
+            "text": "no such user", "attempts": 1, "since": null,
+        }])
+    );
+}
+
+#[tokio::test]
+async fn a_cluster() {
+    let member = v1::Member { id: "1f".into(), name: "a".into(), address: "127.0.0.1:7601".into(), votes: true };
+    let mut up = v1::MemberStatus {
+        member: Some(member.clone()),
+        incarnation: Some(2),
+        clock_offset_ms: Some(-3),
+        ..Default::default()
+    };
+    up.set_role(v1::MemberRole::Leader);
+    let mut down = v1::MemberStatus { member: Some(v1::Member { name: "b".into(), ..member }), ..Default::default() };
+    down.set_role(v1::MemberRole::Unreachable);
+    let answer = v1::GetClusterStatusResponse {
+        cluster: "c1".into(),
+        incarnation: 1,
+        group: 1,
+        leader: "a".into(),
+        epoch: 4,
+        term: 2,
+        commit_index: 99,
+        clocks_agree: true,
+        answered_by: "a".into(),
+        members: vec![up, down],
+    };
+    let fake = Fake::answering("GetClusterStatus", answer).await;
+    let json = fake.reveille("cluster status -o json").await.json();
+    holds(
+        &json,
+        json!({"cluster": "c1", "incarnation": 1, "group": 1, "leader": "a", "epoch": 4, "term": 2, "commit_index": 99}),
+    );
+    let fields = "address applied_index clock_offset_ms id incarnation lag name role state_hash tzdb version";
+    assert_eq!((keys(&json["members"][0]), keys(&json["members"][1])), (fields.into(), fields.into()));
+    assert_eq!((&json["members"][0]["role"], &json["members"][0]["clock_offset_ms"]), (&json!("leader"), &json!(-3)));
+    assert_eq!(
+        (&json["members"][1]["role"], &json["members"][1]["applied_index"]),
+        (&json!("unreachable"), &Value::Null)
+    );
+}
+
+#[tokio::test]
+async fn a_relay() {
+    let mut relay = v1::Relay {
+        name: "main".into(),
+        pool: "default".into(),
+        host: "h".into(),
+        port: 25,
+        max_sessions: 10,
+        ..Default::default()
+    };
+    relay.set_tls(v1::RelayTls::None);
+    let fake = Fake::answering("AddRelay", v1::AddRelayResponse { relay: Some(relay), index: 3 }).await;
+    let json = fake.reveille("relay add main --host h --port 25 --tls none --rate 0.5 -o json").await.json();
+    assert_eq!(
+        json,
+        json!({
+            "name": "main", "pool": "default", "host": "h", "port": 25, "tls": "none", "rate_per_second": null,
+            "max_sessions": 10,
+        })
+    );
+    let asked: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
+    let relay = asked.first().and_then(|asked| asked.relay.clone()).expect("a relay");
+    assert_eq!((relay.rate_per_second, relay.tls()), (0.5, v1::RelayTls::None));
+}

@@ -1,0 +1,55 @@
+//! `run watch`: one object a change, over lost connections, until nothing is pending.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use prost::Message;
+use reveille_proto::admin::v1;
+use serde_json::Value;
+use tonic::Code;
+
+use crate::fake::{Fake, refusal, unknown};
+
+fn message(sent: u32) -> Vec<u8> {
+    let counts = v1::RunCounts { pending: 2 - sent, sent, ..v1::RunCounts::default() };
+    let mut run = v1::Run { run: "r5.0".into(), audience: 2, counts: Some(counts), ..v1::Run::default() };
+    run.set_state(if sent == 2 { v1::RunState::Finished } else { v1::RunState::Open });
+    v1::WatchRunResponse { run: Some(run) }.encode_to_vec()
+}
+
+#[tokio::test]
+async fn one_object_a_change_until_nothing_is_pending() {
+    let asked = AtomicUsize::new(0);
+    let fake = Fake::start(move |method, _| {
+        if method != "WatchRun" {
+            return Err(unknown(method));
+        }
+        match asked.fetch_add(1, Ordering::SeqCst) {
+            // A stream that ends before the run does: the node stopped.
+            0 => Ok(vec![message(0), message(0), message(1)]),
+            1 => Err(refusal(Code::Unavailable, "NO_LEADER", "no leader is known")),
+            _ => Ok(vec![message(1), message(2)]),
+        }
+    })
+    .await;
+    let ended = fake.reveille("run watch r5.0 -o json").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let lines: Vec<Value> =
+        ended.stdout.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    let sent: Vec<u64> = lines.iter().filter_map(|line| line["counts"]["sent"].as_u64()).collect();
+    assert_eq!(sent, [0, 1, 2], "what did not change is not repeated");
+}
+
+#[tokio::test]
+async fn without_a_terminal_people_get_a_line_a_change() {
+    let fake = Fake::start(|_, _| Ok(vec![message(1), message(2)])).await;
+    let ended = fake.reveille("run watch r5.0").await;
+    assert_eq!(ended.stdout, "r5.0 open: 1 of 2, sent 1, pending 1\nr5.0 finished: 2 of 2, sent 2\n");
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_is_left_when_the_time_is_over() {
+    let fake = Fake::start(|_, _| Ok(vec![message(1)])).await;
+    let ended = fake.reveille("run watch r5.0 --timeout 1s -o json").await;
+    assert_eq!(ended.code, Some(8), "{ended:?}");
+    assert_eq!(ended.error()["reason"], "TIMED_OUT");
+}
