@@ -264,6 +264,10 @@ async fn follow_relays(site: Arc<Site>, relays: Arc<Relays>, stop: CancellationT
             loop {
                 match hints.next().await {
                     Some(Hint::LookAtState | Hint::Effect { effect: Effect::RelaysChanged, .. }) | None => return,
+                    Some(Hint::Effect { index, effect: Effect::Alarm(text) }) => {
+                        tracing::warn!(index, "{text}");
+                        metrics::counter!("reveille_alarms_total").increment(1);
+                    }
                     Some(Hint::Effect { .. }) => {}
                 }
             }

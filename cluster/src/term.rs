@@ -13,7 +13,7 @@ use reveille_ledger::command::{Command, EpochStart, Reading};
 use reveille_ledger::ids::{Epoch, Fence, Holder, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_raft::Role;
+use reveille_raft::{ProposeError, Role};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -84,7 +84,7 @@ impl Term {
     /// Proposes under this term. None when the outcome is unknown or the term is over: look at the state.
     pub(crate) async fn propose(&self, command: Command) -> Option<Outcome> {
         let deadline = std::time::Instant::now() + PATIENCE;
-        match self.site.replica.propose(&command, deadline).await {
+        match self.site.replica.propose_in_epoch(self.epoch, &command, deadline).await {
             Ok(reply) => {
                 if let Outcome::Refused(refusal) = &reply.outcome {
                     self.heed(refusal);
@@ -93,12 +93,15 @@ impl Term {
             }
             Err(error) => {
                 tracing::debug!(%error, "a proposal of the term has no answer");
+                if error == ProposeError::EpochOver {
+                    self.ended.cancel();
+                }
                 None
             }
         }
     }
 
-    /// P13: a refusal for epoch ends the term. P18: so does one for time, which only a new epoch can set.
+    /// P13, P18: a refusal for epoch or time ends the term: only a new epoch can set it right.
     fn heed(&self, refusal: &Refusal) {
         if matches!(refusal, Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. }) {
             tracing::warn!(%refusal, epoch = self.epoch.0, "the term ends");

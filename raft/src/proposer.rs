@@ -62,6 +62,9 @@ pub enum ProposeError {
     /// It may have happened, or may yet happen. Ask with the same request id, or look.
     #[error("the outcome is unknown: it may have happened; ask again with the same request id")]
     Unknown,
+    /// The epoch for which it was proposed is over here. It did not happen.
+    #[error("the epoch for which it was proposed is over")]
+    EpochOver,
     /// This node is stopping. It did not happen.
     #[error("this node is stopping")]
     Stopped,
@@ -79,6 +82,8 @@ pub(crate) enum Attempt {
 
 struct Proposal {
     command: Bytes,
+    /// The one epoch under which it may be stamped; none: whichever stands.
+    only: Option<Epoch>,
     room: Arc<Room>,
     deadline: Instant,
     outcome: oneshot::Sender<Attempt>,
@@ -114,9 +119,15 @@ impl Proposer {
     }
 
     /// One try on this node.
-    pub async fn attempt(&self, command: Bytes, room: Arc<Room>, deadline: Instant) -> Attempt {
+    pub async fn attempt(
+        &self,
+        command: Bytes,
+        only: Option<Epoch>,
+        room: Arc<Room>,
+        deadline: Instant,
+    ) -> Attempt {
         let (outcome, told) = oneshot::channel();
-        let proposal = Proposal { command, room, deadline, outcome };
+        let proposal = Proposal { command, only, room, deadline, outcome };
         // The queue has a place for every proposal that found room; it closes when the node stops.
         if self.queue.send(proposal).await.is_err() {
             return Attempt::Failed(ProposeError::Stopped);
@@ -195,6 +206,11 @@ async fn submit(raft: Raft, mut proposals: mpsc::Receiver<Proposal>, stamps: wat
             let _ = proposal.outcome.send(Attempt::Again(ProposeError::NotReady));
             continue;
         };
+        if proposal.only.is_some_and(|only| only != epoch) {
+            // Nobody listens any more, or hears that its term is over.
+            let _ = proposal.outcome.send(Attempt::Failed(ProposeError::EpochOver));
+            continue;
+        }
         let entry = EntryBytes(stamped(epoch, now, &proposal.command));
         let submitted = raft.write(entry).responder(answer(Some(proposal.room), proposal.outcome)).await;
         if submitted.is_err() {

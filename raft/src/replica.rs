@@ -8,7 +8,7 @@ use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::NodeId;
+use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_ledger::reply::Reply;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +79,17 @@ impl Replica {
     /// Only [`ProposeError::Unknown`] may have happened.
     pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<Reply, ProposeError> {
         self.inner.router.propose(command, deadline).await
+    }
+
+    /// Brings a command of one leadership into the log, under its epoch or not at all (P13): it is neither
+    /// sent on to another leader nor stamped with another epoch.
+    pub async fn propose_in_epoch(
+        &self,
+        epoch: Epoch,
+        command: &Command,
+        deadline: Instant,
+    ) -> Result<Reply, ProposeError> {
+        self.inner.router.propose_in_epoch(epoch, command, deadline).await
     }
 
     /// Proposes an entry without a stamp, an `EpochStart`, if this node still leads in that term of Raft.

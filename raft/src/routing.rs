@@ -7,7 +7,7 @@ use openraft::ReadPolicy;
 use openraft::async_runtime::WatchReceiver;
 use prost::bytes::Bytes;
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::NodeId;
+use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_ledger::reply::Reply;
 use reveille_proto::peer::v1;
 use tokio::sync::watch;
@@ -70,7 +70,7 @@ impl Router {
         loop {
             let role = *self.role.borrow();
             let attempt = match role {
-                Role::Leader { .. } => self.proposer.attempt(command.clone(), Arc::clone(&room), deadline).await,
+                Role::Leader { .. } => self.proposer.attempt(command.clone(), None, Arc::clone(&room), deadline).await,
                 Role::Follower { leader: Some(leader) } => self.forward(leader, command.clone(), deadline).await,
                 Role::Follower { leader: None } | Role::Candidate => Attempt::Again(ProposeError::NoLeader),
                 Role::Stopped => Attempt::Failed(ProposeError::Stopped),
@@ -92,11 +92,28 @@ impl Router {
             if !matches!(role, Role::Leader { .. }) {
                 return Err(ProposeError::NoLeader);
             }
-            match self.proposer.attempt(command.clone(), Arc::clone(&room), deadline).await {
+            match self.proposer.attempt(command.clone(), None, Arc::clone(&room), deadline).await {
                 Attempt::Done(reply) => return Ok(reply),
                 Attempt::Failed(error) => return Err(error),
                 Attempt::Again(error) => self.wait(&mut pause, role, deadline).await.ok_or(error)?,
             }
+        }
+    }
+
+    /// Brings a command of one leadership into the log of this node, under its epoch or not at all (P13): it
+    /// is neither sent on nor stamped again. What a deposed leader decided must not be done in the name of
+    /// the next one.
+    pub async fn propose_in_epoch(
+        &self,
+        epoch: Epoch,
+        command: &Command,
+        deadline: Instant,
+    ) -> Result<Reply, ProposeError> {
+        let command = encode(command)?;
+        let room = self.proposer.in_flight.room(command.len(), deadline).await?;
+        match self.proposer.attempt(command, Some(epoch), room, deadline).await {
+            Attempt::Done(reply) => Ok(reply),
+            Attempt::Failed(error) | Attempt::Again(error) => Err(error),
         }
     }
 

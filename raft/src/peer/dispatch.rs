@@ -205,7 +205,7 @@ fn refused(error: ProposeError) -> Result<v1::propose_response::Outcome, Rejecti
     use v1::not_proposed::Cause;
     use v1::propose_response::Outcome;
     let cause = match error {
-        ProposeError::NoLeader => Cause::NotLeader,
+        ProposeError::NoLeader | ProposeError::EpochOver => Cause::NotLeader,
         ProposeError::NotReady => Cause::NotReady,
         ProposeError::Busy => Cause::Busy,
         ProposeError::Stopped => Cause::Stopped,
