@@ -1,0 +1,165 @@
+//! The cluster: made once, watched always. Status and members answer without a quorum.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::handover;
+use reveille_ledger::ids::NodeId;
+use reveille_proto::admin::v1::cluster_service_server::ClusterService;
+use reveille_proto::admin::v1::{
+    Freshness, GetClusterStatusRequest, GetClusterStatusResponse, InitClusterRequest, InitClusterResponse,
+    ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
+};
+use reveille_raft::peer::Description;
+use reveille_raft::{Member, Role, Status as RaftStatus};
+use tokio::task::JoinSet;
+use tonic::{Request, Response, Status};
+
+use super::{Admin, Fault, deadline, founders, refusals, views};
+
+/// How long a member may take to say how it stands.
+const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
+
+/// What a member said of itself, and how far its clock is from this node's.
+struct Described {
+    said: Description,
+    clock_offset_ms: i64,
+}
+
+impl Admin {
+    /// Asks every member how it stands, all at once.
+    async fn descriptions(&self, nodes: impl Iterator<Item = NodeId>) -> BTreeMap<NodeId, Described> {
+        let mut asked = JoinSet::new();
+        for node in nodes {
+            let site = std::sync::Arc::clone(&self.site);
+            asked.spawn(async move {
+                let begun = Instant::now();
+                let said = site.replica.peer(node)?.describe(DESCRIBED_WITHIN).await.ok()?;
+                let half_ms = i64::try_from(begun.elapsed().as_millis() / 2).unwrap_or_default();
+                let clock_offset_ms = said.wall.plus_ms(half_ms).since_ms(site.clock.wall());
+                Some((node, Described { said, clock_offset_ms }))
+            });
+        }
+        asked.join_all().await.into_iter().flatten().collect()
+    }
+
+    /// The members; before there is a cluster, this node alone.
+    fn all_members(&self) -> BTreeMap<NodeId, Member> {
+        let members = self.site.replica.members();
+        if !members.is_empty() {
+            return members;
+        }
+        let own = &self.site.introduction;
+        BTreeMap::from([(
+            self.site.me.node,
+            Member { name: own.name.clone(), address: own.address.clone(), votes: false },
+        )])
+    }
+
+    async fn status(&self) -> GetClusterStatusResponse {
+        let members = self.all_members();
+        let mut described = self.descriptions(members.keys().copied()).await;
+        let raft = self.site.replica.status();
+        let name = |node: NodeId| members.get(&node).map_or_else(|| node.to_string(), |member| member.name.clone());
+        let leader = raft.leader.map(name).unwrap_or_default();
+        let (epoch, incarnation, group) = self
+            .site
+            .replica
+            .read(|ledger| (ledger.head().epoch, ledger.head().cluster_incarnation, ledger.head().group));
+        let shown = members.iter().map(|(node, member)| standing(*node, member, described.remove(node), &raft));
+        GetClusterStatusResponse {
+            cluster: self.site.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
+            incarnation,
+            group,
+            leader,
+            epoch: epoch.map_or(0, |epoch| epoch.epoch.0),
+            term: raft.term,
+            commit_index: raft.committed_index,
+            clocks_agree: epoch.is_some_and(|epoch| epoch.clocks_agree),
+            answered_by: self.site.introduction.name.clone(),
+            members: shown.collect(),
+        }
+    }
+
+    /// The member that is meant by a name or an id; without either, the voter that is closest to the leader.
+    async fn successor(&self, to: &str) -> Result<NodeId, Fault> {
+        let members = self.site.replica.members();
+        if !to.is_empty() {
+            let mut named = members.iter().filter(|(node, member)| member.name == to || node.to_string() == to);
+            return named.next().map(|(node, _)| *node).ok_or_else(|| refusals::no_member(to));
+        }
+        let leader = self.site.replica.status().leader;
+        let voters = members.iter().filter(|(node, member)| member.votes && Some(**node) != leader);
+        let described = self.descriptions(voters.map(|(node, _)| *node)).await;
+        let closest = described.into_iter().max_by_key(|(_, described)| described.said.applied);
+        let nobody = || refusals::not_possible("no other voter answers; leadership stays where it is");
+        closest.map(|(node, _)| node).ok_or_else(|| nobody().next("reveille cluster status"))
+    }
+}
+
+/// One line of the status.
+fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &RaftStatus) -> MemberStatus {
+    let member_view = Some(views::member(node, member));
+    let Some(Described { said, clock_offset_ms }) = described else {
+        let role = MemberRole::Unreachable.into();
+        return MemberStatus { member: member_view, role, ..MemberStatus::default() };
+    };
+    let own_candidate = node == raft.node && raft.role == Role::Candidate;
+    let role = match () {
+        () if raft.leader == Some(node) => MemberRole::Leader,
+        () if own_candidate => MemberRole::Candidate,
+        () if member.votes => MemberRole::Follower,
+        () => MemberRole::Learner,
+    };
+    // A hash of another index than the one beside it could not be compared with anything.
+    let state_hash = said.state_hash.filter(|(index, _)| *index == said.applied).map(|(_, hash)| hash.to_string());
+    MemberStatus {
+        member: member_view,
+        role: role.into(),
+        incarnation: Some(said.incarnation.0),
+        applied_index: Some(said.applied),
+        state_hash,
+        lag: Some(raft.committed_index.saturating_sub(said.applied)),
+        clock_offset_ms: Some(clock_offset_ms),
+        version: Some(said.version),
+        tzdb: Some(said.tzdb),
+    }
+}
+
+#[tonic::async_trait]
+impl ClusterService for Admin {
+    async fn init_cluster(
+        &self,
+        request: Request<InitClusterRequest>,
+    ) -> Result<Response<InitClusterResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(founders::found(self, request.into_inner(), deadline).await?))
+    }
+
+    async fn get_cluster_status(
+        &self,
+        _: Request<GetClusterStatusRequest>,
+    ) -> Result<Response<GetClusterStatusResponse>, Status> {
+        Ok(Response::new(self.status().await))
+    }
+
+    async fn list_members(&self, _: Request<ListMembersRequest>) -> Result<Response<ListMembersResponse>, Status> {
+        let members = self.site.replica.members();
+        let members = members.iter().map(|(node, member)| views::member(*node, member)).collect();
+        let index = self.site.replica.read(|ledger| ledger.head().applied);
+        let freshness = Some(Freshness { index, stale: true, age: None });
+        Ok(Response::new(ListMembersResponse { members, freshness }))
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<TransferLeaderRequest>,
+    ) -> Result<Response<TransferLeaderResponse>, Status> {
+        let deadline = deadline::of(&request);
+        self.member()?;
+        let to = self.successor(&request.into_inner().to).await?;
+        handover::to(&self.site, to, deadline).await.map_err(|error| refusals::not_handed_over(&error))?;
+        let leader = self.site.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
+        Ok(Response::new(TransferLeaderResponse { leader }))
+    }
+}

@@ -1,0 +1,105 @@
+//! The creation of a schedule: validated, compared with what exists, proposed, and shown with its instants.
+
+use std::time::Instant;
+
+use reveille_ledger::command::{Command, ScheduleCreate, body_hash};
+use reveille_ledger::ids::{Hash, ScheduleId, Time};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Activity, DEFAULT_TENANT, Plan, Schedule};
+use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
+
+use super::schedule::INSTANTS_SHOWN;
+use super::validate::{self, Asked, Fields};
+use super::{Admin, Fault, refusals, views};
+
+/// Answers a request for a schedule.
+pub async fn create(
+    admin: &Admin,
+    request: CreateScheduleRequest,
+    deadline: Instant,
+) -> Result<CreateScheduleResponse, Fault> {
+    let mut fields = Fields::default();
+    let request_id = fields.request_id(&request.request_id);
+    fields.done(Some(()))?;
+    let (known, now) = existing(admin, request.schedule.as_ref(), deadline).await?;
+    let (body, exists) = (request.schedule, known.is_some());
+    let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, zones)).await?;
+    let Asked { mut create, duplicates } = asked.map_err(|fault| fault.request(&request.request_id))?;
+    if let Some((id, body)) = known
+        && body != body_of(&create)
+    {
+        let taken = refusals::refused(&Refusal::NameTaken(create.name));
+        return Err(taken.index(id.0).request(&request.request_id));
+    }
+    if request.validate_only {
+        let schedule = match known {
+            Some((id, _)) => admin.show_schedule(id, &create.name).await?,
+            None => would_be(admin, create, now).await?,
+        };
+        return Ok(CreateScheduleResponse { schedule: Some(schedule), created: false, duplicates });
+    }
+    create.request = request_id;
+    let name = create.name.clone();
+    let reply = admin.write(Command::ScheduleCreate(Box::new(create)), &request.request_id, deadline).await?;
+    let Outcome::Schedule(id) = reply.outcome else {
+        return Err(refusals::broken(format!("a creation was answered by {:?}", reply.outcome)));
+    };
+    let schedule = admin.show_schedule(id, &name).await?;
+    Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates })
+}
+
+type Known = Option<(ScheduleId, Hash)>;
+
+/// The schedule that has the name already, and ledger time.
+async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, deadline: Instant) -> Result<(Known, Time), Fault> {
+    let (tenant, name) = body.map_or(("", ""), |body| (body.tenant.as_str(), body.name.as_str()));
+    let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
+    let look = admin.read(false, deadline, |ledger| {
+        let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.body));
+        (known, ledger.head().now)
+    });
+    let ((known, now), _) = look.await?;
+    Ok((known, admin.now(now)))
+}
+
+/// As the ledger tells one body from another: without the request id and what was computed here.
+fn body_of(create: &ScheduleCreate) -> Hash {
+    body_hash(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..create.clone() })
+}
+
+/// The schedule as it would be.
+async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1::Schedule, Fault> {
+    let schedule = Schedule {
+        body: body_of(&create),
+        content: create.content.blob().hash,
+        audience: create.audience.blob().hash,
+        recipients: u32::try_from(create.audience.recipients.len()).unwrap_or(u32::MAX),
+        activity: match create.paused {
+            Some(reason) => Activity::Paused { reason, since: now },
+            None => Activity::Active,
+        },
+        plan: Plan {
+            version: 0,
+            next: create.next,
+            fired_through: create.after,
+            opened: 0,
+            tzdb: create.tzdb,
+            refusals: 0,
+        },
+        tenant: create.tenant,
+        name: create.name,
+        when: create.when,
+        zone: create.zone,
+        start: create.start,
+        end: create.end,
+        max_runs: create.max_runs,
+        policies: create.policies,
+        pool: create.pool,
+        priority: create.priority,
+        index: 0,
+    };
+    let id = ScheduleId(0);
+    let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
+    Ok(v1::Schedule { etag: String::new(), ..shown })
+}

@@ -1,0 +1,159 @@
+//! Recipients in doubt: listed with what speaks for either side, and decided by people.
+
+use std::ops::Bound;
+
+use reveille_cluster::compose::message_id;
+use reveille_ledger::Ledger;
+use reveille_ledger::address::Mailbox;
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::command::{Command, Decide, Decision};
+use reveille_ledger::ids::{Fence, RunId};
+use reveille_proto::admin::v1::doubt_service_server::DoubtService;
+use reveille_proto::admin::v1::{
+    Doubt, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution, ResolveDoubtsRequest,
+    ResolveDoubtsResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::blobs::{Audiences, Blobs};
+use super::naming::RunArgument;
+use super::paging::{LOOK_MAX, Paging};
+use super::views::Held;
+use super::writes::moved;
+use super::{Admin, Fault, deadline, refusals, validate, views};
+
+/// Row and slot of a recipient in doubt.
+type Key = (Fence, u16);
+
+/// What a page collects while it looks at the state.
+#[derive(Default)]
+struct Page {
+    held: Vec<Held>,
+    blobs: Blobs,
+    looked: usize,
+    last: Option<Key>,
+    more: bool,
+}
+
+impl Page {
+    /// Looks at rows, oldest first, from the one after which the former page ended.
+    fn look(&mut self, ledger: &Ledger, tenant: &str, only: Option<RunId>, paging: &Paging<Key>) {
+        let from = paging.after.map_or(Bound::Unbounded, |(fence, _)| Bound::Included(fence));
+        for (fence, row) in ledger.rows().range((from, Bound::Unbounded)) {
+            self.looked += 1;
+            if self.looked > LOOK_MAX {
+                self.more = self.last.is_some();
+                return;
+            }
+            for slot in row.in_doubt.iter() {
+                let key = (*fence, slot);
+                if paging.after.is_some_and(|after| key <= after) {
+                    continue;
+                }
+                if self.held.len() >= paging.size || self.blobs.is_full() {
+                    self.more = true;
+                    return;
+                }
+                self.take(ledger, (tenant, only), key);
+            }
+            self.last = Some((*fence, u16::MAX));
+        }
+    }
+
+    fn take(&mut self, ledger: &Ledger, (tenant, only): (&str, Option<RunId>), (fence, slot): Key) {
+        self.last = Some((fence, slot));
+        let Some(row) = ledger.rows().get(&fence) else { return };
+        let Some(page) = ledger.pages().get(&row.page).filter(|page| page.tenant == tenant) else { return };
+        let slot = row.chunk * CHUNK + u32::from(slot);
+        let Some((place, run)) = page.run_of_slot(slot).and_then(|place| Some((place, page.runs.get(place)?))) else {
+            return;
+        };
+        let id = RunId { index: row.page.index, place: row.page.place + place as u32 };
+        if only.is_some_and(|only| only != id) {
+            return;
+        }
+        self.blobs.take(ledger, run.audience);
+        self.blobs.take(ledger, run.content);
+        self.held.push(Held::new(ledger, (id, run, page.cluster_incarnation), slot - run.first, (fence, row)));
+    }
+
+    /// The messages, with addresses and Message-IDs.
+    fn doubts(&self, cluster: u128) -> Vec<Doubt> {
+        let mut audiences = Audiences::new(&self.blobs);
+        let doubts = self.held.iter().map(|held| {
+            let sender = self.blobs.sender(&held.content).and_then(|sender| Mailbox::parse(&sender).ok());
+            let id = sender.map(|sender| {
+                message_id(cluster, held.cluster_incarnation, held.run, held.number, sender.address.domain())
+            });
+            views::doubt(held, audiences.address(held.audience, held.number), id.as_deref())
+        });
+        doubts.collect()
+    }
+}
+
+#[tonic::async_trait]
+impl DoubtService for Admin {
+    async fn list_doubts(&self, request: Request<ListDoubtsRequest>) -> Result<Response<ListDoubtsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = validate::tenant(&request.tenant)?;
+        let run = Some(request.run.as_str()).filter(|run| !run.is_empty()).map(RunArgument::parse).transpose()?;
+        let paging: Paging<Key> = Paging::new("doubts", request.page_size, &request.page_token)?;
+        let mut page = Page::default();
+        let (found, freshness) = self
+            .read(request.stale, deadline, |ledger| {
+                let only = run.map(|run| run.find(ledger, &self.site.zones, &tenant)).transpose()?;
+                page.look(ledger, &tenant, only, &paging);
+                Ok::<_, Fault>(())
+            })
+            .await?;
+        found?;
+        let next_page_token = paging.token(page.last.filter(|_| page.more).as_ref());
+        let doubts = page.doubts(self.site.cluster());
+        Ok(Response::new(ListDoubtsResponse { doubts, next_page_token, freshness }))
+    }
+
+    async fn get_doubt(&self, request: Request<GetDoubtRequest>) -> Result<Response<GetDoubtResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let place = (request.tenant.as_str(), request.run.as_str());
+        let (run, number, address) = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
+        let tenant = validate::tenant(&request.tenant)?;
+        let mut page = Page::default();
+        // `pick_one` has waited for a fresh state where one is wanted.
+        let (row, freshness) = self
+            .read(request.stale, deadline, |ledger| {
+                let (of, chunk, slot) = ledger.place_of(run, number)?;
+                let mut rows = ledger.rows().iter();
+                let (fence, _) =
+                    rows.find(|(_, row)| row.page == of && row.chunk == chunk && row.in_doubt.contains(slot))?;
+                page.take(ledger, (&tenant, Some(run)), (*fence, slot));
+                Some(())
+            })
+            .await?;
+        let not_held = || refusals::not_possible(format!("{address} is not in doubt in run {run}"));
+        let next = || format!("reveille explain {run} '{}'", request.recipient);
+        row.ok_or_else(|| not_held().next(next()))?;
+        let doubt = page.doubts(self.site.cluster()).pop();
+        Ok(Response::new(GetDoubtResponse { doubt, freshness }))
+    }
+
+    async fn resolve_doubts(
+        &self,
+        request: Request<ResolveDoubtsRequest>,
+    ) -> Result<Response<ResolveDoubtsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let ResolveDoubtsRequest { tenant, run, recipients, all, resolution } = request.into_inner();
+        let decision = match Resolution::try_from(resolution) {
+            Ok(Resolution::Sent) => Decision::Assume,
+            Ok(Resolution::Resend) => Decision::Resend,
+            Ok(Resolution::Unspecified) | Err(_) => {
+                return Err(Fault::of_field("resolution", "is missing; give --sent or --resend").into());
+            }
+        };
+        let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
+        let command = Command::Decide(Decide { run: picked.run, recipients: picked.numbers, decision });
+        let reply = self.write(command, "", deadline).await?;
+        Ok(Response::new(ResolveDoubtsResponse { resolved: moved(&reply), index: reply.index }))
+    }
+}

@@ -1,0 +1,110 @@
+//! The listener of the admin API: all services behind one port, with their bounds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_proto::DESCRIPTORS;
+use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
+use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
+use reveille_proto::admin::v1::doubt_service_server::DoubtServiceServer;
+use reveille_proto::admin::v1::opt_out_service_server::OptOutServiceServer;
+use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
+use reveille_proto::admin::v1::run_service_server::RunServiceServer;
+use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use super::{Admin, deadline};
+
+/// Bytes of one request: the largest schedule has some 1.3 MB.
+const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of one answer: a thousand dead letters with the longest texts.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Requests under way on one connection; further ones wait.
+const REQUESTS_MAX: usize = 128;
+/// Streams of one connection, watched runs among them.
+const STREAMS_MAX: u32 = 256;
+/// A connection that does not answer a ping for this long is gone.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PONG_WITHIN: Duration = Duration::from_secs(20);
+/// How long requests under way may go on after the node was told to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
+
+/// Answers on `listener` until `stop`, and a moment longer for what is under way.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(
+    admin: Admin,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let admin = Arc::new(Admin { stop: stop.clone(), ..admin });
+    health.set_serving::<ScheduleServiceServer<Admin>>().await;
+    let routes = router(&admin)?.add_service(health_service);
+    let serving = Server::builder()
+        .timeout(deadline::LONGEST)
+        .concurrency_limit_per_connection(REQUESTS_MAX)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_keepalive_interval(Some(PING_EVERY))
+        .http2_keepalive_timeout(Some(PONG_WITHIN))
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            stop.clone().cancelled_owned(),
+        );
+    let stopped = async {
+        stop.cancelled().await;
+        health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        health.set_not_serving::<ScheduleServiceServer<Admin>>().await;
+        tokio::time::sleep(STOP_WITHIN).await;
+    };
+    tokio::select! {
+        served = serving => Ok(served?),
+        () = stopped => Ok(()),
+    }
+}
+
+/// All services of the API, and reflection of them.
+///
+/// # Errors
+/// When the descriptors that were built in do not decode.
+pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Error> {
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .with_service_name(ClusterServiceServer::<Admin>::NAME)
+        .with_service_name(RelayServiceServer::<Admin>::NAME)
+        .with_service_name(ScheduleServiceServer::<Admin>::NAME)
+        .with_service_name(RunServiceServer::<Admin>::NAME)
+        .with_service_name(DoubtServiceServer::<Admin>::NAME)
+        .with_service_name(DeadLetterServiceServer::<Admin>::NAME)
+        .with_service_name(OptOutServiceServer::<Admin>::NAME)
+        .with_service_name(tonic_health::pb::health_server::SERVICE_NAME)
+        .build_v1()?;
+    let mut routes = Routes::new(reflection);
+    macro_rules! add {
+        ($($server:ident),*) => {
+            $(routes = routes.add_service(
+                $server::from_arc(Arc::clone(admin))
+                    .max_decoding_message_size(REQUEST_BYTES_MAX)
+                    .max_encoding_message_size(ANSWER_BYTES_MAX),
+            );)*
+        };
+    }
+    add!(
+        ClusterServiceServer,
+        RelayServiceServer,
+        ScheduleServiceServer,
+        RunServiceServer,
+        DoubtServiceServer,
+        DeadLetterServiceServer,
+        OptOutServiceServer
+    );
+    Ok(routes)
+}

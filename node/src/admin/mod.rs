@@ -1,0 +1,100 @@
+//! The admin API of a node: `reveille.admin.v1`, as its `.proto` files specify it.
+//!
+//! Called by the command line, by the demo and by programs, on any node: a write goes to the leader by
+//! itself, and a read waits until every write that was answered before it can be seen here. What it
+//! promises:
+//!
+//! - **Validated into types.** Nothing that a user sent reaches the log as it came ([`validate`]).
+//! - **Told apart.** An error says whether nothing happened or whether it may have ([`fault`]).
+//! - **Bounded.** Every call ends by a deadline, every list has pages, every message a size.
+//!
+//! What it is not: it decides nothing that the ledger decides. A check here that `apply` makes again only
+//! gives a better message.
+//!
+//! Reading order: this page, [`listen`], [`fault`] with [`refusals`], [`reads`] and [`writes`], then one
+//! file a service; [`validate`] (requests become types) and [`views`] (state becomes messages);
+//! [`naming`] (which run and which recipient a caller means), [`blobs`], [`story`], [`rehearsal`], [`probe`].
+
+mod blobs;
+mod cluster;
+mod creation;
+mod dead_letter;
+mod deadline;
+mod doubt;
+mod fault;
+mod founders;
+mod listen;
+mod naming;
+mod opt_out;
+mod paging;
+mod past;
+mod probe;
+mod reads;
+mod refusals;
+mod rehearsal;
+mod relay;
+mod run;
+mod schedule;
+mod story;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod views;
+mod watch;
+mod writes;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::barrier;
+use reveille_cluster::relay::{Dial, TcpDialer};
+use reveille_cluster::site::Site;
+use reveille_proto::admin::v1;
+use reveille_raft::peer::About;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+pub use fault::Fault;
+pub use listen::serve;
+
+/// Runs that are watched at once on one node: each costs a look at the state four times a second.
+const WATCHERS_MAX: usize = 256;
+/// How long one address of a relay that is tested may take to connect.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+
+/// What all services of the API share.
+pub struct Admin {
+    site: Arc<Site>,
+    /// Peer addresses of the other founders, as this node's configuration names them.
+    join: Vec<String>,
+    dialer: Arc<dyn Dial>,
+    watchers: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl Admin {
+    /// The API of this node. `join`: the founders that `InitCluster` takes where it names none.
+    pub fn new(site: Arc<Site>, join: Vec<String>) -> Admin {
+        Admin {
+            site,
+            join,
+            dialer: Arc::new(TcpDialer::new(CONNECT_WITHIN)),
+            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Reaches relays that are tested in another way.
+    #[cfg(test)]
+    fn dial_by(mut self, dialer: Arc<dyn Dial>) -> Admin {
+        self.dialer = dialer;
+        self
+    }
+
+    /// P15: after this no hand-off that the entry at `index` forbids passes a gate on any node.
+    async fn barrier(&self, index: u64, about: About, deadline: Instant) -> Result<v1::Barrier, Fault> {
+        let held = barrier::through_leader(&self.site, index, about, deadline).await;
+        let report = held.map_err(|error| refusals::not_held(index, error))?;
+        Ok(self.site.replica.read(|ledger| views::barrier(ledger, index, &report)))
+    }
+}

@@ -1,0 +1,229 @@
+//! Which run and which recipient a caller means.
+//!
+//! A run is `r1042.3`, or `NAME@INSTANT`: the schedule's name and the instant as RFC 3339, as a local
+//! date-time of the schedule's zone, or the request id of a trigger. A recipient is an address, or `#` and
+//! its number in the run.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
+use reveille_cluster::zones::Zones;
+use reveille_ledger::address::Address;
+use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::policy::DAY_MS;
+use reveille_ledger::{History, Ledger};
+
+use super::blobs::{Audiences, Blobs};
+use super::{Admin, Fault, refusals, validate};
+
+/// Recipients that one request names at most.
+const NAMED_MAX: usize = 10_000;
+/// A firing is at most so far from the local time that names it: a gap is never wider, nor an offset.
+const MOVED_MS_MAX: i64 = 2 * DAY_MS;
+
+/// How a caller names a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunArgument {
+    /// By its number.
+    Number(RunId),
+    /// By its schedule and what names it there.
+    Occurrence {
+        /// The schedule's name.
+        schedule: String,
+        /// As written.
+        occurrence: String,
+    },
+}
+
+impl RunArgument {
+    /// Reads it.
+    pub fn parse(text: &str) -> Result<RunArgument, Fault> {
+        match (text.parse(), text.split_once('@')) {
+            (Ok(run), _) => Ok(RunArgument::Number(run)),
+            (Err(_), Some((schedule, occurrence))) if !schedule.is_empty() && !occurrence.is_empty() => {
+                let (schedule, occurrence) = (schedule.to_owned(), occurrence.trim().to_owned());
+                Ok(RunArgument::Occurrence { schedule, occurrence })
+            }
+            _ => {
+                let form = "write it like r1042.3, or NAME@2026-03-08T09:00";
+                Err(Fault::of_field("run", format!("{text:?} is not a run; {form}")))
+            }
+        }
+    }
+
+    /// The run of this tenant that is meant.
+    pub fn find(&self, ledger: &Ledger, zones: &Zones, tenant: &str) -> Result<RunId, Fault> {
+        match self {
+            RunArgument::Number(run) => {
+                let page = ledger.page_of(*run).map(|(_, page, _)| page);
+                page.filter(|page| page.tenant == tenant).map(|_| *run).ok_or_else(|| refusals::no_run(run))
+            }
+            RunArgument::Occurrence { schedule, occurrence } => {
+                let (id, known) =
+                    ledger.schedule_named(tenant, schedule).ok_or_else(|| refusals::no_schedule(schedule))?;
+                let found = occurrence_of(ledger, zones, id, &known.zone, occurrence);
+                found.ok_or_else(|| refusals::no_run(format!("of '{schedule}' at {occurrence}")))
+            }
+        }
+    }
+}
+
+fn occurrence_of(ledger: &Ledger, zones: &Zones, id: ScheduleId, zone: &str, text: &str) -> Option<RunId> {
+    let named = |nominal: Nominal| match ledger.history().get(&(id, nominal)) {
+        Some(History::Opened(run)) => Some(*run),
+        Some(History::Explained { .. }) | None => None,
+    };
+    let rules = zones.get(zone).ok().map(|zone| zone.rules);
+    if let Ok(instant) = text.parse::<jiff::Timestamp>() {
+        let civil = rules.map_or_else(|| Offset::UTC.to_datetime(instant), |rules| rules.to_datetime(instant));
+        return named(Nominal::Instant(instant.into())).or_else(|| due_at(ledger, id, civil, instant.into()));
+    }
+    let (civil, fold) = match text.strip_suffix(" (second)") {
+        Some(civil) => (civil, 1),
+        None => (text, 0),
+    };
+    if let Ok(civil) = civil.parse::<DateTime>() {
+        let instant = rules.and_then(|rules| rules.to_ambiguous_timestamp(civil).compatible().ok());
+        return named(Nominal::Civil { civil_ms: civil_ms(civil)?, fold })
+            .or_else(|| named(Nominal::Instant(instant?.into())))
+            .or_else(|| due_at(ledger, id, civil, instant?.into()));
+    }
+    named(Nominal::Trigger(text.strip_prefix("trigger ").unwrap_or(text).to_owned()))
+}
+
+/// The run that a local time names and that was due at this instant: a change of the clocks may have
+/// moved it away from its name.
+fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option<RunId> {
+    let near = civil_ms(civil)?;
+    let first = Nominal::Civil { civil_ms: near.saturating_sub(MOVED_MS_MAX), fold: 0 };
+    let last = Nominal::Civil { civil_ms: near.saturating_add(MOVED_MS_MAX), fold: 1 };
+    let runs = ledger.history().range((id, first)..=(id, last)).filter_map(|(_, row)| match row {
+        History::Opened(run) => Some(*run),
+        History::Explained { .. } => None,
+    });
+    runs.into_iter().find(|run| ledger.run(*run).is_some_and(|run| run.due == due))
+}
+
+fn civil_ms(civil: DateTime) -> Option<i64> {
+    Offset::UTC.to_timestamp(civil).ok().map(jiff::Timestamp::as_millisecond)
+}
+
+/// How a caller names a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecipientArgument {
+    /// By its number in the run.
+    Number(u32),
+    /// By its address key.
+    Key(String),
+}
+
+impl RecipientArgument {
+    /// Reads it.
+    pub fn parse(field: &str, text: &str) -> Result<RecipientArgument, Fault> {
+        if let Some(number) = text.strip_prefix('#') {
+            let number = number.parse().ok();
+            let wrong = || Fault::of_field(field, format!("{text:?} is not a number; write it like #17"));
+            return number.map(RecipientArgument::Number).ok_or_else(wrong);
+        }
+        let address = Address::parse(text).map_err(|error| {
+            Fault::of_field(field, format!("{error}; give an address, or # and the number in the run"))
+        })?;
+        Ok(RecipientArgument::Key(address.key()))
+    }
+}
+
+/// A run that was found, and numbers of recipients in it; no numbers mean all.
+pub struct Picked {
+    /// The run.
+    pub run: RunId,
+    /// The recipients.
+    pub numbers: Vec<u32>,
+}
+
+impl Admin {
+    /// The run that is meant.
+    pub(super) async fn find_run(&self, tenant: &str, run: &str, deadline: Instant) -> Result<RunId, Fault> {
+        let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
+        self.read(false, deadline, |ledger| argument.find(ledger, &self.site.zones, &tenant)).await?.0
+    }
+
+    /// The run and the recipients that are meant by a list, or all of them.
+    pub(super) async fn pick(
+        &self,
+        (tenant, run): (&str, &str),
+        (recipients, all): (&[String], bool),
+        deadline: Instant,
+    ) -> Result<Picked, Fault> {
+        match (recipients.len(), all) {
+            (0, false) => return Err(Fault::of_field("recipients", "is empty; name some, or say that you mean all")),
+            (1.., true) => return Err(Fault::of_field("recipients", "names some, and all are asked for; choose one")),
+            (count, _) if count > NAMED_MAX => {
+                return Err(Fault::of_field("recipients", format!("are {count}, more than {NAMED_MAX}; ask in parts")));
+            }
+            _ => {}
+        }
+        let arguments: Vec<RecipientArgument> = (0..)
+            .zip(recipients)
+            .map(|(place, text)| RecipientArgument::parse(&format!("recipients[{place}]"), text))
+            .collect::<Result<_, _>>()?;
+        let run = self.find_run(tenant, run, deadline).await?;
+        if all {
+            return Ok(Picked { run, numbers: Vec::new() });
+        }
+        let mut blobs = Blobs::default();
+        let (found, _) = self
+            .read(true, deadline, |ledger| {
+                let known = ledger.run(run)?;
+                blobs.take(ledger, known.audience);
+                Some((known.audience, known.count))
+            })
+            .await?;
+        let (audience, count) = found.ok_or_else(|| refusals::no_run(run))?;
+        let mut audiences = Audiences::new(&blobs);
+        let keys = audiences.get(audience).recipients.iter().map(|recipient| recipient.key.as_str());
+        let keys: BTreeMap<&str, u32> = keys.zip(0..).collect();
+        let number = |(argument, text): (&RecipientArgument, &String)| {
+            let number = match argument {
+                RecipientArgument::Number(number) => Some(*number).filter(|number| *number < count),
+                RecipientArgument::Key(key) => keys.get(key.as_str()).copied(),
+            };
+            number.ok_or_else(|| refusals::no_recipient(text, run))
+        };
+        let numbers = arguments.iter().zip(recipients).map(number).collect::<Result<_, _>>()?;
+        Ok(Picked { run, numbers })
+    }
+
+    /// The run and the one recipient that are meant.
+    pub(super) async fn pick_one(
+        &self,
+        (tenant, run): (&str, &str),
+        recipient: &str,
+        stale: bool,
+        deadline: Instant,
+    ) -> Result<(RunId, u32, String), Fault> {
+        let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
+        let wanted = RecipientArgument::parse("recipient", recipient)?;
+        let mut blobs = Blobs::default();
+        let (found, _) = self
+            .read(stale, deadline, |ledger| {
+                let run = argument.find(ledger, &self.site.zones, &tenant)?;
+                let known = ledger.run(run).ok_or_else(|| refusals::no_run(run))?;
+                blobs.take(ledger, known.audience);
+                Ok::<_, Fault>((run, known.audience, known.count))
+            })
+            .await?;
+        let (run, audience, count) = found?;
+        let mut audiences = Audiences::new(&blobs);
+        let number = match &wanted {
+            RecipientArgument::Number(number) => Some(*number).filter(|number| *number < count),
+            RecipientArgument::Key(key) => {
+                let mut keys = audiences.get(audience).recipients.iter().map(|recipient| &recipient.key);
+                keys.position(|known| known == key).and_then(|place| u32::try_from(place).ok())
+            }
+        };
+        let number = number.ok_or_else(|| refusals::no_recipient(recipient, run))?;
+        Ok((run, number, audiences.address(audience, number)))
+    }
+}

@@ -1,0 +1,56 @@
+//! Reads: fresh on any node, or stale where the caller says so.
+
+use std::time::Instant;
+
+use reveille_ledger::Ledger;
+use reveille_ledger::ids::Time;
+use reveille_proto::admin::v1::Freshness;
+
+use super::views::duration;
+use super::{Admin, Fault, refusals};
+
+/// An idle leader commits an entry every ten seconds (P18); some more for its way here. Milliseconds.
+const BETWEEN_ENTRIES_MS_MAX: i64 = 15_000;
+
+impl Admin {
+    /// Looks at a state that includes every write which was answered before this call; with `stale`, at
+    /// what this node has applied, without asking anybody.
+    ///
+    /// A stale answer's age counts from the ledger time of the last applied entry; an idle leader commits
+    /// one every ten seconds (P18).
+    pub(super) async fn read<T>(
+        &self,
+        stale: bool,
+        deadline: Instant,
+        look: impl FnOnce(&Ledger) -> T,
+    ) -> Result<(T, Option<Freshness>), Fault> {
+        self.member()?;
+        if !stale {
+            let read = self.site.replica.linearizable(deadline).await;
+            read.map_err(|error| refusals::not_read(error, self.knows_leader()))?;
+        }
+        let (value, index, now) = self.site.replica.read(|ledger| {
+            let head = ledger.head();
+            (look(ledger), head.applied, head.now)
+        });
+        let age_ms = self.site.clock.wall().since_ms(now).max(0);
+        let age = (stale && index > 0).then(|| duration(age_ms));
+        Ok((value, Some(Freshness { index, stale, age })))
+    }
+
+    /// Ledger time by this node's wall clock, but never further from what it has applied than an idle leader
+    /// lets pass between two entries: a clock that is wrong by hours is heard for seconds.
+    pub(super) fn now(&self, applied: Time) -> Time {
+        self.site.clock.wall().clamp(applied, applied.plus_ms(BETWEEN_ENTRIES_MS_MAX))
+    }
+
+    /// # Errors
+    /// When this node belongs to no cluster.
+    pub(super) fn member(&self) -> Result<(), Fault> {
+        self.site.replica.cluster().map(|_| ()).ok_or_else(refusals::not_initialized)
+    }
+
+    pub(super) fn knows_leader(&self) -> bool {
+        self.site.replica.status().leader.is_some()
+    }
+}

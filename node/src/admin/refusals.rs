@@ -1,0 +1,209 @@
+//! What the lower layers say, as faults of the API: the one place where their words become codes.
+
+use reveille_cluster::barrier::BarrierError;
+use reveille_cluster::handover::HandoverError;
+use reveille_ledger::ids::RunId;
+use reveille_ledger::refusal::Refusal;
+use reveille_proto::admin::v1::ErrorReason;
+use reveille_raft::{MembershipError, ProposeError, ReadError};
+use tonic::Code;
+
+use super::fault::Fault;
+
+const LOOK_AT_CLUSTER: &str = "reveille cluster status";
+
+/// This node belongs to no cluster.
+pub fn not_initialized() -> Fault {
+    let message = "this node belongs to no cluster yet";
+    Fault::new(Code::FailedPrecondition, ErrorReason::NotInitialized, message).next("reveille cluster init")
+}
+
+fn not_reachable(error: impl ToString, leader_known: bool) -> Fault {
+    let reason = if leader_known { ErrorReason::NoQuorum } else { ErrorReason::NoLeader };
+    Fault::new(Code::Unavailable, reason, format!("{}; nothing happened", error.to_string()))
+}
+
+fn stopping(error: impl ToString) -> Fault {
+    let message = format!("{}; nothing happened", error.to_string());
+    Fault::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
+}
+
+/// Why a command has no reply. `leader_known`: does this node know of a leader?
+pub fn not_proposed(error: &ProposeError, leader_known: bool, request_id: &str) -> Fault {
+    let fault = match error {
+        ProposeError::NoLeader | ProposeError::NotReady => not_reachable(error, leader_known).next(LOOK_AT_CLUSTER),
+        ProposeError::TooLarge { .. } => {
+            let next = "link to large parts instead of carrying them, or split the audience";
+            Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, error.to_string()).next(next)
+        }
+        ProposeError::Busy => Fault::new(Code::Unavailable, ErrorReason::Busy, format!("{error}; nothing happened")),
+        ProposeError::Unknown => Fault::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, error.to_string()),
+        ProposeError::Stopped => stopping(error),
+    };
+    fault.request(request_id)
+}
+
+/// Why a read that must be fresh was not possible.
+pub fn not_read(error: ReadError, leader_known: bool) -> Fault {
+    const STALE: &str = "ask again with --stale for what this node knows";
+    match error {
+        ReadError::NoLeader => not_reachable(error, leader_known).next(STALE),
+        ReadError::Behind(index) => {
+            Fault::new(Code::Unavailable, ErrorReason::Busy, error.to_string()).next(STALE).index(index)
+        }
+        ReadError::Stopped => stopping(error),
+    }
+}
+
+/// It is committed, and this node has not applied it by the deadline.
+pub fn not_seen(index: u64, request_id: &str) -> Fault {
+    let message = format!("it was done as entry {index}, which this node has not applied yet");
+    Fault::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index).request(request_id)
+}
+
+/// The entry is in force; whether every gate knows it was not found out.
+pub fn not_held(index: u64, error: BarrierError) -> Fault {
+    let message = format!(
+        "entry {index} is in force, but whether every gate knows it was not found out: {error}; a repeat asks every node anew"
+    );
+    Fault::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
+}
+
+/// Why a change of the membership was not made.
+pub fn not_changed(error: &MembershipError) -> Fault {
+    let message = error.to_string();
+    match error {
+        MembershipError::Initialized => already_initialized(message),
+        MembershipError::NotLeader => Fault::new(Code::Unavailable, ErrorReason::NoLeader, message),
+        MembershipError::NotPossible(_) => {
+            Fault::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(LOOK_AT_CLUSTER)
+        }
+        MembershipError::Unknown => {
+            Fault::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(LOOK_AT_CLUSTER)
+        }
+        MembershipError::Stopped => stopping(error),
+        MembershipError::Fault(_) => Fault::new(Code::Internal, ErrorReason::NotPossible, message),
+    }
+}
+
+/// Why leadership did not move.
+pub fn not_handed_over(error: &HandoverError) -> Fault {
+    match error {
+        HandoverError::NoLeader => not_reachable(error, false).next(LOOK_AT_CLUSTER),
+        HandoverError::Refused(why) => {
+            not_possible(format!("leadership was not handed over: {why}")).next(LOOK_AT_CLUSTER)
+        }
+    }
+}
+
+/// A cluster is made once.
+pub fn already_initialized(message: impl Into<String>) -> Fault {
+    Fault::new(Code::FailedPrecondition, ErrorReason::AlreadyInitialized, message).next(LOOK_AT_CLUSTER)
+}
+
+/// No schedule of that name.
+pub fn no_schedule(name: &str) -> Fault {
+    let message = format!("no schedule named '{name}'");
+    Fault::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
+}
+
+/// No such run.
+pub fn no_run(run: impl ToString) -> Fault {
+    let message = format!("no run {}", run.to_string());
+    Fault::new(Code::NotFound, ErrorReason::RunNotFound, message).next("reveille run list")
+}
+
+/// No such recipient in a run.
+pub fn no_recipient(recipient: &str, run: RunId) -> Fault {
+    let message = format!("no recipient {recipient} in run {run}");
+    Fault::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(format!("reveille run show {run}"))
+}
+
+/// No relay of that name.
+pub fn no_relay(name: &str) -> Fault {
+    let message = format!("no relay named '{name}'");
+    Fault::new(Code::NotFound, ErrorReason::RelayNotFound, message).next("reveille relay list")
+}
+
+/// No such member.
+pub fn no_member(name: &str) -> Fault {
+    let message = format!("no member named '{name}'");
+    Fault::new(Code::NotFound, ErrorReason::MemberNotFound, message).next("reveille cluster members")
+}
+
+/// The state does not allow it.
+pub fn not_possible(message: impl Into<String>) -> Fault {
+    Fault::new(Code::FailedPrecondition, ErrorReason::NotPossible, message)
+}
+
+/// Somebody else was faster.
+pub fn stale_etag(message: impl Into<String>) -> Fault {
+    Fault::new(Code::Aborted, ErrorReason::EtagMismatch, message).next("reveille schedule show")
+}
+
+/// A defect of ours.
+pub fn broken(message: impl Into<String>) -> Fault {
+    let message = message.into();
+    tracing::error!(message, "a defect; please report it");
+    Fault::new(Code::Internal, ErrorReason::Unspecified, message)
+}
+
+/// What the ledger refused: certain, and equal on every node.
+pub fn refused(refusal: &Refusal) -> Fault {
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::NoSuchSchedule(_) => {
+            Fault::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
+        }
+        Refusal::NoSuchRun(run) => no_run(run),
+        Refusal::NoSuchRelay(name) => no_relay(name),
+        Refusal::NameTaken(name) => Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+            .next(format!("reveille schedule show {name}")),
+        Refusal::RequestReused(_) => Fault::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
+        Refusal::StalePlan => stale_etag("the schedule has changed meanwhile"),
+        Refusal::TooLarge { .. } => Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
+        Refusal::ClocksDisagree => not_possible(message).next(LOOK_AT_CLUSTER),
+        Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
+            not_reachable(format!("leadership changes: {refusal}"), false).next(LOOK_AT_CLUSTER)
+        }
+        Refusal::OldIncarnation { .. }
+        | Refusal::NotDue(_)
+        | Refusal::FiredThrough
+        | Refusal::NotActive(_)
+        | Refusal::HolderGone
+        | Refusal::NothingPending
+        | Refusal::NotPossible(_) => not_possible(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_have_happened_says_so() {
+        let unknown = not_proposed(&ProposeError::Unknown, true, "id");
+        assert_eq!((unknown.code(), unknown.reason()), (Code::DeadlineExceeded, ErrorReason::OutcomeUnknown));
+        for error in [ProposeError::NoLeader, ProposeError::NotReady, ProposeError::Busy, ProposeError::Stopped] {
+            let fault = not_proposed(&error, false, "id");
+            assert_eq!(fault.code(), Code::Unavailable, "{fault:?}");
+            assert!(fault.to_string().ends_with("; nothing happened"), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_quorum_a_read_says_whether_a_leader_is_known() {
+        assert_eq!(not_read(ReadError::NoLeader, true).reason(), ErrorReason::NoQuorum);
+        assert_eq!(not_read(ReadError::NoLeader, false).reason(), ErrorReason::NoLeader);
+    }
+
+    #[test]
+    fn refusals_keep_their_words() {
+        let fault = refused(&Refusal::NameTaken("daily".to_owned()));
+        assert_eq!(
+            format!("{fault:?}"),
+            format!("{} NAME_TAKEN: {}", Code::AlreadyExists, Refusal::NameTaken("daily".to_owned()))
+        );
+        assert_eq!(refused(&Refusal::StalePlan).reason(), ErrorReason::EtagMismatch);
+    }
+}

@@ -1,0 +1,172 @@
+//! What a resume would do, shown before it is done: the leader's own steps, on a ledger of one schedule.
+//!
+//! The copy begins where the schedule stands and is fired until nothing is due, by the code that the timer
+//! runs and the code that `apply` runs. What it can not know is the rest of the history, which only matters
+//! when the zone's rules were changed meanwhile.
+
+use reveille_ledger::command::{Command, Entry, EpochStart, Reading, ScheduleCreate};
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::decide::catch_up::{Zone, plan_fire};
+use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, ScheduleId, Time};
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Ledger, Schedule};
+
+/// Fires that are rehearsed; each looks at a thousand instants or so.
+const FIRES_MAX: u32 = 256;
+
+/// What would happen.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Rehearsal {
+    /// Instants that would open, oldest first.
+    pub opens: Vec<Time>,
+    /// How many missed instants would be explained instead.
+    pub explained: u32,
+}
+
+struct Stage {
+    ledger: Ledger,
+    index: u64,
+    now: Time,
+}
+
+impl Stage {
+    fn play(&mut self, epoch: Epoch, command: Command) -> Outcome {
+        self.index += 1;
+        self.ledger.apply(self.index, &Entry { epoch, now: self.now, command }).reply.outcome
+    }
+}
+
+/// Rehearses what becomes of the instants up to `now`.
+pub fn rehearse(schedule: &Schedule, pattern: &Pattern, zone: &Zone, now: Time) -> Rehearsal {
+    let mut stage = Stage { ledger: Ledger::new(), index: 0, now };
+    let mut rehearsal = Rehearsal::default();
+    let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    let readings = vec![Reading { node: leader.node, wall: now }];
+    let begun = stage.play(Epoch(0), Command::EpochStart(EpochStart { leader, voters: 1, readings }));
+    let Outcome::EpochStarted { epoch, .. } = begun else { return rehearsal };
+    let created = stage.play(epoch, Command::ScheduleCreate(Box::new(stand_in(schedule))));
+    let Outcome::Schedule(id) = created else { return rehearsal };
+    for _ in 0..FIRES_MAX {
+        if !rehearsal.go_on(&mut stage, (epoch, id), pattern, zone) {
+            break;
+        }
+    }
+    rehearsal
+}
+
+impl Rehearsal {
+    /// One fire; false when nothing is due any more.
+    fn go_on(&mut self, stage: &mut Stage, (epoch, id): (Epoch, ScheduleId), pattern: &Pattern, zone: &Zone) -> bool {
+        let Some(fire) = plan_fire(&stage.ledger, id, pattern, zone, stage.now) else { return false };
+        let opens: Vec<Time> = fire.opened.iter().map(|opening| opening.due).collect();
+        let explained: u32 = fire.explained.iter().map(|range| range.count).sum();
+        match stage.play(epoch, Command::Fire(vec![fire])) {
+            Outcome::Fired(answers) if answers.iter().all(Result::is_ok) => {
+                self.opens.extend(opens);
+                self.explained += explained;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The schedule as it stands, with the least to send.
+fn stand_in(schedule: &Schedule) -> ScheduleCreate {
+    let recipient =
+        Recipient { address: "a@example.org".to_owned(), key: "a@example.org".to_owned(), values: Vec::new() };
+    ScheduleCreate {
+        request: None,
+        tenant: schedule.tenant.clone(),
+        name: schedule.name.clone(),
+        when: schedule.when.clone(),
+        zone: schedule.zone.clone(),
+        start: schedule.start,
+        end: schedule.end,
+        max_runs: schedule.max_runs.map(|most| most.saturating_sub(schedule.plan.opened)),
+        policies: schedule.policies.clone(),
+        pool: schedule.pool.clone(),
+        priority: schedule.priority,
+        paused: None,
+        content: Content {
+            sender: recipient.address.clone(),
+            reply_to: None,
+            subject: String::new(),
+            text: None,
+            html: None,
+            headers: Vec::new(),
+            variables: Vec::new(),
+        },
+        audience: Audience { columns: Vec::new(), recipients: vec![recipient] },
+        after: schedule.plan.fired_through,
+        next: schedule.plan.next.clone(),
+        tzdb: schedule.plan.tzdb.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reveille_cluster::zones::Zones;
+    use reveille_ledger::command::Next;
+    use reveille_ledger::decide::calendar::When;
+    use reveille_ledger::ids::{Hash, Nominal};
+    use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, Policies};
+    use reveille_ledger::{Activity, Plan};
+
+    const HOURS_PAUSED: i64 = 30;
+
+    /// An hourly schedule that was paused for thirty hours.
+    fn rehearsed(catch_up: CatchUp, max_runs: Option<u32>) -> Rehearsal {
+        let when = When::Every { period_ms: HOUR_MS as u64, anchor_ms: 0 };
+        let paused_at = Time(20_000 * DAY_MS);
+        let due = paused_at.plus_ms(HOUR_MS);
+        let schedule = Schedule {
+            tenant: "default".to_owned(),
+            name: "hourly".to_owned(),
+            zone: "UTC".to_owned(),
+            start: None,
+            end: None,
+            max_runs,
+            policies: Policies { catch_up, ..Policies::default() },
+            pool: "default".to_owned(),
+            priority: 0,
+            content: Hash([0; 32]),
+            audience: Hash([0; 32]),
+            recipients: 1,
+            activity: Activity::Paused { reason: String::new(), since: paused_at },
+            plan: Plan {
+                version: 2,
+                next: Some(Next { nominal: Nominal::Instant(due), due }),
+                fired_through: paused_at,
+                opened: 7,
+                tzdb: "x".to_owned(),
+                refusals: 0,
+            },
+            body: Hash([0; 32]),
+            index: 9,
+            when: when.clone(),
+        };
+        let zone = Zones::bundled("x").get("UTC").expect("a zone");
+        let pattern = Pattern::compile(&when).expect("a pattern");
+        rehearse(&schedule, &pattern, &zone, paused_at.plus_ms(HOURS_PAUSED * HOUR_MS + HOUR_MS / 2))
+    }
+
+    #[test]
+    fn the_policies_decide_what_a_resume_opens() {
+        let one = rehearsed(CatchUp::One, None);
+        assert_eq!((one.opens.len(), one.explained), (1, 29));
+        assert_eq!(one.opens.first().map(|due| due.0 % DAY_MS), Some(6 * HOUR_MS), "the latest");
+        // Within `start_within`, twelve hours: the rest is too late.
+        let all = rehearsed(CatchUp::All, None);
+        assert_eq!((all.opens.len(), all.explained), (12, 18));
+        let none = rehearsed(CatchUp::None, None);
+        assert_eq!((none.opens.len(), none.explained), (0, 30));
+    }
+
+    #[test]
+    fn no_more_opens_than_max_runs_leaves() {
+        assert_eq!(rehearsed(CatchUp::All, Some(10)).opens.len(), 3);
+    }
+}

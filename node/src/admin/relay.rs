@@ -1,0 +1,104 @@
+//! Relays: added, listed, tested, removed.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_cluster::relay::Target;
+use reveille_ledger::command::{Command, Relay};
+use reveille_proto::admin::v1::relay_service_server::RelayService;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, AddRelayResponse, ErrorReason, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
+    ListRelaysResponse, RemoveRelayRequest, RemoveRelayResponse, TestRelayRequest, TestRelayResponse,
+};
+use tonic::{Code, Request, Response, Status};
+
+use super::paging::Paging;
+use super::{Admin, Fault, deadline, probe, refusals, validate, views};
+
+impl Admin {
+    async fn find_relay(&self, name: &str, stale: bool, deadline: Instant) -> Result<GetRelayAnswer, Fault> {
+        let (relay, freshness) =
+            self.read(stale, deadline, |ledger| ledger.relays().get(&name.to_owned()).cloned()).await?;
+        Ok((relay.ok_or_else(|| refusals::no_relay(name))?, freshness))
+    }
+}
+
+type GetRelayAnswer = (Relay, Option<reveille_proto::admin::v1::Freshness>);
+
+fn name_taken(name: &str) -> Fault {
+    let message = format!("relay '{name}' exists with another body; replace it, or choose another name");
+    Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message).next(format!("reveille relay show {name}"))
+}
+
+#[tonic::async_trait]
+impl RelayService for Admin {
+    /// Two of these at once for one name may both be done; the later one stands.
+    async fn add_relay(&self, request: Request<AddRelayRequest>) -> Result<Response<AddRelayResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let AddRelayRequest { relay, replace, request_id, validate_only } = request.into_inner();
+        let relay = validate::relay(relay)?;
+        let (known, _) = self.read(false, deadline, |ledger| ledger.relays().get(&relay.name).cloned()).await?;
+        if !replace && known.is_some_and(|known| known != relay) {
+            return Err(name_taken(&relay.name).request(&request_id).into());
+        }
+        let answer = views::relay(&relay);
+        let index = match validate_only {
+            true => 0,
+            false => self.write(Command::RelayPut(relay), &request_id, deadline).await?.index,
+        };
+        Ok(Response::new(AddRelayResponse { relay: Some(answer), index }))
+    }
+
+    async fn list_relays(&self, request: Request<ListRelaysRequest>) -> Result<Response<ListRelaysResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let paging: Paging<String> = Paging::new("relays", request.page_size, &request.page_token)?;
+        let from = paging.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let look = self.read(request.stale, deadline, |ledger| {
+            let listed = ledger.relays().range((from, Bound::Unbounded)).map(|(_, relay)| relay);
+            listed.take(paging.size + 1).cloned().collect::<Vec<_>>()
+        });
+        let (mut listed, freshness) = look.await?;
+        let more = listed.len() > paging.size;
+        listed.truncate(paging.size);
+        let next_page_token = paging.token(listed.last().filter(|_| more).map(|relay| &relay.name));
+        let relays = listed.iter().map(views::relay).collect();
+        Ok(Response::new(ListRelaysResponse { relays, next_page_token, freshness }))
+    }
+
+    async fn get_relay(&self, request: Request<GetRelayRequest>) -> Result<Response<GetRelayResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let (relay, freshness) = self.find_relay(&request.name, request.stale, deadline).await?;
+        Ok(Response::new(GetRelayResponse { relay: Some(views::relay(&relay)), freshness }))
+    }
+
+    async fn test_relay(&self, request: Request<TestRelayRequest>) -> Result<Response<TestRelayResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let (relay, _) = self.find_relay(&request.into_inner().name, false, deadline).await?;
+        let node = self.site.introduction.name.clone();
+        let target =
+            Target::new(&relay.host, relay.port, &node).map_err(|error| Fault::of_field("name", error.to_string()))?;
+        let begun = Instant::now();
+        let found = probe::probe(&target, Arc::clone(&self.dialer)).await;
+        let elapsed = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Ok(Response::new(TestRelayResponse {
+            reachable: found.problem.is_empty(),
+            node,
+            elapsed: Some(views::duration(elapsed)),
+            banner: found.banner,
+            extensions: found.extensions,
+            problem: found.problem,
+        }))
+    }
+
+    async fn remove_relay(
+        &self,
+        request: Request<RemoveRelayRequest>,
+    ) -> Result<Response<RemoveRelayResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let reply = self.write(Command::RelayRemove(request.into_inner().name), "", deadline).await?;
+        Ok(Response::new(RemoveRelayResponse { index: reply.index }))
+    }
+}

@@ -1,0 +1,264 @@
+//! Schedules: created, shown, paused, resumed, triggered, deleted; and what became of their instants.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::ids::{ScheduleId, Time};
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Activity, Ledger, Schedule};
+use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
+use reveille_proto::admin::v1::{
+    self, CreateScheduleRequest, CreateScheduleResponse, DeleteScheduleRequest, DeleteScheduleResponse, Freshness,
+    GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListScheduleHistoryResponse,
+    ListSchedulesRequest, ListSchedulesResponse, PauseScheduleRequest, PauseScheduleResponse, ResumeScheduleRequest,
+    ResumeScheduleResponse, ScheduleState, TriggerScheduleRequest, TriggerScheduleResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::paging::{LOOK_MAX, Paging};
+use super::rehearsal::{Rehearsal, rehearse};
+use super::validate::{Fields, tenant};
+use super::{Admin, Fault, creation, deadline, past, refusals, run, views};
+
+/// Instants that an answer about one schedule names.
+pub const INSTANTS_SHOWN: usize = 10;
+/// Open runs that a delete names.
+const OPEN_RUNS_SHOWN: usize = 1_000;
+
+/// A schedule, copied out of the state, and ledger time there.
+pub struct Found {
+    pub id: ScheduleId,
+    pub schedule: Schedule,
+    pub now: Time,
+    pub freshness: Option<Freshness>,
+}
+
+impl Admin {
+    /// The schedule of that name.
+    pub(super) async fn find_schedule(
+        &self,
+        (tenant_name, name): (&str, &str),
+        stale: bool,
+        deadline: Instant,
+    ) -> Result<Found, Fault> {
+        let tenant = tenant(tenant_name)?;
+        let look = self.read(stale, deadline, |ledger| {
+            let (id, schedule) = ledger.schedule_named(&tenant, name)?;
+            Some((id, schedule.clone(), ledger.head().now))
+        });
+        let (found, freshness) = look.await?;
+        let (id, schedule, now) = found.ok_or_else(|| refusals::no_schedule(name))?;
+        Ok(Found { id, schedule, now: self.now(now), freshness })
+    }
+
+    /// The message of a schedule as it is here now, with its next instants.
+    pub(super) async fn show_schedule(&self, id: ScheduleId, name: &str) -> Result<v1::Schedule, Fault> {
+        let look = |ledger: &Ledger| Some((ledger.schedules().get(&id)?.clone(), ledger.head().now));
+        let (schedule, now) = self.site.replica.read(look).ok_or_else(|| refusals::no_schedule(name))?;
+        let now = self.now(now);
+        self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await
+    }
+
+    /// Walks a calendar or validates on a thread that may be busy: no task waits behind it.
+    pub(super) async fn calendar<T: Send + 'static>(
+        &self,
+        walk: impl FnOnce(&reveille_cluster::zones::Zones) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let site = Arc::clone(&self.site);
+        let walked = tokio::task::spawn_blocking(move || walk(&site.zones)).await;
+        walked.map_err(|error| refusals::broken(format!("walking a calendar failed: {error}")))
+    }
+}
+
+/// What a list of schedules lets through.
+struct Filter {
+    tenant: String,
+    states: Vec<ScheduleState>,
+}
+
+/// Schedules in the order of their creation, and the last one that was looked at if there are more.
+fn list(
+    ledger: &Ledger,
+    filter: &Filter,
+    paging: &Paging<ScheduleId>,
+) -> (Vec<(ScheduleId, Schedule)>, Option<ScheduleId>) {
+    let (mut listed, mut last) = (Vec::new(), None);
+    let from = paging.after.map_or(Bound::Unbounded, Bound::Excluded);
+    for (looked, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
+        if listed.len() >= paging.size || looked >= LOOK_MAX {
+            return (listed, last);
+        }
+        last = Some(*id);
+        let state = || views::schedule_state(&schedule.activity).0;
+        if schedule.tenant == filter.tenant && (filter.states.is_empty() || filter.states.contains(&state())) {
+            listed.push((*id, schedule.clone()));
+        }
+    }
+    (listed, None)
+}
+
+#[tonic::async_trait]
+impl ScheduleService for Admin {
+    async fn create_schedule(
+        &self,
+        request: Request<CreateScheduleRequest>,
+    ) -> Result<Response<CreateScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(creation::create(self, request.into_inner(), deadline).await?))
+    }
+
+    async fn list_schedules(
+        &self,
+        request: Request<ListSchedulesRequest>,
+    ) -> Result<Response<ListSchedulesResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let states = request.states.iter().map(|state| ScheduleState::try_from(*state)).collect::<Result<_, _>>();
+        let states = states.map_err(|_| Fault::of_field("states", "holds a state that this node does not know"))?;
+        let filter = Filter { tenant: tenant(&request.tenant)?, states };
+        let paging: Paging<ScheduleId> = Paging::new("schedules", request.page_size, &request.page_token)?;
+        let look = self.read(request.stale, deadline, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
+        let (((listed, last), now), freshness) = look.await?;
+        let now = self.now(now);
+        let shown = self.calendar(move |zones| {
+            listed.iter().map(|(id, schedule)| views::schedule(*id, schedule, zones, now, 1)).collect()
+        });
+        let next_page_token = paging.token(last.as_ref());
+        Ok(Response::new(ListSchedulesResponse { schedules: shown.await?, next_page_token, freshness }))
+    }
+
+    async fn get_schedule(
+        &self,
+        request: Request<GetScheduleRequest>,
+    ) -> Result<Response<GetScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let place = (request.tenant.as_str(), request.name.as_str());
+        let Found { id, schedule, now, freshness } = self.find_schedule(place, request.stale, deadline).await?;
+        let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
+        Ok(Response::new(GetScheduleResponse { schedule: Some(shown), freshness }))
+    }
+
+    async fn pause_schedule(
+        &self,
+        request: Request<PauseScheduleRequest>,
+    ) -> Result<Response<PauseScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let mut fields = Fields::default();
+        let reason = fields.reason("reason", &request.reason);
+        let reason = fields.done(Some(reason))?;
+        let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+        if found.schedule.activity == Activity::Done {
+            return Err(refusals::not_possible("the schedule is done: no instant is left").into());
+        }
+        let pause = SchedulePause { schedule: found.id, reason };
+        self.write(Command::SchedulePause(pause), "", deadline).await?;
+        let schedule = self.show_schedule(found.id, &request.name).await?;
+        Ok(Response::new(PauseScheduleResponse { schedule: Some(schedule) }))
+    }
+
+    async fn resume_schedule(
+        &self,
+        request: Request<ResumeScheduleRequest>,
+    ) -> Result<Response<ResumeScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+        let (id, plan_version) = (found.id, found.schedule.plan.version);
+        let etag = format!("{}.{plan_version}", id.0);
+        if !request.etag.is_empty() && request.etag != etag {
+            let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);
+            return Err(refusals::stale_etag(message).into());
+        }
+        if !matches!(found.schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
+            let state = found.schedule.activity.word();
+            return Err(refusals::not_possible(format!("the schedule is {state}, not paused")).into());
+        }
+        let (opens, rehearsal) = self.calendar(move |zones| resumed(&found, zones)).await??;
+        if !request.validate_only {
+            self.write(Command::ScheduleResume(ScheduleResume { schedule: id, plan_version }), "", deadline).await?;
+        }
+        Ok(Response::new(ResumeScheduleResponse {
+            schedule: Some(self.show_schedule(id, &request.name).await?),
+            opens,
+            opens_count: u32::try_from(rehearsal.opens.len()).unwrap_or(u32::MAX),
+            explained_count: rehearsal.explained,
+        }))
+    }
+
+    async fn trigger_schedule(
+        &self,
+        request: Request<TriggerScheduleRequest>,
+    ) -> Result<Response<TriggerScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let TriggerScheduleRequest { tenant, name, request_id } = request.into_inner();
+        let mut fields = Fields::default();
+        let request = fields.request_id(&request_id);
+        if request.is_none() {
+            fields.refuse("request_id", "is missing; it names the run, so that asking again opens no second one");
+        }
+        let request = fields.done(request)?;
+        let found = self.find_schedule((&tenant, &name), false, deadline).await?;
+        let command = Command::Trigger(Trigger { schedule: found.id, request });
+        let reply = self.write(command, &request_id, deadline).await?;
+        let Outcome::Run(opened) = reply.outcome else {
+            return Err(refusals::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
+        };
+        let run = self.site.replica.read(|ledger| run::look(ledger, opened))?;
+        Ok(Response::new(TriggerScheduleResponse { run: Some(run) }))
+    }
+
+    async fn delete_schedule(
+        &self,
+        request: Request<DeleteScheduleRequest>,
+    ) -> Result<Response<DeleteScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+        let reply = self.write(Command::ScheduleDelete(found.id), "", deadline).await?;
+        let open_runs = self.site.replica.read(|ledger| open_runs(ledger, found.id));
+        Ok(Response::new(DeleteScheduleResponse { index: reply.index, open_runs }))
+    }
+
+    async fn list_schedule_history(
+        &self,
+        request: Request<ListScheduleHistoryRequest>,
+    ) -> Result<Response<ListScheduleHistoryResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = tenant(&request.tenant)?;
+        let paging: Paging<past::Place> = Paging::new("history", request.page_size, &request.page_token)?;
+        let look = self.read(request.stale, deadline, |ledger| {
+            let (id, schedule) = ledger.schedule_named(&tenant, &request.name)?;
+            Some(past::list(ledger, id, schedule, &paging))
+        });
+        let (found, freshness) = look.await?;
+        let (entries, last) = found.ok_or_else(|| refusals::no_schedule(&request.name))?;
+        let next_page_token = paging.token(last.as_ref());
+        Ok(Response::new(ListScheduleHistoryResponse { entries, next_page_token, freshness }))
+    }
+}
+
+/// What becomes of the instants that fell into a pause.
+fn resumed(found: &Found, zones: &reveille_cluster::zones::Zones) -> Result<(Vec<v1::Instant>, Rehearsal), Fault> {
+    let zone = zones.get(&found.schedule.zone).map_err(|unknown| refusals::not_possible(unknown.to_string()))?;
+    let pattern = Pattern::compile(&found.schedule.when).map_err(|error| refusals::not_possible(error.to_string()))?;
+    let rehearsal = rehearse(&found.schedule, &pattern, &zone, found.now);
+    let named = rehearsal.opens.iter().take(INSTANTS_SHOWN);
+    let opens = named.map(|due| views::told(&pattern, &zone.rules, &found.schedule.policies, *due)).collect();
+    Ok((opens, rehearsal))
+}
+
+fn open_runs(ledger: &Ledger, schedule: ScheduleId) -> Vec<String> {
+    let of_pages = ledger.open_pages().flat_map(|(id, page)| {
+        page.runs.iter().enumerate().filter_map(move |(place, run)| {
+            let open = run.schedule == schedule && !run.counts.is_finished();
+            open.then(|| format!("r{}.{}", id.index, id.place + place as u32))
+        })
+    });
+    of_pages.take(OPEN_RUNS_SHOWN).collect()
+}

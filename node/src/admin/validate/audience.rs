@@ -1,0 +1,82 @@
+//! Audiences: every address parsed, duplicates by key taken out and reported, sizes within bounds.
+
+use std::collections::BTreeMap;
+
+use reveille_cluster::compose::VALUE_BYTES_MAX;
+use reveille_ledger::address::Address;
+use reveille_ledger::content::{Audience, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, Recipient};
+use reveille_proto::admin::v1::{self, ErrorReason};
+
+use super::Fields;
+
+/// Variables that each recipient may have.
+const COLUMNS_MAX: usize = 64;
+/// Characters of the name of one.
+const COLUMN_NAME_MAX: usize = 64;
+
+/// The audience, and which recipients of the request others stand for.
+pub fn audience(fields: &mut Fields, asked: Option<v1::Audience>) -> Option<(Audience, Vec<v1::Duplicate>)> {
+    let asked = asked.unwrap_or_default();
+    if asked.recipients.is_empty() {
+        fields.refuse("schedule.audience.recipients", "is empty; give at least one recipient");
+        return None;
+    }
+    if asked.recipients.len() > INLINE_RECIPIENTS_MAX {
+        let given = asked.recipients.len();
+        let message = format!("has {given} recipients, more than {INLINE_RECIPIENTS_MAX}; split them over schedules");
+        fields.refuse_as(ErrorReason::TooLarge, "schedule.audience.recipients", message);
+        return None;
+    }
+    columns(fields, &asked.columns);
+    let mut audience = Audience { columns: asked.columns, recipients: Vec::with_capacity(asked.recipients.len()) };
+    let mut duplicates = Vec::new();
+    let mut places: BTreeMap<String, u32> = BTreeMap::new();
+    for (place, recipient) in (0_u32..).zip(asked.recipients) {
+        let path = format!("schedule.audience.recipients[{place}]");
+        values(fields, &path, &recipient.values, &audience.columns);
+        let address = fields.take(&format!("{path}.address"), Address::parse(&recipient.address));
+        let Some(address) = address else { continue };
+        let key = address.key();
+        match places.get(&key) {
+            Some(same_as) => duplicates.push(v1::Duplicate { recipient: place, same_as: *same_as }),
+            None => {
+                places.insert(key.clone(), place);
+                let address = address.as_given().to_owned();
+                audience.recipients.push(Recipient { address, key, values: recipient.values });
+            }
+        }
+    }
+    let bytes = audience.blob().bytes.len();
+    if bytes > INLINE_BYTES_MAX {
+        let message = format!("has {bytes} bytes, more than {INLINE_BYTES_MAX}; split it over schedules");
+        fields.refuse_as(ErrorReason::TooLarge, "schedule.audience", message);
+    }
+    Some((audience, duplicates))
+}
+
+fn columns(fields: &mut Fields, columns: &[String]) {
+    if columns.len() > COLUMNS_MAX {
+        let message = format!("are {}, more than {COLUMNS_MAX}; leave out what no template uses", columns.len());
+        fields.refuse_as(ErrorReason::TooLarge, "schedule.audience.columns", message);
+    }
+    for (place, column) in columns.iter().enumerate() {
+        let length = column.chars().count();
+        if length == 0 || length > COLUMN_NAME_MAX || column.chars().any(char::is_control) {
+            let message = format!("is not the name of a column; give 1 to {COLUMN_NAME_MAX} characters on one line");
+            fields.refuse(format!("schedule.audience.columns[{place}]"), message);
+        }
+    }
+}
+
+fn values(fields: &mut Fields, path: &str, values: &[String], columns: &[String]) {
+    if values.len() != columns.len() {
+        let message = format!("are {}, but there are {} columns", values.len(), columns.len());
+        fields.refuse(format!("{path}.values"), message);
+    }
+    for (place, value) in values.iter().enumerate() {
+        if value.len() > VALUE_BYTES_MAX {
+            let message = format!("is longer than {VALUE_BYTES_MAX} bytes");
+            fields.refuse_as(ErrorReason::TooLarge, format!("{path}.values[{place}]"), message);
+        }
+    }
+}

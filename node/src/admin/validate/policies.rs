@@ -1,0 +1,64 @@
+//! Policies: every knob within its bounds, defaults filled in.
+
+use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap};
+use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, InDoubt, MINUTE_MS, Policies};
+use reveille_proto::admin::v1;
+
+use super::{Bounds, Fields};
+
+const START_WITHIN: Bounds = Bounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: 12 * HOUR_MS };
+const FINISH_BY: Bounds = Bounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: DAY_MS };
+/// With back-off up to an hour, more attempts than this would outlast every deadline.
+const ATTEMPTS_MAX: u32 = 100;
+
+pub fn policies(fields: &mut Fields, asked: v1::Policies) -> Policies {
+    let default = Policies::default();
+    let gap = v1::DstGap::try_from(asked.dst_gap).map(|gap| match gap {
+        v1::DstGap::Unspecified | v1::DstGap::After => DstGap::After,
+        v1::DstGap::Shift => DstGap::Shift,
+        v1::DstGap::Skip => DstGap::Skip,
+    });
+    let overlap = v1::DstOverlap::try_from(asked.dst_overlap).map(|overlap| match overlap {
+        v1::DstOverlap::Unspecified | v1::DstOverlap::First => DstOverlap::First,
+        v1::DstOverlap::Second => DstOverlap::Second,
+        v1::DstOverlap::Both => DstOverlap::Both,
+    });
+    let catch_up = v1::CatchUp::try_from(asked.catch_up).map(|catch_up| match catch_up {
+        v1::CatchUp::Unspecified | v1::CatchUp::One => CatchUp::One,
+        v1::CatchUp::All => CatchUp::All,
+        v1::CatchUp::None => CatchUp::None,
+    });
+    let in_doubt = v1::InDoubt::try_from(asked.in_doubt).map(|in_doubt| match in_doubt {
+        v1::InDoubt::Unspecified | v1::InDoubt::Hold => InDoubt::Hold,
+        v1::InDoubt::Resend => InDoubt::Resend,
+        v1::InDoubt::AssumeSent => InDoubt::AssumeSent,
+    });
+    let max_attempts = match asked.max_attempts {
+        0 => Some(default.max_attempts),
+        attempts => u8::try_from(attempts).ok().filter(|_| attempts <= ATTEMPTS_MAX),
+    };
+    if max_attempts.is_none() {
+        fields.refuse("schedule.policies.max_attempts", format!("is above {ATTEMPTS_MAX}; give 1 to {ATTEMPTS_MAX}"));
+    }
+    Policies {
+        dst: calendar::Policies {
+            gap: known(fields, "dst_gap", gap.ok()),
+            overlap: known(fields, "dst_overlap", overlap.ok()),
+        },
+        catch_up: known(fields, "catch_up", catch_up.ok()),
+        start_within_ms: fields.length("schedule.policies.start_within", asked.start_within, START_WITHIN),
+        finish_by_ms: fields.length("schedule.policies.finish_by", asked.finish_by, FINISH_BY),
+        in_doubt: known(fields, "in_doubt", in_doubt.ok()),
+        max_attempts: max_attempts.unwrap_or(default.max_attempts),
+        ..default
+    }
+}
+
+/// A value of an enumeration that this build knows.
+fn known<T: Default>(fields: &mut Fields, knob: &str, value: Option<T>) -> T {
+    if value.is_none() {
+        let next = "leave it out, or ask a newer node";
+        fields.refuse(format!("schedule.policies.{knob}"), format!("is a value that this node does not know; {next}"));
+    }
+    value.unwrap_or_default()
+}

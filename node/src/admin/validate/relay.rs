@@ -1,0 +1,59 @@
+//! A relay, from the request to what the ledger keeps.
+
+use reveille_cluster::relay::Target;
+use reveille_ledger::DEFAULT_POOL;
+use reveille_ledger::command::Relay;
+use reveille_proto::admin::v1;
+
+use super::{Fields, NAME_MAX};
+use crate::admin::Fault;
+
+/// Open dialogues on one node where the request names none.
+const SESSIONS_DEFAULT: u32 = 10;
+/// Open dialogues on one node, at most.
+const SESSIONS_MAX: u32 = 1_000;
+/// Mails a second over the whole cluster, at most.
+const RATE_MAX: f64 = 1_000_000.0;
+
+/// Validates a relay, defaults filled in.
+pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, Fault> {
+    let asked = asked.ok_or_else(|| Fault::of_field("relay", "is missing"))?;
+    let mut fields = Fields::default();
+    let name = fields.name("relay.name", &asked.name, NAME_MAX);
+    let pool = fields.name_or("relay.pool", &asked.pool, DEFAULT_POOL);
+    let port = u16::try_from(asked.port).ok().filter(|port| *port > 0);
+    if port.is_none() {
+        fields.refuse("relay.port", format!("{} is not a port; give 1 to 65535", asked.port));
+    }
+    if asked.host.is_empty() {
+        fields.refuse("relay.host", "is missing; give a name or an address");
+    } else if Target::new(&asked.host, 25, "localhost").is_err() || asked.host.contains(['/', '@', '[', ']']) {
+        let form = "give a name or an address, IPv6 without brackets";
+        fields.refuse("relay.host", format!("{:?} is not a host; {form}", asked.host));
+    }
+    if !matches!(v1::RelayTls::try_from(asked.tls), Ok(v1::RelayTls::Unspecified | v1::RelayTls::None)) {
+        fields.refuse("relay.tls", "is a value that this node does not know; give none");
+    }
+    let rate = asked.rate_per_second;
+    if !(0.0..=RATE_MAX).contains(&rate) || (rate > 0.0 && rate < 0.001) {
+        fields.refuse(
+            "relay.rate_per_second",
+            format!("{rate} is not a rate; give 0.001 to {RATE_MAX}, or 0 for no bound"),
+        );
+    }
+    let max_sessions = if asked.max_sessions == 0 { SESSIONS_DEFAULT } else { asked.max_sessions };
+    if max_sessions > SESSIONS_MAX {
+        fields
+            .refuse("relay.max_sessions", format!("{max_sessions} is above {SESSIONS_MAX}; give 1 to {SESSIONS_MAX}"));
+    }
+    let made = port.map(|port| Relay {
+        name,
+        pool,
+        host: asked.host,
+        port,
+        // Bounded above: fits.
+        rate_milli: (rate * 1_000.0).round() as u64,
+        max_sessions,
+    });
+    fields.done(made)
+}

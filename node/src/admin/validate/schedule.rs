@@ -1,0 +1,141 @@
+//! The body of a schedule, from the request to the command that creates it.
+
+use reveille_cluster::compose::Compiled;
+use reveille_cluster::zones::Zones;
+use reveille_ledger::DEFAULT_POOL;
+use reveille_ledger::command::ScheduleCreate;
+use reveille_ledger::content::{Audience, Content};
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::decide::catch_up::{self, Zone};
+use reveille_ledger::ids::Time;
+use reveille_proto::admin::v1::{self, ErrorReason};
+
+use super::audience::audience;
+use super::policies::policies;
+use super::{Fields, SCHEDULE_NAME_MAX, when};
+use crate::admin::Fault;
+
+/// A schedule that can be created.
+#[derive(Debug)]
+pub struct Asked {
+    /// The command; its `request` is set by the caller.
+    pub create: ScheduleCreate,
+    /// Recipients that others stand for.
+    pub duplicates: Vec<v1::Duplicate>,
+}
+
+/// Validates a body. `now`: ledger time as far as it is known here; `exists`: is there a schedule of that
+/// name? Then the ledger compares, and what has become past since is no fault of this request.
+pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: &Zones) -> Result<Asked, Fault> {
+    let mut fields = Fields::default();
+    let body = body.ok_or_else(|| Fault::of_field("schedule", "is missing"))?;
+    let tenant = fields.name_or("schedule.tenant", &body.tenant, reveille_ledger::DEFAULT_TENANT);
+    let name = fields.name("schedule.name", &body.name, SCHEDULE_NAME_MAX);
+    let pool = fields.name_or("schedule.pool", &body.pool, DEFAULT_POOL);
+    let start = body.start.and_then(|start| fields.instant("schedule.start", start));
+    let end = body.end.and_then(|end| fields.instant("schedule.end", end));
+    if let (Some(start), Some(end)) = (start, end)
+        && end < start
+    {
+        fields.refuse("schedule.end", format!("{end} is before the start, {start}"));
+    }
+    let pattern = when::pattern(&mut fields, body.when, start);
+    let zone = when::zone(&mut fields, &body.zone, zones);
+    let policies = policies(&mut fields, body.policies.unwrap_or_default());
+    if body.max_runs == Some(0) {
+        fields.refuse("schedule.max_runs", "is zero; leave it out for no bound");
+    }
+    let priority = u8::try_from(body.priority);
+    if priority.is_err() {
+        fields.refuse("schedule.priority", format!("{} is above 255; give 0 to 255", body.priority));
+    }
+    let paused = body.paused.map(|reason| fields.reason("schedule.paused", &reason));
+    let content = content(&mut fields, body.content);
+    let audience = audience(&mut fields, body.audience);
+    if let (Some(content), Some((audience, _))) = (&content, &audience) {
+        compile(&mut fields, content, audience);
+    }
+    let made = (|| {
+        let ((when, pattern), zone) = (pattern?, zone?);
+        let next = first(&mut fields, &pattern, &zone, &policies, (now, start, end), exists);
+        let (audience, duplicates) = audience?;
+        let create = ScheduleCreate {
+            request: None,
+            tenant,
+            name,
+            when,
+            zone: body.zone,
+            start,
+            end,
+            max_runs: body.max_runs,
+            policies,
+            pool,
+            priority: priority.ok()?,
+            paused,
+            content: content?,
+            audience,
+            after: now,
+            next,
+            tzdb: zone.tzdb,
+        };
+        Some(Asked { create, duplicates })
+    })();
+    fields.done(made)
+}
+
+/// The first instant after `now`, which there must be for a new schedule.
+fn first(
+    fields: &mut Fields,
+    pattern: &Pattern,
+    zone: &Zone,
+    policies: &reveille_ledger::policy::Policies,
+    (now, start, end): (Time, Option<Time>, Option<Time>),
+    exists: bool,
+) -> Option<reveille_ledger::command::Next> {
+    let next = catch_up::first(pattern, zone, &policies.dst, now, start, end);
+    if next.is_none() && !exists {
+        let until = match end {
+            Some(end) => format!("between now, {now}, and the end, {end}"),
+            None => format!("after now, {now}"),
+        };
+        let message = format!("has no instant {until}; give one that is to come");
+        fields.refuse_as(ErrorReason::NeverFires, "schedule.when", message);
+    }
+    next
+}
+
+fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Content> {
+    let Some(asked) = asked else {
+        fields.refuse("schedule.content", "is missing; give a sender, a subject, and a text or html");
+        return None;
+    };
+    if asked.sender.trim().is_empty() {
+        fields.refuse("schedule.content.sender", "is missing; write ADDRESS or NAME <ADDRESS>");
+        return None;
+    }
+    let pairs = |of: Vec<v1::Field>| of.into_iter().map(|field| (field.name, field.value)).collect();
+    Some(Content {
+        sender: asked.sender,
+        reply_to: (!asked.reply_to.is_empty()).then_some(asked.reply_to),
+        subject: asked.subject,
+        text: asked.text,
+        html: asked.html,
+        headers: pairs(asked.headers),
+        variables: pairs(asked.variables),
+    })
+}
+
+/// Content that could not be sent to this audience is refused here, not at nine o'clock.
+fn compile(fields: &mut Fields, content: &Content, audience: &Audience) {
+    let Err(error) = Compiled::new(content, &audience.columns) else { return };
+    let field = match error.field.as_str() {
+        "content" => "schedule.content".to_owned(),
+        "columns" => "schedule.audience.columns".to_owned(),
+        field => format!("schedule.content.{field}"),
+    };
+    let message = match error.line {
+        Some(line) => format!("line {line}: {}", error.message),
+        None => error.message,
+    };
+    fields.refuse(field, message);
+}

@@ -1,0 +1,79 @@
+//! When a schedule fires: a pattern that compiles, in a zone that exists, with an instant to come.
+
+use std::str::FromStr;
+
+use reveille_cluster::zones::Zones;
+use reveille_ledger::decide::calendar::{Pattern, PatternError, Weekdays, When};
+use reveille_ledger::decide::catch_up::Zone;
+use reveille_ledger::ids::Time;
+use reveille_proto::admin::v1::{self, ErrorReason, when};
+
+use super::{Fields, milliseconds};
+
+/// The pattern and what it compiles to. `start` anchors a period that names no anchor; without either it
+/// counts from the Unix epoch, so that the same request always means the same instants.
+pub fn pattern(fields: &mut Fields, asked: Option<v1::When>, start: Option<Time>) -> Option<(When, Pattern)> {
+    let Some(asked) = asked.and_then(|when| when.pattern) else {
+        fields.refuse("schedule.when", "is missing; give one of cron, daily, every or at");
+        return None;
+    };
+    let (field, when) = match asked {
+        when::Pattern::Cron(expression) => ("schedule.when.cron", Some(When::Cron { expression })),
+        when::Pattern::Daily(daily) => ("schedule.when.daily", read_daily(fields, &daily)),
+        when::Pattern::Every(every) => ("schedule.when.every", read_every(fields, every, start)),
+        when::Pattern::At(instant) => {
+            let instant = fields.instant("schedule.when.at", instant);
+            ("schedule.when.at", instant.map(|instant| When::At { instant_ms: instant.0 }))
+        }
+    };
+    let when = when?;
+    match Pattern::compile(&when) {
+        Ok(pattern) => Some((when, pattern)),
+        Err(error) => {
+            let never = matches!(error, PatternError::NeverFires { .. } | PatternError::NoWeekday);
+            let reason = if never { ErrorReason::NeverFires } else { ErrorReason::InvalidField };
+            fields.refuse_as(reason, field, error.to_string());
+            None
+        }
+    }
+}
+
+fn read_daily(fields: &mut Fields, daily: &v1::Daily) -> Option<When> {
+    let weekdays = match daily.days.as_str() {
+        "" => Some(Weekdays::EVERY_DAY),
+        days => fields.take("schedule.when.daily.days", Weekdays::from_str(days)),
+    };
+    let (Ok(hour), Ok(minute)) = (u8::try_from(daily.hour), u8::try_from(daily.minute)) else {
+        let given = format!("{:02}:{:02}", daily.hour, daily.minute);
+        fields.refuse("schedule.when.daily", format!("{given} is no time of day; give from 00:00 to 23:59"));
+        return None;
+    };
+    Some(When::Daily { hour, minute, weekdays: weekdays? })
+}
+
+fn read_every(fields: &mut Fields, every: v1::Every, start: Option<Time>) -> Option<When> {
+    let anchor = match every.anchor {
+        Some(anchor) => fields.instant("schedule.when.every.anchor", anchor)?,
+        None => start.unwrap_or(Time(0)),
+    };
+    let Some(period_ms) = every.period.and_then(milliseconds).and_then(|ms| u64::try_from(ms).ok()) else {
+        fields.refuse("schedule.when.every.period", "is missing or below zero; give from one second to ten years");
+        return None;
+    };
+    Some(When::Every { period_ms, anchor_ms: anchor.0 })
+}
+
+/// The zone's rules.
+pub fn zone(fields: &mut Fields, name: &str, zones: &Zones) -> Option<Zone> {
+    if name.is_empty() {
+        fields.refuse("schedule.zone", "is missing; give an IANA name such as Europe/Berlin");
+        return None;
+    }
+    match zones.get(name) {
+        Ok(zone) => Some(zone),
+        Err(unknown) => {
+            fields.refuse_as(ErrorReason::UnknownZone, "schedule.zone", unknown.to_string());
+            None
+        }
+    }
+}

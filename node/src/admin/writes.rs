@@ -1,0 +1,31 @@
+//! Writes: a command goes into the log by way of the leader, and its effect can be read here after it.
+
+use std::time::Instant;
+
+use reveille_ledger::command::Command;
+use reveille_ledger::reply::{Outcome, Reply};
+
+use super::{Admin, Fault, refusals};
+
+impl Admin {
+    /// Proposes, waits until this node has applied it, and gives the ledger's reply; never a refusal.
+    pub(super) async fn write(&self, command: Command, request_id: &str, deadline: Instant) -> Result<Reply, Fault> {
+        self.member()?;
+        let reply = self.site.replica.propose(&command, deadline).await;
+        let reply = reply.map_err(|error| refusals::not_proposed(&error, self.knows_leader(), request_id))?;
+        if let Outcome::Refused(refusal) = &reply.outcome {
+            return Err(refusals::refused(refusal).request(request_id));
+        }
+        let applied = self.site.replica.wait_applied(reply.index, deadline).await;
+        applied.ok_or_else(|| refusals::not_seen(reply.index, request_id))?;
+        Ok(reply)
+    }
+}
+
+/// Number of recipients that moved.
+pub fn moved(reply: &Reply) -> u64 {
+    match reply.outcome {
+        Outcome::Moved(count) => count,
+        _ => 0,
+    }
+}
