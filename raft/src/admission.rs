@@ -33,16 +33,22 @@ struct State {
 pub(crate) struct Admission {
     state: Arc<Mutex<State>>,
     log: WalHealth,
+    /// How long it waits for a leader.
+    patience: Duration,
 }
 
 impl Admission {
     /// `cut`: the log lost its tail and has not caught up since.
     pub fn new(cut: bool, log: WalHealth) -> Admission {
+        Admission::of(cut, log, WITHOUT_LEADER)
+    }
+
+    fn of(cut: bool, log: WalHealth, patience: Duration) -> Admission {
         if cut {
             tracing::warn!("the log lost its tail: no vote is given or asked for until this node has caught up");
         }
         let missing_since = cut.then(Instant::now);
-        Admission { state: Arc::new(Mutex::new(State { missing_since, resting_until: None })), log }
+        Admission { state: Arc::new(Mutex::new(State { missing_since, resting_until: None })), log, patience }
     }
 
     /// May this node give a vote?
@@ -93,14 +99,14 @@ impl Admission {
         if state.resting_until.is_some_and(|until| until <= now) {
             state.resting_until = None;
         }
-        let waited = state.missing_since.is_some_and(|since| now.duration_since(since) >= WITHOUT_LEADER);
+        let waited = state.missing_since.is_some_and(|since| now.duration_since(since) >= self.patience);
         if waited {
             state.missing_since = None;
         }
         let may_stand = state.missing_since.is_none() && state.resting_until.is_none();
         drop(state);
         if waited {
-            self.whole("no leader appeared within a minute");
+            self.whole("no leader appeared for long enough");
         }
         may_stand
     }
@@ -115,5 +121,52 @@ impl Admission {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log_store::LogStore;
+    use crate::wal::{Drive, MemoryDisk, WalOptions};
+
+    fn admission(cut: bool, patience: Duration) -> Admission {
+        let options = WalOptions { drive: Drive::Inline, ..WalOptions::new(1) };
+        let (log, _) = LogStore::open_on(Arc::new(MemoryDisk::new()), &options).expect("a new log");
+        Admission::of(cut, log.health(), patience)
+    }
+
+    const LONG: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn a_whole_log_votes_at_once() {
+        let admission = admission(false, LONG);
+        assert!(admission.may_vote() && admission.may_stand());
+    }
+
+    #[test]
+    fn a_torn_log_votes_when_it_holds_what_the_leader_knows_to_be_committed() {
+        let admission = admission(true, LONG);
+        assert!(!admission.may_vote() && !admission.may_stand());
+        admission.heard_leader(7, 8);
+        assert!(!admission.may_vote(), "one entry is missing");
+        admission.heard_leader(8, 8);
+        assert!(admission.may_vote() && admission.may_stand());
+    }
+
+    #[test]
+    fn a_torn_log_votes_when_no_leader_appears() {
+        let admission = admission(true, Duration::ZERO);
+        assert!(!admission.may_vote());
+        assert!(admission.may_stand() && admission.may_vote());
+    }
+
+    #[test]
+    fn a_node_that_rests_votes_but_does_not_stand() {
+        let admission = admission(false, LONG);
+        admission.rest(LONG);
+        assert!(admission.may_vote() && !admission.may_stand());
+        admission.rest(Duration::ZERO);
+        assert!(admission.may_stand());
     }
 }

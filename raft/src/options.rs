@@ -9,6 +9,7 @@ use reveille_ledger::ids::NodeId;
 
 use crate::fault::Fault;
 use crate::peer::Transport;
+use crate::wal::Disk;
 
 /// Everything a replica needs to know. Start from [`Options::new`].
 #[derive(Clone)]
@@ -31,6 +32,8 @@ pub struct Options {
     pub snapshot_every: u64,
     /// So many entries before a snapshot stay in the log, for followers that lag a little.
     pub log_keep: u64,
+    /// Where the log lies instead of `data_dir/wal`: for tests and simulations.
+    pub log_disk: Option<Arc<dyn Disk>>,
     /// Threads of Raft's own runtime.
     pub threads: usize,
 }
@@ -47,6 +50,7 @@ impl Options {
             startup_delay: Duration::from_millis(600),
             snapshot_every: 20_000,
             log_keep: 5_000,
+            log_disk: None,
             threads: 2,
         }
     }

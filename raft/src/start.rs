@@ -25,7 +25,7 @@ use crate::role::Role;
 use crate::routing::Router;
 use crate::state_machine::StateMachine;
 use crate::transfer::Receiver;
-use crate::wal::WalHealth;
+use crate::wal::{WalHealth, WalOptions};
 use crate::{Raft, archive, role, state, watchdog};
 
 /// Raft gets this long to end its tasks, and then the runtime this long.
@@ -58,15 +58,14 @@ fn live(options: Options, service: Arc<dyn PeerService>, started: oneshot::Sende
         }
     };
     let (ended, end) = watch::channel(false);
-    let life = runtime.block_on(async {
+    let identity = runtime.block_on(async {
         match begin(options, service, end).await {
             Ok((replica, life)) => {
                 let stop = replica.inner.stop.clone();
                 // Whoever started it has gone: dropping the replica stops it.
                 let _ = started.send(Ok(replica));
                 stop.cancelled().await;
-                life.end().await;
-                Some(life)
+                Some(life.end().await)
             }
             Err(fault) => {
                 let _ = started.send(Err(fault));
@@ -75,8 +74,8 @@ fn live(options: Options, service: Arc<dyn PeerService>, started: oneshot::Sende
         }
     });
     runtime.shutdown_timeout(RUNTIME_END);
-    if let Some(life) = life {
-        life.identity.release();
+    if let Some(identity) = identity {
+        identity.release();
     }
     let _ = ended.send(true);
 }
@@ -85,19 +84,20 @@ fn live(options: Options, service: Arc<dyn PeerService>, started: oneshot::Sende
 struct Life {
     raft: Raft,
     identity: Arc<Identity>,
-    machine_ended: tokio::sync::Mutex<oneshot::Receiver<()>>,
+    machine_ended: oneshot::Receiver<()>,
 }
 
 impl Life {
-    /// Ends Raft, which lets go of the log, and waits for the machine's thread, which closes the store.
-    async fn end(&self) {
+    /// Ends Raft, which lets go of the log, and waits for the machine's thread, which closes the store. What
+    /// is left is the lock on the folder.
+    async fn end(self) -> Arc<Identity> {
         if tokio::time::timeout(RAFT_END, self.raft.shutdown()).await.is_err() {
             tracing::warn!("Raft did not end in time");
         }
-        let mut ended = self.machine_ended.lock().await;
-        if tokio::time::timeout(RAFT_END, &mut *ended).await.is_err() {
+        if tokio::time::timeout(RAFT_END, self.machine_ended).await.is_err() {
             tracing::warn!("the thread that applies did not end in time");
         }
+        self.identity
     }
 }
 
@@ -108,7 +108,10 @@ async fn begin(
 ) -> Result<(Replica, Life), Fault> {
     let config = Arc::new(options.config()?);
     let identity = Arc::new(Identity::open(&options.data_dir, options.node)?);
-    let (log, report) = LogStore::open(&options.data_dir.join("wal"), options.node.0)?;
+    let (log, report) = match options.log_disk {
+        Some(disk) => LogStore::open_on(disk, &WalOptions::new(options.node.0))?,
+        None => LogStore::open(&options.data_dir.join("wal"), options.node.0)?,
+    };
     let health = log.health();
     let has_history = report.records > 0;
     if has_history && identity.cluster().is_none() {
@@ -133,6 +136,8 @@ async fn begin(
     let raft = Raft::new(options.node.0, config, network, log, state_machine)
         .await
         .map_err(|error| faults.get().unwrap_or_else(|| Fault::State(error.to_string())))?;
+    // Raft answers once it has published its first view of itself, which members and status are read from.
+    raft.is_initialized().await.map_err(|error| faults.get().unwrap_or_else(|| Fault::State(error.to_string())))?;
     core.go_live();
 
     let stop = CancellationToken::new();
@@ -177,7 +182,7 @@ async fn begin(
         stop,
         ended,
     };
-    let life = Life { raft, identity, machine_ended: tokio::sync::Mutex::new(machine_ended) };
+    let life = Life { raft, identity, machine_ended };
     Ok((Replica { inner: Arc::new(inner) }, life))
 }
 

@@ -156,3 +156,20 @@ async fn a_damaged_log_does_not_start_and_says_how_to_go_on() {
     };
     assert!(text.contains("byte") && text.contains("rejoin"), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_voter_waits_for_nobody_when_its_log_lost_the_tail() {
+    let network = MemoryNetwork::default();
+    let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
+    node.start(network.transport(node.id)).await.expect("a new node starts");
+    let nodes = [node];
+    nodes[0].replica().initialize(CLUSTER, &members(&nodes)).await.expect("a new cluster");
+    let [mut node] = nodes;
+    propose(node.replica(), "before").await.expect("it is applied");
+    node.stop().await;
+    tear_log(&node);
+    node.start(network.transport(node.id)).await.expect("it starts");
+    // With others it would wait a minute for a leader.
+    node.replica().propose(&mark("after"), in_ms(30_000)).await.expect("it leads at once");
+    node.stop().await;
+}

@@ -1,6 +1,7 @@
 //! Whole replicas, alone and in threes: what is promised to whoever proposes, reads and follows.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod disks;
 mod faults;
 mod memory;
 mod one_node;
