@@ -155,7 +155,8 @@ fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
     report(found, "P8", derived.names == ledger.derived.names, || "the index of names is wrong".to_owned());
     let open = derived.open_pages == ledger.derived.open_pages;
     report(found, "P1", open, || "the index of open pages is wrong".to_owned());
-    let answers = derived.answers_by_index == ledger.derived.answers_by_index;
+    let answers = derived.answers_by_index == ledger.derived.answers_by_index
+        && derived.answers_of_tenant == ledger.derived.answers_of_tenant;
     report(found, "P17", answers, || "the index of stored answers is wrong".to_owned());
 }
 

@@ -289,7 +289,10 @@ impl Ledger {
         }
         let open = self.pages.iter().filter(|(_, page)| page.is_open());
         derived.open_pages = open.map(|(id, _)| *id).collect();
-        derived.answers_by_index = self.answers.iter().map(|(key, answer)| (answer.index, key.clone())).collect();
+        for (key, answer) in self.answers.iter() {
+            derived.answers_by_index.insert(answer.index, key.clone());
+            derived.answers_of_tenant.entry(key.0.clone()).or_default().insert(answer.index);
+        }
         derived
     }
 }

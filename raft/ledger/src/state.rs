@@ -531,6 +531,7 @@ pub(crate) struct Derived {
     pub due: BTreeSet<(Time, ScheduleId)>,
     pub open_pages: BTreeSet<RunId>,
     pub answers_by_index: BTreeMap<u64, (String, String)>,
+    pub answers_of_tenant: BTreeMap<String, BTreeSet<u64>>,
 }
 
 impl Default for Ledger {

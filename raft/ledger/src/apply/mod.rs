@@ -29,7 +29,7 @@ use crate::state::{Answer, Ledger};
 pub const LEAP_MS_MAX: i64 = 60_000;
 /// Stored answers of request ids live this long of ledger time. Milliseconds.
 pub const ANSWER_MS: i64 = 24 * 3_600_000;
-/// Stored answers of all tenants; the oldest goes first.
+/// Stored answers of one tenant; its oldest goes first.
 pub const ANSWERS_MAX: usize = 100_000;
 
 /// What came of applying one entry.
@@ -138,43 +138,46 @@ impl Ledger {
     }
 
     /// The stored answer to a request id, if there is one for the same body.
-    fn answered(&self, tenant: &str, request: Option<&str>, body: Hash) -> Result<Option<(u64, Outcome)>, Refusal> {
+    fn answered(&self, tenant: &str, request: Option<&str>, body: Hash) -> Result<Option<Outcome>, Refusal> {
         let Some(request) = request else { return Ok(None) };
         match self.answers.get(&(tenant.to_owned(), request.to_owned())) {
             None => Ok(None),
-            Some(answer) if answer.body == body => Ok(Some((answer.index, answer.outcome.clone()))),
+            Some(answer) if answer.body == body => Ok(Some(answer.outcome.clone())),
             Some(_) => Err(Refusal::RequestReused(request.to_owned())),
         }
     }
 
-    /// Keeps an answer for the next time the same request id comes.
+    /// Keeps an answer for the next time the same request id comes. A tenant that has too many loses its
+    /// oldest one, and nobody else's.
     fn remember(&mut self, context: &Context, tenant: &str, request: Option<&str>, body: Hash, outcome: &Outcome) {
         let Some(request) = request else { return };
-        let key = (tenant.to_owned(), request.to_owned());
         let answer = Answer { body, index: context.index, outcome: outcome.clone(), at: context.now };
-        self.derived.answers_by_index.insert(context.index, key.clone());
-        self.answers.put(key, answer);
-        if self.answers.len() > ANSWERS_MAX {
-            self.forget_oldest_answer();
+        self.derived.answers_by_index.insert(context.index, (tenant.to_owned(), request.to_owned()));
+        let own = self.derived.answers_of_tenant.entry(tenant.to_owned()).or_default();
+        own.insert(context.index);
+        let oldest = own.first().copied().filter(|_| own.len() > ANSWERS_MAX);
+        self.answers.put((tenant.to_owned(), request.to_owned()), answer);
+        if let Some(oldest) = oldest {
+            self.forget_answer(oldest);
         }
     }
 
     fn forget_old_answers(&mut self) {
-        while let Some(answer) = self.oldest_answer()
-            && self.head.now.since_ms(answer.at) > ANSWER_MS
+        while let Some((index, key)) = self.derived.answers_by_index.first_key_value()
+            && self.answers.get(key).is_none_or(|answer| self.head.now.since_ms(answer.at) > ANSWER_MS)
         {
-            self.forget_oldest_answer();
+            self.forget_answer(*index);
         }
     }
 
-    fn oldest_answer(&self) -> Option<&Answer> {
-        let (_, key) = self.derived.answers_by_index.first_key_value()?;
-        self.answers.get(key)
-    }
-
-    fn forget_oldest_answer(&mut self) {
-        if let Some((_, key)) = self.derived.answers_by_index.pop_first() {
-            self.answers.remove(&key);
+    fn forget_answer(&mut self, index: u64) {
+        let Some(key) = self.derived.answers_by_index.remove(&index) else { return };
+        if let Some(own) = self.derived.answers_of_tenant.get_mut(&key.0) {
+            own.remove(&index);
+            if own.is_empty() {
+                self.derived.answers_of_tenant.remove(&key.0);
+            }
         }
+        self.answers.remove(&key);
     }
 }

@@ -34,8 +34,10 @@ impl Ledger {
     ) -> Result<Outcome, Refusal> {
         let body = body_of(create);
         let request = create.request.as_deref();
-        if let Some((index, outcome)) = self.answered(&create.tenant, request, body)? {
-            context.repeats = Some(index);
+        if let Some(outcome) = self.answered(&create.tenant, request, body)? {
+            if let Outcome::Schedule(id) = outcome {
+                context.repeats = Some(id.0);
+            }
             return Ok(outcome);
         }
         if let Some((id, known)) = self.schedule_named(&create.tenant, &create.name) {
@@ -43,7 +45,10 @@ impl Ledger {
                 return Err(Refusal::NameTaken(create.name.clone()));
             }
             context.repeats = Some(id.0);
-            return Ok(Outcome::Schedule(id));
+            // Remembered, so that a late repeat of this request does not bring a deleted schedule back.
+            let outcome = Outcome::Schedule(id);
+            self.remember(context, &create.tenant, request, body, &outcome);
+            return Ok(outcome);
         }
         let (content, audience) = (create.content.blob(), create.audience.blob());
         bounded("content (bytes)", content.bytes.len(), CONTENT_BYTES_MAX)?;

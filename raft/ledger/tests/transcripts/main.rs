@@ -46,6 +46,7 @@ scripts! {
     incarnations_p10
     names_p7
     pages
+    requests
     retries_p6
     scope_of_answers_p6
     trigger_p17
