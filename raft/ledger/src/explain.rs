@@ -1,7 +1,7 @@
 //! One recipient's whole story in one run, told from the rows that held it.
 
 use crate::ids::{Fence, Holder, RunId, Time};
-use crate::state::{DeadLetter, Ledger, OptedOut, Row, Standing};
+use crate::state::{DeadLetter, Ledger, OptedOut, Row, Standing, wave_start};
 
 /// What happened to a recipient, in the order of log indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Ledger {
         Some(Story {
             standing: slots.standing(slot)?,
             rows,
-            waits_until: waiting.map(|(bucket, _)| Time(bucket * crate::state::WAVE_MS)),
+            waits_until: waiting.map(|(bucket, _)| wave_start(*bucket)),
             dead: self.dead.get(&(run, number)).cloned(),
             opted_out: self.key_of(run, number).and_then(|key| self.opted_out.get(&key).copied()),
         })

@@ -371,7 +371,7 @@ impl Chunk {
 
     /// When the next wave comes in after `now`.
     pub fn next_wave(&self, now: Time) -> Option<Time> {
-        self.waves.range(bucket_after(now)..).next().map(|(bucket, _)| Time(bucket * WAVE_MS))
+        self.waves.range(bucket_after(now)..).next().map(|(bucket, _)| wave_start(*bucket))
     }
 }
 
@@ -381,6 +381,11 @@ pub const WAVE_MS: i64 = 30_000;
 /// The first bucket that has not come in at `now`.
 pub fn bucket_after(now: Time) -> i64 {
     now.0.div_euclid(WAVE_MS) + 1
+}
+
+/// When a bucket comes in; at the end of time where that is.
+pub fn wave_start(bucket: i64) -> Time {
+    Time(bucket.saturating_mul(WAVE_MS))
 }
 
 /// A claim row: the right of one holder to send one slice.

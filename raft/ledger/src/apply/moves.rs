@@ -80,15 +80,17 @@ impl Ledger {
         }
     }
 
-    /// The slots of a run within a chunk of its page; none when it has none there.
+    /// The slots of a run within a chunk of its page; none when it has none there, whatever the numbers.
     pub(crate) fn slots_of_run(first: u32, count: u32, chunk: u32) -> Bitmap {
-        let (low, high) = (first.max(chunk * CHUNK), (first + count).min((chunk + 1) * CHUNK));
-        if low < high { Bitmap::range(low - chunk * CHUNK, high - low) } else { Bitmap::new() }
+        let base = u64::from(chunk) * u64::from(CHUNK);
+        let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));
+        let within = |slot: u64| slot.saturating_sub(base).min(u64::from(CHUNK)) as u32;
+        Bitmap::range(within(first), within(end) - within(first))
     }
 
     /// The chunks over which a run extends.
     pub(super) fn chunks_of_run(first: u32, count: u32) -> std::ops::Range<u32> {
-        first / CHUNK..(first + count).div_ceil(CHUNK)
+        first / CHUNK..first.saturating_add(count).div_ceil(CHUNK)
     }
 }
 

@@ -105,12 +105,12 @@ impl Ledger {
             Standing::Pending | Standing::Assumed => {}
             Standing::Claimed | Standing::InDoubt => self.take_from_row(context, fence, place, slot),
             Standing::Sent => {
-                self.edit_run(place, slot, |run| run.known_duplicates += 1);
+                self.edit_run(place, slot, |run| run.known_duplicates = run.known_duplicates.saturating_add(1));
                 context.alarm(format!("known duplicate: slot {slot} of {} was accepted under {fence} too", place.0));
                 return 0;
             }
             Standing::Dead | Standing::Suppressed | Standing::Expired | Standing::Cancelled => {
-                self.edit_run(place, slot, |run| run.contradictions += 1);
+                self.edit_run(place, slot, |run| run.contradictions = run.contradictions.saturating_add(1));
                 context.alarm(format!("contradiction: slot {slot} of {} is closed, yet {fence} was accepted", place.0));
                 return 0;
             }
@@ -205,7 +205,7 @@ impl Ledger {
         row.in_doubt.remove(&one);
         row.assumed.remove(&one);
         if from == Standing::Assumed {
-            self.edit_run(place, slot, |run| run.assumptions_disproved += 1);
+            self.edit_run(place, slot, |run| run.assumptions_disproved = run.assumptions_disproved.saturating_add(1));
         }
         let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
         let Some(run) = self.run_at(place, slot) else { return 0 };

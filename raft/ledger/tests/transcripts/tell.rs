@@ -8,7 +8,7 @@ use reveille_ledger::command::{Fire, Next};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::reply::{Outcome, Reply};
-use reveille_ledger::{Applied, Ledger, Page, Run, RunState, Standing, WAVE_MS};
+use reveille_ledger::{Applied, Ledger, Page, Run, RunState, Standing, wave_start};
 
 use crate::words::ranges;
 use crate::world::World;
@@ -175,7 +175,7 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
     let Some(chunk) = ledger.chunks().get(&(page, chunk)) else { return Default::default() };
     let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
     let wave = wave.map_or("waits for nothing".to_owned(), |(bucket, _)| {
-        format!("waits until {}", world.time(reveille_ledger::ids::Time(bucket.saturating_mul(WAVE_MS))))
+        format!("waits until {}", world.time(wave_start(*bucket)))
     });
     let dead = ledger.dead().get(&(run, number)).map_or("no letter".to_owned(), |letter| {
         let discarded = if letter.discarded { ", discarded" } else { "" };

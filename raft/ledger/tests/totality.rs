@@ -1,0 +1,342 @@
+//! `apply` is total (P2): no entry that decodes makes it panic, break an invariant, or let one tenant's
+//! numbers grow over another's.
+//!
+//! Entries are drawn with the ends of every number and with names of things that are there and that are
+//! not, on a ledger in the middle of its work.
+
+use proptest::prelude::*;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::check::check;
+use reveille_ledger::command::*;
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::*;
+use reveille_ledger::policy::Policies;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{ANSWERS_MAX, Ledger};
+
+fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
+    let recipient = |number: u32| {
+        let address = format!("u{number}@example.org");
+        Recipient { key: address.clone(), address, values: vec![] }
+    };
+    ScheduleCreate {
+        request,
+        tenant: tenant.into(),
+        name: name.into(),
+        when: When::Every { period_ms: 60_000, anchor_ms: 0 },
+        zone: "UTC".into(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies: Policies::default(),
+        pool: "default".into(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: "a@example.org".into(),
+            reply_to: None,
+            subject: "s".into(),
+            text: Some("t".into()),
+            html: None,
+            headers: vec![],
+            variables: vec![],
+        },
+        audience: Audience { columns: vec![], recipients: (0..5).map(recipient).collect() },
+        after: Time(0),
+        next: Some(Next { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000) }),
+        tzdb: "test".into(),
+    }
+}
+
+fn put(ledger: &mut Ledger, now: Time, command: Command) -> Outcome {
+    let head = ledger.head();
+    let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+    ledger.apply(head.applied + 1, &Entry { epoch, now, command }).reply.outcome
+}
+
+const NODE: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+
+/// Node 1 leads; schedule 3 has fired as r4.0, whose recipient 0 is claimed, 1 in doubt, 2 dead, 3 sent, 4
+/// pending.
+fn ledger_at_work() -> (Ledger, Fence) {
+    let mut ledger = Ledger::new();
+    let readings = vec![Reading { node: NodeId(1), wall: Time(0) }];
+    put(&mut ledger, Time(0), Command::EpochStart(EpochStart { leader: NODE, voters: 1, readings }));
+    put(&mut ledger, Time(0), Command::NodeUp(NodeUp { holder: NODE, name: "n1".into(), level: 1, life: 1 }));
+    put(&mut ledger, Time(0), Command::ScheduleCreate(Box::new(create("default", "daily", None))));
+    let fire = Fire {
+        schedule: ScheduleId(3),
+        plan_version: 1,
+        from: Nominal::Instant(Time(1_000)),
+        opened: vec![Opening {
+            nominal: Nominal::Instant(Time(1_000)),
+            due: Time(1_000),
+            cause: Cause::Due,
+            finish_by: Time(3_600_000),
+        }],
+        explained: vec![],
+        through: Time(1_000),
+        next: Some(Next { nominal: Nominal::Instant(Time(2_000)), due: Time(2_000) }),
+        tzdb: "test".into(),
+    };
+    put(&mut ledger, Time(1_000), Command::Fire(vec![fire]));
+    let page = RunId { index: 4, place: 0 };
+    let claim = Claim { page, chunk: 0, slice: Bitmap::range(0, 4), holder: NODE };
+    let outcome = put(&mut ledger, Time(1_000), Command::Claim(vec![claim]));
+    let Outcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
+    let fence = *answers[0].as_ref().expect("a row");
+    let mut settle = RowOutcome::empty(page, 0, fence);
+    settle.in_doubt.insert(1);
+    settle.unsendable.push((2, "no address".into()));
+    settle.accepted.insert(3);
+    assert_eq!(put(&mut ledger, Time(1_000), Command::Settle(vec![settle])), Outcome::Moved(3));
+    assert_eq!(check(&ledger), []);
+    (ledger, fence)
+}
+
+fn number() -> impl Strategy<Value = u32> {
+    prop::sample::select(vec![0, 1, 2, 3, 4, 5, 16, 255, 65_535, 65_536, u32::MAX - 1, u32::MAX])
+}
+
+fn long() -> impl Strategy<Value = u64> {
+    prop::sample::select(vec![0, 1, 2, 3, 4, 5, 6, 1 << 32, u64::MAX - 1, u64::MAX])
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    let ends = vec![i64::MIN, i64::MIN + 1, -1, 0, 999, 1_000, 2_000, 60_000, i64::MAX - 60_000, i64::MAX];
+    prop::sample::select(ends).prop_map(Time)
+}
+
+fn set() -> impl Strategy<Value = Bitmap> {
+    let spans = vec![(0, 0), (0, 1), (0, 4), (1, 3), (0, 256), (0, 65_536), (65_535, 1), (4, 100)];
+    prop::sample::select(spans).prop_map(|(first, count)| Bitmap::range(first, count))
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["", "default", "daily", "\0", "\u{10ffff}\0x", "u1@example.org"]).prop_map(String::from)
+}
+
+fn run() -> impl Strategy<Value = RunId> {
+    prop_oneof![
+        3 => Just(RunId { index: 4, place: 0 }),
+        1 => (long(), number()).prop_map(|(index, place)| RunId { index, place }),
+    ]
+}
+
+fn schedule() -> impl Strategy<Value = ScheduleId> {
+    prop_oneof![3 => Just(ScheduleId(3)), 1 => long().prop_map(ScheduleId)]
+}
+
+fn holder() -> impl Strategy<Value = Holder> {
+    (long(), long()).prop_map(|(node, life)| Holder { node: NodeId(node), incarnation: Incarnation(life) })
+}
+
+fn nominal() -> impl Strategy<Value = Nominal> {
+    prop_oneof![
+        time().prop_map(Nominal::Instant),
+        (time(), any::<u8>()).prop_map(|(civil, fold)| Nominal::Civil { civil_ms: civil.0, fold }),
+        text().prop_map(Nominal::Trigger),
+    ]
+}
+
+fn next() -> impl Strategy<Value = Next> {
+    (nominal(), time()).prop_map(|(nominal, due)| Next { nominal, due })
+}
+
+fn policies() -> impl Strategy<Value = Policies> {
+    (time(), time(), time(), time(), any::<u8>()).prop_map(|(start, finish, from, to, max_attempts)| Policies {
+        start_within_ms: start.0,
+        finish_by_ms: finish.0,
+        backoff_from_ms: from.0,
+        backoff_to_ms: to.0,
+        max_attempts,
+        ..Policies::default()
+    })
+}
+
+fn wild_create() -> impl Strategy<Value = Command> {
+    let parts = (text(), text(), prop::option::of(text()), policies());
+    let plan = (time(), prop::option::of(next()), prop::option::of(number()), prop::option::of(text()));
+    (parts, plan).prop_map(|((tenant, name, request, policies), (after, next, max_runs, paused))| {
+        let create = create(&tenant, &name, request);
+        Command::ScheduleCreate(Box::new(ScheduleCreate { policies, after, next, max_runs, paused, ..create }))
+    })
+}
+
+fn wild_fire() -> impl Strategy<Value = Fire> {
+    let opening = (nominal(), time(), time()).prop_map(|(nominal, due, finish_by)| Opening {
+        nominal,
+        due,
+        cause: Cause::Due,
+        finish_by,
+    });
+    let explained = (nominal(), nominal(), number()).prop_map(|(first, last, count)| Explained {
+        first,
+        last,
+        count,
+        reason: Reason::TooLate,
+    });
+    let lists = (prop::collection::vec(opening, 0..4), prop::collection::vec(explained, 0..3));
+    (schedule(), prop_oneof![3 => Just(1), 1 => long()], next(), lists, time(), prop::option::of(next())).prop_map(
+        |(schedule, plan_version, from, (opened, explained), through, next)| Fire {
+            schedule,
+            plan_version,
+            from: if plan_version == 1 { Nominal::Instant(Time(2_000)) } else { from.nominal },
+            opened,
+            explained,
+            through,
+            next,
+            tzdb: "wild".into(),
+        },
+    )
+}
+
+fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
+    let scope = prop::sample::select(vec![Scope::Mailbox, Scope::Greylist, Scope::Relay, Scope::Policy]);
+    let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), scope);
+    let refused = refused.prop_map(|(slot, code, enhanced, scope)| Refused {
+        slot: slot % 8,
+        code,
+        enhanced,
+        text: "no".into(),
+        scope,
+    });
+    let sets = (set(), set(), set(), set());
+    let place = prop_oneof![
+        4 => Just((RunId { index: 4, place: 0 }, 0, fence)),
+        1 => (run(), number(), long()).prop_map(|(page, chunk, index)| {
+            (page, chunk, Fence { group: 1, epoch: Epoch(1), index, place: 0 })
+        }),
+    ];
+    (place, sets, prop::collection::vec(refused, 0..12), prop::collection::vec(any::<u16>(), 0..3)).prop_map(
+        |((page, chunk, fence), (accepted, released, suppressed, in_doubt), refused, unsendable)| RowOutcome {
+            page,
+            chunk,
+            fence,
+            accepted,
+            released,
+            suppressed,
+            refused,
+            in_doubt,
+            unsendable: unsendable.into_iter().map(|slot| (slot % 8, String::new())).collect(),
+        },
+    )
+}
+
+fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
+    let reading = (long(), time()).prop_map(|(node, wall)| Reading { node: NodeId(node), wall });
+    let numbers = || prop::collection::vec(number(), 0..5);
+    let decision = prop::sample::select(vec![Decision::Assume, Decision::Resend]);
+    let held = prop_oneof![Just(NODE), holder(),];
+    let claim = (run(), prop_oneof![3 => Just(0), 1 => number()], set(), held)
+        .prop_map(|(page, chunk, slice, holder)| Claim { page, chunk, slice, holder });
+    let item = prop_oneof![schedule().prop_map(Quarantined::Schedule), run().prop_map(Quarantined::Run)];
+    prop_oneof![
+        (holder(), number(), prop::collection::vec(reading, 0..4))
+            .prop_map(|(leader, voters, readings)| { Command::EpochStart(EpochStart { leader, voters, readings }) }),
+        Just(Command::Tick),
+        (holder(), text(), number(), long()).prop_map(|(holder, name, level, life)| Command::NodeUp(NodeUp {
+            holder,
+            name,
+            level,
+            life
+        })),
+        wild_create(),
+        (schedule(), text()).prop_map(|(schedule, reason)| Command::SchedulePause(SchedulePause { schedule, reason })),
+        (schedule(), long()).prop_map(|(schedule, plan_version)| {
+            Command::ScheduleResume(ScheduleResume { schedule, plan_version })
+        }),
+        schedule().prop_map(Command::ScheduleDelete),
+        (schedule(), text()).prop_map(|(schedule, request)| Command::Trigger(Trigger { schedule, request })),
+        prop::collection::vec(wild_fire(), 0..3).prop_map(Command::Fire),
+        prop::collection::vec(claim, 0..4).prop_map(Command::Claim),
+        prop::collection::vec(wild_outcome(fence), 0..4).prop_map(Command::Settle),
+        Just(Command::Revoke(vec![fence, fence])),
+        prop::collection::vec(run(), 0..3).prop_map(Command::Expire),
+        (run(), text()).prop_map(|(run, reason)| Command::RunPause(RunPause { run, reason })),
+        run().prop_map(Command::RunResume),
+        run().prop_map(Command::RunCancel),
+        (run(), numbers(), decision).prop_map(|(run, recipients, decision)| Command::Decide(Decide {
+            run,
+            recipients,
+            decision
+        })),
+        (run(), numbers()).prop_map(|(run, recipients)| Command::Requeue(Picked { run, recipients })),
+        (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(Picked { run, recipients })),
+        (text(), text()).prop_map(|(tenant, key)| Command::OptOut(OptOut { tenant, key })),
+        (item, text()).prop_map(|(item, cause)| Command::Quarantine(Quarantine { item, cause })),
+    ]
+}
+
+/// Everything that reads the state, on every run: none of it may panic either.
+fn look(ledger: &Ledger) {
+    let now = ledger.head().now;
+    for (id, page, run) in ledger.runs() {
+        for number in [0, 1, 4, 5, u32::MAX] {
+            let _ = ledger.story(id, number);
+        }
+        for number in [0, 1, 65_535, u32::MAX] {
+            let _ = reveille_ledger::closed_slots(page, number, now);
+        }
+        let _ = (run.nominal.to_string(), run.due.to_string());
+    }
+    for (_, chunk) in ledger.chunks().iter() {
+        let _ = (chunk.claimable(now), chunk.next_wave(now));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_entry_that_decodes_breaks_the_ledger(
+        entries in prop::collection::vec((wild_command(ledger_at_work().1), prop::option::weighted(0.3, time())), 1..30),
+    ) {
+        let (mut ledger, _) = ledger_at_work();
+        for (command, now) in entries {
+            let head = ledger.head();
+            let now = now.unwrap_or(head.now);
+            let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+            let entry = Entry { epoch, now, command };
+            let entry = Entry::from_bytes(&entry.to_bytes()).expect("an entry reads back");
+            ledger.apply(head.applied + 1, &entry);
+            let violations = check(&ledger);
+            prop_assert!(violations.is_empty(), "{:?}: {:?}", entry, violations);
+            look(&ledger);
+        }
+        let restored = Ledger::from_rows(ledger.all_rows()).expect("the rows read back");
+        prop_assert_eq!(restored.state_hash(), ledger.state_hash());
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(entry) = Entry::from_bytes(&bytes) {
+            let (mut ledger, _) = ledger_at_work();
+            ledger.apply(ledger.head().applied + 1, &entry);
+            prop_assert_eq!(check(&ledger), []);
+        }
+        let _ = Bitmap::from_bytes(&bytes);
+        let _ = Content::from_blob(&bytes);
+        let _ = Audience::from_blob(&bytes);
+        let _ = Ledger::from_rows([(bytes.clone(), bytes)]);
+    }
+}
+
+#[test]
+fn a_tenant_with_too_many_requests_loses_its_own_oldest_answer_and_nobody_elses() {
+    let (mut ledger, _) = ledger_at_work();
+    let mut ask = |tenant: &str, request: String| {
+        let create = create(tenant, "weekly", Some(request));
+        put(&mut ledger, Time(1_000), Command::ScheduleCreate(Box::new(create)))
+    };
+    let first = ask("quiet", "q".into());
+    ask("busy", "b0".into());
+    for number in 1..=ANSWERS_MAX {
+        ask("busy", format!("b{number}"));
+    }
+    assert_eq!(ask("quiet", "q".into()), first, "the quiet tenant's answer is still there");
+    let remembered = ledger.all_rows().filter(|(key, _)| key.first() == Some(&12)).count();
+    assert_eq!(remembered, ANSWERS_MAX + 1);
+    assert_eq!(check(&ledger), []);
+}
