@@ -16,10 +16,6 @@ use serde::Deserialize;
 
 pub use source::ConfigError;
 
-/// Ports, unless others are named.
-const ADMIN_PORT: u16 = 7600;
-const PEER_PORT: u16 = 7601;
-const HTTP_PORT: u16 = 7680;
 /// A memory-backed file system, for the journal (P11).
 const JOURNAL_DIR: &str = "/dev/shm";
 /// A heartbeat that is lost once or twice must not cost an election.
@@ -119,6 +115,13 @@ pub struct RaftConfig {
 }
 
 impl Config {
+    /// Admin port, unless another is named.
+    pub const ADMIN_PORT: u16 = 7600;
+    /// Peer port, unless another is named.
+    pub const PEER_PORT: u16 = 7601;
+    /// HTTP port, unless another is named.
+    pub const HTTP_PORT: u16 = 7680;
+
     /// Reads the file where one is named, lays environment and flags over it, and checks the whole.
     ///
     /// # Errors
@@ -154,9 +157,9 @@ impl Settings {
 
     fn check(self) -> Result<Config, ConfigError> {
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let listen = self.listen.unwrap_or(loopback(ADMIN_PORT));
-        let peer_listen = self.peer_listen.unwrap_or(loopback(PEER_PORT));
-        let http = self.http.unwrap_or(loopback(HTTP_PORT));
+        let listen = self.listen.unwrap_or(loopback(Config::ADMIN_PORT));
+        let peer_listen = self.peer_listen.unwrap_or(loopback(Config::PEER_PORT));
+        let http = self.http.unwrap_or(loopback(Config::HTTP_PORT));
         let listeners = [("listen", listen), ("peer_listen", peer_listen), ("http", http)];
         closed(&listeners, self.insecure.unwrap_or_default())?;
         apart(&listeners)?;

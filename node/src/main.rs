@@ -1,11 +1,20 @@
 //! The binary `reveille`: a node of a cluster, and the commands that speak to one.
 
+mod admin;
+mod assemble;
 mod cli;
-// Compiled for its tests alone until `start` reads it.
-#[cfg(test)]
 mod config;
+mod demo;
+mod dev;
+mod health;
+mod life;
+mod logging;
+mod start;
 
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     cli::run()

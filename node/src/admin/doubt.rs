@@ -131,9 +131,7 @@ impl DoubtService for Admin {
                 Some(())
             })
             .await?;
-        let not_held = || refusals::not_possible(format!("{address} is not in doubt in run {run}"));
-        let next = || format!("reveille explain {run} '{}'", request.recipient);
-        row.ok_or_else(|| not_held().next(next()))?;
+        row.ok_or_else(|| refusals::not_in_doubt(&address, run))?;
         let doubt = page.doubts(self.site.cluster()).pop();
         Ok(Response::new(GetDoubtResponse { doubt, freshness }))
     }

@@ -31,7 +31,9 @@ fn stopping(error: impl ToString) -> Fault {
 /// Why a command has no reply. `leader_known`: does this node know of a leader?
 pub fn not_proposed(error: &ProposeError, leader_known: bool, request_id: &str) -> Fault {
     let fault = match error {
-        ProposeError::NoLeader | ProposeError::NotReady => not_reachable(error, leader_known).next(LOOK_AT_CLUSTER),
+        ProposeError::NoLeader | ProposeError::NotReady | ProposeError::EpochOver => {
+            not_reachable(error, leader_known).next(LOOK_AT_CLUSTER)
+        }
         ProposeError::TooLarge { .. } => {
             let next = "link to large parts instead of carrying them, or split the audience";
             Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, error.to_string()).next(next)
@@ -117,6 +119,13 @@ pub fn no_run(run: impl ToString) -> Fault {
 pub fn no_recipient(recipient: &str, run: RunId) -> Fault {
     let message = format!("no recipient {recipient} in run {run}");
     Fault::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(format!("reveille run show {run}"))
+}
+
+/// The recipient is there, and is not in doubt.
+pub fn not_in_doubt(address: &str, run: RunId) -> Fault {
+    let message = format!("{address} is not in doubt in run {run}");
+    let next = format!("reveille explain {run} {address}");
+    Fault::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(next)
 }
 
 /// No relay of that name.

@@ -45,6 +45,8 @@ pub struct Client {
     deadline: Option<Instant>,
     request_id: String,
     channels: Mutex<BTreeMap<String, Channel>>,
+    /// What was asked last and may not be answered yet.
+    asking: Mutex<Option<Nature>>,
 }
 
 /// How one attempt at one address ended, other than well.
@@ -63,7 +65,7 @@ impl Client {
     /// `within` bounds the whole command; none means that it goes on until it is interrupted.
     pub fn new(addresses: Vec<String>, within: Option<Duration>, request_id: String) -> Client {
         let deadline = within.map(|within| Instant::now() + within);
-        Client { addresses, deadline, request_id, channels: Mutex::default() }
+        Client { addresses, deadline, request_id, channels: Mutex::default(), asking: Mutex::default() }
     }
 
     /// The id under which this command may be asked again.
@@ -78,30 +80,53 @@ impl Client {
         F: Fn(Channel, Request<Q>) -> Fut,
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
+        *self.asking.lock() = Some(nature);
+        let answer = self.ask_until(nature, question, call).await;
+        *self.asking.lock() = None;
+        answer
+    }
+
+    async fn ask_until<Q, A, F, Fut>(&self, nature: Nature, question: Q, call: F) -> Result<A, Failure>
+    where
+        Q: Clone,
+        F: Fn(Channel, Request<Q>) -> Fut,
+        Fut: Future<Output = Result<Response<A>, Status>>,
+    {
         let patience = Instant::now() + PATIENCE;
         let mut pause = FIRST_PAUSE;
+        // What may have happened stays so, whatever other nodes say later.
+        let mut lost = None;
         loop {
-            let mut last = None;
+            let mut refused = None;
             let mut worth_waiting = false;
             for address in &self.addresses {
                 match self.ask_at(address, nature, question.clone(), &call).await {
                     Ok(answer) => return Ok(answer),
                     Err(Missed::Final(failure)) => return Err(failure),
                     Err(Missed::Lost(failure)) if nature == Nature::Once => return Err(failure),
-                    Err(Missed::Lost(failure) | Missed::NotNow(failure)) => {
-                        worth_waiting = true;
-                        last = Some(failure);
-                    }
-                    Err(Missed::Unreachable(failure)) => last = last.or(Some(failure)),
+                    Err(Missed::Lost(failure)) => (worth_waiting, lost) = (true, Some(failure)),
+                    Err(Missed::NotNow(failure)) => (worth_waiting, refused) = (true, Some(failure)),
+                    Err(Missed::Unreachable(failure)) => refused = refused.or(Some(failure)),
                 }
             }
-            let failure = last.unwrap_or_else(|| Failure::general("no address to ask at".to_owned()));
             if !worth_waiting || Instant::now() + pause > patience.min(self.deadline.unwrap_or(patience)) {
-                return Err(failure);
+                let nobody = || Failure::general("no address to ask at".to_owned());
+                return Err(lost.or(refused).unwrap_or_else(nobody));
             }
             sleep(pause).await;
             pause *= 2;
         }
+    }
+
+    /// Ctrl-C came: what is known of the question that was under way.
+    pub fn interrupted(&self) -> Failure {
+        let failure =
+            |message: &str| Failure { reason: "INTERRUPTED".into(), message: message.to_owned(), ..Failure::default() };
+        let failure = match *self.asking.lock() {
+            None | Some(Nature::Read) => failure("interrupted"),
+            Some(nature) => self.may_have_happened(nature, failure("interrupted: it may have happened")),
+        };
+        Failure { exit: Exit::Interrupted, ..failure }
     }
 
     async fn ask_at<Q, A, F, Fut>(&self, address: &str, nature: Nature, question: Q, call: &F) -> Result<A, Missed>

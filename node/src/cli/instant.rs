@@ -36,7 +36,8 @@ pub fn parse_instant(text: &str) -> Result<Timestamp, String> {
     })
 }
 
-/// Reads a duration of the command line, such as `90m`, `1h 30m`, `2d`, `1w` or `PT15M`; days have 24 hours. Above zero.
+/// Reads a duration of the command line, such as `90m`, `1h 30m`, `2d`, `1w` or `PT15M`. Days have 24 hours;
+/// it is above zero.
 pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
     let wrong = || "a duration is a number and a unit, such as 30s, 15m, 12h, 2d or '1h 30m'".to_owned();
     let span: Span = text.parse().map_err(|_| wrong())?;

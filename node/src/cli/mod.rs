@@ -31,9 +31,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use args::{Cli, Command};
+use args::{Cli, Command, Global, Question};
 use early::Early;
-use failure::{Exit, Failure, Stop};
+use failure::{Failure, Stop};
 use terminal::Terminal;
 
 /// Reads the command line, does what it says, and answers with the exit code.
@@ -44,11 +44,15 @@ pub fn run() -> ExitCode {
         Err(error) => return early.refuse(&error),
     };
     let terminal = Terminal::new(&cli.global);
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let mut threads = match cli.command {
+        Command::Ask(_) => tokio::runtime::Builder::new_current_thread(),
+        Command::Demo(_) | Command::Dev(_) | Command::Start(_) => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = match threads.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return terminal.end(Err(Failure::general(format!("no runtime: {error}")).into())),
     };
-    let result = runtime.block_on(until_interrupted(cli, &terminal));
+    let result = runtime.block_on(obey(cli, &terminal));
     terminal.end(result)
 }
 
@@ -57,34 +61,48 @@ fn parse(early: &Early) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches)
 }
 
-/// Ctrl-C ends a command wherever it waits; what was asked for by then may have happened.
-async fn until_interrupted(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
-    let request_id = cli.global.request_id.clone();
-    tokio::select! {
-        result = Box::pin(dispatch(cli, terminal)) => result,
-        Ok(()) = tokio::signal::ctrl_c() => Err(Failure {
-            exit: Exit::Interrupted,
-            reason: "INTERRUPTED".into(),
-            message: "interrupted; a change that was asked for may have happened".to_owned(),
-            request_id,
-            ..Failure::default()
-        }
-        .into()),
+async fn obey(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
+    match cli.command {
+        Command::Demo(args) => demo(args).await,
+        Command::Dev(args) => process(Box::pin(crate::dev::run(args)).await),
+        Command::Start(args) => process(Box::pin(crate::start::run(*args)).await),
+        Command::Ask(question) => until_interrupted(&cli.global, question, terminal).await,
     }
 }
 
-async fn dispatch(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
-    let desk = ask::Desk::new(&cli.global, terminal);
-    match cli.command {
-        Command::Cluster(args) => ask::cluster::run(&desk, args).await,
-        Command::Relay(args) => ask::relay::run(&desk, args).await,
-        Command::Schedule(args) => ask::schedule::run(&desk, args).await,
-        Command::Run(args) => ask::run::run(&desk, args).await,
-        Command::Explain(args) => ask::run::explain(&desk, args).await,
-        Command::InDoubt(args) => ask::doubt::run(&desk, args).await,
-        Command::DeadLetter(args) => ask::dead_letter::run(&desk, args).await,
-        Command::Optout(args) => ask::opt_out::run(&desk, args).await,
-        Command::Version => ask::version::run(&desk),
+/// How a process ended, with the whole chain of causes. It takes its signals itself, and stops in order.
+fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
+    ended.map_err(|error| Failure::general(format!("{error:#}")).into())
+}
+
+async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
+    match Box::pin(crate::demo::run(args)).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::general("the demo is not valid: see the table above".to_owned()).into()),
+        Err(error) => process(Err(error)),
+    }
+}
+
+/// Ctrl-C ends a question wherever it waits.
+async fn until_interrupted(global: &Global, question: Question, terminal: &Terminal) -> Result<(), Stop> {
+    let desk = ask::Desk::new(global, terminal);
+    tokio::select! {
+        result = Box::pin(ask(&desk, question)) => result,
+        Ok(()) = tokio::signal::ctrl_c() => Err(desk.client.interrupted().into()),
+    }
+}
+
+async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
+    match question {
+        Question::Cluster(args) => ask::cluster::run(desk, args).await,
+        Question::Relay(args) => ask::relay::run(desk, args).await,
+        Question::Schedule(args) => ask::schedule::run(desk, args).await,
+        Question::Run(args) => ask::run::run(desk, args).await,
+        Question::Explain(args) => ask::run::explain(desk, args).await,
+        Question::InDoubt(args) => ask::doubt::run(desk, args).await,
+        Question::DeadLetter(args) => ask::dead_letter::run(desk, args).await,
+        Question::Optout(args) => ask::opt_out::run(desk, args).await,
+        Question::Version => ask::version::run(desk),
     }
 }
 

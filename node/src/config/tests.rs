@@ -138,3 +138,19 @@ fn a_file_that_is_not_there_is_named() {
     let error = Config::load(Some(missing), [], Settings::default()).expect_err("no file").to_string();
     assert!(error.starts_with("/nowhere/reveille.toml cannot be read: "), "{error}");
 }
+
+#[test]
+fn the_settings_are_flags_too() {
+    #[derive(clap::Parser)]
+    struct Start {
+        #[command(flatten)]
+        settings: Settings,
+    }
+    let line = "start --name a --data-dir /d --listen 127.0.0.1:1 --join b:1,c:2 --insecure --shutdown-seconds 5";
+    let start = <Start as clap::Parser>::try_parse_from(line.split(' ')).expect("flags");
+    assert_eq!((start.settings.insecure, start.settings.shutdown_seconds), (Some(true), Some(5)));
+    assert_eq!(start.settings.join, Some(vec!["b:1".to_owned(), "c:2".to_owned()]));
+    assert_eq!(start.settings.http, None);
+    let nothing = <Start as clap::Parser>::try_parse_from(["start"]).expect("no flags");
+    assert_eq!(nothing.settings, Settings::default());
+}

@@ -6,10 +6,11 @@ use reveille_proto::admin::v1;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 use tonic::Code;
 
 use crate::fake::{Fake, one};
-use crate::terminal::{PATIENCE, command, reveille};
+use crate::terminal::{Ended, PATIENCE, command, reveille};
 
 #[tokio::test]
 async fn the_exit_code_says_what_happened() {
@@ -61,16 +62,21 @@ async fn a_node_that_says_nothing_is_code_8_with_the_request_id() {
     assert!(error["next"].as_str().is_some_and(|next| next.contains("--request-id mine")), "{error}");
 }
 
-#[tokio::test]
-async fn an_answer_that_is_lost_is_not_asked_for_twice_when_that_could_do_it_twice() {
+/// The address of somebody who takes a request, and goes without an answer.
+async fn takes_and_goes() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
-        // Takes the request, and goes without an answer.
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.read(&mut [0; 1024]).await;
         }
     });
+    address.to_string()
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_is_not_asked_for_twice_when_that_could_do_it_twice() {
+    let address = takes_and_goes().await;
     let fake = Fake::answering("ResolveDoubts", v1::ResolveDoubtsResponse { resolved: 1, index: 7 }).await;
     let both = format!("--endpoint {address},{} --yes -o json", fake.address());
     let ended = reveille(&format!("{both} in-doubt resolve r1.0 --all --resend")).await;
@@ -92,18 +98,37 @@ async fn fewer_than_were_named_is_partly_done() {
     assert_eq!(sent.first().map(|one| (one.resolution(), one.all)), Some((v1::Resolution::Sent, false)));
 }
 
-#[tokio::test]
-async fn interrupted_is_130() {
+async fn interrupted(arguments: &[&str]) -> Ended {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
-    let mut command = command(&["--endpoint", &address, "-o", "json", "run", "watch", "r1.0"]);
-    let mut child = command.spawn().expect("it starts");
-    // It waits for an answer once it has connected.
-    let (_stream, _) = tokio::time::timeout(PATIENCE, listener.accept()).await.expect("in time").expect("it connects");
+    let mut all = vec!["--endpoint", &address, "-o", "json"];
+    all.extend_from_slice(arguments);
+    let child = command(&all).spawn().expect("it starts");
+    // Once it has sent something it waits for the answer, and for Ctrl-C.
+    let (mut stream, _) = timeout(PATIENCE, listener.accept()).await.expect("in time").expect("it connects");
+    timeout(PATIENCE, stream.read(&mut [0; 1])).await.expect("in time").expect("it asks");
     let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it runs");
     kill_process(id, Signal::INT).expect("a signal");
-    let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it ends").expect("a status");
-    assert_eq!(status.code(), Some(130));
+    timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output").into()
+}
+
+#[tokio::test]
+async fn interrupted_is_130_and_says_what_may_have_happened() {
+    let read = interrupted(&["run", "watch", "r1.0"]).await;
+    assert_eq!((read.code, read.error()["message"].as_str()), (Some(130), Some("interrupted")));
+    let change = interrupted(&["schedule", "trigger", "morning", "--request-id", "mine"]).await;
+    let error = change.error();
+    assert_eq!((change.code, error["request_id"].as_str()), (Some(130), Some("mine")));
+    assert_eq!(error["message"], "interrupted: it may have happened");
+}
+
+#[tokio::test]
+async fn what_may_have_happened_stays_so_whatever_other_nodes_say() {
+    let follower = Fake::refusing(Code::Unavailable, "NO_LEADER", "no leader is known").await;
+    let endpoints = format!("{},{}", takes_and_goes().await, follower.address());
+    let line = format!("--endpoint {endpoints} --request-id mine -o json schedule trigger morning");
+    let ended = reveille(&line).await;
+    assert_eq!((ended.code, ended.error()["request_id"].as_str()), (Some(8), Some("mine")), "{ended:?}");
 }
 
 #[tokio::test]
@@ -111,7 +136,7 @@ async fn a_closed_pipe_is_no_error() {
     let mut command = command(&["schedule", "preview", "--cron", "* * * * *", "--tz", "UTC", "--count", "20000"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     drop(child.stdout.take());
-    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output");
+    let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output");
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
 }
 

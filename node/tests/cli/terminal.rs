@@ -1,10 +1,11 @@
 //! Starts the binary as a person would, and holds what it said.
 
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::process::Command;
+use tokio::time::timeout;
 
 /// No command takes longer, however busy the machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -36,11 +37,16 @@ pub fn command(arguments: &[&str]) -> Command {
 
 /// Runs a command to its end.
 pub async fn run(command: &mut Command) -> Ended {
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("it ends").expect("it starts");
-    Ended {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).expect("stdout is text"),
-        stderr: String::from_utf8(output.stderr).expect("stderr is text"),
+    timeout(PATIENCE, command.output()).await.expect("it ends").expect("it starts").into()
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Ended {
+        Ended {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("stdout is text"),
+            stderr: String::from_utf8(output.stderr).expect("stderr is text"),
+        }
     }
 }
 

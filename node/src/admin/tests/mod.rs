@@ -1,1 +1,7 @@
-//! Tests of the whole API.
+//! The whole API over real gRPC, on a cluster of one node that sends to a mailbox in the same process.
+
+mod cluster;
+mod mails;
+mod node;
+mod schedules;
+mod troubles;

@@ -7,6 +7,8 @@ mod audience;
 mod policies;
 mod relay;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod when;
 
 use std::fmt::Display;

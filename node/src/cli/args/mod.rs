@@ -116,9 +116,23 @@ pub enum ColorWhen {
     Never,
 }
 
-/// The nouns.
+/// What may be typed first.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Three nodes and a mailbox, two of them killed mid-send; judged by what arrived
+    Demo(crate::demo::Args),
+    /// One node with a mailbox that catches all mail, for trying things out
+    Dev(crate::dev::Args),
+    /// A node of a real cluster
+    Start(Box<crate::start::Args>),
+    /// A question to a cluster.
+    #[command(flatten)]
+    Ask(Question),
+}
+
+/// The nouns: what a cluster is asked about.
+#[derive(Debug, Subcommand)]
+pub enum Question {
     /// The cluster: make it, look at it, move its leader
     Cluster(ClusterArgs),
     /// SMTP relays that take the mail

@@ -7,7 +7,7 @@ use reveille_ledger::decide::calendar::{Pattern, Reason, Step, steps_after};
 use super::Desk;
 use crate::cli::args::PreviewArgs;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::schedule::InstantView;
+use crate::cli::view::instant::InstantView;
 
 /// Absences that are told on stderr; the others are counted.
 const ABSENCES_SHOWN: usize = 10;

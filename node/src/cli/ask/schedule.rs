@@ -11,8 +11,9 @@ use crate::cli::args::{ScheduleArgs, ScheduleCommand};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::human;
+use crate::cli::view::history::HistoryView;
 use crate::cli::view::run::RunView;
-use crate::cli::view::schedule::{DeletedView, HistoryView, ResumeView, ScheduleView};
+use crate::cli::view::schedule::{DeletedView, ResumeView, ScheduleView};
 use crate::cli::word::name as name_of;
 
 /// Does what the verb says.

@@ -9,6 +9,8 @@ pub mod cluster;
 pub mod dead_letter;
 pub mod doubt;
 pub mod explain;
+pub mod history;
+pub mod instant;
 pub mod moved;
 pub mod opt_out;
 pub mod relay;

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use reveille_proto::admin::v1::{self, ScheduleState};
 use serde::Serialize;
 
-use super::sheet::{Cell, Tone, card, table};
+use super::instant::{InstantView, instants};
+use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
 use crate::cli::human;
 use crate::cli::instant::{duration_ms, text};
@@ -66,17 +67,6 @@ pub struct BadRowView {
     pub problem: String,
 }
 
-/// One instant at which a schedule fires.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct InstantView {
-    /// In UTC.
-    pub instant: String,
-    /// In the zone, with its offset.
-    pub local: String,
-    /// What a change of the clocks did to it; empty where nothing.
-    pub remark: String,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct PoliciesView {
     dst_gap: String,
@@ -111,18 +101,6 @@ pub struct DeletedView {
     pub index: u64,
     /// Its runs that are still open.
     pub open_runs: Vec<String>,
-}
-
-/// What became of an instant, or of a range of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HistoryView {
-    nominal: String,
-    last: String,
-    outcome: String,
-    reason: Option<String>,
-    count: u32,
-    run: Option<String>,
-    index: u64,
 }
 
 impl From<v1::Schedule> for ScheduleView {
@@ -162,27 +140,6 @@ impl From<v1::Policies> for PoliciesView {
             start_within_ms: policies.start_within.as_ref().map(duration_ms).unwrap_or_default(),
             finish_by_ms: policies.finish_by.as_ref().map(duration_ms).unwrap_or_default(),
             max_attempts: policies.max_attempts,
-        }
-    }
-}
-
-impl From<v1::Instant> for InstantView {
-    fn from(instant: v1::Instant) -> InstantView {
-        let at = text(instant.instant.as_ref()).unwrap_or_default();
-        InstantView { instant: at, local: instant.local, remark: instant.remark }
-    }
-}
-
-impl From<v1::HistoryEntry> for HistoryView {
-    fn from(entry: v1::HistoryEntry) -> HistoryView {
-        HistoryView {
-            outcome: word("HISTORY_OUTCOME_", entry.outcome().as_str_name()),
-            nominal: entry.nominal,
-            last: entry.last,
-            reason: some(entry.reason),
-            count: entry.count,
-            run: some(entry.run),
-            index: entry.index,
         }
     }
 }
@@ -229,20 +186,6 @@ fn when_text(when: &v1::When) -> String {
         }
         Some(Pattern::At(instant)) => format!("at {}", text(Some(instant)).unwrap_or_default()),
     }
-}
-
-/// Instants as a table: local time, how far, and what a clock change did.
-pub fn instants(instants: &[InstantView], now: Timestamp, paint: bool) -> String {
-    let row = |one: &InstantView| {
-        let distance = one.instant.parse().map(|at| human::distance(at, now)).unwrap_or_default();
-        vec![
-            one.local.as_str().into(),
-            Cell::toned(one.instant.as_str(), Tone::Dim),
-            Cell::toned(distance, Tone::Dim),
-            Cell::toned(one.remark.as_str(), Tone::Notable),
-        ]
-    };
-    table(&["LOCAL", "INSTANT", "DISTANCE", "REMARK"], instants.iter().map(row).collect(), paint)
 }
 
 impl View for ScheduleView {
@@ -304,29 +247,6 @@ impl Row for ScheduleView {
     }
 }
 
-impl View for InstantView {
-    fn name(&self) -> String {
-        self.instant.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        instants(std::slice::from_ref(self), Timestamp::now(), paint)
-    }
-}
-
-impl Row for InstantView {
-    const NOUN: &'static str = "instants";
-    const COLUMNS: &'static [&'static str] = &["LOCAL", "INSTANT", "REMARK"];
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.local.as_str().into(),
-            Cell::toned(self.instant.as_str(), Tone::Dim),
-            Cell::toned(self.remark.as_str(), Tone::Notable),
-        ]
-    }
-}
-
 impl View for ResumeView {
     fn name(&self) -> String {
         self.schedule.name()
@@ -349,37 +269,5 @@ impl View for DeletedView {
             format!("; still open: {}", self.open_runs.join(", "))
         };
         format!("{} deleted, log index {}{open}", self.name, self.index)
-    }
-}
-
-impl View for HistoryView {
-    fn name(&self) -> String {
-        self.nominal.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        table(HistoryView::COLUMNS, vec![self.cells()], paint)
-    }
-}
-
-impl Row for HistoryView {
-    const NOUN: &'static str = "instants so far";
-    const COLUMNS: &'static [&'static str] = &["NOMINAL", "OUTCOME", "COUNT", "RUN", "REASON", "INDEX"];
-
-    fn cells(&self) -> Vec<Cell> {
-        let range = if self.last == self.nominal || self.last.is_empty() {
-            String::new()
-        } else {
-            format!(" … {}", self.last)
-        };
-        let tone = if self.outcome == "fired" { Tone::Good } else { Tone::Notable };
-        vec![
-            format!("{}{range}", self.nominal).into(),
-            Cell::toned(self.outcome.as_str(), tone),
-            self.count.to_string().into(),
-            Cell::or_dash(self.run.as_deref()),
-            Cell::or_dash(self.reason.as_deref()),
-            Cell::toned(self.index.to_string(), Tone::Dim),
-        ]
     }
 }

@@ -1,0 +1,84 @@
+//! A cluster is made once, and its status always answers.
+
+use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::{
+    GetClusterStatusRequest, InitClusterRequest, ListMembersRequest, ListSchedulesRequest, MemberRole,
+    TransferLeaderRequest,
+};
+use tonic::Code;
+
+use super::node::{founder, reason};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
+    let (one, two, other) = (founder(1).await, founder(2).await, founder(3).await);
+    let mut cluster = ClusterServiceClient::new(one.channel.clone());
+    let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+    assert_eq!((status.cluster.as_str(), status.leader.as_str(), status.members.len()), ("", "", 1));
+    let early = ScheduleServiceClient::new(one.channel.clone()).list_schedules(ListSchedulesRequest::default()).await;
+    assert_eq!(reason(&early.expect_err("no cluster")), (Code::FailedPrecondition, "NOT_INITIALIZED".to_owned()));
+
+    let peer = two.site.introduction.address.clone();
+    let request = InitClusterRequest { peers: vec![peer], request_id: "a".to_owned(), validate_only: true };
+    let seen = cluster.init_cluster(request.clone()).await.expect("founders answer").into_inner();
+    assert_eq!((seen.cluster.as_str(), seen.members.len()), ("", 2));
+    assert_eq!(one.site.replica.cluster(), None);
+
+    let request = InitClusterRequest { validate_only: false, ..request };
+    let made = cluster.init_cluster(request.clone()).await.expect("a cluster").into_inner();
+    assert!(!made.cluster.is_empty());
+    assert_eq!(made.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["node-1", "node-2"]);
+    let again = cluster.init_cluster(request).await.expect("the same").into_inner();
+    assert_eq!(again, made);
+    let alone = cluster.init_cluster(InitClusterRequest::default()).await.expect_err("made already");
+    assert_eq!(reason(&alone), (Code::FailedPrecondition, "ALREADY_INITIALIZED".to_owned()));
+
+    let taken = one.site.introduction.address.clone();
+    let request = InitClusterRequest { peers: vec![taken, "nowhere".to_owned()], ..InitClusterRequest::default() };
+    let mut cluster = ClusterServiceClient::new(other.channel.clone());
+    let wrong = cluster.init_cluster(request.clone()).await.expect_err("no address");
+    assert_eq!(wrong.message(), "peers[1]: \"nowhere\" is not an address; write HOST:PORT, such as 10.0.0.2:7601");
+    let request = InitClusterRequest { peers: request.peers.into_iter().take(1).collect(), ..request };
+    let foreign = cluster.init_cluster(request).await.expect_err("its peer belongs to a cluster");
+    assert!(foreign.message().contains("belongs to cluster"), "{foreign:?}");
+    assert_eq!(other.site.replica.cluster(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_node_answers_for_all_and_hands_leadership_over() {
+    let (one, two) = (founder(1).await, founder(2).await);
+    let peers = vec![two.site.introduction.address.clone()];
+    let request = InitClusterRequest { peers, ..InitClusterRequest::default() };
+    ClusterServiceClient::new(one.channel.clone()).init_cluster(request).await.expect("a cluster");
+    for node in [&one, &two] {
+        let leads = async {
+            while node.site.replica.status().leader.is_none()
+                || node.site.replica.read(|ledger| ledger.head().epoch).is_none()
+            {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(super::node::PATIENCE, leads).await.expect("a leader");
+    }
+    // Reads and writes work on both, whoever leads.
+    for node in [&one, &two] {
+        let listed = ScheduleServiceClient::new(node.channel.clone()).list_schedules(ListSchedulesRequest::default());
+        let freshness = listed.await.expect("a list").into_inner().freshness.expect("freshness");
+        assert!(!freshness.stale && freshness.index > 0);
+        let mut cluster = ClusterServiceClient::new(node.channel.clone());
+        let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+        let leaders = status.members.iter().filter(|member| member.role() == MemberRole::Leader).count();
+        assert_eq!((leaders, status.members.len(), status.clocks_agree), (1, 2, true), "{status:?}");
+        let offset = status.members.iter().filter_map(|member| member.clock_offset_ms).map(i64::abs).max();
+        assert!(offset.is_some_and(|offset| offset < 5_000), "one machine, one clock: {status:?}");
+        let members = cluster.list_members(ListMembersRequest {}).await.expect("members").into_inner().members;
+        assert_eq!(members.len(), 2);
+    }
+    let mut cluster = ClusterServiceClient::new(one.channel.clone());
+    let unknown = cluster.transfer_leader(TransferLeaderRequest { to: "node-9".to_owned() }).await;
+    assert_eq!(reason(&unknown.expect_err("no such member")), (Code::NotFound, "MEMBER_NOT_FOUND".to_owned()));
+    let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+    let moved = cluster.transfer_leader(TransferLeaderRequest::default()).await.expect("moved").into_inner();
+    assert_ne!(moved.leader, status.leader);
+}

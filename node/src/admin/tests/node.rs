@@ -1,0 +1,217 @@
+//! A node of one, its API, and the mailbox that it sends to.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::clock::SystemClock;
+use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::relay::TcpDialer;
+use reveille_cluster::site::Site;
+use reveille_cluster::station::{self, Leading, Station};
+use reveille_cluster::zones::Zones;
+use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
+use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
+use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
+use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
+use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
+use reveille_proto::admin::v1::run_service_client::RunServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, Audience, Content, CreateScheduleRequest, GetRunRequest, InitClusterRequest, ListRunsRequest,
+    Recipient, Relay, Run, ScheduleBody, TriggerScheduleRequest, When, when,
+};
+use reveille_raft::{GrpcTransport, Options, Replica};
+use reveille_sink::{Sink, SinkOptions};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use crate::admin::{Admin, serve};
+
+/// Far beyond what any step takes, so that a loaded machine fails no test.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A node before there is a cluster, with its API.
+pub struct Founder {
+    pub site: Arc<Site>,
+    pub channel: Channel,
+    leading: Leading,
+    stop: CancellationToken,
+    folder: TempDir,
+}
+
+pub async fn founder(number: u64) -> Founder {
+    let folder = tempfile::tempdir().expect("a folder");
+    let loopback: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let transport = GrpcTransport::bind(loopback).expect("a port");
+    let introduction = Introduction {
+        name: format!("node-{number}"),
+        address: transport.address().to_string(),
+        version: "0.1.0".to_owned(),
+        tzdb: "2026x".to_owned(),
+    };
+    let clock = Arc::new(SystemClock);
+    let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+    let me = Holder { node: NodeId(number), incarnation: Incarnation(1) };
+    let mut options = Options::new(folder.path().join("data"), me.node, Arc::new(transport));
+    options.heartbeat_ms = 100;
+    options.election_ms = 600..1_200;
+    let replica = Replica::start(options, desk.clone()).await.expect("a replica");
+    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("2026x")));
+    desk.open(&site);
+    let leading = Station::lead(&site);
+    let listener = TcpListener::bind(loopback).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let stop = CancellationToken::new();
+    let admin = Admin::new(Arc::clone(&site), Vec::new()).dial_by(Arc::new(TcpDialer::default()));
+    tokio::spawn(serve(admin, listener, stop.clone()));
+    let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(PATIENCE);
+    let channel = channel.connect().await.expect("a connection");
+    Founder { site, channel, leading, stop, folder }
+}
+
+/// A cluster of one that works, and a mailbox as its relay.
+pub struct Node {
+    pub channel: Channel,
+    pub sink: Sink,
+    station: Option<Station>,
+    stop: CancellationToken,
+    _folder: TempDir,
+}
+
+impl Founder {
+    /// Starts its actors; the cluster was made.
+    pub async fn work(self, faults: &str) -> Node {
+        let options = station::Options {
+            name: "node-1".to_owned(),
+            life: 1,
+            journal_dir: self.folder.path().join("journal"),
+            dialer: Arc::new(TcpDialer::default()),
+        };
+        let (site, cancel) = (Arc::clone(&self.site), CancellationToken::new());
+        let station = Station::start(site, self.leading, options, &cancel).await.expect("a station");
+        let faults = faults.parse().expect("a fault plan");
+        let sink = Sink::start(SinkOptions { faults, ..SinkOptions::default() }).expect("a mailbox");
+        let node = Node { channel: self.channel, sink, station: Some(station), stop: self.stop, _folder: self.folder };
+        let relay = node.relay();
+        node.relays()
+            .add_relay(AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() })
+            .await
+            .expect("added");
+        node
+    }
+}
+
+/// A cluster of one, made and at work.
+pub async fn node(faults: &str) -> Node {
+    let founder = founder(1).await;
+    let request = InitClusterRequest::default();
+    ClusterServiceClient::new(founder.channel.clone()).init_cluster(request).await.expect("a cluster");
+    founder.work(faults).await
+}
+
+macro_rules! clients {
+    ($($name:ident: $client:ident),*) => {
+        impl Node {
+            $(pub fn $name(&self) -> $client<Channel> { $client::new(self.channel.clone()) })*
+        }
+    };
+}
+
+clients!(
+    relays: RelayServiceClient,
+    schedules: ScheduleServiceClient,
+    runs: RunServiceClient,
+    doubts: DoubtServiceClient,
+    dead_letters: DeadLetterServiceClient,
+    opt_outs: OptOutServiceClient
+);
+
+impl Node {
+    /// The mailbox, as a relay.
+    pub fn relay(&self) -> Relay {
+        let (host, port) = (self.sink.address().ip().to_string(), u32::from(self.sink.address().port()));
+        Relay { name: "mailbox".to_owned(), host, port, ..Relay::default() }
+    }
+
+    /// Creates a schedule that is next due in a year, and opens a run of it.
+    pub async fn triggered(&self, name: &str, recipients: &[&str], pool: &str) -> Run {
+        let body = ScheduleBody { pool: pool.to_owned(), ..yearly(name, recipients) };
+        self.schedules().create_schedule(creation(body)).await.expect("created");
+        let (tenant, name, request_id) = (String::new(), name.to_owned(), "once".to_owned());
+        let request = TriggerScheduleRequest { tenant, name, request_id };
+        let answer = self.schedules().trigger_schedule(request).await.expect("triggered");
+        answer.into_inner().run.expect("a run")
+    }
+
+    /// The run, once it is as it is waited for.
+    pub async fn until(&self, run: &str, is_so: impl Fn(&Run) -> bool) -> Run {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let request = GetRunRequest { run: run.to_owned(), ..GetRunRequest::default() };
+            let known = self.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
+            if is_so(&known) {
+                return known;
+            }
+            assert!(Instant::now() < end, "not within {PATIENCE:?}: {known:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The first run of a schedule, once there is one.
+    pub async fn first_run(&self, schedule: &str) -> Run {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let request = ListRunsRequest { schedule: schedule.to_owned(), ..ListRunsRequest::default() };
+            let runs = self.runs().list_runs(request).await.expect("a list").into_inner().runs;
+            if let Some(run) = runs.into_iter().next() {
+                return run;
+            }
+            assert!(Instant::now() < end, "no run within {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub async fn stop(mut self) {
+        if let Some(station) = self.station.take() {
+            let site = Arc::clone(&station.site);
+            station.stop(Duration::from_secs(10)).await;
+            self.stop.cancel();
+            assert!(site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica ends");
+        }
+        self.sink.stop().await;
+    }
+}
+
+/// A body that fires once a year.
+pub fn yearly(name: &str, recipients: &[&str]) -> ScheduleBody {
+    let recipient = |address: &&str| Recipient { address: (*address).to_owned(), values: Vec::new() };
+    ScheduleBody {
+        name: name.to_owned(),
+        when: Some(When { pattern: Some(when::Pattern::Cron("@yearly".to_owned())) }),
+        zone: "UTC".to_owned(),
+        content: Some(Content {
+            sender: "Reports <reports@example.org>".to_owned(),
+            subject: "Hello".to_owned(),
+            text: Some("Dear {{ recipient }}".to_owned()),
+            ..Content::default()
+        }),
+        audience: Some(Audience { columns: Vec::new(), recipients: recipients.iter().map(recipient).collect() }),
+        ..ScheduleBody::default()
+    }
+}
+
+pub fn creation(body: ScheduleBody) -> CreateScheduleRequest {
+    CreateScheduleRequest { schedule: Some(body), request_id: String::new(), validate_only: false }
+}
+
+/// Code and reason of a refusal.
+pub fn reason(status: &Status) -> (Code, String) {
+    let info = status.get_details_error_info().map(|info| info.reason);
+    (status.code(), info.unwrap_or_default())
+}

@@ -1,0 +1,146 @@
+//! A schedule's life as its owner sees it.
+
+use reveille_proto::admin::v1::{
+    CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome, ListScheduleHistoryRequest,
+    ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause, ScheduleBody, ScheduleState,
+    TriggerScheduleRequest, When, when,
+};
+use tonic::Code;
+
+use super::node::{creation, node, reason, yearly};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schedule_is_created_once_however_often_it_is_asked_for() {
+    let node = node("").await;
+    let body = || ScheduleBody {
+        when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
+        zone: "Europe/Berlin".to_owned(),
+        ..yearly("daily", &["ada@example.net"])
+    };
+    let request = |body, validate_only| CreateScheduleRequest {
+        schedule: Some(body),
+        request_id: "018f-1".to_owned(),
+        validate_only,
+    };
+    let shown = node.schedules().create_schedule(request(body(), true)).await.expect("valid").into_inner();
+    let shown = shown.schedule.expect("a schedule");
+    assert_eq!((shown.number, shown.next.len(), shown.etag.as_str()), (0, 10, ""));
+    assert!(shown.next.iter().all(|instant| instant.local.contains("T09:00:00+0")), "{:?}", shown.next);
+    let get = || GetScheduleRequest { name: "daily".to_owned(), ..GetScheduleRequest::default() };
+    let none = node.schedules().get_schedule(get()).await.expect_err("only validated");
+    assert_eq!(reason(&none), (Code::NotFound, "SCHEDULE_NOT_FOUND".to_owned()));
+
+    let first = node.schedules().create_schedule(request(body(), false)).await.expect("created").into_inner();
+    let again = node.schedules().create_schedule(request(body(), false)).await.expect("the same").into_inner();
+    assert!(first.created && !again.created);
+    assert_eq!(first.schedule, again.schedule);
+    let other = ScheduleBody { priority: 9, ..body() };
+    let taken = node.schedules().create_schedule(request(other, false)).await.expect_err("another body");
+    assert_eq!(reason(&taken), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
+    let renamed = ScheduleBody { name: "weekly".to_owned(), ..body() };
+    let reused = node.schedules().create_schedule(request(renamed, false)).await.expect_err("another body");
+    assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_a_list_hold_each_schedule_once() {
+    let node = node("").await;
+    for name in ["a", "b", "c", "d", "e"] {
+        node.schedules().create_schedule(creation(yearly(name, &["ada@example.net"]))).await.expect("created");
+    }
+    let (mut names, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListSchedulesRequest { page_size: 2, page_token, ..ListSchedulesRequest::default() };
+        let page = node.schedules().list_schedules(request).await.expect("a page").into_inner();
+        assert!(page.schedules.iter().all(|schedule| schedule.next.len() == 1));
+        names.extend(page.schedules.into_iter().map(|schedule| schedule.name));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(names, ["a", "b", "c", "d", "e"]);
+    let request = ListSchedulesRequest { page_token: "zz".to_owned(), ..ListSchedulesRequest::default() };
+    assert_eq!(node.schedules().list_schedules(request).await.expect_err("no token").code(), Code::InvalidArgument);
+    let paused = ListSchedulesRequest {
+        states: vec![ScheduleState::Paused.into()],
+        stale: true,
+        ..ListSchedulesRequest::default()
+    };
+    let paused = node.schedules().list_schedules(paused).await.expect("a page").into_inner();
+    assert!(paused.schedules.is_empty());
+    let freshness = paused.freshness.expect("freshness");
+    assert!(freshness.stale && freshness.age.is_some());
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
+    let node = node("").await;
+    node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
+    let (tenant, name) = (String::new, || "report".to_owned());
+    let pause = PauseScheduleRequest { tenant: tenant(), name: name(), reason: "holiday".to_owned() };
+    let paused = node.schedules().pause_schedule(pause).await.expect("paused").into_inner().schedule.expect("one");
+    assert_eq!((paused.state(), paused.reason.as_str()), (ScheduleState::Paused, "holiday"));
+
+    let resume = |etag: &str, validate_only| ResumeScheduleRequest {
+        tenant: tenant(),
+        name: name(),
+        etag: etag.to_owned(),
+        validate_only,
+    };
+    let stale = node.schedules().resume_schedule(resume("1.1", false)).await.expect_err("an old etag");
+    assert_eq!(reason(&stale), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
+    let shown = node.schedules().resume_schedule(resume(&paused.etag, true)).await.expect("shown").into_inner();
+    assert_eq!((shown.opens_count, shown.explained_count), (0, 0));
+    assert_eq!(shown.schedule.map(|schedule| schedule.state()), Some(ScheduleState::Paused));
+    let resumed = node.schedules().resume_schedule(resume(&paused.etag, false)).await.expect("resumed").into_inner();
+    assert_eq!(resumed.schedule.map(|schedule| schedule.state()), Some(ScheduleState::Active));
+    let again = node.schedules().resume_schedule(resume("", false)).await.expect_err("not paused");
+    assert_eq!(reason(&again), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+
+    let trigger = |id: &str| TriggerScheduleRequest { tenant: tenant(), name: name(), request_id: id.to_owned() };
+    let nameless = node.schedules().trigger_schedule(trigger("")).await.expect_err("no request id");
+    assert_eq!(
+        nameless.message(),
+        "request_id: is missing; it names the run, so that asking again opens no second one"
+    );
+    let mut runs = Vec::new();
+    for id in ["one", "one", "two"] {
+        let run =
+            node.schedules().trigger_schedule(trigger(id)).await.expect("triggered").into_inner().run.expect("a run");
+        assert_eq!((run.cause(), run.nominal), (RunCause::Trigger, format!("trigger {id}")));
+        runs.push(run.run);
+    }
+    let [one, again, two] = runs.as_slice() else { panic!("{runs:?}") };
+    assert!(one == again && one != two);
+    for run in [one, two] {
+        node.until(run, |run| run.finished_index.is_some()).await;
+    }
+    assert_eq!(node.sink.accepted_count(), 2, "P7: the same request never opens a second run");
+
+    let (mut told, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListScheduleHistoryRequest {
+            name: name(),
+            page_size: 1,
+            page_token,
+            ..ListScheduleHistoryRequest::default()
+        };
+        let page = node.schedules().list_schedule_history(request).await.expect("a page").into_inner();
+        told.extend(page.entries.into_iter().map(|entry| (entry.nominal.clone(), entry.outcome())));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    let fired = HistoryOutcome::Fired;
+    assert_eq!(told, [("trigger two".to_owned(), fired), ("trigger one".to_owned(), fired)], "latest first");
+
+    let delete = DeleteScheduleRequest { tenant: tenant(), name: name() };
+    let deleted = node.schedules().delete_schedule(delete.clone()).await.expect("deleted").into_inner();
+    assert!(deleted.index > 0 && deleted.open_runs.is_empty());
+    assert_eq!(node.schedules().delete_schedule(delete).await.expect_err("gone").code(), Code::NotFound);
+    node.stop().await;
+}

@@ -1,0 +1,153 @@
+//! What operators do when something is not as it should be.
+
+use reveille_proto::admin::v1::{
+    AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, ExplainRequest, GetDoubtRequest,
+    ListDeadLettersRequest, ListDoubtsRequest, PauseRunRequest, RecipientState, RequeueDeadLettersRequest, Resolution,
+    ResolveDoubtsRequest, ResumeRunRequest, RunState,
+};
+use tonic::Code;
+
+use super::node::{node, reason};
+
+const NOBODY: &str = "no-relay-here";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
+    let node = node("").await;
+    let run = node.triggered("stuck", &["ada@example.net", "bob@example.net"], NOBODY).await.run;
+    let tenant = String::new;
+    let pause = PauseRunRequest { tenant: tenant(), run: run.clone(), reason: "wrong text".to_owned() };
+    let paused = node.runs().pause_run(pause).await.expect("paused").into_inner();
+    let (state, barrier) = (paused.run.expect("a run"), paused.barrier.expect("a barrier"));
+    assert_eq!((state.state(), state.reason.as_str()), (RunState::Paused, "wrong text"));
+    assert!(barrier.index > state.opened_index && barrier.crossed.is_empty() && barrier.unconfirmed.is_empty());
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending == 2)).await;
+    let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
+    let story = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
+    let waits = story.events.last().map(|event| (event.what.as_str(), event.detail.as_str()));
+    assert_eq!(waits, Some(("waits", "the run is paused: wrong text")));
+
+    let resume = ResumeRunRequest { tenant: tenant(), run: run.clone() };
+    let open = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner().run.expect("a run");
+    assert_eq!(open.state(), RunState::Open);
+    let twice = node.runs().resume_run(resume).await.expect_err("not paused");
+    assert_eq!(reason(&twice), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+
+    let cancel = CancelRunRequest { tenant: tenant(), run: run.clone() };
+    let cancelled = node.runs().cancel_run(cancel).await.expect("cancelled").into_inner();
+    assert_eq!(cancelled.run.map(|run| run.state()), Some(RunState::Cancelled));
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.cancelled == 2)).await;
+    let story = node.runs().explain(explain).await.expect("a story").into_inner();
+    assert_eq!(story.state(), RecipientState::Cancelled);
+    assert_eq!(node.sink.accepted_count(), 0);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_opt_out_holds_when_it_is_answered_and_a_repeat_names_the_first() {
+    let node = node("").await;
+    let add = AddOptOutRequest { recipient: "Ada@Example.net".to_owned(), ..AddOptOutRequest::default() };
+    let first = node.opt_outs().add_opt_out(add.clone()).await.expect("added").into_inner();
+    assert_eq!(first.recipient, "ada@example.net");
+    let index = first.barrier.expect("a barrier").index;
+    let again = node.opt_outs().add_opt_out(add).await.expect("again").into_inner().barrier.expect("a barrier");
+    assert_eq!(again.index, index);
+    let check =
+        |recipient: &str| CheckOptOutRequest { recipient: recipient.to_owned(), ..CheckOptOutRequest::default() };
+    let known = node.opt_outs().check_opt_out(check("ada@example.net")).await.expect("checked").into_inner();
+    assert_eq!((known.opted_out, known.index), (true, Some(index)));
+    let free = node.opt_outs().check_opt_out(check("bob@example.net")).await.expect("checked").into_inner();
+    assert_eq!((free.opted_out, free.index), (false, None));
+    assert_eq!(
+        node.opt_outs().check_opt_out(check("ada")).await.expect_err("no address").code(),
+        Code::InvalidArgument
+    );
+
+    let run = node.triggered("report", &["ada@example.net", "bob@example.net"], "").await.run;
+    let run = node.until(&run, |run| run.finished_index.is_some()).await;
+    let counts = run.counts.expect("counts");
+    assert_eq!((counts.suppressed, counts.sent), (1, 1), "{run:?}");
+    let explain = ExplainRequest { run: run.run, recipient: "ada@example.net".to_owned(), ..ExplainRequest::default() };
+    let story = node.runs().explain(explain).await.expect("a story").into_inner();
+    assert_eq!(story.state(), RecipientState::Suppressed);
+    assert_eq!(story.events.first().map(|event| (event.what.as_str(), event.index)), Some(("opted out", index)));
+    assert_eq!(node.sink.accepted_count(), 1);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_are_listed_sent_again_and_discarded() {
+    let node = node("rcpt:550=5.1.1 no such user").await;
+    let run = node.triggered("report", &["ada@example.net", "bob@example.net"], "").await.run;
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.dead == 2)).await;
+    let list = ListDeadLettersRequest { page_size: 1, ..ListDeadLettersRequest::default() };
+    let page = node.dead_letters().list_dead_letters(list.clone()).await.expect("a page").into_inner();
+    let [letter] = page.dead_letters.as_slice() else { panic!("{page:?}") };
+    assert_eq!((letter.recipient.as_str(), letter.code, letter.enhanced.as_str()), ("ada@example.net", 550, "5.1.1"));
+    let list = ListDeadLettersRequest { page_token: page.next_page_token, ..list };
+    let page = node.dead_letters().list_dead_letters(list).await.expect("a page").into_inner();
+    let rest: Vec<&str> = page.dead_letters.iter().map(|letter| letter.recipient.as_str()).collect();
+    assert_eq!(rest, ["bob@example.net"]);
+
+    let discard = DiscardDeadLettersRequest {
+        run: run.clone(),
+        recipients: vec!["#1".to_owned()],
+        ..DiscardDeadLettersRequest::default()
+    };
+    assert_eq!(node.dead_letters().discard_dead_letters(discard).await.expect("discarded").into_inner().discarded, 1);
+    node.sink.set_faults("".parse().expect("a plan"));
+    let requeue = RequeueDeadLettersRequest { run: run.clone(), all: true, ..RequeueDeadLettersRequest::default() };
+    assert_eq!(node.dead_letters().requeue_dead_letters(requeue).await.expect("requeued").into_inner().requeued, 1);
+    let run = node.until(&run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
+    let list = ListDeadLettersRequest { run: run.run, ..ListDeadLettersRequest::default() };
+    let left = node.dead_letters().list_dead_letters(list).await.expect("a page").into_inner();
+    assert!(left.dead_letters.is_empty(), "{left:?}");
+    let nobody =
+        RequeueDeadLettersRequest { run: "r9.9".to_owned(), all: true, ..RequeueDeadLettersRequest::default() };
+    assert_eq!(
+        reason(&node.dead_letters().requeue_dead_letters(nobody).await.expect_err("no run")),
+        (Code::NotFound, "RUN_NOT_FOUND".to_owned())
+    );
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
+    let node = node("after-commit:reset#1").await;
+    let run = node.triggered("report", &["ada@example.net"], "").await.run;
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.in_doubt == 1)).await;
+    let listed = node.doubts().list_doubts(ListDoubtsRequest::default()).await.expect("a page").into_inner();
+    let [doubt] = listed.doubts.as_slice() else { panic!("{listed:?}") };
+    assert_eq!((doubt.recipient.as_str(), doubt.node.as_str()), ("ada@example.net", "node-1"));
+    assert!(doubt.evidence.contains("Message-ID <") && doubt.evidence.contains("@example.org>"), "{doubt:?}");
+    let get =
+        GetDoubtRequest { run: run.clone(), recipient: "ada@example.net".to_owned(), ..GetDoubtRequest::default() };
+    let one = node.doubts().get_doubt(get.clone()).await.expect("a doubt").into_inner();
+    assert_eq!(one.doubt.as_ref(), Some(doubt));
+
+    let resolve = |recipients: &[&str], all, resolution: Resolution| ResolveDoubtsRequest {
+        tenant: String::new(),
+        run: run.clone(),
+        recipients: recipients.iter().map(|recipient| (*recipient).to_owned()).collect(),
+        all,
+        resolution: resolution.into(),
+    };
+    for (request, message) in [
+        (resolve(&[], false, Resolution::Sent), "recipients: is empty; name some, or say that you mean all"),
+        (resolve(&["#0"], true, Resolution::Sent), "recipients: names some, and all are asked for; choose one"),
+        (resolve(&["#0"], false, Resolution::Unspecified), "resolution: is missing; give --sent or --resend"),
+        (resolve(&["#x"], false, Resolution::Sent), "recipients[0]: \"#x\" is not a number; write it like #17"),
+    ] {
+        assert_eq!(node.doubts().resolve_doubts(request).await.expect_err(message).message(), message);
+    }
+    let resolved = node.doubts().resolve_doubts(resolve(&["#0"], false, Resolution::Sent)).await.expect("resolved");
+    assert_eq!(resolved.into_inner().resolved, 1);
+    let run = node.until(&run, |run| run.counts.is_some_and(|counts| counts.assumed == 1)).await;
+    let gone = node.doubts().get_doubt(get).await.expect_err("decided");
+    assert_eq!(reason(&gone), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
+    let explain = ExplainRequest { run: run.run, recipient: "#0".to_owned(), ..ExplainRequest::default() };
+    let story = node.runs().explain(explain).await.expect("a story").into_inner();
+    assert_eq!(story.events.last().map(|event| event.what.as_str()), Some("assumed"));
+    assert_eq!(node.sink.accepted_count(), 1, "it had arrived, and the ledger never says that it was sent");
+    node.stop().await;
+}

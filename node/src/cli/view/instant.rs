@@ -1,0 +1,65 @@
+//! Instants at which a schedule fires: in `schedule create`, `show`, `resume` and `preview`.
+
+use jiff::Timestamp;
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::sheet::{Cell, Tone, table};
+use super::{Row, View};
+use crate::cli::human;
+use crate::cli::instant::text;
+
+/// One instant at which a schedule fires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InstantView {
+    /// In UTC.
+    pub instant: String,
+    /// In the zone, with its offset.
+    pub local: String,
+    /// What a change of the clocks did to it; empty where nothing.
+    pub remark: String,
+}
+
+impl From<v1::Instant> for InstantView {
+    fn from(instant: v1::Instant) -> InstantView {
+        let at = text(instant.instant.as_ref()).unwrap_or_default();
+        InstantView { instant: at, local: instant.local, remark: instant.remark }
+    }
+}
+
+/// Instants as a table: local time, how far, and what a clock change did.
+pub fn instants(instants: &[InstantView], now: Timestamp, paint: bool) -> String {
+    let row = |one: &InstantView| {
+        let distance = one.instant.parse().map(|at| human::distance(at, now)).unwrap_or_default();
+        vec![
+            one.local.as_str().into(),
+            Cell::toned(one.instant.as_str(), Tone::Dim),
+            Cell::toned(distance, Tone::Dim),
+            Cell::toned(one.remark.as_str(), Tone::Notable),
+        ]
+    };
+    table(&["LOCAL", "INSTANT", "DISTANCE", "REMARK"], instants.iter().map(row).collect(), paint)
+}
+
+impl View for InstantView {
+    fn name(&self) -> String {
+        self.instant.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        instants(std::slice::from_ref(self), Timestamp::now(), paint)
+    }
+}
+
+impl Row for InstantView {
+    const NOUN: &'static str = "instants";
+    const COLUMNS: &'static [&'static str] = &["LOCAL", "INSTANT", "REMARK"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.local.as_str().into(),
+            Cell::toned(self.instant.as_str(), Tone::Dim),
+            Cell::toned(self.remark.as_str(), Tone::Notable),
+        ]
+    }
+}

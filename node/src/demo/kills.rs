@@ -1,0 +1,151 @@
+//! The kills: each one lands between the final dot and its answer, on purpose and not by luck.
+//!
+//! The mailbox holds the answer of the victim's next mail; then the victim gets `kill -9`. So the relay has
+//! taken a mail whose sender will never hear of it: the case that only an honest ledger can tell.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink};
+
+use super::client::Admin;
+use super::processes::Nodes;
+use super::progress::Progress;
+
+/// How long a held answer waits at most.
+const HOLD_FOR: Duration = Duration::from_secs(20);
+/// A killed node is started again after this.
+const DOWN_FOR: Duration = Duration::from_secs(3);
+
+/// Whom to kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kill {
+    /// The leader, while it sends.
+    Leader,
+    /// Another node, while it sends.
+    Worker,
+    /// Nobody.
+    None,
+}
+
+enum Step {
+    /// Waits for the mailbox to have this many mails.
+    At(u64),
+    /// The mailbox holds the victim's next answer.
+    Holding { victim: String, hold: Hold },
+    /// The victim is down.
+    Down { victim: String, since: Instant, epoch: u64, first_mail: Option<Duration> },
+    /// It is over.
+    Done,
+}
+
+struct Planned {
+    kill: Kill,
+    step: Step,
+}
+
+/// The kills of a demo, one after the other.
+pub struct Kills {
+    planned: Vec<Planned>,
+    failovers: Vec<Duration>,
+}
+
+impl Kills {
+    /// Spreads the kills over the campaign.
+    pub fn plan(kills: &[Kill], recipients: u32) -> Kills {
+        let kills: Vec<Kill> = kills.iter().copied().filter(|kill| *kill != Kill::None).collect();
+        let parts = kills.len() as u64 + 2;
+        let at = |place: usize| Step::At(u64::from(recipients) * (place as u64 + 1) / parts);
+        let planned = kills.iter().enumerate().map(|(place, kill)| Planned { kill: *kill, step: at(place) });
+        Kills { planned: planned.collect(), failovers: Vec::new() }
+    }
+
+    /// Is every victim back?
+    pub fn are_done(&self) -> bool {
+        self.planned.iter().all(|planned| matches!(planned.step, Step::Done))
+    }
+
+    /// From the kill of a leader to the first mail under the next epoch, in milliseconds.
+    pub fn failovers_ms(&self) -> Vec<u64> {
+        self.failovers.iter().map(|failover| failover.as_millis() as u64).collect()
+    }
+
+    /// Does what is to be done now.
+    pub async fn act(&mut self, sink: &Sink, nodes: &mut Nodes, admin: &Admin, progress: &mut Progress) -> Result<()> {
+        let Some(planned) = self.planned.iter_mut().find(|planned| !matches!(planned.step, Step::Done)) else {
+            return Ok(());
+        };
+        match &mut planned.step {
+            Step::At(mails) if sink.accepted_count() >= *mails => {
+                let Some(victim) = choose(planned.kill, nodes, admin).await else { return Ok(()) };
+                let request = HoldRequest {
+                    ehlo: Some(victim.clone()),
+                    point: HoldPoint::AfterCommit,
+                    count: 1,
+                    limit: HOLD_FOR,
+                    ..HoldRequest::default()
+                };
+                planned.step = Step::Holding { victim, hold: sink.hold_next_answer(request) };
+            }
+            Step::At(_) | Step::Done => {}
+            Step::Holding { victim, hold } => {
+                let Some(held) = hold.next(Duration::from_secs(2)).await else {
+                    // It sends nothing now: draw again.
+                    planned.step = Step::At(0);
+                    return Ok(());
+                };
+                let epoch = epoch_of(held.accepted.fence.as_deref());
+                let victim = victim.clone();
+                nodes.named(&victim).context("the victim")?.kill().await?;
+                let since = Instant::now();
+                progress.note(&format!(
+                    "kill -9 {victim} ({}), between the dot and the 250 of one of its mails",
+                    if planned.kill == Kill::Leader { "leader" } else { "worker" }
+                ));
+                held.release();
+                planned.step = Step::Down { victim, since, epoch, first_mail: None };
+            }
+            Step::Down { victim, since, epoch, first_mail } => {
+                if planned.kill == Kill::Leader && first_mail.is_none() {
+                    *first_mail = first_under_new_epoch(sink, *epoch, *since);
+                }
+                let waits_for_mail = planned.kill == Kill::Leader && first_mail.is_none();
+                if since.elapsed() < DOWN_FOR || (waits_for_mail && since.elapsed() < 5 * DOWN_FOR) {
+                    return Ok(());
+                }
+                if let Some(first_mail) = *first_mail {
+                    progress.note(&format!("first mail under the next epoch after {} ms", first_mail.as_millis()));
+                    self.failovers.push(first_mail);
+                }
+                nodes.named(victim).context("the victim")?.start()?;
+                progress.note(&format!("{victim} is started again"));
+                planned.step = Step::Done;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn choose(kill: Kill, nodes: &Nodes, admin: &Admin) -> Option<String> {
+    let leader = admin.leader().await.ok()?;
+    match kill {
+        Kill::Leader => Some(leader),
+        Kill::Worker => nodes.running().into_iter().find(|name| *name != leader).or(Some(leader)),
+        Kill::None => None,
+    }
+}
+
+/// The epoch in a fence `group.epoch.index.place`.
+fn epoch_of(fence: Option<&str>) -> u64 {
+    fence.and_then(|fence| fence.split('.').nth(1)).and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
+}
+
+/// How long after the kill the first mail of a later epoch was accepted; none while there is none.
+fn first_under_new_epoch(sink: &Sink, epoch: u64, killed: Instant) -> Option<Duration> {
+    let mails = sink.mails();
+    // The newest come first; those of the old epoch end the walk.
+    let newer = mails.iter().rev().map(|(_, mail)| mail).take_while(|mail| epoch_of(mail.fence.as_deref()) > epoch).last()?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
+    let ago = now.saturating_sub(Duration::from_micros(newer.accept_unix_us.max(0) as u64));
+    Some(killed.elapsed().saturating_sub(ago))
+}

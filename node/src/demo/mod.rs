@@ -1,0 +1,181 @@
+//! `reveille demo`: three real nodes, one mailbox, two kills, and a judgement by what arrived.
+//!
+//! It starts node processes of this same binary, a mailbox that records every mail before it answers, a
+//! daily schedule and a campaign; kills the leader and then a sending node with `kill -9` while a dialogue of
+//! theirs is open, starts them again, and at the end compares the ledger with the mailbox. It uses the
+//! admin API as everybody does and knows nothing of the nodes' inside.
+//!
+//! Reading order: this page, `processes.rs`, `client.rs`, `kills.rs`, `judgement.rs`, `progress.rs`.
+
+mod client;
+mod judgement;
+mod kills;
+mod processes;
+mod progress;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use reveille_sink::{Sink, SinkOptions};
+
+use client::Admin;
+use judgement::Judgement;
+use kills::{Kill, Kills};
+use processes::Nodes;
+use progress::Progress;
+
+/// The run is stretched over at least this long by the relay's budget, so that kills meet open dialogues.
+const SENDING_SECONDS: u32 = 18;
+/// The whole campaign must be over by then, kills included.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// What was in doubt resolves itself when its node is back with its journal; it is given this long.
+const DOUBT_PATIENCE: Duration = Duration::from_secs(20);
+/// How often the run is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The usual port of the mailbox; another one where it is taken.
+const MAILBOX_PORT: u16 = 7625;
+
+/// Options of `reveille demo`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Nodes in the cluster.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub nodes: u8,
+    /// Recipients of the campaign.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub recipients: u32,
+    /// Whom to kill mid-send, in this order; `none` for nobody.
+    #[arg(long, value_delimiter = ',', default_value = "leader,worker")]
+    pub kill: Vec<Kill>,
+    /// End after the judgement instead of staying up.
+    #[arg(long)]
+    pub once: bool,
+    /// Keep data and logs of the nodes here (default: a temporary folder, removed at the end).
+    #[arg(long, value_name = "FOLDER")]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// Runs the demo; true when nothing was lost and nothing came twice.
+pub async fn run(args: Args) -> Result<bool> {
+    let folder = Folder::open(args.data_dir.clone())?;
+    let sink = mailbox(&folder.path)?;
+    eprintln!("mailbox    smtp://{}", sink.address());
+    let mut nodes = Nodes::start(&folder.path, usize::from(args.nodes)).await?;
+    let outcome = tokio::select! {
+        outcome = show(&args, &folder, &sink, &mut nodes) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    nodes.stop().await;
+    sink.stop().await;
+    let valid = outcome?;
+    folder.close(valid);
+    Ok(valid)
+}
+
+async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> Result<bool> {
+    let admin = Admin::new(nodes.endpoints())?;
+    admin.init(nodes.peers()).await.context("the cluster could not be made")?;
+    let leader = admin.leader().await?;
+    eprintln!("cluster    {} nodes, {leader} leads", args.nodes);
+    let rate = f64::from(args.recipients) / f64::from(SENDING_SECONDS);
+    admin.add_relay(sink.address(), rate.max(1.0)).await?;
+    admin.create_daily("daily-report").await?;
+    let run = admin.start_campaign("campaign", args.recipients).await?;
+    eprintln!("campaign   {} recipients, {rate:.0} mails/s over the cluster, run {run}", args.recipients);
+    let mut kills = Kills::plan(&args.kill, args.recipients);
+    let mut progress = Progress::new(args.recipients);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        kills.act(sink, nodes, &admin, &mut progress).await?;
+        let state = admin.run(&run).await.ok();
+        progress.show(sink.accepted_count(), state.as_ref());
+        if state.is_some_and(|state| client::is_finished(&state)) && kills.are_done() {
+            break;
+        }
+        if Instant::now() > until {
+            bail!("the campaign did not end within {} s; logs are in {}", PATIENCE.as_secs(), folder.path.display());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    progress.note("everything was handed off; waiting for nodes that came back to settle what they had begun");
+    let judgement = judge(args, sink, &admin, &run, &kills).await?;
+    progress.end();
+    println!("{}", judgement.table());
+    if !args.once {
+        stay_up(sink, nodes, folder).await?;
+    }
+    println!("{}", judgement.json());
+    Ok(judgement.is_valid())
+}
+
+/// Judges until nothing is in doubt any more, or patience ends.
+async fn judge(args: &Args, sink: &Sink, admin: &Admin, run: &str, kills: &Kills) -> Result<Judgement> {
+    let until = Instant::now() + DOUBT_PATIENCE;
+    loop {
+        let state = admin.run(run).await?;
+        let doubts: BTreeSet<String> = admin.doubts(run).await?.into_iter().collect();
+        let judgement = Judgement::new(args.recipients, run, &sink.mails(), &state, &doubts, kills.failovers_ms());
+        if doubts.is_empty() || Instant::now() > until {
+            return Ok(judgement);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn mailbox(folder: &std::path::Path) -> Result<Sink> {
+    let options = |port| SinkOptions {
+        listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
+        record: Some(folder.join("mailbox.jsonl")),
+        sync: true,
+        ..SinkOptions::default()
+    };
+    Sink::start(options(MAILBOX_PORT)).or_else(|_| Sink::start(options(0))).context("the mailbox could not be started")
+}
+
+async fn stay_up(sink: &Sink, nodes: &Nodes, folder: &Folder) -> Result<()> {
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    eprintln!("\nmailbox    http://{}/mailbox", listener.local_addr()?);
+    eprintln!("admin      export REVEILLE_ENDPOINT={}", nodes.endpoints().join(","));
+    eprintln!("data       {}", folder.path.display());
+    eprintln!("try        reveille run list; reveille explain RUN RECIPIENT; reveille cluster status");
+    eprintln!("Ctrl-C ends it.");
+    let pages = axum::Router::new().nest("/mailbox", reveille_sink::pages(sink.handle()));
+    tokio::select! {
+        served = axum::serve(listener, pages) => served.context("the mailbox page"),
+        _ = tokio::signal::ctrl_c() => Ok(()),
+    }
+}
+
+/// Where nodes and mailbox keep their files.
+struct Folder {
+    path: PathBuf,
+    temporary: bool,
+}
+
+impl Folder {
+    fn open(given: Option<PathBuf>) -> Result<Folder> {
+        let temporary = given.is_none();
+        let path = given.unwrap_or_else(|| {
+            std::env::temp_dir().join(format!("reveille-demo-{}", uuid::Uuid::new_v4().simple()))
+        });
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        if std::fs::read_dir(&path)?.next().is_some() {
+            bail!("{} is not empty; give an empty folder with --data-dir", path.display());
+        }
+        Ok(Folder { path, temporary })
+    }
+
+    /// Removes a temporary folder, unless there is something to look at in it.
+    fn close(self, valid: bool) {
+        if !valid {
+            eprintln!("data and logs of the nodes stay in {}", self.path.display());
+        } else if self.temporary
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            eprintln!("{} could not be removed: {error}", self.path.display());
+        }
+    }
+}

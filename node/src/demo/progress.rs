@@ -1,0 +1,65 @@
+//! Live progress: a bar on a terminal, a line now and then elsewhere. Talk goes to stderr.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use reveille_proto::admin::v1::Run;
+
+/// A line this often where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// What the demo shows while it runs.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    recipients: u32,
+    next_line: Instant,
+}
+
+impl Progress {
+    /// For a campaign of this many recipients.
+    pub fn new(recipients: u32) -> Progress {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("  {bar:40.green} {pos}/{len} arrived  {msg}");
+            ProgressBar::new(recipients.into()).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Progress { bar, recipients, next_line: Instant::now() }
+    }
+
+    /// Shows what arrived and what the ledger says.
+    pub fn show(&mut self, arrived: u64, run: Option<&Run>) {
+        let counts = run.and_then(|run| run.counts.as_ref());
+        let ledger = counts.map_or("no answer from the cluster".to_owned(), |counts| {
+            format!(
+                "sent {} claimed {} pending {} in doubt {}",
+                counts.sent, counts.claimed, counts.pending, counts.in_doubt
+            )
+        });
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(arrived);
+                bar.set_message(ledger);
+            }
+            None if Instant::now() >= self.next_line => {
+                self.next_line = Instant::now() + LINE_EVERY;
+                eprintln!("  {arrived}/{} arrived  {ledger}", self.recipients);
+            }
+            None => {}
+        }
+    }
+
+    /// Says that something happened.
+    pub fn note(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(format!("  {text}")),
+            None => eprintln!("  {text}"),
+        }
+    }
+
+    /// Leaves the last state on the screen.
+    pub fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.abandon();
+        }
+    }
+}

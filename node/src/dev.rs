@@ -1,0 +1,111 @@
+//! `reveille dev`: one node and a mailbox that catches all mail, on loopback only.
+//!
+//! A cluster of one, made at the first start; the mailbox is its relay. Taken ports are replaced by free
+//! ones. It is the product itself, not a model of it: the same node, ledger and gate.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use reveille_ledger::DEFAULT_POOL;
+use reveille_ledger::command::{Command, Relay};
+use reveille_raft::{ClusterId, Member};
+use reveille_sink::{Sink, SinkOptions};
+
+use crate::assemble::Node;
+use crate::config::{Config, Settings};
+use crate::start::stop_when_told;
+
+/// The mailbox's usual port.
+const MAILBOX_PORT: u16 = 7625;
+/// The first leader of a new cluster is there by then.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Sessions to the mailbox.
+const SESSIONS: u32 = 8;
+
+/// Options of `reveille dev`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Where everything durable lies
+    #[arg(long, value_name = "DIR", default_value = "./.reveille")]
+    pub data_dir: PathBuf,
+    /// A folder on a memory-backed file system, for the journal
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub journal_dir: PathBuf,
+}
+
+/// Runs the node and its mailbox.
+pub async fn run(args: Args) -> Result<()> {
+    crate::logging::start();
+    std::fs::create_dir_all(&args.data_dir)
+        .with_context(|| format!("cannot create {}; give another folder with --data-dir", args.data_dir.display()))?;
+    let sink = mailbox(&args.data_dir)?;
+    let asked = stop_when_told()?;
+    let pages = axum::Router::new().nest("/mailbox", reveille_sink::pages(sink.handle()));
+    let node = Node::start(config(&args)?, pages).await?;
+    make_cluster(&node).await?;
+    let relay = Relay {
+        name: "mailbox".to_owned(),
+        pool: DEFAULT_POOL.to_owned(),
+        host: Ipv4Addr::LOCALHOST.to_string(),
+        port: sink.address().port(),
+        rate_milli: 0,
+        max_sessions: SESSIONS,
+    };
+    let site = node.site.clone();
+    site.replica.propose(&Command::RelayPut(relay), Instant::now() + PATIENCE).await.context("no leader yet")?;
+    eprintln!("admin     {}", node.admin_address);
+    eprintln!("mailbox   http://{}/mailbox  (smtp://{})", node.http_address, sink.address());
+    eprintln!("health    http://{}/readyz", node.http_address);
+    eprintln!("data      {}", args.data_dir.display());
+    if node.admin_address.port() != Config::ADMIN_PORT {
+        eprintln!("\nfirst     export REVEILLE_ENDPOINT={}", node.admin_address);
+    }
+    eprintln!("\ntry       reveille schedule create hello --every 1m --tz UTC --to you@example.com \\");
+    eprintln!("            --sender me@example.com --subject 'Hello' --text FILE");
+    eprintln!("Ctrl-C ends it.\n");
+    let ended = node.run(asked).await;
+    sink.stop().await;
+    ended.map(|_| ())
+}
+
+/// The usual ports, or free ones where these are taken.
+fn config(args: &Args) -> Result<Config> {
+    let port = |usual: u16| -> SocketAddr {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, usual));
+        let free = std::net::TcpListener::bind(address).is_ok();
+        if free { address } else { SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) }
+    };
+    let settings = Settings {
+        name: Some("dev".to_owned()),
+        data_dir: Some(args.data_dir.clone()),
+        journal_dir: Some(args.journal_dir.clone()),
+        listen: Some(port(Config::ADMIN_PORT)),
+        peer_listen: Some(port(Config::PEER_PORT)),
+        http: Some(port(Config::HTTP_PORT)),
+        shutdown_seconds: Some(5),
+        ..Settings::default()
+    };
+    Ok(Config::load(None, [], settings)?)
+}
+
+async fn make_cluster(node: &Node) -> Result<()> {
+    let replica = &node.site.replica;
+    if replica.cluster().is_none() {
+        let member = Member { name: "dev".to_owned(), address: node.peer_address.to_string(), votes: true };
+        let cluster = ClusterId(uuid::Uuid::new_v4().as_u128());
+        replica.initialize(cluster, &[(node.site.me.node, member)].into()).await.context("a cluster of one")?;
+    }
+    Ok(())
+}
+
+fn mailbox(folder: &std::path::Path) -> Result<Sink> {
+    let options = |port| SinkOptions {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        record: Some(folder.join("mailbox.jsonl")),
+        sync: false,
+        ..SinkOptions::default()
+    };
+    Sink::start(options(MAILBOX_PORT)).or_else(|_| Sink::start(options(0))).context("the mailbox could not be started")
+}

@@ -1,0 +1,72 @@
+//! What machines ask over HTTP: does it live, is it ready, does it lead, and its metrics.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use reveille_cluster::site::Site;
+use reveille_raft::Role;
+
+/// `/livez`, `/readyz`, `/leaderz`, `/metrics`.
+pub fn router(site: Arc<Site>) -> Router {
+    Router::new()
+        .route("/livez", get(live))
+        .route("/readyz", get(ready))
+        .route("/leaderz", get(leads))
+        .route("/metrics", get(measures))
+        .with_state(site)
+}
+
+type Answer = (StatusCode, String);
+
+fn answer(good: bool, text: &str) -> Answer {
+    (if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, format!("{text}\n"))
+}
+
+/// 200 while nothing is broken: restart the process when it is not.
+async fn live(State(site): State<Arc<Site>>) -> Answer {
+    match &*site.replica.fault().borrow() {
+        None => answer(true, "alive"),
+        Some(fault) => answer(false, &fault.to_string()),
+    }
+}
+
+/// 200 while it follows or leads: send requests elsewhere when it does not.
+async fn ready(State(site): State<Arc<Site>>) -> Answer {
+    match *site.replica.role().borrow() {
+        Role::Leader { .. } => answer(site.term().is_some(), "leads"),
+        Role::Follower { leader: Some(leader) } => answer(true, &format!("follows {leader}")),
+        Role::Follower { leader: None } if site.replica.cluster().is_none() => {
+            answer(false, "belongs to no cluster: run `reveille cluster init` on one node")
+        }
+        Role::Follower { leader: None } | Role::Candidate => answer(false, "no leader is known"),
+        Role::Stopped => answer(false, "stopped"),
+    }
+}
+
+/// 200 on the leader whose epoch is applied, 503 elsewhere.
+async fn leads(State(site): State<Arc<Site>>) -> Answer {
+    match site.term() {
+        Some(term) => answer(true, &format!("leads epoch {}", term.epoch().0)),
+        None => answer(false, "does not lead"),
+    }
+}
+
+async fn measures() -> String {
+    recorder().render()
+}
+
+/// The one recorder of this process; the first call installs it.
+pub fn recorder() -> &'static PrometheusHandle {
+    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+    RECORDER.get_or_init(|| {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        // Fails only when there is a recorder already, and then that one renders nothing here.
+        let _ = metrics::set_global_recorder(recorder);
+        handle
+    })
+}

@@ -1,0 +1,95 @@
+//! Whose data folder this is, and which life of it this process is (P10).
+//!
+//! A node's id is drawn once with its folder; its incarnation is counted up, durably, before anything else
+//! happens at each start. Both are small text files that a person can read.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+
+/// Why the folder gives no life.
+#[derive(Debug, thiserror::Error)]
+pub enum LifeError {
+    /// It cannot be read or written.
+    #[error("cannot use {}: {source}; give another folder with --data-dir, or mend its permissions or space", path.display())]
+    Folder {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file in it is not what this program wrote.
+    #[error("{} holds '{text}', which is not a number: the data folder is damaged; wipe it and join as a new node", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What it holds.
+        text: String,
+    },
+}
+
+/// Begins the next life in this folder, creating the folder and the node where there is none.
+pub fn begin(folder: &Path) -> Result<Holder, LifeError> {
+    std::fs::create_dir_all(folder).map_err(|source| LifeError::Folder { path: folder.to_owned(), source })?;
+    let node = match read(&folder.join("node"), 16)? {
+        Some(node) => node,
+        None => {
+            let node = (uuid::Uuid::new_v4().as_u128() as u64).max(1);
+            write(folder, "node", &format!("{node:x}"))?;
+            node
+        }
+    };
+    let incarnation = read(&folder.join("incarnation"), 10)?.unwrap_or(0) + 1;
+    write(folder, "incarnation", &incarnation.to_string())?;
+    Ok(Holder { node: NodeId(node), incarnation: Incarnation(incarnation) })
+}
+
+fn read(path: &Path, radix: u32) -> Result<Option<u64>, LifeError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => match u64::from_str_radix(text.trim(), radix) {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(LifeError::Damaged { path: path.to_owned(), text: text.trim().chars().take(40).collect() }),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(LifeError::Folder { path: path.to_owned(), source }),
+    }
+}
+
+/// Written beside, synced, renamed, and the folder synced: after a crash it is the old text or the new one.
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), LifeError> {
+    let beside = folder.join(format!("{name}.new"));
+    let put = || -> std::io::Result<()> {
+        let mut file = File::create(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        std::fs::rename(&beside, folder.join(name))?;
+        File::open(folder)?.sync_all()
+    };
+    put().map_err(|source| LifeError::Folder { path: folder.join(name), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_keeps_its_node_and_counts_its_lives() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = begin(folder.path()).expect("first");
+        let second = begin(folder.path()).expect("second");
+        assert_eq!(first.node, second.node);
+        assert_eq!((first.incarnation, second.incarnation), (Incarnation(1), Incarnation(2)));
+    }
+
+    #[test]
+    fn a_damaged_count_is_refused_with_the_next_step() {
+        let folder = tempfile::tempdir().expect("a folder");
+        begin(folder.path()).expect("first");
+        std::fs::write(folder.path().join("incarnation"), "x").expect("written");
+        let error = begin(folder.path()).expect_err("damaged").to_string();
+        assert!(error.contains("join as a new node"), "{error}");
+    }
+}

@@ -1,0 +1,64 @@
+//! `reveille start`: a node of a real cluster, until it is told to stop.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::assemble::{End, Node};
+use crate::config::{Config, Settings};
+
+/// Options of `reveille start`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Configuration file (TOML); flags and `REVEILLE__…` variables override it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What the file may say, as flags.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Runs a node.
+pub async fn run(args: Args) -> Result<()> {
+    crate::logging::start();
+    let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
+    let asked = stop_when_told()?;
+    let node = Node::start(config, axum::Router::new()).await?;
+    tracing::info!(
+        node = %node.site.me,
+        admin = %node.admin_address,
+        peers = %node.peer_address,
+        http = %node.http_address,
+        "listening"
+    );
+    match node.run(asked).await? {
+        End::Clean => tracing::info!("stopped"),
+        End::LeftOpen => tracing::warn!("stopped with something left for the next start"),
+    }
+    Ok(())
+}
+
+/// SIGTERM and Ctrl-C ask for a graceful stop; a second one ends the process at once.
+pub fn stop_when_told() -> Result<CancellationToken> {
+    let asked = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let told = asked.clone();
+    tokio::spawn(async move {
+        for again in [false, true] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if again {
+                tracing::warn!("told twice: this process ends now; the next start settles what is open");
+                std::process::exit(130);
+            }
+            tracing::info!("stopping: what has not begun goes back, what is past its gate gets its answer");
+            told.cancel();
+        }
+    });
+    Ok(asked)
+}
