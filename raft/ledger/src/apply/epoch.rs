@@ -1,5 +1,7 @@
 //! Epochs (P13), lives of nodes (P10), and where an epoch's time begins (P18).
 
+use std::collections::BTreeSet;
+
 use super::Context;
 use crate::command::{EpochStart, NodeUp, Reading};
 use crate::effect::Effect;
@@ -12,9 +14,12 @@ use crate::state::{EpochState, LEVEL, Ledger, Node};
 pub const AGREEMENT_MS: i64 = 2_000;
 
 /// The lower of the closest pair of readings, if that pair agrees (P18). A single voter agrees with
-/// itself.
+/// itself; of a node that reads twice only the first reading counts, so that none agrees with itself
+/// otherwise.
 pub fn agreed_time(voters: u32, readings: &[Reading]) -> Option<Time> {
-    let mut walls: Vec<Time> = readings.iter().map(|reading| reading.wall).collect();
+    let mut nodes = BTreeSet::new();
+    let firsts = readings.iter().filter(|reading| nodes.insert(reading.node));
+    let mut walls: Vec<Time> = firsts.map(|reading| reading.wall).collect();
     walls.sort();
     if voters == 1 {
         return walls.first().copied();
@@ -83,6 +88,8 @@ mod tests {
         assert_eq!(agreed_time(3, &readings(&[10_000, 12_001])), None);
         assert_eq!(agreed_time(3, &readings(&[10_000])), None, "one of three is not enough");
         assert_eq!(agreed_time(1, &readings(&[10_000])), Some(Time(10_000)));
+        let twice = [Reading { node: NodeId(1), wall: Time(10_000) }; 2];
+        assert_eq!(agreed_time(3, &twice), None, "a node does not agree with itself");
         let a_day = 86_400_000;
         assert_eq!(agreed_time(3, &readings(&[a_day, 10_000, 10_500])), Some(Time(10_000)), "the liar is outvoted");
     }

@@ -43,7 +43,11 @@ impl Ledger {
                 context.alarm(format!("schedule {} is blocked: {}", id.0, quarantine.cause));
                 Ok(Outcome::Done)
             }
-            Quarantined::Run(run) => self.halt_run(context, run, quarantine.cause.clone()),
+            Quarantined::Run(run) => {
+                let outcome = self.halt_run(context, run, quarantine.cause.clone())?;
+                context.alarm(format!("run {run} is paused: {}", quarantine.cause));
+                Ok(outcome)
+            }
         }
     }
 

@@ -44,8 +44,10 @@ scripts! {
     explain
     fire_p8
     incarnations_p10
+    ledger_time_p18
     names_p7
     pages
+    quarantine
     requests
     retries_p6
     scope_of_answers_p6
