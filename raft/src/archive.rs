@@ -13,8 +13,8 @@ use reveille_ledger::Ledger;
 use tokio_util::sync::CancellationToken;
 
 use crate::Raft;
+use crate::applied::{Core, Place};
 use crate::fault::Fault;
-use crate::machine::{Core, Place};
 use crate::snapshot::{ChunkHash, Manifest, SnapshotError, Snapshots};
 use crate::state::{assemble, decode_place, encode_place};
 use crate::store::Row;

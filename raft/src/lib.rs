@@ -20,12 +20,13 @@
 //! What it is not: it knows no mail, no schedule and no lease; [`PeerService`] is where the application
 //! answers its own questions of peers.
 //!
-//! Reading order: [`Replica`] (what can be asked), `start` (how it comes to life), `machine` (the one
-//! door in), `proposer` and `routing` (how a command becomes an entry), [`peer`] (what nodes ask of each
+//! Reading order: [`Replica`] (what can be asked), `start` (how it comes to life), `machine` and `applied`
+//! (the one door in), `proposer` and `routing` (how a command becomes an entry), [`peer`] (what nodes ask of each
 //! other), `archive` and `transfer` (snapshots), `state`; below them [`wal`], [`store`], [`snapshot`].
 
 mod admission;
 mod answer;
+mod applied;
 mod archive;
 mod fault;
 mod hint;

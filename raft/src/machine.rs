@@ -9,22 +9,22 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::{Stream, StreamExt};
 use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
 use openraft::storage::{ApplyResponder, EntryResponder};
-use parking_lot::{Mutex, RwLock};
 use prost::bytes::Bytes;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Entry as LedgerEntry;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::Reply;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::fault::{Fault, FaultCell};
-use crate::hint::{HINTS_MAX, Hint};
+use crate::applied::{Core, Place};
+use crate::fault::Fault;
+use crate::hint::Hint;
 use crate::state::Keeper;
 use crate::types::{EntryPayload, LogId, Membership, ReplyBytes, StoredMembership, TypeConfig};
 
@@ -34,51 +34,6 @@ const BATCH_ENTRIES_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Batches that wait for the thread: one in work and one ready.
 const JOBS_MAX: usize = 2;
-
-/// How far the state is: the last entry in it, and the membership in force there.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Place {
-    pub last: Option<LogId>,
-    pub membership: StoredMembership,
-}
-
-/// The applied state and what announces it; shared by the machine and everything that reads.
-pub(crate) struct Core {
-    pub ledger: RwLock<Ledger>,
-    /// Changed only while the ledger's lock is held for writing.
-    pub place: Mutex<Place>,
-    pub applied: watch::Sender<u64>,
-    pub hints: broadcast::Sender<Hint>,
-    pub faults: FaultCell,
-    /// Entries that are applied again while Raft starts give no hints (P10).
-    live: AtomicBool,
-}
-
-impl Core {
-    pub fn new(ledger: Ledger, place: Place, faults: FaultCell) -> Core {
-        let applied = watch::Sender::new(ledger.head().applied);
-        let (hints, _) = broadcast::channel(HINTS_MAX);
-        Core {
-            ledger: RwLock::new(ledger),
-            place: Mutex::new(place),
-            applied,
-            hints,
-            faults,
-            live: AtomicBool::new(false),
-        }
-    }
-
-    /// From here on effects are given out; whoever subscribed before looks at the state.
-    pub fn go_live(&self) {
-        self.live.store(true, Ordering::Release);
-        self.hint(Hint::LookAtState);
-    }
-
-    fn hint(&self, hint: Hint) {
-        // No reader, no hint: whoever comes later looks at the state first.
-        let _ = self.hints.send(hint);
-    }
-}
 
 /// What openraft gives to be applied, with who waits for the outcome.
 struct Step {
@@ -258,7 +213,7 @@ impl Worker {
         drop(ledger);
 
         core.applied.send_replace(applied);
-        if core.live.load(Ordering::Acquire) {
+        if core.is_live() {
             effects.into_iter().for_each(|(index, effect)| core.hint(Hint::Effect { index, effect }));
         }
         for (step, reply) in steps.into_iter().zip(replies) {

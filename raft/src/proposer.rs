@@ -119,13 +119,7 @@ impl Proposer {
     }
 
     /// One try on this node.
-    pub async fn attempt(
-        &self,
-        command: Bytes,
-        only: Option<Epoch>,
-        room: Arc<Room>,
-        deadline: Instant,
-    ) -> Attempt {
+    pub async fn attempt(&self, command: Bytes, only: Option<Epoch>, room: Arc<Room>, deadline: Instant) -> Attempt {
         let (outcome, told) = oneshot::channel();
         let proposal = Proposal { command, only, room, deadline, outcome };
         // The queue has a place for every proposal that found room; it closes when the node stops.

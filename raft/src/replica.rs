@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Raft;
 use crate::admission::Admission;
+use crate::applied::Core;
 use crate::fault::{Fault, FaultCell};
 use crate::hint::Hints;
 use crate::identity::{ClusterId, Identity};
-use crate::machine::Core;
 use crate::membership::{Change, Member, MembershipError, change, initialize, members};
 use crate::options::Options;
 use crate::peer::{Description, Destination, Hiccup, Peer, PeerService};

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 use crate::Raft;
-use crate::machine::{Core, decode_reply};
+use crate::applied::Core;
+use crate::machine::decode_reply;
 use crate::peer::client::Caller;
 use crate::peer::{Destination, Hiccup};
 use crate::proposer::{Attempt, Pause, ProposeError, Proposer, encode};

@@ -10,11 +10,12 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
+use crate::applied::Core;
 use crate::archive::Archive;
 use crate::fault::{Fault, FaultCell};
 use crate::identity::Identity;
 use crate::log_store::LogStore;
-use crate::machine::{Core, Machine};
+use crate::machine::Machine;
 use crate::network::Network;
 use crate::options::Options;
 use crate::peer::PeerService;

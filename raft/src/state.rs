@@ -13,8 +13,8 @@ use prost::Message;
 use reveille_ledger::{Change, Ledger};
 use reveille_proto::peer::v1;
 
+use crate::applied::Place;
 use crate::fault::Fault;
-use crate::machine::Place;
 use crate::store::{Contents, Mirror, Pace, Row, open_or_set_aside};
 use crate::wire;
 

@@ -1,0 +1,188 @@
+//! Conversions of what the application asks of its peers: leases, barriers, clocks, descriptions.
+
+use std::time::Duration;
+
+use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, RunId, Time};
+use reveille_proto::peer::v1;
+
+use super::{Malformed, from_hash, milliseconds, required, to_hash};
+use crate::identity::ClusterId;
+use crate::peer::{
+    About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, LeaseAnswer,
+    LeaseQuestion,
+};
+
+pub(crate) fn from_lease_question(question: &LeaseQuestion) -> v1::RenewLeaseRequest {
+    v1::RenewLeaseRequest {
+        header: None,
+        incarnation: question.holder.incarnation.0,
+        applied: question.applied,
+        lacking: question.lacking.iter().copied().map(from_hash).collect(),
+    }
+}
+
+pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -> Result<LeaseQuestion, Malformed> {
+    Ok(LeaseQuestion {
+        holder: Holder { node: from, incarnation: Incarnation(request.incarnation) },
+        applied: request.applied,
+        lacking: request.lacking.iter().map(|hash| to_hash(hash)).collect::<Result<_, _>>()?,
+    })
+}
+
+pub(crate) fn from_lease_answer(answer: LeaseAnswer) -> v1::RenewLeaseResponse {
+    match answer {
+        LeaseAnswer::Granted { lease, epoch, floor } => {
+            v1::RenewLeaseResponse { lease_ms: milliseconds(lease), refusal: String::new(), epoch: epoch.0, floor }
+        }
+        LeaseAnswer::Refused(refusal) => v1::RenewLeaseResponse { refusal, ..v1::RenewLeaseResponse::default() },
+    }
+}
+
+pub(crate) fn to_lease_answer(response: v1::RenewLeaseResponse) -> LeaseAnswer {
+    if response.lease_ms == 0 {
+        return LeaseAnswer::Refused(response.refusal);
+    }
+    LeaseAnswer::Granted {
+        lease: Duration::from_millis(response.lease_ms),
+        epoch: Epoch(response.epoch),
+        floor: response.floor,
+    }
+}
+
+pub(crate) fn from_barrier_question(question: &BarrierQuestion) -> v1::BarrierRequest {
+    let about = match &question.about {
+        About::OptedOut { tenant, key } => {
+            v1::barrier_request::About::OptedOut(v1::OptedOut { tenant: tenant.clone(), key: key.clone() })
+        }
+        About::Run(run) => v1::barrier_request::About::Run(from_run(*run)),
+    };
+    v1::BarrierRequest {
+        header: None,
+        index: question.index,
+        remaining_ms: milliseconds(question.patience),
+        about: Some(about),
+    }
+}
+
+pub(crate) fn to_barrier_question(request: v1::BarrierRequest) -> Result<BarrierQuestion, Malformed> {
+    let about = match required(request.about, "about")? {
+        v1::barrier_request::About::OptedOut(opted_out) => {
+            About::OptedOut { tenant: opted_out.tenant, key: opted_out.key }
+        }
+        v1::barrier_request::About::Run(run) => About::Run(to_run(run)),
+    };
+    Ok(BarrierQuestion { index: request.index, about, patience: Duration::from_millis(request.remaining_ms) })
+}
+
+pub(crate) fn from_held_question(question: &BarrierQuestion) -> v1::HoldBarrierRequest {
+    use v1::{barrier_request, hold_barrier_request};
+    let v1::BarrierRequest { header, index, remaining_ms, about } = from_barrier_question(question);
+    let about = about.map(|about| match about {
+        barrier_request::About::OptedOut(opted_out) => hold_barrier_request::About::OptedOut(opted_out),
+        barrier_request::About::Run(run) => hold_barrier_request::About::Run(run),
+    });
+    v1::HoldBarrierRequest { header, index, remaining_ms, about }
+}
+
+pub(crate) fn to_held_question(request: v1::HoldBarrierRequest) -> Result<BarrierQuestion, Malformed> {
+    use v1::{barrier_request, hold_barrier_request};
+    let about = request.about.map(|about| match about {
+        hold_barrier_request::About::OptedOut(opted_out) => barrier_request::About::OptedOut(opted_out),
+        hold_barrier_request::About::Run(run) => barrier_request::About::Run(run),
+    });
+    let v1::HoldBarrierRequest { header, index, remaining_ms, .. } = request;
+    to_barrier_question(v1::BarrierRequest { header, index, remaining_ms, about })
+}
+
+pub(crate) fn from_report(report: Result<BarrierReport, String>) -> v1::HoldBarrierResponse {
+    match report {
+        Ok(report) => v1::HoldBarrierResponse {
+            refusal: String::new(),
+            crossed: from_barrier_answer(BarrierAnswer { confirmed: true, crossed: report.crossed }).crossed,
+            unconfirmed: report.unconfirmed.into_iter().map(|node| node.0).collect(),
+        },
+        Err(refusal) => v1::HoldBarrierResponse { refusal, ..v1::HoldBarrierResponse::default() },
+    }
+}
+
+pub(crate) fn to_report(response: v1::HoldBarrierResponse) -> Result<Result<BarrierReport, String>, Malformed> {
+    if !response.refusal.is_empty() {
+        return Ok(Err(response.refusal));
+    }
+    let answer = v1::BarrierResponse { confirmed: true, crossed: response.crossed };
+    let crossed = to_barrier_answer(answer)?.crossed;
+    Ok(Ok(BarrierReport { crossed, unconfirmed: response.unconfirmed.into_iter().map(NodeId).collect() }))
+}
+
+pub(crate) fn from_description(description: Description) -> v1::DescribeResponse {
+    let (state_hash_index, state_hash) = match description.state_hash {
+        Some((index, hash)) => (index, hash.0.to_vec()),
+        None => (0, Vec::new()),
+    };
+    v1::DescribeResponse {
+        node: description.node.0,
+        name: description.name,
+        address: description.address,
+        cluster: description.cluster.map(|cluster| cluster.0.to_be_bytes().to_vec()).unwrap_or_default().into(),
+        incarnation: description.incarnation.0,
+        applied: description.applied,
+        state_hash: state_hash.into(),
+        state_hash_index,
+        wall_ms: description.wall.0,
+        version: description.version,
+        tzdb: description.tzdb,
+    }
+}
+
+pub(crate) fn to_description(response: v1::DescribeResponse) -> Description {
+    let cluster = <[u8; 16]>::try_from(response.cluster.as_ref()).ok();
+    let state_hash = <[u8; 32]>::try_from(response.state_hash.as_ref()).ok();
+    Description {
+        node: NodeId(response.node),
+        name: response.name,
+        address: response.address,
+        cluster: cluster.map(|cluster| ClusterId(u128::from_be_bytes(cluster))),
+        incarnation: Incarnation(response.incarnation),
+        applied: response.applied,
+        state_hash: state_hash.map(|hash| (response.state_hash_index, Hash(hash))),
+        wall: Time(response.wall_ms),
+        version: response.version,
+        tzdb: response.tzdb,
+    }
+}
+
+pub(crate) fn from_barrier_answer(answer: BarrierAnswer) -> v1::BarrierResponse {
+    let crossed = answer.crossed.into_iter().map(|crossed| v1::CrossedHandOff {
+        run: Some(from_run(crossed.run)),
+        recipient: crossed.recipient,
+        fence: crossed.fence.to_string(),
+    });
+    v1::BarrierResponse { confirmed: answer.confirmed, crossed: crossed.collect() }
+}
+
+pub(crate) fn to_barrier_answer(response: v1::BarrierResponse) -> Result<BarrierAnswer, Malformed> {
+    let crossed = response.crossed.into_iter().map(|crossed| {
+        Ok(Crossed {
+            run: to_run(required(crossed.run, "crossed.run")?),
+            recipient: crossed.recipient,
+            fence: crossed.fence.parse().map_err(|_| Malformed(format!("'{}' is no fence", crossed.fence)))?,
+        })
+    });
+    Ok(BarrierAnswer { confirmed: response.confirmed, crossed: crossed.collect::<Result<_, Malformed>>()? })
+}
+
+fn from_run(run: RunId) -> v1::Run {
+    v1::Run { index: run.index, place: run.place }
+}
+
+fn to_run(run: v1::Run) -> RunId {
+    RunId { index: run.index, place: run.place }
+}
+
+pub(crate) fn from_clock(reading: ClockReading) -> v1::ClockResponse {
+    v1::ClockResponse { wall_ms: reading.wall.0, boot_ms: reading.boot_ms }
+}
+
+pub(crate) fn to_clock(response: v1::ClockResponse) -> ClockReading {
+    ClockReading { wall: Time(response.wall_ms), boot_ms: response.boot_ms }
+}
