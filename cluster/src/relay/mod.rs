@@ -7,8 +7,8 @@
 //!
 //! Reading order: [`gate`] the question · [`stream`] the place where it is asked · [`dialogue`] one
 //! session · [`reply`] what an answer means · [`circuit`] and [`crate::pace`] pure judgement over
-//! many mails · [`pool`] all of it for one relay. Around them: [`lines`] and [`opening`] read,
-//! [`envelope`] words, [`dialer`] connects, [`patience`] holds the time-outs.
+//! many mails · [`pool`] all of it for one relay. Around them: [`lines`] and `opening` read,
+//! [`envelope`] and `text` word, [`dialer`] connects, [`patience`] holds the time-outs.
 
 pub mod cause;
 pub mod circuit;

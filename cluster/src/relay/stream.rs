@@ -2,9 +2,9 @@
 //!
 //! Called by the opening (which lends it to lettre for banner and EHLO) and by the dialogue. It
 //! promises:
-//! - a command is written only outside a mail's text; a text is written only as [`super::text::Stuffed`], which
+//! - a command is written only outside a mail's text; a text is written only as `Stuffed`, which
 //!   cannot contain a line of one dot; so the terminator exists in exactly one function,
-//!   [`Stream::hand_over`], and that function meets the gate exactly once;
+//!   `Stream::hand_over`, and that function meets the gate exactly once;
 //! - the [`Stage`] is always at least what the peer may know: it moves to `DotHanded` *before* the
 //!   first byte of the terminator is offered to the transport, never after;
 //! - bytes that arrive unasked before the gate end the dialogue, since from then on nobody could
