@@ -3,8 +3,9 @@
 //! Called by the opening (which lends it to lettre for banner and EHLO) and by the dialogue. It
 //! promises:
 //! - a command is written only outside a mail's text; a text is written only as `Stuffed`, which
-//!   cannot contain a line of one dot; so the terminator exists in exactly one function,
-//!   `Stream::hand_over`, and that function meets the gate exactly once;
+//!   cannot contain a line of one dot; so what ends a text is written by exactly one function,
+//!   `Stream::hand_over`, and that function meets the gate exactly once (the one other lone dot,
+//!   `Stream::dot_for_nobody`, ends no text and is refused while a recipient could be there);
 //! - the [`Stage`] is always at least what the peer may know: it moves to `DotHanded` *before* the
 //!   first byte of the terminator is offered to the transport, never after;
 //! - bytes that arrive unasked before the gate end the dialogue, since from then on nobody could
