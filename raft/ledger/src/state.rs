@@ -284,8 +284,9 @@ pub struct Run {
     pub counts: Counts,
     /// Log index of the entry after which nothing was pending or claimed.
     pub finished_index: Option<u64>,
-    /// Refusals that concern content or sender, in a row (P6: ten pause the run).
-    pub policy_refusals: u8,
+    /// Recipients whose refusals for good, in a row, do not name a mailbox, oldest first (P6: ten pause the
+    /// run, and from then on nobody dies of one).
+    pub policy_refusals: Vec<u32>,
     /// The same recipient was accepted under two fences.
     pub known_duplicates: u32,
     /// An accept for a recipient that was closed as something else.

@@ -210,7 +210,7 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u
         state: RunState::Open,
         counts: Counts::pending(schedule.recipients),
         finished_index: None,
-        policy_refusals: 0,
+        policy_refusals: Vec::new(),
         known_duplicates: 0,
         contradictions: 0,
         assumptions_disproved: 0,

@@ -9,6 +9,7 @@ mod doubt;
 mod epoch;
 mod fire;
 mod moves;
+mod refused;
 mod registry;
 mod run;
 mod schedule;

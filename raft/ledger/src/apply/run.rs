@@ -31,7 +31,7 @@ impl Ledger {
         let page = self.change_run(run, |run| match run.state {
             RunState::Paused { .. } => {
                 run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
-                run.policy_refusals = 0;
+                run.policy_refusals.clear();
                 Ok(())
             }
             ref other => Err(Refusal::NotPossible(format!("the run is {}", other.word()))),

@@ -1,4 +1,4 @@
-//! Settle: what became of the recipients of one row (P4, P6, P14).
+//! Settle: what became of the recipients of one row (P4, P14). What a refusal means is in `refused.rs`.
 //!
 //! A negative outcome moves only recipients that are still in that row, claimed or in doubt; for all
 //! others it is evidence and changes nothing. An accept is true for ever. So a settle that comes twice,
@@ -6,26 +6,21 @@
 
 use super::Context;
 use super::moves::Place;
+use super::refused::demanded;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::command::{Refused, RowOutcome, Scope};
+use crate::command::RowOutcome;
 use crate::effect::Effect;
 use crate::ids::{Fence, RunId, Time};
 use crate::reply::Outcome;
-use crate::state::{DeadLetter, Ledger, Row, Run, RunState, Standing, bucket_after};
+use crate::state::{DeadLetter, Ledger, Row, Run, Standing, bucket_after};
 
-/// How long greylisting is waited out before the next attempt. Milliseconds (RFC 6647 section 2.1 speaks of
-/// one minute to an hour; five minutes is what most greylisters ask for).
-pub const GREYLIST_MS: i64 = 5 * 60_000;
-/// How long a recipient waits whose refusal concerned content or sender. Milliseconds.
-pub const POLICY_WAIT_MS: i64 = 5 * 60_000;
-/// Refusals about content or sender in a row that pause a run (P6).
-pub const POLICY_REFUSALS_MAX: u8 = 10;
-
-/// One settled recipient: where it was, where it goes, and what is written beside it.
-struct Verdict {
-    to: Standing,
-    wait_until: Option<Time>,
-    letter: Option<DeadLetter>,
+/// Where a settled recipient goes, and what is written beside it.
+pub(super) struct Verdict {
+    pub to: Standing,
+    /// Where it goes back: not before then.
+    pub wait_until: Option<Time>,
+    /// Counted attempts and last answer; put on the dead-letter list where it dies of them.
+    pub letter: Option<DeadLetter>,
 }
 
 impl Ledger {
@@ -92,7 +87,7 @@ impl Ledger {
             moved += self.accept_elsewhere(context, fence, place, slot);
         }
         for slot in fresh.iter() {
-            self.edit_run(place, slot, |run| run.policy_refusals = 0);
+            self.edit_run(place, slot, |run| run.policy_refusals.clear());
         }
         u64::from(moved)
     }
@@ -152,19 +147,6 @@ impl Ledger {
         moved
     }
 
-    /// P6: a definite refusal, by the scope of the answer.
-    fn refuse(&mut self, context: &mut Context, row: &mut Row, refused: &[Refused]) -> u64 {
-        let mut moved = 0;
-        for answer in refused {
-            let held = row.claimed.contains(answer.slot) || row.in_doubt.contains(answer.slot);
-            moved += self.definite(context, row, answer.slot, |run, attempts, now| judge(run, attempts, now, answer));
-            if held {
-                self.watch_policy(context, (row.page, row.chunk), answer);
-            }
-        }
-        moved
-    }
-
     /// It cannot be composed, now or ever: dead, with the cause.
     fn bury(&mut self, context: &mut Context, row: &mut Row, unsendable: &[(u16, String)]) -> u64 {
         let mut moved = 0;
@@ -186,7 +168,7 @@ impl Ledger {
     }
 
     /// Moves one recipient that is in this row by a definite not-sent; disproves an assumption.
-    fn definite(
+    pub(super) fn definite(
         &mut self,
         context: &mut Context,
         row: &mut Row,
@@ -211,10 +193,8 @@ impl Ledger {
         let Some(run) = self.run_at(place, slot) else { return 0 };
         let verdict = verdict(run, attempts, context.now);
         self.shift(context, place, &one, from, verdict.to);
-        if let (Some(until), Some(chunk)) = (verdict.wait_until, self.chunks.edit(&place))
-            && verdict.to == Standing::Pending
-        {
-            chunk.waves.entry(bucket_after(until)).or_default().insert(slot);
+        if let (Standing::Pending, Some(until)) = (verdict.to, verdict.wait_until) {
+            self.wait(place, slot, until);
         }
         if let Some(letter) = verdict.letter {
             if letter.attempts > attempts
@@ -231,6 +211,13 @@ impl Ledger {
         1
     }
 
+    /// A pending recipient waits for the wave of `until`.
+    pub(super) fn wait(&mut self, place: Place, slot: u16, until: Time) {
+        if let Some(chunk) = self.chunks.edit(&place) {
+            chunk.waves.entry(bucket_after(until)).or_default().insert(slot);
+        }
+    }
+
     /// P14, last line: in doubt moves only what is claimed in this row.
     fn doubt(&mut self, context: &mut Context, row: &mut Row, in_doubt: &Bitmap) -> u64 {
         let slots = in_doubt.and(&row.claimed);
@@ -238,30 +225,6 @@ impl Ledger {
         row.in_doubt.add(&slots);
         self.shift(context, (row.page, row.chunk), &slots, Standing::Claimed, Standing::InDoubt);
         u64::from(slots.len())
-    }
-
-    /// P6: ten answers in a row for good that do not name the mailbox pause the run.
-    fn watch_policy(&mut self, context: &mut Context, place: Place, answer: &Refused) {
-        let names_mailbox = answer.enhanced.is_some_and(|(_, subject, _)| subject == 1 || subject == 2);
-        if answer.code < 500 || names_mailbox {
-            return;
-        }
-        let mut halted = None;
-        self.edit_run(place, answer.slot, |run| {
-            run.policy_refusals = run.policy_refusals.saturating_add(1);
-            if run.policy_refusals >= POLICY_REFUSALS_MAX && run.state == RunState::Open {
-                let reason = format!(
-                    "{POLICY_REFUSALS_MAX} refusals in a row do not name a mailbox, the last one: {} {}",
-                    answer.code, answer.text
-                );
-                halted = Some(format!("run of {} is paused: {reason}", run.name));
-                run.state = RunState::Paused { reason };
-            }
-        });
-        if let Some(text) = halted {
-            context.emit(Effect::RunChanged(place.0));
-            context.alarm(text);
-        }
     }
 
     fn stands(&self, place: Place, slot: u16, standing: Standing) -> bool {
@@ -287,46 +250,5 @@ impl Ledger {
         let number = page.run_of_slot(whole)?;
         let run = RunId { index: place.0.index, place: place.0.place + number as u32 };
         Some((run, whole - page.runs[number].first))
-    }
-}
-
-/// Where a definite not-sent leads: what the run now demands, else back, after `wait_until`.
-fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Verdict {
-    let stale = run.state == RunState::Expired || run.finish_by <= now;
-    match run.state {
-        RunState::Cancelled => Verdict { to: Standing::Cancelled, wait_until: None, letter: None },
-        _ if stale && attempts > 0 => {
-            let text = "the deadline passed before another attempt".to_owned();
-            let letter = DeadLetter { code: 0, enhanced: None, text, attempts, since: now, discarded: false };
-            Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) }
-        }
-        _ if stale => Verdict { to: Standing::Expired, wait_until: None, letter: None },
-        _ => Verdict { to: Standing::Pending, wait_until, letter: None },
-    }
-}
-
-/// P6: what an answer means for the recipient.
-fn judge(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Verdict {
-    match answer.scope {
-        Scope::Relay => demanded(run, attempts, now, Some(now)),
-        Scope::Greylist => demanded(run, attempts, now, Some(now.plus_ms(GREYLIST_MS))),
-        Scope::Policy => demanded(run, attempts, now, Some(now.plus_ms(POLICY_WAIT_MS))),
-        Scope::Mailbox => {
-            let attempts = attempts.saturating_add(1);
-            let letter = DeadLetter {
-                code: answer.code,
-                enhanced: answer.enhanced,
-                text: answer.text.clone(),
-                attempts,
-                since: now,
-                discarded: false,
-            };
-            if answer.code >= 500 || attempts >= run.policies.max_attempts {
-                return Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) };
-            }
-            let until = now.plus_ms(run.policies.backoff_ms(attempts));
-            let verdict = demanded(run, attempts, now, Some(until));
-            Verdict { letter: Some(letter), ..verdict }
-        }
     }
 }

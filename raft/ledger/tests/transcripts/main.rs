@@ -47,6 +47,7 @@ scripts! {
     ledger_time_p18
     names_p7
     pages
+    policy_refusals_p6
     quarantine
     requests
     retries_p6

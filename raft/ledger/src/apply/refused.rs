@@ -1,0 +1,149 @@
+//! What a definite refusal means for its recipient and for its run (P6).
+//!
+//! The lane says whom an answer concerns; here it becomes an attempt that counts, a wait, or a pause.
+//! Answers for good that do not name a mailbox may be about the content or the sender: when ten come in a
+//! row, nobody dies of them any more.
+
+use super::Context;
+use super::moves::Place;
+use super::settle::Verdict;
+use crate::command::{Refused, Scope};
+use crate::effect::Effect;
+use crate::ids::{RunId, Time};
+use crate::state::{DeadLetter, Ledger, Row, Run, RunState, Standing};
+
+/// How long greylisting is waited out before the next attempt. Milliseconds (RFC 6647 section 2.1 speaks of
+/// one minute to an hour; five minutes is what most greylisters ask for).
+const GREYLIST_MS: i64 = 5 * 60_000;
+/// How long a recipient waits whose refusal concerned content or sender. Milliseconds.
+const POLICY_WAIT_MS: i64 = 5 * 60_000;
+/// Refusals in a row that do not name a mailbox and pause a run (P6).
+const POLICY_REFUSALS_MAX: usize = 10;
+
+impl Ledger {
+    /// A row's refusals, each by the scope of its answer.
+    pub(super) fn refuse(&mut self, context: &mut Context, row: &mut Row, refused: &[Refused]) -> u64 {
+        let place = (row.page, row.chunk);
+        let mut moved = 0;
+        for answer in refused {
+            let held = row.claimed.contains(answer.slot) || row.in_doubt.contains(answer.slot);
+            if held && is_unnamed(answer.code, answer.enhanced) {
+                self.note_unnamed(context, place, answer);
+            }
+            moved += self.definite(context, row, answer.slot, |run, attempts, now| judge(run, attempts, now, answer));
+        }
+        moved
+    }
+
+    /// Counts an answer that does not name the mailbox; the tenth in a row pauses the run, and brings back
+    /// the nine before it.
+    fn note_unnamed(&mut self, context: &mut Context, place: Place, answer: &Refused) {
+        let Some((id, recipient)) = self.recipient_at(place, answer.slot) else { return };
+        let mut earlier = Vec::new();
+        let mut halted = None;
+        self.edit_run(place, answer.slot, |run| {
+            if is_suspicious(run) {
+                return;
+            }
+            run.policy_refusals.push(recipient);
+            if is_suspicious(run) {
+                earlier.clone_from(&run.policy_refusals);
+            }
+            if is_suspicious(run) && matches!(run.state, RunState::Open | RunState::Finished) {
+                let reason = format!(
+                    "{POLICY_REFUSALS_MAX} refusals in a row do not name a mailbox, the last one: {} {}",
+                    answer.code, answer.text
+                );
+                halted = Some(format!("run of {} is paused: {reason}", run.name));
+                run.state = RunState::Paused { reason };
+            }
+        });
+        for number in earlier {
+            self.revive(context, id, number);
+        }
+        if let Some(text) = halted {
+            context.emit(Effect::RunChanged(place.0));
+            context.alarm(text);
+        }
+    }
+
+    /// Takes back a death by an answer that did not name the mailbox: pending, the attempt uncounted.
+    fn revive(&mut self, context: &mut Context, run: RunId, recipient: u32) {
+        let Some((page, chunk, slot)) = self.place_of(run, recipient) else { return };
+        let goes_on = self.run(run).is_some_and(|run| !is_stale(run, context.now) && run.state != RunState::Cancelled);
+        let died_of_it = |letter: &DeadLetter| !letter.discarded && is_unnamed(letter.code, letter.enhanced);
+        if !goes_on || !self.dead.get(&(run, recipient)).is_some_and(died_of_it) {
+            return;
+        }
+        let Some(letter) = self.dead.remove(&(run, recipient)) else { return };
+        if let Some(chunk) = self.chunks.edit(&(page, chunk)) {
+            match letter.attempts.saturating_sub(1) {
+                0 => chunk.attempts.remove(&slot),
+                attempts => chunk.attempts.insert(slot, attempts),
+            };
+        }
+        let one = [slot].into_iter().collect();
+        self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
+        self.wait((page, chunk), slot, context.now.plus_ms(POLICY_WAIT_MS));
+    }
+}
+
+/// Refused for good, and not because of this mailbox (x.1.x, x.2.x): perhaps content or sender.
+fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
+    code >= 500 && !enhanced.is_some_and(|(_, subject, _)| subject == 1 || subject == 2)
+}
+
+/// So many such answers in a row that none of them is believed.
+fn is_suspicious(run: &Run) -> bool {
+    run.policy_refusals.len() >= POLICY_REFUSALS_MAX
+}
+
+fn is_stale(run: &Run, now: Time) -> bool {
+    run.state == RunState::Expired || run.finish_by <= now
+}
+
+/// Where a definite not-sent leads: what the run now demands, else back, after `wait_until`.
+pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Verdict {
+    let stale = is_stale(run, now);
+    match run.state {
+        RunState::Cancelled => Verdict { to: Standing::Cancelled, wait_until: None, letter: None },
+        _ if stale && attempts > 0 => {
+            let text = "the deadline passed before another attempt".to_owned();
+            let letter = DeadLetter { code: 0, enhanced: None, text, attempts, since: now, discarded: false };
+            Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) }
+        }
+        _ if stale => Verdict { to: Standing::Expired, wait_until: None, letter: None },
+        _ => Verdict { to: Standing::Pending, wait_until, letter: None },
+    }
+}
+
+/// P6: what an answer means for the recipient.
+fn judge(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Verdict {
+    match answer.scope {
+        _ if is_suspicious(run) && is_unnamed(answer.code, answer.enhanced) => {
+            demanded(run, attempts, now, Some(now.plus_ms(POLICY_WAIT_MS)))
+        }
+        Scope::Relay => demanded(run, attempts, now, Some(now)),
+        Scope::Greylist => demanded(run, attempts, now, Some(now.plus_ms(GREYLIST_MS))),
+        Scope::Policy => demanded(run, attempts, now, Some(now.plus_ms(POLICY_WAIT_MS))),
+        Scope::Mailbox => judge_mailbox(run, attempts.saturating_add(1), now, answer),
+    }
+}
+
+/// An attempt that counts, as the `attempts`-th.
+fn judge_mailbox(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Verdict {
+    let letter = DeadLetter {
+        code: answer.code,
+        enhanced: answer.enhanced,
+        text: answer.text.clone(),
+        attempts,
+        since: now,
+        discarded: false,
+    };
+    if answer.code >= 500 || attempts >= run.policies.max_attempts {
+        return Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) };
+    }
+    let until = now.plus_ms(run.policies.backoff_ms(attempts));
+    let verdict = demanded(run, attempts, now, Some(until));
+    Verdict { letter: Some(letter), ..verdict }
+}
