@@ -1,0 +1,152 @@
+//! The bytes of the log, of the stored rows and of the replies, recorded (P23).
+//!
+//! A change of the format must fail here, loudly: old logs and old stores are read by new builds. Variants
+//! are only ever added at the end; what is recorded in `tests/format.txt` is never recorded anew, only
+//! added to (`UPDATE_GOLDENFILES=1`), unless no cluster has been built with it yet.
+
+mod samples;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use reveille_ledger::Ledger;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{Claim, Command, Entry};
+use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, RunId, Time};
+
+const RECORD: &str = "tests/format.txt";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
+}
+
+fn entry(command: Command) -> Entry {
+    Entry { epoch: Epoch(300), now: Time(1_772_409_600_123), command }
+}
+
+/// Everything that is recorded, by name.
+fn samples() -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for (name, command) in samples::commands() {
+        all.insert(format!("command {name}"), entry(command).to_bytes());
+    }
+    for (name, reply) in samples::replies() {
+        all.insert(format!("reply {name}"), postcard::to_stdvec(&reply).expect("plain data"));
+    }
+    for (number, (key, value)) in samples::ledger().all_rows().enumerate() {
+        all.insert(format!("row {number:02} key {}", hex(&key)), value);
+    }
+    all
+}
+
+#[test]
+fn the_bytes_are_those_that_were_recorded() {
+    let text: String = samples().iter().map(|(name, bytes)| format!("{name} = {}\n", hex(bytes))).collect();
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+        std::fs::write(RECORD, &text).expect(RECORD);
+    }
+    let recorded = std::fs::read_to_string(RECORD).expect(RECORD);
+    for (now, then) in text.lines().zip(recorded.lines()) {
+        assert_eq!(now, then, "the format has changed");
+    }
+    assert_eq!(text.lines().count(), recorded.lines().count(), "samples came or went");
+}
+
+#[test]
+fn what_was_recorded_reads_back_as_what_it_was() {
+    let recorded = std::fs::read_to_string(RECORD).expect(RECORD);
+    let recorded: BTreeMap<&str, &str> = recorded.lines().filter_map(|line| line.split_once(" = ")).collect();
+    for (name, command) in samples::commands() {
+        let bytes = unhex(recorded[format!("command {name}").as_str()]);
+        assert_eq!(Entry::from_bytes(&bytes), Ok(entry(command)), "{name}");
+    }
+    let rows = recorded.iter().filter_map(|(name, value)| Some((unhex(name.split_once(" key ")?.1), unhex(value))));
+    let restored = Ledger::from_rows(rows).expect("the recorded rows read back");
+    assert_eq!(restored.state_hash(), samples::ledger().state_hash());
+}
+
+#[test]
+fn every_table_has_a_row_among_the_samples() {
+    let mut tables: Vec<u8> = samples::ledger().all_rows().filter_map(|(key, _)| key.first().copied()).collect();
+    tables.dedup();
+    assert_eq!(tables, (0..=12).collect::<Vec<u8>>());
+}
+
+#[test]
+fn every_command_has_its_ordinal_and_its_sample() {
+    let commands = samples::commands();
+    let ordinals: Vec<u8> = commands.iter().map(|(_, command)| ordinal(command)).collect();
+    let mut sorted = ordinals.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted, (0..samples::COMMANDS).collect::<Vec<u8>>());
+    for (name, command) in &commands {
+        assert!(name.starts_with(samples::name(command)), "{name}");
+    }
+}
+
+/// The byte behind epoch and time.
+fn ordinal(command: &Command) -> u8 {
+    Entry { epoch: Epoch(0), now: Time(0), command: command.clone() }.to_bytes()[2]
+}
+
+#[test]
+fn an_unknown_ordinal_is_refused() {
+    for ordinal in [samples::COMMANDS, 100, 127] {
+        assert!(Entry::from_bytes(&[0, 0, ordinal]).is_err(), "{ordinal}");
+        assert!(Entry::from_bytes(&[0, 0, ordinal, 0, 0, 0, 0, 0]).is_err(), "{ordinal}");
+    }
+    assert!(Entry::from_bytes(&[0, 0, 0xc8, 0x01]).is_err());
+}
+
+#[test]
+fn what_is_left_over_or_missing_is_refused() {
+    for (name, command) in samples::commands() {
+        let mut bytes = entry(command).to_bytes();
+        for length in 0..bytes.len() {
+            assert!(Entry::from_bytes(&bytes[..length]).is_err(), "{name}: the first {length} bytes");
+        }
+        bytes.push(0);
+        assert!(Entry::from_bytes(&bytes).is_err(), "{name}: one byte more");
+    }
+    let (key, mut value) = samples::ledger().all_rows().next().expect("the head");
+    value.push(0);
+    assert!(Ledger::from_rows([(key, value)]).is_err());
+    let (mut key, value) = samples::ledger().all_rows().nth(1).expect("a node");
+    key.push(0);
+    assert!(Ledger::from_rows([(key, value)]).is_err());
+    assert!(Ledger::from_rows([(vec![99], vec![0])]).is_err(), "a table that nobody knows");
+    assert!(Ledger::from_rows([(vec![], vec![])]).is_err());
+}
+
+#[test]
+fn a_set_in_another_form_is_refused() {
+    let claim = |slice: Bitmap| {
+        let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+        let page = RunId { index: 1, place: 0 };
+        entry(Command::Claim(vec![Claim { page, chunk: 0, slice, holder }])).to_bytes()
+    };
+    // {7}: a length, the form of numbers, the number.
+    let (canonical, as_run) = ([3, 1, 0, 7], [5, 2, 0, 7, 0, 7]);
+    let bytes = claim([7].into_iter().collect());
+    let at = bytes.windows(4).position(|window| window == canonical).expect("the set");
+    let other = [&bytes[..at], &as_run, &bytes[at + 4..]].concat();
+    assert!(Entry::from_bytes(&bytes).is_ok());
+    assert!(Entry::from_bytes(&other).is_err(), "the same set as a run");
+    // {0..9}: a run; as numbers it would be longer. Backwards, and overlapping, it is no set at all.
+    for form in [&[2, 0, 9, 0, 0][..], &[2, 0, 0, 0, 4, 0, 5, 0, 9], &[2, 0, 0, 0, 5, 0, 3, 0, 9], &[1, 0, 2, 0, 2]] {
+        assert_eq!(Bitmap::from_bytes(form), None, "{form:?}");
+    }
+    let stored = samples::ledger();
+    let (key, value) = stored.all_rows().find(|(key, _)| key[0] == 8).expect("a row");
+    let set = value.windows(4).position(|window| window == [3, 1, 0, 1]).expect("a set of one");
+    let value = [&value[..set], &[5, 2, 0, 1, 0, 1], &value[set + 4..]].concat();
+    assert!(Ledger::from_rows([(key, value)]).is_err());
+}

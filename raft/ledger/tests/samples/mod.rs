@@ -1,0 +1,296 @@
+//! One of each: commands, replies, and a ledger with rows in every table.
+
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::*;
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Policies as Dst, Weekdays, When};
+use reveille_ledger::ids::*;
+use reveille_ledger::policy::{CatchUp, InDoubt, Policies};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::{Ledger, RunState};
+
+/// Number of commands; their ordinals are 0 to one less.
+pub const COMMANDS: u8 = 23;
+
+const NODE: NodeId = NodeId(0xfeed);
+const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
+const RUN: RunId = RunId { index: 1_042, place: 3 };
+const FENCE: Fence = Fence { group: 1, epoch: Epoch(300), index: 1_050, place: 2 };
+
+/// The name of a command; a new variant does not compile until it has one, and then wants a sample.
+pub fn name(command: &Command) -> &'static str {
+    match command {
+        Command::EpochStart(_) => "EpochStart",
+        Command::Tick => "Tick",
+        Command::NodeUp(_) => "NodeUp",
+        Command::RelayPut(_) => "RelayPut",
+        Command::RelayRemove(_) => "RelayRemove",
+        Command::ScheduleCreate(_) => "ScheduleCreate",
+        Command::SchedulePause(_) => "SchedulePause",
+        Command::ScheduleResume(_) => "ScheduleResume",
+        Command::ScheduleDelete(_) => "ScheduleDelete",
+        Command::Trigger(_) => "Trigger",
+        Command::Fire(_) => "Fire",
+        Command::Claim(_) => "Claim",
+        Command::Settle(_) => "Settle",
+        Command::Revoke(_) => "Revoke",
+        Command::Expire(_) => "Expire",
+        Command::RunPause(_) => "RunPause",
+        Command::RunResume(_) => "RunResume",
+        Command::RunCancel(_) => "RunCancel",
+        Command::Decide(_) => "Decide",
+        Command::Requeue(_) => "Requeue",
+        Command::Discard(_) => "Discard",
+        Command::OptOut(_) => "OptOut",
+        Command::Quarantine(_) => "Quarantine",
+    }
+}
+
+fn relay() -> Relay {
+    Relay {
+        name: "main".into(),
+        pool: "bulk".into(),
+        host: "smtp.example.org".into(),
+        port: 587,
+        rate_milli: 14_000,
+        max_sessions: 20,
+    }
+}
+
+fn next(seconds: i64) -> Next {
+    let due = Time(seconds * 1_000);
+    Next { nominal: Nominal::Instant(due), due }
+}
+
+/// A schedule whose every field differs from its default.
+fn create(name: &str, when: When) -> ScheduleCreate {
+    let recipient = |number: u32| Recipient {
+        address: format!("U{number}@Example.org"),
+        key: format!("u{number}@example.org"),
+        values: vec![format!("Name {number}")],
+    };
+    ScheduleCreate {
+        request: Some("request-1".into()),
+        tenant: "default".into(),
+        name: name.into(),
+        when,
+        zone: "Europe/Berlin".into(),
+        start: Some(Time(-5)),
+        end: Some(Time(4_000_000_000_000)),
+        max_runs: Some(400),
+        policies: Policies {
+            dst: Dst { gap: DstGap::Shift, overlap: DstOverlap::Both },
+            catch_up: CatchUp::All,
+            start_within_ms: 3_600_000,
+            finish_by_ms: 7_200_000,
+            in_doubt: InDoubt::AssumeSent,
+            max_attempts: 3,
+            backoff_from_ms: 30_000,
+            backoff_to_ms: 600_000,
+        },
+        pool: "bulk".into(),
+        priority: 7,
+        paused: None,
+        content: Content {
+            sender: "News <news@example.org>".into(),
+            reply_to: Some("reply@example.org".into()),
+            subject: "Hello {{ name }}".into(),
+            text: Some("text".into()),
+            html: Some("<p>html</p>".into()),
+            headers: vec![("X-A".into(), "b".into())],
+            variables: vec![("site".into(), "example".into())],
+        },
+        audience: Audience { columns: vec!["name".into()], recipients: (0..6).map(recipient).collect() },
+        after: Time(0),
+        next: Some(next(10)),
+        tzdb: "2026f".into(),
+    }
+}
+
+fn fire() -> Fire {
+    let civil = Nominal::Civil { civil_ms: 1_772_413_200_000, fold: 1 };
+    Fire {
+        schedule: ScheduleId(900),
+        plan_version: 4,
+        from: civil.clone(),
+        opened: vec![
+            Opening { nominal: civil.clone(), due: Time(5), cause: Cause::Due, finish_by: Time(6) },
+            Opening { nominal: next(7).nominal, due: Time(7_000), cause: Cause::CatchUp, finish_by: Time(8_000) },
+        ],
+        explained: [Reason::Coalesced, Reason::NoCatchUp, Reason::TooLate, Reason::DoesNotExist, Reason::OpenedBefore]
+            .map(|reason| Explained { first: civil.clone(), last: next(3).nominal, count: 300, reason })
+            .into(),
+        through: Time(7_000),
+        next: Some(next(9)),
+        tzdb: "2026f".into(),
+    }
+}
+
+fn settle() -> RowOutcome {
+    let scopes = [Scope::Mailbox, Scope::Greylist, Scope::Relay, Scope::Policy];
+    let refused = |(slot, scope)| Refused {
+        slot: slot as u16,
+        code: 450 + slot as u16,
+        enhanced: (slot > 0).then_some((4, 2, 1)),
+        text: "no".into(),
+        scope,
+    };
+    RowOutcome {
+        page: RUN,
+        chunk: 2,
+        fence: FENCE,
+        accepted: Bitmap::range(0, 100),
+        released: [3, 9, 70].into_iter().collect(),
+        suppressed: [500].into_iter().collect(),
+        refused: scopes.into_iter().enumerate().map(refused).collect(),
+        in_doubt: (0..60_000).step_by(2).map(|slot| slot as u16).take(9_000).collect(),
+        unsendable: vec![(65_535, "no address".into())],
+    }
+}
+
+/// At least one of each command.
+pub fn commands() -> Vec<(&'static str, Command)> {
+    let daily = When::Daily { hour: 9, minute: 30, weekdays: Weekdays::EVERY_DAY };
+    let every = When::Every { period_ms: 60_000, anchor_ms: -1 };
+    let reading = Reading { node: NODE, wall: Time(1_772_409_600_000) };
+    let create = |when| Command::ScheduleCreate(Box::new(create("daily", when)));
+    let picked = || Picked { run: RUN, recipients: vec![0, 300] };
+    let decide = |decision| Command::Decide(Decide { run: RUN, recipients: vec![7], decision });
+    let quarantine = |item| Command::Quarantine(Quarantine { item, cause: "it panicked".into() });
+    vec![
+        ("EpochStart", Command::EpochStart(EpochStart { leader: HOLDER, voters: 3, readings: vec![reading] })),
+        ("Tick", Command::Tick),
+        ("NodeUp", Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: 1, life: u64::MAX })),
+        ("RelayPut", Command::RelayPut(relay())),
+        ("RelayRemove", Command::RelayRemove("main".into())),
+        ("ScheduleCreate at", create(When::At { instant_ms: 1_772_409_600_000 })),
+        ("ScheduleCreate cron", create(When::Cron { expression: "0 9 * * 1".into() })),
+        ("ScheduleCreate daily", create(daily)),
+        ("ScheduleCreate every", create(every)),
+        ("SchedulePause", Command::SchedulePause(SchedulePause { schedule: ScheduleId(900), reason: "rest".into() })),
+        ("ScheduleResume", Command::ScheduleResume(ScheduleResume { schedule: ScheduleId(900), plan_version: 4 })),
+        ("ScheduleDelete", Command::ScheduleDelete(ScheduleId(900))),
+        ("Trigger", Command::Trigger(Trigger { schedule: ScheduleId(900), request: "now".into() })),
+        ("Fire", Command::Fire(vec![fire()])),
+        ("Claim", Command::Claim(vec![Claim { page: RUN, chunk: 1, slice: Bitmap::range(7, 256), holder: HOLDER }])),
+        ("Settle", Command::Settle(vec![settle()])),
+        ("Revoke", Command::Revoke(vec![FENCE])),
+        ("Expire", Command::Expire(vec![RUN])),
+        ("RunPause", Command::RunPause(RunPause { run: RUN, reason: "look".into() })),
+        ("RunResume", Command::RunResume(RUN)),
+        ("RunCancel", Command::RunCancel(RUN)),
+        ("Decide assume", decide(Decision::Assume)),
+        ("Decide resend", decide(Decision::Resend)),
+        ("Requeue", Command::Requeue(picked())),
+        ("Discard", Command::Discard(picked())),
+        ("OptOut", Command::OptOut(OptOut { tenant: "default".into(), key: "u1@example.org".into() })),
+        ("Quarantine run", quarantine(Quarantined::Run(RUN))),
+        ("Quarantine schedule", quarantine(Quarantined::Schedule(ScheduleId(900)))),
+    ]
+}
+
+/// One of each outcome and refusal: they travel between nodes, and answers are stored.
+pub fn replies() -> Vec<(String, Reply)> {
+    let epoch = Outcome::EpochStarted { epoch: Epoch(300), base: Time(5), clocks_agree: true };
+    let outcomes = vec![
+        Outcome::Done,
+        epoch,
+        Outcome::Schedule(ScheduleId(900)),
+        Outcome::Run(RUN),
+        Outcome::Fired(vec![Ok(vec![RUN]), Err(Refusal::StalePlan)]),
+        Outcome::Claimed(vec![Ok(FENCE), Err(Refusal::NothingPending)]),
+        Outcome::Moved(300),
+    ];
+    let refusals = vec![
+        Refusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },
+        Refusal::TimeWentBack { ledger: Time(2), entry: Time(1) },
+        Refusal::TimeLeaps { ledger: Time(1), entry: Time(90_000) },
+        Refusal::ClocksDisagree,
+        Refusal::OldIncarnation { asked: Incarnation(1), known: Incarnation(2) },
+        Refusal::NoSuchSchedule(ScheduleId(9)),
+        Refusal::NoSuchRun(RUN),
+        Refusal::NoSuchRelay("main".into()),
+        Refusal::NameTaken("daily".into()),
+        Refusal::RequestReused("request-1".into()),
+        Refusal::StalePlan,
+        Refusal::NotDue(Time(5)),
+        Refusal::FiredThrough,
+        Refusal::NotActive("paused".into()),
+        Refusal::HolderGone,
+        Refusal::NothingPending,
+        Refusal::TooLarge { what: "content (bytes)".into(), bound: 524_288 },
+        Refusal::NotPossible("the run is cancelled".into()),
+    ];
+    let refused = refusals.into_iter().map(Outcome::Refused);
+    let named = outcomes.into_iter().chain(refused).enumerate();
+    named.map(|(number, outcome)| (format!("{number:02}"), Reply { index: 1_042, outcome })).collect()
+}
+
+/// A ledger with rows in every table, made by commands alone.
+pub fn ledger() -> Ledger {
+    let mut ledger = Ledger::new();
+    let mut put = |now: i64, command: Command| {
+        let head = ledger.head();
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let applied = ledger.apply(head.applied + 1, &Entry { epoch, now: Time(now), command });
+        assert!(!matches!(applied.reply.outcome, Outcome::Refused(_)), "{applied:?}");
+        applied.reply.outcome
+    };
+    let reading = Reading { node: NODE, wall: Time(0) };
+    put(0, Command::EpochStart(EpochStart { leader: HOLDER, voters: 1, readings: vec![reading] }));
+    put(0, Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: 1, life: 77 }));
+    put(0, Command::RelayPut(relay()));
+    let cron = When::Cron { expression: "0 9 * * 1".into() };
+    let Outcome::Schedule(active) = put(0, Command::ScheduleCreate(Box::new(create("active", cron.clone())))) else {
+        panic!("a schedule");
+    };
+    let other = |name: &str, request: &str| {
+        let create = ScheduleCreate { request: Some(request.into()), ..create(name, cron.clone()) };
+        Command::ScheduleCreate(Box::new(create))
+    };
+    let Outcome::Schedule(paused) = put(0, other("paused", "request-2")) else { panic!("a schedule") };
+    let Outcome::Schedule(blocked) = put(0, other("blocked", "request-3")) else { panic!("a schedule") };
+    put(0, Command::SchedulePause(SchedulePause { schedule: paused, reason: "rest".into() }));
+    put(0, Command::Quarantine(Quarantine { item: Quarantined::Schedule(blocked), cause: "why".into() }));
+    let opening = Opening {
+        nominal: Nominal::Civil { civil_ms: 3_610_000, fold: 0 },
+        due: Time(10_000),
+        cause: Cause::Due,
+        finish_by: Time(3_600_000),
+    };
+    let explained = Explained { first: next(3).nominal, last: next(9).nominal, count: 7, reason: Reason::Coalesced };
+    let fire = Fire {
+        schedule: active,
+        plan_version: 1,
+        from: next(10).nominal,
+        opened: vec![opening],
+        explained: vec![explained],
+        through: Time(10_000),
+        next: None,
+        tzdb: "2026f".into(),
+    };
+    let Outcome::Fired(fired) = put(10_000, Command::Fire(vec![fire])) else { panic!("fired") };
+    let page = fired[0].as_ref().expect("a run")[0];
+    put(10_000, Command::Trigger(Trigger { schedule: active, request: "now".into() }));
+    let mut claim = |slots: Bitmap| {
+        let claim = Claim { page, chunk: 0, slice: slots, holder: HOLDER };
+        let Outcome::Claimed(answers) = put(11_000, Command::Claim(vec![claim])) else { panic!("claimed") };
+        *answers[0].as_ref().expect("a row")
+    };
+    let (first, second, third) =
+        (claim(Bitmap::range(0, 1)), claim([1].into_iter().collect()), claim(Bitmap::range(2, 3)));
+    let mut settle = RowOutcome::empty(page, 0, first);
+    settle.accepted.insert(0);
+    put(12_000, Command::Settle(vec![settle]));
+    let mut settle = RowOutcome::empty(page, 0, third);
+    let refused =
+        |slot, code| Refused { slot, code, enhanced: Some((5, 1, 1)), text: "no".into(), scope: Scope::Mailbox };
+    settle.refused = vec![refused(2, 550), refused(3, 450), Refused { enhanced: None, ..refused(4, 554) }];
+    put(12_000, Command::Settle(vec![settle]));
+    put(13_000, Command::Revoke(vec![second]));
+    put(13_000, Command::OptOut(OptOut { tenant: "default".into(), key: "u1@example.org".into() }));
+    put(13_000, Command::RunPause(RunPause { run: page, reason: "look".into() }));
+    assert!(matches!(ledger.run(page).map(|run| &run.state), Some(RunState::Paused { .. })));
+    ledger
+}
