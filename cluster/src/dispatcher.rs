@@ -118,6 +118,13 @@ fn credits(ledger: &Ledger, holders: &BTreeMap<NodeId, Holder>, voters: usize, o
     let lanes: BTreeSet<(&str, &str)> =
         offers.iter().map(|offer| (offer.tenant.as_str(), offer.pool.as_str())).collect();
     let mut credits = Vec::new();
+    for node in holders.keys() {
+        for pool in lanes.iter().map(|(_, pool)| *pool).collect::<BTreeSet<_>>() {
+            let open = open.iter().filter(|((_, of, on), _)| of == pool && on == node).map(|(_, count)| count);
+            let recipients = CLAIM_CAP_MAX.saturating_sub(open.sum());
+            credits.push(Credit { tenant: None, pool: pool.to_owned(), node: *node, recipients });
+        }
+    }
     for (tenant, pool) in lanes {
         let cap = claim_cap(ledger, pool, voters);
         for node in holders.keys() {

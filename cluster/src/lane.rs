@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::address::Address;
+use reveille_ledger::address::Mailbox;
 use reveille_ledger::command::{Refused, Scope};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
@@ -248,8 +248,8 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Optio
         tracing::warn!(recipient = job.name(), %error, "a mail cannot be composed");
         Some(Fate::Unsendable(clip(&error.to_string())))
     })?;
-    let to = Address::parse(&recipient.address).map_err(|error| Some(Fate::Unsendable(clip(&error.to_string()))))?;
-    Ok((job, Mail { from: letter.compiled.sender().wire(), to: to.wire(), data }))
+    let to = Mailbox::parse(&recipient.address).map_err(|error| Some(Fate::Unsendable(clip(&error.to_string()))))?;
+    Ok((job, Mail { from: letter.compiled.sender().wire(), to: to.address.wire(), data }))
 }
 
 /// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11).
@@ -273,6 +273,8 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
             let _ = room.note(job.place, Act::Refused(answer));
             Some(Fate::Refused(refused))
         }
+        // Peers close politely between mails: another session, at once.
+        Verdict::Broken { cause: relay::Cause::ClosedBetweenMails, .. } => Some(Fate::Released),
         Verdict::Broken { stage, cause } => Some(waits(job.place, &format!("lost at {stage:?}: {cause}"))),
         Verdict::GateClosed(shut) => fate_of_shut(shut),
         Verdict::InDoubt { cause } => {

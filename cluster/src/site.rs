@@ -17,6 +17,9 @@ use crate::marks::Marks;
 use crate::term::Term;
 use crate::zones::Zones;
 
+/// Rows up to which the state is hashed now and then: some ten milliseconds.
+const CHECKPOINT_ROWS_MAX: usize = 10_000;
+
 /// Shared by all actors of a node.
 pub struct Site {
     /// The replicated ledger.
@@ -80,11 +83,21 @@ impl Site {
         *self.checkpoint.read()
     }
 
-    /// Takes the hash of the state as it is now.
-    pub fn take_checkpoint(&self) -> (u64, Hash) {
-        let taken = self.replica.read(|ledger| (ledger.head().applied, ledger.state_hash()));
-        *self.checkpoint.write() = Some(taken);
-        taken
+    /// Takes the hash of the state when nothing was applied since index `seen`, and it is not too large to be
+    /// walked while entries wait; answers the index that is applied now. A quiet cluster is quiet at the same
+    /// index everywhere, so its nodes can be compared (I11).
+    pub(crate) fn take_checkpoint_when_quiet(&self, seen: u64) -> u64 {
+        let known = self.checkpoint().map(|(index, _)| index);
+        let (applied, hash) = self.replica.read(|ledger| {
+            let applied = ledger.head().applied;
+            let rows = ledger.schedules().len() + ledger.closed().len() + ledger.rows().len();
+            let due = applied == seen && known != Some(applied) && rows <= CHECKPOINT_ROWS_MAX;
+            (applied, due.then(|| ledger.state_hash()))
+        });
+        if let Some(hash) = hash {
+            *self.checkpoint.write() = Some((applied, hash));
+        }
+        applied
     }
 
     /// The nodes that vote.

@@ -258,8 +258,10 @@ fn follow(site: &Site, relays: &Relays) {
 
 async fn follow_relays(site: Arc<Site>, relays: Arc<Relays>, stop: CancellationToken) -> Done {
     let mut hints = site.replica.effects();
+    let mut seen = 0;
     while !stop.is_cancelled() {
         follow(&site, &relays);
+        seen = site.take_checkpoint_when_quiet(seen);
         let changed = async {
             loop {
                 match hints.next().await {
