@@ -17,6 +17,10 @@ const INTRODUCED_WITHIN: Duration = Duration::from_secs(3);
 /// Founders beyond this gain no safety and cost every write.
 const FOUNDERS_MAX: usize = 7;
 
+/// How long a node with the name of a cluster may know no member of it.
+const MEMBERS_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 type Members = BTreeMap<NodeId, Member>;
 
 /// Answers a request for a cluster.
@@ -27,9 +31,8 @@ pub async fn found(
 ) -> Result<InitClusterResponse, Fault> {
     let named = if request.peers.is_empty() { admin.join.clone() } else { request.peers };
     let peers = addresses(&named)?;
-    let known = admin.site.replica.members();
     if let Some(cluster) = admin.site.replica.cluster() {
-        return again(admin, cluster, known, &peers);
+        return again(admin, cluster, &peers, deadline).await;
     }
     let members = introductions(admin, peers, deadline).await?;
     if request.validate_only {
@@ -39,6 +42,7 @@ pub async fn found(
     let made = admin.site.replica.initialize(cluster, &members).await;
     made.map_err(|error| refusals::not_changed(&error).request(&request.request_id))?;
     tracing::info!(%cluster, founders = members.len(), "a cluster was made");
+    known_members(admin, deadline).await;
     Ok(answer(cluster.to_string(), &members))
 }
 
@@ -47,13 +51,26 @@ fn answer(cluster: String, members: &Members) -> InitClusterResponse {
     InitClusterResponse { cluster, members }
 }
 
+/// The members, once this node has heard of them: a moment after it got the name of a cluster.
+async fn known_members(admin: &Admin, deadline: Instant) -> Members {
+    let end = deadline.min(Instant::now() + MEMBERS_WITHIN);
+    loop {
+        let known = admin.site.replica.members();
+        if !known.is_empty() || Instant::now() >= end {
+            return known;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 /// The node belongs to a cluster: the same founders get the same answer, others a refusal.
-fn again(
+async fn again(
     admin: &Admin,
     cluster: ClusterId,
-    known: Members,
     peers: &BTreeSet<String>,
+    deadline: Instant,
 ) -> Result<InitClusterResponse, Fault> {
+    let known = known_members(admin, deadline).await;
     if known.is_empty() {
         let message = format!(
             "this node was called by cluster {cluster}, or its own making was cut short; when its status does not \
@@ -125,6 +142,10 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
         }
         if let Some(cluster) = description.cluster {
             fields.refuse("peers", format!("{} at {address} belongs to cluster {cluster}", description.name));
+        }
+        if let Some(same) = members.get(&description.node) {
+            fields.refuse("peers", format!("{} and {address} are one node; name it once", same.address));
+            continue;
         }
         if members.values().any(|member| member.name == description.name) {
             fields.refuse("peers", format!("two founders are named '{}'; give each its own --name", description.name));

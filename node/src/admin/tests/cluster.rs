@@ -1,14 +1,26 @@
 //! A cluster is made once, and its status always answers.
 
+use std::time::{Duration, Instant};
+
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
     GetClusterStatusRequest, InitClusterRequest, ListMembersRequest, ListSchedulesRequest, MemberRole,
     TransferLeaderRequest,
 };
-use tonic::Code;
+use tonic::{Code, Request};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use super::node::{founder, reason};
+use super::node::{PATIENCE, creation, founder, reason, yearly};
+
+/// What a caller waits for who will not get what it asks for.
+const SHORT: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
@@ -56,14 +68,15 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
             while node.site.replica.status().leader.is_none()
                 || node.site.replica.read(|ledger| ledger.head().epoch).is_none()
             {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(super::node::PATIENCE, leads).await.expect("a leader");
+        tokio::time::timeout(PATIENCE, leads).await.expect("a leader");
     }
     // Reads and writes work on both, whoever leads.
     for node in [&one, &two] {
-        let listed = ScheduleServiceClient::new(node.channel.clone()).list_schedules(ListSchedulesRequest::default());
+        let mut schedules = ScheduleServiceClient::new(node.channel.clone());
+        let listed = schedules.list_schedules(ListSchedulesRequest::default());
         let freshness = listed.await.expect("a list").into_inner().freshness.expect("freshness");
         assert!(!freshness.stale && freshness.index > 0);
         let mut cluster = ClusterServiceClient::new(node.channel.clone());
@@ -81,4 +94,41 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
     let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
     let moved = cluster.transfer_leader(TransferLeaderRequest::default()).await.expect("moved").into_inner();
     assert_ne!(moved.leader, status.leader);
+
+    // Half of a cluster answers nothing that could be wrong, and says how it stands.
+    assert!(two.site.replica.shutdown(Instant::now() + PATIENCE).await);
+    let mut schedules = ScheduleServiceClient::new(one.channel.clone());
+    let mut fresh = Request::new(ListSchedulesRequest::default());
+    fresh.set_timeout(SHORT);
+    let fresh = schedules.list_schedules(fresh).await.expect_err("no quorum");
+    let (code, word) = reason(&fresh);
+    assert!(code == Code::Unavailable && ["NO_LEADER", "NO_QUORUM"].contains(&word.as_str()), "{fresh:?}");
+    let mut write = Request::new(creation(yearly("report", &["ada@example.net"])));
+    write.set_timeout(SHORT);
+    let write = schedules.create_schedule(write).await.expect_err("no quorum");
+    assert_eq!(write.code(), Code::Unavailable, "its read comes first: {write:?}");
+    let stale = ListSchedulesRequest { stale: true, ..ListSchedulesRequest::default() };
+    assert!(schedules.list_schedules(stale).await.is_ok());
+    let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+    let lost = status.members.iter().filter(|member| member.role() == MemberRole::Unreachable);
+    let names = lost.filter_map(|member| Some(member.member.as_ref()?.name.as_str())).collect::<Vec<_>>();
+    assert_eq!(names, ["node-2"], "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_the_protos_learns_what_there_is_and_whether_it_is_served() {
+    let node = founder(1).await;
+    let check = HealthCheckRequest::default();
+    let health = HealthClient::new(node.channel.clone()).check(check).await.expect("an answer").into_inner();
+    assert_eq!(health.status(), ServingStatus::Serving);
+
+    let message_request = Some(MessageRequest::ListServices(String::new()));
+    let ask = ServerReflectionRequest { host: String::new(), message_request };
+    let mut reflection = ServerReflectionClient::new(node.channel.clone());
+    let answers = reflection.server_reflection_info(tokio_stream::iter([ask])).await.expect("a stream");
+    let answer = answers.into_inner().message().await.expect("an answer").expect("one answer");
+    let Some(MessageResponse::ListServicesResponse(services)) = answer.message_response else { panic!("{answer:?}") };
+    let names: Vec<&str> = services.service.iter().map(|service| service.name.as_str()).collect();
+    assert!(names.contains(&"reveille.admin.v1.ScheduleService"), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("peer")), "{names:?}");
 }

@@ -177,6 +177,11 @@ impl Node {
         }
     }
 
+    /// The API takes its leave; the actors go on.
+    pub fn close(&self) {
+        self.stop.cancel();
+    }
+
     pub async fn stop(mut self) {
         if let Some(station) = self.station.take() {
             let site = Arc::clone(&station.site);

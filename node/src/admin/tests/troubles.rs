@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::{
     AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, ExplainRequest, GetDoubtRequest,
     ListDeadLettersRequest, ListDoubtsRequest, PauseRunRequest, RecipientState, RequeueDeadLettersRequest, Resolution,
-    ResolveDoubtsRequest, ResumeRunRequest, RunState,
+    ResolveDoubtsRequest, ResumeRunRequest, RunState, WatchRunRequest,
 };
 use tonic::Code;
 
@@ -40,6 +40,23 @@ async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!(story.state(), RecipientState::Cancelled);
     assert_eq!(node.sink.accepted_count(), 0);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_watches_a_node_that_stops_is_told_so() {
+    let node = node("").await;
+    let run = node.triggered("stuck", &["ada@example.net"], NOBODY).await.run;
+    let watch = WatchRunRequest { run, ..WatchRunRequest::default() };
+    let mut watched = node.runs().watch_run(watch).await.expect("a stream").into_inner();
+    let first = watched.message().await.expect("a state").and_then(|state| state.run).expect("a run");
+    assert_eq!(first.state(), RunState::Open);
+    node.close();
+    let mut end = watched.message().await;
+    while let Ok(Some(_)) = end {
+        end = watched.message().await;
+    }
+    assert_eq!(reason(&end.expect_err("stopping")), (Code::Unavailable, "STOPPING".to_owned()));
     node.stop().await;
 }
 

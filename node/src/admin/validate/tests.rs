@@ -141,7 +141,7 @@ fn every_bad_schedule_is_refused_in_words_that_say_where_why_and_what_to_do() {
         (ScheduleBody { start: at(i64::MAX), ..body() }, ErrorReason::InvalidField, "schedule.start: is not an instant between the years -9999 and 9999".into()),
         (ScheduleBody { start: at(2_000_000_000), end: at(1_900_000_000), ..body() }, ErrorReason::InvalidField, "schedule.end: 2030-03-17T17:46:40Z is before the start, 2033-05-18T03:33:20Z (and 1 more field)".into()),
         (ScheduleBody { zone: String::new(), ..body() }, ErrorReason::InvalidField, "schedule.zone: is missing; give an IANA name such as Europe/Berlin".into()),
-        (ScheduleBody { zone: "Europe/Berlni".into(), ..body() }, ErrorReason::UnknownZone, "schedule.zone: unknown time zone 'Europe/Berlni'; did you mean Europe/Berlin?".into()),
+        (ScheduleBody { zone: "Europe/Berlni".into(), ..body() }, ErrorReason::UnknownZone, "schedule.zone: unknown time zone 'Europe/Berlni'; did you mean Europe/Berlin, Europe/Jersey, Europe/Tirane?".into()),
         (ScheduleBody { max_runs: Some(0), ..body() }, ErrorReason::InvalidField, "schedule.max_runs: is zero; leave it out for no bound".into()),
         (ScheduleBody { priority: 256, ..body() }, ErrorReason::InvalidField, "schedule.priority: 256 is above 255; give 0 to 255".into()),
         (ScheduleBody { paused: Some("a\nb".into()), ..body() }, ErrorReason::InvalidField, "schedule.paused: holds a control character; write it on one line".into()),
