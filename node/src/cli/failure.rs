@@ -125,7 +125,7 @@ impl Failure {
         let mut message = status.message().to_owned();
         for violation in &violations {
             if !message.contains(&violation.description) {
-                let separator = if message.is_empty() { "" } else { "; " };
+                let separator = if message.is_empty() { "" } else { "\n  " };
                 message = format!("{message}{separator}{}: {}", violation.field, violation.description);
             }
         }
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(failure.exit, Exit::Usage);
         assert_eq!(&*failure.reason, "UNKNOWN_ZONE");
         assert_eq!(failure.field.as_deref(), Some("schedule.zone"));
-        assert_eq!(failure.message, "refused; schedule.zone: no zone 'Europe/Berlim'; did you mean Europe/Berlin?");
+        assert_eq!(failure.message, "refused\n  schedule.zone: no zone 'Europe/Berlim'; did you mean Europe/Berlin?");
     }
 
     #[test]

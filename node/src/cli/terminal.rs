@@ -149,7 +149,10 @@ impl Terminal {
             }
         };
         aside("at", &failure.field);
-        aside("request id", &failure.request_id);
+        // It is of use where the same may be asked again, and not where the answer is known.
+        if matches!(failure.exit, Exit::TimedOut | Exit::Interrupted) {
+            aside("request id", &failure.request_id);
+        }
         aside("next", &failure.next);
     }
 }

@@ -46,7 +46,6 @@ async fn status(desk: &Desk<'_>) -> Result<(), Stop> {
 async fn members(desk: &Desk<'_>) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).list_members(question).await };
     let answer = desk.client.ask(Nature::Read, ListMembersRequest {}, call).await?;
-    desk.note(answer.freshness.as_ref());
     let members: Vec<MemberView> = answer.members.into_iter().map(MemberView::from).collect();
     desk.terminal.list(&members)
 }

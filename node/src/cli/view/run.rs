@@ -155,11 +155,16 @@ impl View for RunView {
             Some(reason) => format!("{}: {reason}", self.state),
             None => self.state.clone(),
         };
+        let nominal = match self.cause.as_str() {
+            // Its name says so.
+            "trigger" => self.nominal.clone(),
+            cause => format!("{} ({})", self.nominal, cause.replace('_', " ")),
+        };
         let finished = self.finished_index.map(|index| format!(", finished at {index}")).unwrap_or_default();
         let mut pairs = vec![
             ("run", Cell::from(self.run.as_str())),
             ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
-            ("nominal", format!("{} ({})", self.nominal, self.cause.replace('_', " ")).into()),
+            ("nominal", nominal.into()),
             ("state", Cell::toned(state, self.tone())),
             ("due", Cell::or_dash(self.due.as_deref())),
             ("opened", Cell::or_dash(self.opened_at.as_deref())),
