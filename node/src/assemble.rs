@@ -57,8 +57,9 @@ impl Node {
     pub async fn start(options: Config, pages: axum::Router) -> Result<Node> {
         let admin = bind(options.listen, "--listen").await?;
         let http = bind(options.http, "--http").await?;
-        let transport = GrpcTransport::bind(options.peer_listen)
-            .with_context(|| format!("cannot listen for peers on {}; choose another --peer-listen", options.peer_listen))?;
+        let transport = GrpcTransport::bind(options.peer_listen).with_context(|| {
+            format!("cannot listen for peers on {}; choose another --peer-listen", options.peer_listen)
+        })?;
         let peer_address = transport.address();
         let me = life::begin(&options.data_dir)?;
         let clock = Arc::new(SystemClock);
@@ -139,12 +140,7 @@ impl Node {
 }
 
 /// The station's life: begins once the node belongs to a cluster, ends when it is asked to or must.
-async fn work(
-    site: Arc<Site>,
-    options: &Config,
-    leading: Leading,
-    asked: &CancellationToken,
-) -> Result<End> {
+async fn work(site: Arc<Site>, options: &Config, leading: Leading, asked: &CancellationToken) -> Result<End> {
     while site.replica.cluster().is_none() {
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}

@@ -144,8 +144,9 @@ fn epoch_of(fence: Option<&str>) -> u64 {
 fn first_under_new_epoch(sink: &Sink, epoch: u64, killed: Instant) -> Option<Duration> {
     let mails = sink.mails();
     // The newest come first; those of the old epoch end the walk.
-    let newer = mails.iter().rev().map(|(_, mail)| mail).take_while(|mail| epoch_of(mail.fence.as_deref()) > epoch).last()?;
+    let newer =
+        mails.iter().rev().map(|(_, mail)| mail).take_while(|mail| epoch_of(mail.fence.as_deref()) > epoch).last()?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
-    let ago = now.saturating_sub(Duration::from_micros(newer.accept_unix_us.max(0) as u64));
+    let ago = now.saturating_sub(Duration::from_micros(newer.accept_unix_us));
     Some(killed.elapsed().saturating_sub(ago))
 }

@@ -158,9 +158,8 @@ struct Folder {
 impl Folder {
     fn open(given: Option<PathBuf>) -> Result<Folder> {
         let temporary = given.is_none();
-        let path = given.unwrap_or_else(|| {
-            std::env::temp_dir().join(format!("reveille-demo-{}", uuid::Uuid::new_v4().simple()))
-        });
+        let path = given
+            .unwrap_or_else(|| std::env::temp_dir().join(format!("reveille-demo-{}", uuid::Uuid::new_v4().simple())));
         std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
         if std::fs::read_dir(&path)?.next().is_some() {
             bail!("{} is not empty; give an empty folder with --data-dir", path.display());

@@ -156,5 +156,8 @@ fn last_lines(text: &str, count: usize) -> String {
 fn free_ports(count: usize) -> Result<Vec<u16>> {
     let held: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<std::io::Result<_>>()?;
-    Ok(held.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect::<std::io::Result<_>>()?)
+    Ok(held
+        .iter()
+        .map(|listener| listener.local_addr().map(|address| address.port()))
+        .collect::<std::io::Result<_>>()?)
 }
