@@ -26,6 +26,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     }
     check_names(ledger, &mut found);
     check_letters(ledger, &mut found);
+    check_accepts(ledger, &mut found);
     check_rows(ledger, &mut found);
     check_due(ledger, &mut found);
     check_blobs(ledger, &mut found);
@@ -114,6 +115,24 @@ fn check_letters(ledger: &Ledger, found: &mut Vec<Violation>) {
     for (id, _, run) in ledger.runs() {
         let (letters, counted) = (dead.get(&id).copied().unwrap_or(0), run.counts.get(Standing::Dead));
         report(found, "P1", letters == counted, || format!("{id}: {counted} dead, {letters} letters"));
+    }
+}
+
+/// P14: every accept that a row has seen is somebody sent, a known duplicate or a contradiction.
+fn check_accepts(ledger: &Ledger, found: &mut Vec<Violation>) {
+    let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
+    for row in ledger.rows().iter().map(|(_, row)| row).chain(ledger.closed().iter().map(|(_, row)| row)) {
+        for slot in row.sent.iter() {
+            if let Some((run, _)) = ledger.recipient_at((row.page, row.chunk), slot) {
+                *accepts.entry(run).or_default() += 1;
+            }
+        }
+    }
+    for (id, _, run) in ledger.runs() {
+        let seen = accepts.get(&id).copied().unwrap_or(0);
+        let doubled = u64::from(run.known_duplicates) + u64::from(run.contradictions);
+        let counted = u64::from(run.counts.get(Standing::Sent)) + doubled;
+        report(found, "P14", seen == counted, || format!("{id}: {seen} accepts, {counted} counted"));
     }
 }
 

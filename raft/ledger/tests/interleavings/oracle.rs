@@ -1,0 +1,158 @@
+//! A second reading of the rules, one recipient at a time: what an entry may do to each of them.
+//!
+//! It shares no code with `apply`. It takes the state before an entry and the entry, and says where every
+//! recipient must stand after it (claims P4, evidence P14), or at least which moves are allowed.
+
+use std::collections::BTreeMap;
+
+use reveille_ledger::command::*;
+use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::{Ledger, Row, Run, RunState, Standing, WAVE_MS};
+
+type Seat = (RunId, u32, u16);
+
+/// Everybody in the ledger, and where they stand.
+fn everybody(ledger: &Ledger) -> BTreeMap<Seat, Standing> {
+    let mut all = BTreeMap::new();
+    for ((page, number), chunk) in ledger.chunks().iter() {
+        for standing in Standing::ALL {
+            all.extend(chunk.set(standing).iter().map(|slot| ((*page, *number, slot), standing)));
+        }
+    }
+    all
+}
+
+/// Panics when somebody stands where the rules do not put them.
+pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
+    let (was, is) = (everybody(before), everybody(after));
+    for (seat, standing) in &is {
+        let Some(former) = was.get(seat) else {
+            assert_eq!(*standing, Standing::Pending, "{seat:?} is new");
+            continue;
+        };
+        let told = || format!("{seat:?} was {former:?} and is {standing:?} after {entry:?}");
+        assert!(!refused || former == standing, "a refusal changes nothing: {}", told());
+        if let Some(expected) = must_be(before, entry, *seat, *former, refused) {
+            assert_eq!(*standing, expected, "{}", told());
+        }
+        assert!(former == standing || may_move(&entry.command, *former, *standing), "{}", told());
+    }
+    assert!(was.keys().all(|seat| is.contains_key(seat)), "somebody is gone after {entry:?}");
+}
+
+/// Moves that a command can make at all.
+fn may_move(command: &Command, from: Standing, to: Standing) -> bool {
+    use Standing::*;
+    match command {
+        Command::Claim(_) => (from, to) == (Pending, Claimed),
+        Command::Revoke(_) => (from, to) == (Claimed, InDoubt),
+        Command::Expire(_) => from == Pending && matches!(to, Expired | Dead),
+        Command::RunCancel(_) => (from, to) == (Pending, Cancelled),
+        Command::Requeue(_) => (from, to) == (Dead, Pending),
+        Command::Decide(decide) => match decide.decision {
+            Decision::Assume => (from, to) == (InDoubt, Assumed),
+            Decision::Resend => (from, to) == (InDoubt, Pending),
+        },
+        // P6: the tenth refusal that names no mailbox brings the nine before it back.
+        Command::Settle(_) => !from.is_terminal() || from == Assumed || (from, to) == (Dead, Pending),
+        _ => false,
+    }
+}
+
+/// Where a recipient must stand, for the commands that are foretold exactly.
+fn must_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused: bool) -> Option<Standing> {
+    if refused {
+        return Some(former);
+    }
+    let (page, chunk, slot) = seat;
+    match &entry.command {
+        Command::Claim(claims) => {
+            let [claim] = &claims[..] else { return None };
+            let asked = (claim.page, claim.chunk) == (page, chunk) && claim.slice.contains(slot);
+            let fits = claim.slice.len() <= SLICE_MAX && before.is_current(claim.holder);
+            let granted = asked && fits && former == Standing::Pending && is_sendable(before, seat, entry.now);
+            Some(if granted { Standing::Claimed } else { former })
+        }
+        Command::Settle(outcomes) => {
+            let [outcome] = &outcomes[..] else { return None };
+            settled(before, outcome, seat, former, entry.now)
+        }
+        _ => None,
+    }
+}
+
+/// P4, P6, P16: its wave has come in, its run is open, and the deadline is ahead.
+fn is_sendable(ledger: &Ledger, (page, chunk, slot): Seat, now: Time) -> bool {
+    let waves = ledger.chunks().get(&(page, chunk)).map(|chunk| chunk.waves.clone()).unwrap_or_default();
+    let waits = waves.iter().any(|(bucket, slots)| bucket * WAVE_MS > now.0 && slots.contains(slot));
+    let run = run_of(ledger, (page, chunk, slot));
+    !waits && run.is_some_and(|run| run.state == RunState::Open && run.finish_by > now)
+}
+
+fn run_of(ledger: &Ledger, (page, chunk, slot): Seat) -> Option<&Run> {
+    ledger.run(ledger.recipient_at((page, chunk), slot)?.0)
+}
+
+/// The table of P14, for one recipient and one row.
+fn settled(ledger: &Ledger, outcome: &RowOutcome, seat: Seat, former: Standing, now: Time) -> Option<Standing> {
+    let (page, chunk, slot) = seat;
+    let closed = ledger.closed().get(&(outcome.page, outcome.fence));
+    let row =
+        ledger.rows().get(&outcome.fence).or(closed).filter(|row| {
+            (row.page, row.chunk) == (outcome.page, outcome.chunk) && (page, chunk) == (row.page, row.chunk)
+        });
+    let run = run_of(ledger, seat)?;
+    let unnamed = |refused: &&Refused| refused.code >= 500 && !matches!(refused.enhanced, Some((_, 1 | 2, _)));
+    if run.policy_refusals.len() + outcome.refused.iter().filter(unnamed).count() >= 10 {
+        return None;
+    }
+    let Some(row) = row.filter(|row| row.granted.contains(slot)) else { return Some(former) };
+    if outcome.accepted.contains(slot) && !row.sent.contains(slot) {
+        let moves = !former.is_terminal() || former == Standing::Assumed;
+        return Some(if moves { Standing::Sent } else { former });
+    }
+    let attempts = ledger.chunks().get(&(page, chunk))?.attempts.get(&slot).copied().unwrap_or(0);
+    if is_mine(row, slot, former)
+        && let Some(to) = not_sent(run, outcome, slot, attempts, now)
+    {
+        return Some(to);
+    }
+    let doubt = former == Standing::Claimed && row.claimed.contains(slot) && outcome.in_doubt.contains(slot);
+    Some(if doubt { Standing::InDoubt } else { former })
+}
+
+/// Does a definite not-sent of this row concern the recipient?
+fn is_mine(row: &Row, slot: u16, standing: Standing) -> bool {
+    match standing {
+        Standing::Claimed => row.claimed.contains(slot),
+        Standing::InDoubt => row.in_doubt.contains(slot),
+        Standing::Assumed => row.assumed.contains(slot),
+        _ => false,
+    }
+}
+
+fn not_sent(run: &Run, outcome: &RowOutcome, slot: u16, attempts: u8, now: Time) -> Option<Standing> {
+    if let Some(answer) = outcome.refused.iter().find(|answer| answer.slot == slot) {
+        return Some(match answer.scope {
+            Scope::Mailbox if answer.code >= 500 || attempts + 1 >= run.policies.max_attempts => Standing::Dead,
+            Scope::Mailbox => demanded(run, attempts + 1, now),
+            _ => demanded(run, attempts, now),
+        });
+    }
+    if outcome.released.contains(slot) {
+        return Some(demanded(run, attempts, now));
+    }
+    if outcome.suppressed.contains(slot) {
+        return Some(Standing::Suppressed);
+    }
+    outcome.unsendable.iter().any(|(of, _)| *of == slot).then_some(Standing::Dead)
+}
+
+fn demanded(run: &Run, attempts: u8, now: Time) -> Standing {
+    match (&run.state, attempts) {
+        (RunState::Cancelled, _) => Standing::Cancelled,
+        (state, 0) if *state == RunState::Expired || run.finish_by <= now => Standing::Expired,
+        (state, _) if *state == RunState::Expired || run.finish_by <= now => Standing::Dead,
+        _ => Standing::Pending,
+    }
+}
