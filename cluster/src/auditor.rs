@@ -22,6 +22,8 @@ use crate::term::Term;
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// Items that one entry takes; the next sweep takes the rest.
 const ITEMS_MAX: usize = 1_024;
+/// Decisions that one sweep proposes, one after the other: lost holders must not wait for them (I15).
+const DECISIONS_MAX: usize = 32;
 /// An active schedule this far behind its instant is a catch: the timer has missed it. Milliseconds.
 const OVERDUE_MS: i64 = 5_000;
 
@@ -49,7 +51,9 @@ async fn sweep(site: &Site, term: &Term) {
     }
     for decide in site.replica.read(|ledger| doubts_to_decide(ledger, now)) {
         catch("in doubt, decided by policy", 1);
-        term.propose(Command::Decide(decide)).await;
+        if term.propose(Command::Decide(decide)).await.is_none() {
+            break;
+        }
     }
     site.replica.read(|ledger| watch(ledger, term, now));
 }
@@ -102,7 +106,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time) -> Vec<Decide> {
                 && last.decision == decision
             {
                 last.recipients.push(recipient);
-            } else if found.len() < ITEMS_MAX {
+            } else if found.len() < DECISIONS_MAX {
                 found.push(Decide { run, recipients: vec![recipient], decision });
             } else {
                 return found;

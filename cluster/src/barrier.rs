@@ -116,11 +116,10 @@ async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: A
             Some(peer) => peer.barrier(question, 2 * PATIENCE).await.unwrap_or_default(),
             None => BarrierAnswer::default(),
         };
-        if answer.confirmed {
+        // Only this life can speak of its own hand-offs: the next one knows nothing of them.
+        if answer.confirmed && answer.incarnation == holder.incarnation {
             return Some(answer.crossed);
         }
-        // Two lives of a node never run together (one lock on the data folder): the current one's lease is
-        // the last.
         if term.lease_is_over_below(holder, index) || term.ended() {
             return None;
         }
@@ -173,7 +172,7 @@ fn has_key(
 pub async fn answer(site: &Site, question: BarrierQuestion) -> BarrierAnswer {
     let deadline = Instant::now() + question.patience.min(PATIENCE);
     if site.replica.wait_applied(question.index, deadline).await.is_none() {
-        return BarrierAnswer { confirmed: false, crossed: Vec::new() };
+        return BarrierAnswer { confirmed: false, incarnation: site.me.incarnation, crossed: Vec::new() };
     }
     let concerns = |hand_off: &HandOff| match &question.about {
         About::OptedOut { tenant, key } => hand_off.tenant == *tenant && hand_off.key == *key,
@@ -182,5 +181,5 @@ pub async fn answer(site: &Site, question: BarrierQuestion) -> BarrierAnswer {
     let crossed = site.marks.about(concerns).into_iter();
     let crossed =
         crossed.map(|hand_off| Crossed { run: hand_off.run, recipient: hand_off.recipient, fence: hand_off.fence });
-    BarrierAnswer { confirmed: true, crossed: crossed.collect() }
+    BarrierAnswer { confirmed: true, incarnation: site.me.incarnation, crossed: crossed.collect() }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Cause, Claim, Command, SLICE_MAX};
 use reveille_ledger::ids::{Holder, NodeId, RunId, Time};
-use reveille_ledger::{Ledger, closed_slots};
+use reveille_ledger::{Ledger, Run, RunState, Standing, closed_slots};
 
 use crate::fair::{Credit, Fair, Offer};
 use crate::relays::share;
@@ -24,8 +24,9 @@ const NAP_MAX: Duration = Duration::from_millis(200);
 const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
 /// Claims in one entry.
 const CLAIMS_MAX: usize = 256;
-/// Pages that one wake looks at, oldest first: what is beyond waits for its turn.
-const PAGES_MAX: usize = 1_024;
+/// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
+/// offers nothing does not count, so that paused or waiting pages starve nobody.
+const OFFERS_MAX: usize = 256;
 /// Claimed but unsettled recipients of a (tenant, pool, node) at the very most (P12).
 pub const CLAIM_CAP_MAX: u32 = 4_096;
 /// What commit, dialogue and settle take together, generously: claims reach this far ahead. Seconds.
@@ -39,7 +40,7 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
     let mut fair = Fair::new();
     while !term.ended() {
         let nap = wake(&site, &term, &mut fair).await;
-        term.sleep(nap).await;
+        term.sleep_until_bell(&term.work, nap).await;
     }
 }
 
@@ -81,7 +82,13 @@ struct Work {
 impl Work {
     fn of(ledger: &Ledger, now: Time) -> Work {
         let mut work = Work { offers: Vec::new(), slots: BTreeMap::new() };
-        for (id, page) in ledger.open_pages().take(PAGES_MAX) {
+        let mut offered: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for (id, page) in ledger.open_pages() {
+            let offered = offered.entry((&page.tenant, &page.pool)).or_default();
+            let sends = |run: &Run| run.state == RunState::Open && run.counts.get(Standing::Pending) > 0;
+            if *offered >= OFFERS_MAX || !page.runs.iter().any(sends) {
+                continue;
+            }
             for number in 0..page.slots.div_ceil(CHUNK) {
                 let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
                 let mut slots = chunk.claimable(now);
@@ -100,6 +107,7 @@ impl Work {
                     claimable: slots.len(),
                 });
                 work.slots.insert((id, number), slots);
+                *offered += 1;
             }
         }
         work

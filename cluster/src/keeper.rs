@@ -18,7 +18,7 @@ pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
         tokio::select! {
             _ = beat.tick() => {}
             // A new leader knows of no lease: ask it at once.
-            _ = epochs.changed() => {}
+            changed = epochs.changed() => if changed.is_err() { break },
             () = stop.cancelled() => break,
         }
         ask(&site).await;

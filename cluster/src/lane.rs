@@ -9,9 +9,11 @@
 //! at most once in this life of the process.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use reveille_ledger::Row;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::command::{Refused, Scope};
 use reveille_ledger::effect::Effect;
@@ -24,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::compose::{Stamp, message_id};
 use crate::gate::{LaneGate, may_leave};
 use crate::journal::{Act, Answer, Place};
+use crate::lease::LEASE;
 use crate::relay::{self, Mail, Patience, Permit, Shut, Unavailable, Verdict};
 use crate::room::Room;
 use crate::settler::Fate;
@@ -64,8 +67,8 @@ struct Work {
     drafts: Vec<Draft>,
 }
 
-/// Works every row that is granted to this life of the node, until `stop`; returns when the last one is
-/// done.
+/// Works every row that is granted to this life of the node, until `stop`. Then gives back what the leader
+/// may still grant by its own book, and returns when the last row is done.
 pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) {
     let mut hints = room.site.replica.effects();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
@@ -80,6 +83,7 @@ pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) {
                     vec![fence]
                 }
                 Some(Hint::Effect { effect: Effect::RowClosed { fence, holder }, .. }) if holder == room.site.me => {
+                    room.site.marks.clear_row(fence);
                     forget_if_closed(&room, fence);
                     continue;
                 }
@@ -88,27 +92,46 @@ pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) {
                 None => break,
             },
         };
-        for fence in rows {
-            if worked.insert(fence)
-                && let Some(work) = work_of(&room, fence)
-            {
-                tasks.spawn(work_row(Arc::clone(&room), work, tasks.clone()));
-            }
-        }
+        begin(&room, &mut worked, &tasks, rows);
+    }
+    if stop.is_cancelled() {
+        tokio::time::sleep(LEASE).await;
+        let rows = mine(&room, &mut worked);
+        begin(&room, &mut worked, &tasks, rows);
     }
     tasks.close();
     tasks.wait().await;
 }
 
-/// The rows of this life that have something claimed. Forgets those that the ledger has closed.
+/// Begins rows that this life has not worked yet: each is worked at most once.
+fn begin(room: &Arc<Room>, worked: &mut BTreeSet<Fence>, tasks: &TaskTracker, rows: Vec<Fence>) {
+    for fence in rows {
+        if worked.insert(fence)
+            && let Some(work) = work_of(room, fence)
+        {
+            tasks.spawn(work_row(Arc::clone(room), work, tasks.clone()));
+        }
+    }
+}
+
+/// The rows of this life that have something to work: claimed, or lost to it although it lives (then what
+/// it never began is given back, which resolves the doubt). Forgets rows that are closed, and nothing else: a
+/// row that was worked must never be worked again while it is open.
 fn mine(room: &Room, worked: &mut BTreeSet<Fence>) -> Vec<Fence> {
-    room.site.replica.read(|ledger| {
-        let own = ledger.rows().iter().filter(|(_, row)| row.holder == room.site.me && !row.claimed.is_empty());
+    let (own, closed) = room.site.replica.read(|ledger| {
+        let has_work = |row: &Row| !row.claimed.is_empty() || row.lost.is_some();
+        let own = ledger.rows().iter().filter(|(_, row)| row.holder == room.site.me && has_work(row));
         let own: Vec<Fence> = own.map(|(fence, _)| *fence).collect();
         let applied = ledger.head().applied;
-        worked.retain(|fence| fence.index > applied || own.contains(fence));
-        own
-    })
+        let gone = |fence: &&Fence| fence.index <= applied && !ledger.rows().contains(fence);
+        (own, worked.iter().filter(gone).copied().collect::<Vec<Fence>>())
+    });
+    for fence in closed {
+        worked.remove(&fence);
+        room.site.marks.clear_row(fence);
+        room.forget(fence);
+    }
+    own
 }
 
 /// P11: the journal keeps the records of a row until nothing of it is claimed or in doubt.
@@ -122,7 +145,11 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
     room.site.replica.read(|ledger| {
         let row = ledger.rows().get(&fence)?;
         let page = ledger.pages().get(&row.page)?;
-        let drafts = row.claimed.iter().filter_map(|slot| {
+        let mut slots = row.claimed.clone();
+        if row.lost.is_some() {
+            slots.add(&row.in_doubt);
+        }
+        let drafts = slots.iter().filter_map(|slot| {
             let (run, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
             let state = ledger.run(run)?;
             let place = Place { page: row.page, chunk: row.chunk, fence, slot };
@@ -186,6 +213,8 @@ async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, Op
         let until = match &unavailable {
             Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until } => *until,
             // The pace or the sessions of this node do not suffice for the row: others may have room.
+            Unavailable::Busy if Instant::now() < deadline => continue,
+            Unavailable::Paced { until } if *until < deadline => *until,
             Unavailable::Busy | Unavailable::Paced { .. } | Unavailable::Closed => return Err(None),
         };
         if until >= deadline {
@@ -195,14 +224,16 @@ async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, Op
             }
             return Err(Some(unavailable.to_string()));
         }
-        tokio::time::sleep_until(until).await;
+        room.drain.run_until_cancelled(tokio::time::sleep_until(until)).await;
     }
 }
 
 /// One recipient, from its preparation to its settled outcome.
 async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, permit: Permit) {
     let draft = &work.drafts[number];
-    let fate = match prepare(&room, &work, draft) {
+    let prepared = catch_unwind(AssertUnwindSafe(|| prepare(&room, &work, draft)));
+    let prepared = prepared.unwrap_or_else(|_| Err(Fate::Unsendable("preparing it panicked".to_owned())));
+    let fate = match prepared {
         Err(fate) => fate,
         Ok((job, mail)) => {
             let job = Arc::new(job);
@@ -210,21 +241,23 @@ async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, permit: Permit) {
             let gate = LaneGate { room: Arc::clone(&room), job: Arc::clone(&job) };
             let verdict = permit.deliver(mail, gate, patience).await;
             let fate = judge(&room, &job, verdict);
-            room.site.marks.clear(job.place.fence, job.run, job.recipient);
+            // What is in doubt stays marked until the state says so itself: until then nobody else could name
+            // it (P15).
+            if fate != Fate::InDoubt {
+                room.site.marks.clear(job.place.fence, job.run, job.recipient);
+            }
             fate
         }
     };
-    if let Some(fate) = fate {
-        room.settler.settle(draft.place, fate).await;
-    }
+    room.settler.settle(draft.place, fate).await;
 }
 
 /// Journal `open`, a first look at the gate's questions, and the mail; or what becomes of the recipient
 /// without a dialogue.
-fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Option<Fate>> {
-    let letter = room.letter(draft.content, draft.audience).map_err(|cause| Some(Fate::Unsendable(clip(&cause))))?;
+fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate> {
+    let letter = room.letter(draft.content, draft.audience).map_err(|cause| Fate::Unsendable(clip(&cause)))?;
     let Some(recipient) = letter.audience.recipients.get(draft.recipient as usize) else {
-        return Err(Some(Fate::Unsendable("the recipient is not in the audience".to_owned())));
+        return Err(Fate::Unsendable("the recipient is not in the audience".to_owned()));
     };
     let job = Job {
         place: draft.place,
@@ -235,7 +268,7 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Optio
     };
     // Cheaper than a dialogue that ends at its gate; the gate asks again.
     room.site.replica.read(|ledger| may_leave(ledger, room.site.me, &job)).map_err(fate_of_shut)?;
-    room.note(job.place, Act::Open).map_err(|_| Some(Fate::Released))?;
+    room.note(job.place, Act::Open).map_err(|_| Fate::Released)?;
     let domain = letter.compiled.sender().domain().to_owned();
     let stamp = Stamp {
         message_id: message_id(room.site.cluster(), work.cluster_incarnation, draft.run, draft.recipient, &domain),
@@ -246,20 +279,20 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Optio
     };
     let data = letter.compiled.compose(recipient, &stamp).map_err(|error| {
         tracing::warn!(recipient = job.name(), %error, "a mail cannot be composed");
-        Some(Fate::Unsendable(clip(&error.to_string())))
+        Fate::Unsendable(clip(&error.to_string()))
     })?;
-    let to = Mailbox::parse(&recipient.address).map_err(|error| Some(Fate::Unsendable(clip(&error.to_string()))))?;
+    let to = Mailbox::parse(&recipient.address).map_err(|error| Fate::Unsendable(clip(&error.to_string())))?;
     Ok((job, Mail { from: letter.compiled.sender().wire(), to: to.address.wire(), data }))
 }
 
 /// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11).
-fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
+fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
     match verdict {
         Verdict::Accepted { .. } => {
             // A journal that fails here has closed the gate for all that follow; this answer is settled
             // all the same.
             let _ = room.note(job.place, Act::Accepted);
-            Some(Fate::Accepted)
+            Fate::Accepted
         }
         Verdict::Refused { code, enhanced, text, scope, .. } => {
             let scope = match scope {
@@ -271,31 +304,32 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
             let refused = Refused { slot: job.place.slot, code, enhanced, text: clip(&text), scope };
             let answer = Answer { code, enhanced, scope, text: refused.text.clone() };
             let _ = room.note(job.place, Act::Refused(answer));
-            Some(Fate::Refused(refused))
+            Fate::Refused(refused)
         }
         // Peers close politely between mails: another session, at once.
-        Verdict::Broken { cause: relay::Cause::ClosedBetweenMails, .. } => Some(Fate::Released),
-        Verdict::Broken { stage, cause } => Some(waits(job.place, &format!("lost at {stage:?}: {cause}"))),
+        Verdict::Broken { cause: relay::Cause::ClosedBetweenMails, .. } => Fate::Released,
+        Verdict::Broken { stage, cause } => waits(job.place, &format!("lost at {stage:?}: {cause}")),
         Verdict::GateClosed(shut) => fate_of_shut(shut),
         Verdict::InDoubt { cause } => {
             tracing::warn!(recipient = job.name(), fence = %job.place.fence, %cause, "in doubt");
             metrics::counter!("reveille_in_doubt_total").increment(1);
-            Some(Fate::InDoubt)
+            Fate::InDoubt
         }
     }
 }
 
-/// A recipient that is not in the row any more needs no outcome.
-fn fate_of_shut(shut: Shut) -> Option<Fate> {
+/// Whatever kept a gate shut, nothing was handed off. For a recipient that is not in the row any more this is
+/// evidence: it resolves a doubt of a row that was revoked, and else changes nothing (P14).
+fn fate_of_shut(shut: Shut) -> Fate {
     match shut {
-        Shut::NotInRow => None,
-        Shut::OptedOut => Some(Fate::Suppressed),
-        Shut::RunPaused
+        Shut::OptedOut => Fate::Suppressed,
+        Shut::NotInRow
+        | Shut::RunPaused
         | Shut::RunEnded
         | Shut::LeaseOver
         | Shut::PastDeadline
         | Shut::JournalFailed
-        | Shut::Stopping => Some(Fate::Released),
+        | Shut::Stopping => Fate::Released,
     }
 }
 

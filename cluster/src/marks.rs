@@ -42,6 +42,12 @@ impl Marks {
         self.past_gate.lock().remove(&(fence, run, recipient));
     }
 
+    /// Nothing of this row is claimed any more in the state: whatever was past its gate is settled, or is in
+    /// doubt there and named from there.
+    pub fn clear_row(&self, fence: Fence) {
+        self.past_gate.lock().retain(|(of, _, _), _| *of != fence);
+    }
+
     /// The hand-offs that a barrier is about. To be called after the state includes the entry.
     pub fn about(&self, concerns: impl Fn(&HandOff) -> bool) -> Vec<HandOff> {
         self.past_gate.lock().values().filter(|hand_off| concerns(hand_off)).cloned().collect()

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
-use reveille_ledger::command::{Command, RowOutcome};
-use reveille_ledger::ids::{Holder, Incarnation};
+use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry, RowOutcome};
+use reveille_ledger::ids::{Epoch, Holder, Incarnation, Time};
+use reveille_ledger::reply::Outcome;
 use tokio_util::sync::CancellationToken;
 
 use crate::journal::{self, Journal, Owner, Reading};
@@ -19,8 +20,8 @@ use crate::site::Site;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// Rows settled in one entry.
-const ROWS_MAX: usize = 256;
+/// Bytes of outcomes in one entry, at most, but for one row: half the bound of an entry.
+const BATCH_BYTES_MAX: usize = ENTRY_BYTES_MAX / 2;
 
 /// Settles every open row of every earlier life; returns when the ledger has taken it, or on `cancel`.
 pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, cancel: &CancellationToken) {
@@ -39,8 +40,8 @@ pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, 
                 "the journal of an earlier life proves nothing: what it had claimed is in doubt"
             ),
         }
-        for rows in outcomes.chunks(ROWS_MAX) {
-            settle(site, Command::Settle(rows.to_vec()), cancel).await;
+        for rows in batches(outcomes) {
+            settle(site, Command::Settle(rows), cancel).await;
         }
     }
     sweep(site, folder);
@@ -69,6 +70,8 @@ async fn settle(site: &Site, command: Command, cancel: &CancellationToken) {
         let asked = site.replica.propose(&command, Instant::now() + PATIENCE);
         match cancel.run_until_cancelled(asked).await {
             None => return,
+            // A refusal is of the stamp, never of the settle: it passes.
+            Some(Ok(reply)) if matches!(reply.outcome, Outcome::Refused(_)) => {}
             Some(Ok(reply)) => {
                 let _ = site.replica.wait_applied(reply.index, Instant::now() + PATIENCE).await;
                 return;
@@ -77,6 +80,25 @@ async fn settle(site: &Site, command: Command, cancel: &CancellationToken) {
         }
         tokio::time::sleep(RETRY_AFTER).await;
     }
+}
+
+/// Outcomes in entries that stay below the bound. One row has at most 256 refusals of some 250 bytes.
+fn batches(outcomes: Vec<RowOutcome>) -> Vec<Vec<RowOutcome>> {
+    let mut batches: Vec<Vec<RowOutcome>> = Vec::new();
+    let mut bytes = 0;
+    for outcome in outcomes {
+        let command = Command::Settle(vec![outcome.clone()]);
+        let weight = Entry { epoch: Epoch(0), now: Time(0), command }.to_bytes().len();
+        if batches.is_empty() || bytes + weight > BATCH_BYTES_MAX {
+            batches.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += weight;
+        if let Some(batch) = batches.last_mut() {
+            batch.push(outcome);
+        }
+    }
+    batches
 }
 
 /// Earlier lives of this node that have open rows, oldest first.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::command::{Command, Refused, RowOutcome};
 use reveille_ledger::ids::Fence;
+use reveille_ledger::reply::Outcome;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -106,6 +107,10 @@ impl Actor {
         let command = Command::Settle(outcomes);
         loop {
             match self.site.replica.propose(&command, Instant::now() + PATIENCE).await {
+                // A refusal is of the stamp, never of the settle: it passes.
+                Ok(reply) if matches!(reply.outcome, Outcome::Refused(_)) => {
+                    tracing::debug!(outcome = ?reply.outcome, "a settle was refused for now");
+                }
                 Ok(_) => return,
                 Err(reveille_raft::ProposeError::Stopped) => {
                     tracing::warn!("stopped with outcomes that are not settled: they stay in the journal");

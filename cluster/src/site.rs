@@ -127,13 +127,23 @@ impl Stamp for TermStamp {
     }
 }
 
-/// May this be worth a look by the timer or the dispatcher?
-pub(crate) fn makes_work(hint: &Hint) -> bool {
+/// Whose look at the state a hint is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concerns {
+    Timer,
+    Dispatcher,
+    Both,
+    Nobody,
+}
+
+/// Which of the leader's actors may have something to do.
+pub(crate) fn concerns(hint: &Hint) -> Concerns {
     match hint {
-        Hint::LookAtState => true,
-        Hint::Effect { effect, .. } => matches!(
-            effect,
-            Effect::DueChanged { .. } | Effect::WorkAppeared(_) | Effect::RowClosed { .. } | Effect::RelaysChanged
-        ),
+        Hint::LookAtState => Concerns::Both,
+        Hint::Effect { effect, .. } => match effect {
+            Effect::DueChanged { .. } => Concerns::Timer,
+            Effect::WorkAppeared(_) | Effect::RowClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
+            _ => Concerns::Nobody,
+        },
     }
 }

@@ -19,7 +19,7 @@ use reveille_raft::{Hint, Role};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::journal::{self, Journal, Owner, boot_id};
+use crate::journal::{Journal, Owner, boot_id};
 use crate::relay::Dial;
 use crate::relays::Relays;
 use crate::room::Room;
@@ -70,8 +70,7 @@ pub struct Station {
     /// The relay pools.
     pub relays: Arc<Relays>,
     supervisor: Supervisor,
-    journal_dir: PathBuf,
-    leading: CancellationToken,
+    leading: Leading,
     asking: CancellationToken,
     drain: CancellationToken,
 }
@@ -100,7 +99,6 @@ impl Station {
         options: Options,
         cancel: &CancellationToken,
     ) -> Result<Station, StationError> {
-        let Leading { supervisor, stop: leading } = leading;
         enlist(&site, &options, cancel).await?;
         let boot = boot_id().map_err(|error| StationError::Journal(error.to_string()))?;
         recovery::settle_former_lives(&site, &options.journal_dir, &boot, cancel).await;
@@ -112,15 +110,8 @@ impl Station {
         let (settler, settling) = Settler::new(Arc::clone(&site));
         let drain = CancellationToken::new();
         let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, drain.clone());
-        let station = Station {
-            site,
-            relays,
-            supervisor,
-            journal_dir: options.journal_dir,
-            leading,
-            asking: CancellationToken::new(),
-            drain,
-        };
+        let station =
+            Station { site, relays, supervisor: Supervisor::new(), leading, asking: CancellationToken::new(), drain };
         station.run_actors(Arc::new(room), settling);
         Ok(station)
     }
@@ -173,26 +164,31 @@ impl Station {
 
     /// Stops within `patience`: what has not begun goes back, what is past its gate gets its answer if it
     /// comes in time. True when nothing of this life is left open.
+    ///
+    /// Leadership goes last: what was learned must still get into the log. The journal stays, for the next
+    /// start to settle whatever a claim under way may still leave open.
     pub async fn stop(self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
+        let left = || deadline.saturating_duration_since(Instant::now());
         self.drain.cancel();
-        let for_answers = patience.saturating_sub(HAND_OVER_WITHIN);
-        let answered = self.relays.close(for_answers).await;
         self.asking.cancel();
-        hand_over(&self.site, Instant::now() + HAND_OVER_WITHIN).await;
-        self.leading.cancel();
-        let left = deadline.saturating_duration_since(Instant::now());
-        let settled = tokio::time::timeout(left, self.supervisor.ended()).await.is_ok();
+        let answered = self.relays.close(left().saturating_sub(HAND_OVER_WITHIN)).await;
+        let settled = tokio::time::timeout(left().saturating_sub(HAND_OVER_WITHIN), self.supervisor.ended()).await;
+        hand_over(&self.site, Instant::now() + left().min(HAND_OVER_WITHIN)).await;
+        self.leading.stop.cancel();
+        let led = tokio::time::timeout(left().max(HAND_OVER_WITHIN), self.leading.supervisor.ended()).await;
         let me = self.site.me;
         let open = self.site.replica.read(|ledger| ledger.rows().iter().any(|(_, row)| row.holder == me));
-        if answered && settled && !open {
-            if let Err(error) = journal::delete(&self.journal_dir, me) {
-                tracing::warn!(%error, "the journal stays behind");
-            }
-            return true;
+        let clean = answered && settled.is_ok() && led.is_ok() && !open;
+        if !clean {
+            tracing::warn!(
+                answered,
+                settled = settled.is_ok(),
+                open,
+                "stopped with something open: the next start settles it"
+            );
         }
-        tracing::warn!(answered, settled, open, "stopped with something open: the next start settles it");
-        false
+        clean
     }
 }
 

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::LedgerClock;
 use crate::lease::{Grants, NotGranted};
-use crate::site::{Site, makes_work};
+use crate::site::{Concerns, Site, concerns};
 use crate::{auditor, dispatcher, timer};
 
 /// A proposal of the term is unknown after this long; its actors look at the state and go on from there.
@@ -47,8 +47,10 @@ pub struct Term {
     /// so a quorum's acknowledgement would look younger than it is.
     slept: Duration,
     ended: CancellationToken,
-    /// Rings when there may be something to claim or to fire.
-    pub(crate) bell: Notify,
+    /// Rings for the dispatcher: there may be something to claim.
+    pub(crate) work: Notify,
+    /// Rings for the timer: the next due instant may be another.
+    pub(crate) due: Notify,
 }
 
 impl Term {
@@ -72,12 +74,16 @@ impl Term {
         self.ended.is_cancelled()
     }
 
-    /// Sleeps, at most until the term ends or the bell rings.
+    /// Sleeps, at most until the term ends.
     pub(crate) async fn sleep(&self, nap: Duration) {
+        self.ended.run_until_cancelled(tokio::time::sleep(nap)).await;
+    }
+
+    /// Sleeps, at most until the term ends or the bell rings. Each bell has one who listens.
+    pub(crate) async fn sleep_until_bell(&self, bell: &Notify, nap: Duration) {
         tokio::select! {
-            () = tokio::time::sleep(nap) => {}
-            () = self.ended.cancelled() => {}
-            () = self.bell.notified() => {}
+            () = self.sleep(nap) => {}
+            () = bell.notified() => {}
         }
     }
 
@@ -117,26 +123,25 @@ impl Term {
             self.ended.cancel();
         }
         let quorum = self.site.last_quorum_ack(now);
-        // Floor and epoch are read while the grants are locked: an entry that comes later finds the grant
-        // in the book, one that came before is in the floor.
-        let mut grants = self.grants.lock();
-        let floor = self.floor_if_in_force(holder).ok_or(NotGranted::EpochOver)?;
-        let length = grants.grant(holder, floor, now, quorum)?;
-        drop(grants);
-        self.bell.notify_one();
-        Ok((length, floor))
+        // The book is locked inside the look at the state, here as everywhere: nobody looks at the state while
+        // he holds the book, or a writer that waits in between would stop both. Nothing is applied during a
+        // look: an entry that comes later finds the grant in the book, one that came before is in the floor.
+        let granted = self.site.replica.read(|ledger| {
+            let current = ledger.head().epoch.map(|epoch| epoch.epoch);
+            if self.ended() || current != Some(self.epoch) {
+                return Err(NotGranted::EpochOver);
+            }
+            let floor = ledger.floor(holder.node);
+            Ok((self.grants.lock().grant(holder, floor, now, quorum)?, floor))
+        })?;
+        self.work.notify_one();
+        Ok(granted)
     }
 
     /// P13: a leader acts and answers only while the last `EpochStart` in its applied state is its own.
     pub(crate) fn is_in_force(&self) -> bool {
         let current = self.site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
         !self.ended() && current == Some(self.epoch)
-    }
-
-    fn floor_if_in_force(&self, holder: Holder) -> Option<u64> {
-        let (current, floor) =
-            self.site.replica.read(|ledger| (ledger.head().epoch.map(|epoch| epoch.epoch), ledger.floor(holder.node)));
-        (!self.ended() && current == Some(self.epoch)).then_some(floor)
     }
 
     /// P9: may this holder's lease be regarded as over?
@@ -257,7 +262,8 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
         grants: Mutex::new(Grants::new(applied_at)),
         slept: site.slept(),
         ended,
-        bell: Notify::new(),
+        work: Notify::new(),
+        due: Notify::new(),
     })
 }
 
@@ -310,8 +316,14 @@ async fn listen(site: Arc<Site>, term: Arc<Term>) {
             tracing::info!(epoch = term.epoch.0, "another epoch began: the term ends");
             return;
         }
-        if makes_work(&hint) {
-            term.bell.notify_one();
+        match concerns(&hint) {
+            Concerns::Timer => term.due.notify_one(),
+            Concerns::Dispatcher => term.work.notify_one(),
+            Concerns::Both => {
+                term.due.notify_one();
+                term.work.notify_one();
+            }
+            Concerns::Nobody => {}
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
     let mut timer = Timer { site, term, panics: BTreeMap::new() };
     while !timer.term.ended() {
         let nap = timer.wake().await;
-        timer.term.sleep(nap).await;
+        timer.term.sleep_until_bell(&timer.term.due, nap).await;
     }
 }
 

@@ -84,7 +84,7 @@ fn config(args: &Args) -> Result<Config> {
         listen: Some(port(Config::ADMIN_PORT)),
         peer_listen: Some(port(Config::PEER_PORT)),
         http: Some(port(Config::HTTP_PORT)),
-        shutdown_seconds: Some(5),
+        shutdown_seconds: Some(10),
         ..Settings::default()
     };
     Ok(Config::load(None, [], settings)?)

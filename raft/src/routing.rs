@@ -114,6 +114,8 @@ impl Router {
         let room = self.proposer.in_flight.room(command.len(), deadline).await?;
         match self.proposer.attempt(command, Some(epoch), room, deadline).await {
             Attempt::Done(reply) => Ok(reply),
+            // No stamp, or one that was refused: that leadership is over.
+            Attempt::Again(ProposeError::NotReady) => Err(ProposeError::EpochOver),
             Attempt::Failed(error) | Attempt::Again(error) => Err(error),
         }
     }

@@ -67,6 +67,8 @@ pub struct BarrierQuestion {
 pub struct BarrierAnswer {
     /// The gates know the entry. False: not within the leader's patience.
     pub confirmed: bool,
+    /// The life that answers: only its own hand-offs are known to it.
+    pub incarnation: Incarnation,
     /// What was past the gate then, and may still arrive.
     pub crossed: Vec<Crossed>,
 }

@@ -98,7 +98,7 @@ pub(crate) fn from_report(report: Result<BarrierReport, String>) -> v1::HoldBarr
     match report {
         Ok(report) => v1::HoldBarrierResponse {
             refusal: String::new(),
-            crossed: from_barrier_answer(BarrierAnswer { confirmed: true, crossed: report.crossed }).crossed,
+            crossed: from_barrier_answer(BarrierAnswer { crossed: report.crossed, ..BarrierAnswer::default() }).crossed,
             unconfirmed: report.unconfirmed.into_iter().map(|node| node.0).collect(),
         },
         Err(refusal) => v1::HoldBarrierResponse { refusal, ..v1::HoldBarrierResponse::default() },
@@ -109,7 +109,7 @@ pub(crate) fn to_report(response: v1::HoldBarrierResponse) -> Result<Result<Barr
     if !response.refusal.is_empty() {
         return Ok(Err(response.refusal));
     }
-    let answer = v1::BarrierResponse { confirmed: true, crossed: response.crossed };
+    let answer = v1::BarrierResponse { confirmed: true, crossed: response.crossed, incarnation: 0 };
     let crossed = to_barrier_answer(answer)?.crossed;
     Ok(Ok(BarrierReport { crossed, unconfirmed: response.unconfirmed.into_iter().map(NodeId).collect() }))
 }
@@ -157,7 +157,7 @@ pub(crate) fn from_barrier_answer(answer: BarrierAnswer) -> v1::BarrierResponse 
         recipient: crossed.recipient,
         fence: crossed.fence.to_string(),
     });
-    v1::BarrierResponse { confirmed: answer.confirmed, crossed: crossed.collect() }
+    v1::BarrierResponse { confirmed: answer.confirmed, crossed: crossed.collect(), incarnation: answer.incarnation.0 }
 }
 
 pub(crate) fn to_barrier_answer(response: v1::BarrierResponse) -> Result<BarrierAnswer, Malformed> {
@@ -168,7 +168,11 @@ pub(crate) fn to_barrier_answer(response: v1::BarrierResponse) -> Result<Barrier
             fence: crossed.fence.parse().map_err(|_| Malformed(format!("'{}' is no fence", crossed.fence)))?,
         })
     });
-    Ok(BarrierAnswer { confirmed: response.confirmed, crossed: crossed.collect::<Result<_, Malformed>>()? })
+    Ok(BarrierAnswer {
+        confirmed: response.confirmed,
+        incarnation: Incarnation(response.incarnation),
+        crossed: crossed.collect::<Result<_, Malformed>>()?,
+    })
 }
 
 fn from_run(run: RunId) -> v1::Run {

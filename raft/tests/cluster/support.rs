@@ -54,7 +54,7 @@ impl PeerService for Answers {
     }
 
     async fn barrier(&self, question: BarrierQuestion) -> BarrierAnswer {
-        BarrierAnswer { confirmed: question.index == 1, crossed: Vec::new() }
+        BarrierAnswer { confirmed: question.index == 1, incarnation: Incarnation(1), crossed: Vec::new() }
     }
 
     async fn hold_barrier(&self, question: BarrierQuestion) -> Result<BarrierReport, String> {
