@@ -94,11 +94,13 @@ impl Fault {
     }
 
     /// The gRPC code.
+    #[cfg(test)]
     pub fn code(&self) -> Code {
         self.0.code
     }
 
     /// The reason.
+    #[cfg(test)]
     pub fn reason(&self) -> ErrorReason {
         self.0.reason
     }

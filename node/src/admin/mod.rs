@@ -54,7 +54,7 @@ use reveille_raft::peer::About;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use fault::Fault;
+use fault::Fault;
 pub use listen::serve;
 
 /// Runs that are watched at once on one node: each costs a look at the state four times a second.

@@ -8,7 +8,7 @@ use reveille_cluster::relay::Target;
 use reveille_ledger::command::{Command, Relay};
 use reveille_proto::admin::v1::relay_service_server::RelayService;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, AddRelayResponse, ErrorReason, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
+    AddRelayRequest, AddRelayResponse, ErrorReason, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
     ListRelaysResponse, RemoveRelayRequest, RemoveRelayResponse, TestRelayRequest, TestRelayResponse,
 };
 use tonic::{Code, Request, Response, Status};
@@ -17,14 +17,17 @@ use super::paging::Paging;
 use super::{Admin, Fault, deadline, probe, refusals, validate, views};
 
 impl Admin {
-    async fn find_relay(&self, name: &str, stale: bool, deadline: Instant) -> Result<GetRelayAnswer, Fault> {
+    async fn find_relay(
+        &self,
+        name: &str,
+        stale: bool,
+        deadline: Instant,
+    ) -> Result<(Relay, Option<Freshness>), Fault> {
         let (relay, freshness) =
             self.read(stale, deadline, |ledger| ledger.relays().get(&name.to_owned()).cloned()).await?;
         Ok((relay.ok_or_else(|| refusals::no_relay(name))?, freshness))
     }
 }
-
-type GetRelayAnswer = (Relay, Option<reveille_proto::admin::v1::Freshness>);
 
 fn name_taken(name: &str) -> Fault {
     let message = format!("relay '{name}' exists with another body; replace it, or choose another name");

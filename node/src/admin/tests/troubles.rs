@@ -105,6 +105,15 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     let page = node.dead_letters().list_dead_letters(list).await.expect("a page").into_inner();
     let rest: Vec<&str> = page.dead_letters.iter().map(|letter| letter.recipient.as_str()).collect();
     assert_eq!(rest, ["bob@example.net"]);
+    let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
+    let story = node.runs().explain(explain).await.expect("a story").into_inner();
+    let told: Vec<&str> = story.events.iter().map(|event| event.what.as_str()).collect();
+    assert_eq!(
+        (told.as_slice(), story.state()),
+        (["opened", "claimed", "given back", "dead"].as_slice(), RecipientState::Dead)
+    );
+    let detail = story.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
+    assert!(detail.contains("550 5.1.1") && detail.ends_with("(1 of 5 attempts)"), "{detail}");
 
     let discard = DiscardDeadLettersRequest {
         run: run.clone(),

@@ -5,7 +5,7 @@ use reveille_cluster::zones::Zones;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Audience, Content};
-use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Zone};
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::{self, ErrorReason};
@@ -57,7 +57,7 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
     }
     let made = (|| {
         let ((when, pattern), zone) = (pattern?, zone?);
-        let next = first(&mut fields, &pattern, &zone, &policies, (now, start, end), exists);
+        let next = first(&mut fields, (&when, &pattern), &zone, &policies, (now, start, end), exists);
         let (audience, duplicates) = audience?;
         let create = ScheduleCreate {
             request: None,
@@ -86,7 +86,7 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
 /// The first instant after `now`, which there must be for a new schedule.
 fn first(
     fields: &mut Fields,
-    pattern: &Pattern,
+    (when, pattern): (&When, &Pattern),
     zone: &Zone,
     policies: &reveille_ledger::policy::Policies,
     (now, start, end): (Time, Option<Time>, Option<Time>),
@@ -94,12 +94,18 @@ fn first(
 ) -> Option<reveille_ledger::command::Next> {
     let next = catch_up::first(pattern, zone, &policies.dst, now, start, end);
     if next.is_none() && !exists {
-        let until = match end {
-            Some(end) => format!("between now, {now}, and the end, {end}"),
-            None => format!("after now, {now}"),
+        let (field, message) = match (when, end) {
+            (When::At { instant_ms }, None) if *instant_ms <= now.0 => {
+                let instant = Time(*instant_ms);
+                ("schedule.when.at", format!("{instant} is in the past: it is {now}; give an instant to come"))
+            }
+            (_, Some(end)) => {
+                let between = format!("between now, {now}, and the end, {end}");
+                ("schedule.when", format!("has no instant {between}; give a later end"))
+            }
+            (_, None) => ("schedule.when", format!("has no instant after now, {now}; give one to come")),
         };
-        let message = format!("has no instant {until}; give one that is to come");
-        fields.refuse_as(ErrorReason::NeverFires, "schedule.when", message);
+        fields.refuse_as(ErrorReason::NeverFires, field, message);
     }
     next
 }

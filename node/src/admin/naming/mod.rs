@@ -227,3 +227,6 @@ impl Admin {
         Ok((run, number, audiences.address(audience, number)))
     }
 }
+
+#[cfg(test)]
+mod tests;
