@@ -182,7 +182,7 @@ fn wild_fire() -> impl Strategy<Value = Fire> {
         |(schedule, plan_version, from, (opened, explained), through, next)| Fire {
             schedule,
             plan_version,
-            from: if plan_version == 1 { Nominal::Instant(Time(2_000)) } else { from.nominal },
+            from: from.nominal,
             opened,
             explained,
             through,
@@ -269,6 +269,28 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
     ]
 }
 
+/// A fire of version 1 is aimed at the plan of a schedule that is there, so that it gets past the first checks.
+fn aimed(ledger: &Ledger, mut command: Command) -> Command {
+    let Command::Fire(fires) = &mut command else { return command };
+    let plans: Vec<_> = ledger.schedules().iter().map(|(id, schedule)| (*id, &schedule.plan)).collect();
+    for fire in fires.iter_mut().filter(|fire| fire.plan_version == 1 && !plans.is_empty()) {
+        let (id, plan) = plans[fire.through.0.unsigned_abs() as usize % plans.len()];
+        let from = plan.next.as_ref().map_or(Nominal::Instant(Time(0)), |next| next.nominal.clone());
+        (fire.schedule, fire.plan_version, fire.from) = (id, plan.version, from);
+    }
+    command
+}
+
+/// P7, P18: what only grows, whatever is asked.
+fn grows(before: &Ledger, after: &Ledger) {
+    assert!(after.head().now >= before.head().now);
+    for (id, was) in before.schedules().iter() {
+        let Some(is) = after.schedules().get(id) else { continue };
+        assert!(is.plan.fired_through >= was.plan.fired_through, "{id:?}: {:?} to {:?}", was.plan, is.plan);
+        assert!(is.plan.version >= was.plan.version && is.plan.opened >= was.plan.opened);
+    }
+}
+
 /// Everything that reads the state, on every run: none of it may panic either.
 fn look(ledger: &Ledger) {
     let now = ledger.head().now;
@@ -298,9 +320,11 @@ proptest! {
             let head = ledger.head();
             let now = now.unwrap_or(head.now);
             let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-            let entry = Entry { epoch, now, command };
+            let entry = Entry { epoch, now, command: aimed(&ledger, command) };
             let entry = Entry::from_bytes(&entry.to_bytes()).expect("an entry reads back");
-            ledger.apply(head.applied + 1, &entry);
+            let before = ledger.clone();
+            ledger.apply(ledger.head().applied + 1, &entry);
+            grows(&before, &ledger);
             let violations = check(&ledger);
             prop_assert!(violations.is_empty(), "{:?}: {:?}", entry, violations);
             look(&ledger);
@@ -339,4 +363,28 @@ fn a_tenant_with_too_many_requests_loses_its_own_oldest_answer_and_nobody_elses(
     let remembered = ledger.all_rows().filter(|(key, _)| key.first() == Some(&12)).count();
     assert_eq!(remembered, ANSWERS_MAX + 1);
     assert_eq!(check(&ledger), []);
+}
+
+/// No proposer computes such a plan; but what has fired must not go back for one.
+#[test]
+fn fired_through_never_goes_back() {
+    let (mut ledger, _) = ledger_at_work();
+    let ahead = ScheduleCreate { after: Time(60_000), ..create("default", "ahead", None) };
+    let Outcome::Schedule(schedule) = put(&mut ledger, Time(1_000), Command::ScheduleCreate(Box::new(ahead))) else {
+        panic!("a schedule")
+    };
+    let name = Nominal::Instant(Time(1_000));
+    let fire = Fire {
+        schedule,
+        plan_version: 1,
+        from: name.clone(),
+        opened: vec![],
+        explained: vec![Explained { first: name.clone(), last: name, count: 1, reason: Reason::TooLate }],
+        through: Time(1_000),
+        next: None,
+        tzdb: "test".into(),
+    };
+    put(&mut ledger, Time(1_000), Command::Fire(vec![fire]));
+    let plan = &ledger.schedules().get(&schedule).expect("the schedule").plan;
+    assert_eq!(plan.fired_through, Time(60_000));
 }

@@ -235,7 +235,8 @@ fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Res
     }
     let inside = |opening: &Opening| opening.due > schedule.plan.fired_through && opening.due <= fire.through;
     let ahead = fire.next.as_ref().is_none_or(|next| next.due > fire.through);
-    if !fire.opened.iter().all(inside) || !ahead || fire.through < due {
+    let onward = fire.through >= due && fire.through > schedule.plan.fired_through;
+    if !fire.opened.iter().all(inside) || !ahead || !onward {
         return Err(Refusal::FiredThrough);
     }
     if !fire.opened.is_sorted_by(|one, other| one.due < other.due) {

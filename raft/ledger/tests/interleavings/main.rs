@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => small().prop_map(Step::Epoch),
         1 => small().prop_map(Step::Up),
         2 => (0u32..50_000).prop_map(Step::Wait),
-        2 => (small(), 1u16..40).prop_map(|(name, size)| Step::Create(name, size)),
+        2 => (small(), prop_oneof![3 => 1u16..4, 1 => 4u16..40]).prop_map(|(name, size)| Step::Create(name, size)),
         2 => (small(), 0u8..4).prop_map(|(which, request)| Step::Trigger(which, request)),
         1 => small().prop_map(Step::Pause),
         1 => small().prop_map(Step::Resume),
@@ -170,11 +170,11 @@ impl World {
             }
             Step::Fire(which) => self.fire(which),
             Step::Claim(page, holder, take) => {
-                let pages: Vec<RunId> = self.ledger.pages().iter().map(|(id, _)| *id).collect();
-                let Some(page) = pick(&pages, page) else { return };
+                let pages: Vec<(RunId, u32)> = self.ledger.pages().iter().map(|(id, page)| (*id, page.slots)).collect();
+                let Some((page, slots)) = pick(&pages, page) else { return };
                 let node = NodeId(u64::from(holder % 3));
                 let incarnation = self.ledger.nodes().get(&node).map_or(Incarnation(7), |node| node.incarnation);
-                let slice = Bitmap::range(u32::from(take % 20), 1 + u32::from(take / 16));
+                let slice = Bitmap::range(u32::from(take) % slots, 1 + u32::from(take / 16));
                 let holder = Holder { node, incarnation };
                 self.put(Command::Claim(vec![Claim { page, chunk: 0, slice, holder }]));
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use reveille_ledger::command::*;
 use reveille_ledger::ids::{RunId, Time};
-use reveille_ledger::{Ledger, Row, Run, RunState, Standing, WAVE_MS};
+use reveille_ledger::{History, Ledger, Row, Run, RunState, Standing, WAVE_MS};
 
 type Seat = (RunId, u32, u16);
 
@@ -38,6 +38,50 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
         assert!(former == standing || may_move(&entry.command, *former, *standing), "{}", told());
     }
     assert!(was.keys().all(|seat| is.contains_key(seat)), "somebody is gone after {entry:?}");
+    for (id, _, run) in before.runs() {
+        let now = after.run(id).expect("a run stays");
+        let told = || format!("{id} was {:?} and is {:?} after {entry:?}", run.state, now.state);
+        assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", told());
+    }
+    grows(before, after);
+}
+
+/// P7, P8: what only grows. Panics when a schedule's plan has gone back.
+fn grows(before: &Ledger, after: &Ledger) {
+    assert!(after.head().now >= before.head().now, "P18: ledger time went back");
+    for (id, was) in before.schedules().iter() {
+        let Some(is) = after.schedules().get(id) else { continue };
+        let grown = is.plan.fired_through >= was.plan.fired_through
+            && is.plan.version >= was.plan.version
+            && is.plan.opened >= was.plan.opened;
+        assert!(grown, "{id:?} was {:?} and is {:?}", was.plan, is.plan);
+    }
+    for (name, was) in before.history().iter() {
+        let is = after.history().get(name);
+        assert!(!matches!(was, History::Opened(_)) || is == Some(was), "P7: {name:?} was {was:?} and is {is:?}");
+    }
+}
+
+/// P15: what a run may become by a command. A cancel is for ever, and nobody takes a pause back but who
+/// resumes it, as long as somebody may come back to the run.
+fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
+    let resumed = *command == Command::RunResume(id);
+    let sent_again = match command {
+        Command::Requeue(picked) => picked.run == id,
+        Command::Decide(decide) => decide.run == id && decide.decision == Decision::Resend,
+        _ => false,
+    };
+    let doubts = is.counts.get(Standing::InDoubt) + is.counts.get(Standing::Assumed);
+    match (&was.state, &is.state) {
+        (RunState::Cancelled, _) => false,
+        (RunState::Paused { .. }, RunState::Open) => resumed,
+        (RunState::Paused { .. }, RunState::Finished) => resumed || doubts == 0,
+        (RunState::Expired, RunState::Open | RunState::Finished) => sent_again,
+        (RunState::Expired, _) => false,
+        (_, RunState::Cancelled) => *command == Command::RunCancel(id),
+        (_, RunState::Expired) => matches!(command, Command::Expire(_)),
+        _ => true,
+    }
 }
 
 /// Moves that a command can make at all.
