@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use reveille_ledger::agreed_time;
 use reveille_ledger::command::{Command, EpochStart, Reading};
 use reveille_ledger::ids::{Epoch, Fence, Holder, Time};
 use reveille_ledger::refusal::Refusal;
@@ -267,18 +268,26 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
     })
 }
 
-/// P18: the clocks of the voters that answer in time; this node asks itself as well.
+/// P18: the clocks of the voters; this node asks itself as well. Two that agree are enough: nobody waits for a
+/// voter that is down.
 async fn read_clocks(site: &Arc<Site>) -> Vec<Reading> {
+    let voters = site.voters();
     let mut asked = JoinSet::new();
-    for node in site.voters() {
+    for node in voters.iter().copied() {
         let site = Arc::clone(site);
         asked.spawn(async move {
             let clock = site.replica.peer(node)?.clock(CLOCK_PATIENCE).await.ok()?;
             Some(Reading { node, wall: clock.wall })
         });
     }
-    let mut readings: Vec<Reading> = asked.join_all().await.into_iter().flatten().collect();
-    readings.sort_by_key(|reading| reading.node);
+    let mut readings = Vec::new();
+    while let Some(answer) = asked.join_next().await {
+        readings.extend(answer.ok().flatten());
+        if agreed_time(voters.len() as u32, &readings).is_some() {
+            break;
+        }
+    }
+    readings.sort_by_key(|reading: &Reading| reading.node);
     readings
 }
 
@@ -291,7 +300,7 @@ async fn ask_clocks(site: Arc<Site>, term: Arc<Term>) {
         }
         let readings = read_clocks(&site).await;
         let voters = site.voters().len() as u32;
-        if reveille_ledger::agreed_time(voters, &readings).is_some() {
+        if agreed_time(voters, &readings).is_some() {
             tracing::info!("the clocks agree again: another epoch begins");
             return;
         }

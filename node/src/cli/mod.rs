@@ -33,7 +33,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use args::{Cli, Command, Global, Question};
 use early::Early;
-use failure::{Failure, Stop};
+use failure::{Exit, Failure, Stop};
 use terminal::Terminal;
 
 /// Reads the command line, does what it says, and answers with the exit code.
@@ -72,7 +72,10 @@ async fn obey(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
 
 /// How a process ended, with the whole chain of causes. It takes its signals itself, and stops in order.
 fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
-    ended.map_err(|error| Failure::general(format!("{error:#}")).into())
+    ended.map_err(|error| {
+        let exit = if error.is::<crate::config::ConfigError>() { Exit::Usage } else { Exit::General };
+        Failure { exit, ..Failure::general(format!("{error:#}")) }.into()
+    })
 }
 
 async fn demo(args: crate::demo::Args) -> Result<(), Stop> {

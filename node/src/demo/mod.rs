@@ -29,7 +29,9 @@ use progress::Progress;
 
 /// The run is stretched over at least this long by the relay's budget, so that kills meet open dialogues.
 const SENDING_SECONDS: u32 = 18;
-/// The whole campaign must be over by then, kills included.
+/// And over this long for each kill: its victim comes back before the next one.
+const SECONDS_A_KILL: u32 = 9;
+/// The whole campaign must be over so long after it should be, kills included.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// What was in doubt resolves itself when its node is back with its journal; it is given this long.
 const DOUBT_PATIENCE: Duration = Duration::from_secs(20);
@@ -63,7 +65,7 @@ pub async fn run(args: Args) -> Result<bool> {
     let folder = Folder::open(args.data_dir.clone())?;
     let sink = mailbox(&folder.path)?;
     eprintln!("mailbox    smtp://{}", sink.address());
-    let mut nodes = Nodes::start(&folder.path, usize::from(args.nodes)).await?;
+    let mut nodes = Nodes::start(&folder.path, &folder.journals, usize::from(args.nodes)).await?;
     let outcome = tokio::select! {
         outcome = show(&args, &folder, &sink, &mut nodes) => outcome,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
@@ -80,14 +82,16 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
     admin.init(nodes.peers()).await.context("the cluster could not be made")?;
     let leader = admin.leader().await?;
     eprintln!("cluster    {} nodes, {leader} leads", args.nodes);
-    let rate = f64::from(args.recipients) / f64::from(SENDING_SECONDS);
+    let seconds = SENDING_SECONDS.max(SECONDS_A_KILL * args.kill.len() as u32);
+    let rate = f64::from(args.recipients) / f64::from(seconds);
     admin.add_relay(sink.address(), rate.max(1.0)).await?;
     admin.create_daily("daily-report").await?;
     let run = admin.start_campaign("campaign", args.recipients).await?;
     eprintln!("campaign   {} recipients, {rate:.0} mails/s over the cluster, run {run}", args.recipients);
     let mut kills = Kills::plan(&args.kill, args.recipients);
     let mut progress = Progress::new(args.recipients);
-    let until = Instant::now() + PATIENCE;
+    let patience = PATIENCE + Duration::from_secs(seconds.into());
+    let until = Instant::now() + patience;
     loop {
         kills.act(sink, nodes, &admin, &mut progress).await?;
         let state = admin.run(&run).await.ok();
@@ -96,7 +100,7 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
             break;
         }
         if Instant::now() > until {
-            bail!("the campaign did not end within {} s; logs are in {}", PATIENCE.as_secs(), folder.path.display());
+            bail!("the campaign did not end within {} s; logs are in {}", patience.as_secs(), folder.path.display());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -152,6 +156,8 @@ async fn stay_up(sink: &Sink, nodes: &Nodes, folder: &Folder) -> Result<()> {
 /// Where nodes and mailbox keep their files.
 struct Folder {
     path: PathBuf,
+    /// In memory where there is such a file system: a kill leaves them, a power cut does not (P11).
+    journals: PathBuf,
     temporary: bool,
 }
 
@@ -164,11 +170,18 @@ impl Folder {
         if std::fs::read_dir(&path)?.next().is_some() {
             bail!("{} is not empty; give an empty folder with --data-dir", path.display());
         }
-        Ok(Folder { path, temporary })
+        let memory = std::path::Path::new("/dev/shm");
+        let journals = match path.file_name() {
+            Some(name) if memory.is_dir() => memory.join(format!("{}-{}", name.display(), std::process::id())),
+            _ => path.join("journals"),
+        };
+        Ok(Folder { path, journals, temporary })
     }
 
     /// Removes a temporary folder, unless there is something to look at in it.
     fn close(self, valid: bool) {
+        // Journals of a demo that is over are of no use; where there are none, nothing is to be removed.
+        let _ = std::fs::remove_dir_all(&self.journals);
         if !valid {
             eprintln!("data and logs of the nodes stay in {}", self.path.display());
         } else if self.temporary

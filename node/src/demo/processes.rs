@@ -18,6 +18,7 @@ pub struct Node {
     /// `n1`, `n2` …: also what it says in EHLO.
     pub name: String,
     folder: PathBuf,
+    journals: PathBuf,
     admin_port: u16,
     peer_port: u16,
     http_port: u16,
@@ -28,8 +29,9 @@ pub struct Node {
 pub struct Nodes(Vec<Node>);
 
 impl Nodes {
-    /// Starts `count` nodes with their data below `folder`, and waits until each one answers.
-    pub async fn start(folder: &Path, count: usize) -> Result<Nodes> {
+    /// Starts `count` nodes with their data below `folder` and their journals in `journals`, and waits until each
+    /// one answers.
+    pub async fn start(folder: &Path, journals: &Path, count: usize) -> Result<Nodes> {
         let mut ports = free_ports(3 * count)?.into_iter();
         let mut port = || ports.next().context("no free port");
         let mut nodes = Vec::new();
@@ -37,6 +39,7 @@ impl Nodes {
             let name = format!("n{number}");
             let mut node = Node {
                 folder: folder.join(&name),
+                journals: journals.to_owned(),
                 name,
                 admin_port: port()?,
                 peer_port: port()?,
@@ -98,6 +101,8 @@ impl Node {
             .args(["--name", &self.name])
             .arg("--data-dir")
             .arg(&self.folder)
+            .arg("--journal-dir")
+            .arg(&self.journals)
             .args(["--listen", &local(self.admin_port)])
             .args(["--peer-listen", &local(self.peer_port)])
             .args(["--http", &local(self.http_port)])
