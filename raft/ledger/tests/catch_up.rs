@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZoneDatabase;
 use proptest::prelude::*;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Cause, Command, Entry, EpochStart, Reading, Reason, ScheduleCreate};
+use reveille_ledger::command::{Cause, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Reading, Reason, ScheduleCreate};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
-use reveille_ledger::decide::catch_up::{ON_TIME_MS, Zone, first, plan_fire};
+use reveille_ledger::decide::catch_up::{ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, ScheduleId, Time};
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Policies};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Activity, History, Ledger};
+use reveille_ledger::{Activity, History, Ledger, OPENINGS_MAX};
 
 /// A ledger with one schedule, fired as a timer would.
 struct Drill {
@@ -325,6 +325,30 @@ fn an_occurrence_that_has_opened_does_not_open_again_under_new_rules() {
     drill.after_outage(DAY_MS);
     let dues: Vec<String> = drill.opened().iter().map(|(_, due, _)| due.to_string()).collect();
     assert_eq!(dues, ["2026-01-10T07:00:00Z", "2026-01-11T09:00:00Z"]);
+}
+
+/// P8: no entry above 1 MiB, though a thousand schedules wake up from four days' sleep together, or one opens
+/// all that it missed.
+#[test]
+fn the_fires_of_a_long_outage_fit_into_an_entry() {
+    let size_of = |catch_up, fires: usize| {
+        let policies = Policies { catch_up, start_within_ms: 100 * DAY_MS, ..Policies::default() };
+        let mut drill = Drill::new(
+            cron("30 1,2,9 * * *"),
+            "America/New_York",
+            at("2026-03-01T00:00:00Z"),
+            &Wish { policies, ..Wish::default() },
+        );
+        drill.leap_to(drill.now.plus_ms(400 * DAY_MS));
+        let fire = plan_fire(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, drill.now).expect("a fire");
+        assert!(fire.opened.len() + fire.explained.len() <= STEPS_MAX + 1);
+        let entry = Entry { epoch: Epoch(1), now: drill.now, command: Command::Fire(vec![fire; fires]) };
+        entry.to_bytes().len()
+    };
+    assert!(size_of(CatchUp::One, 1_024) < ENTRY_BYTES_MAX / 2, "{}", size_of(CatchUp::One, 1_024));
+    // Entries are cut at `OPENINGS_MAX` openings.
+    let most = OPENINGS_MAX / STEPS_MAX + 1;
+    assert!(size_of(CatchUp::All, most) < ENTRY_BYTES_MAX / 2, "{}", size_of(CatchUp::All, most));
 }
 
 /// Patterns of both kinds, and zones with unlike rules; the clock changes of 2026 lie within the drills.
