@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::command::Command;
+use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId};
 use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion};
-use reveille_raft::{Fault, Replica, Role};
+use reveille_raft::{Fault, ProposeError, Replica, Role};
 
 use crate::support::*;
 
@@ -79,6 +80,24 @@ async fn everything_answered_is_there_after_all_nodes_restart() {
         node.replica().linearizable(soon()).await.expect("a quorum runs");
         assert!((0..20).all(|number| has_mark(node.replica(), &format!("mark {number}"))), "on {}", node.id);
     }
+    stop_all(&mut nodes).await;
+}
+
+/// P13: what a deposed leader decided is neither sent on to the next one nor stamped with its epoch.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_of_an_epoch_enters_the_log_under_that_epoch_or_not_at_all() {
+    let mut nodes = three_over_tcp().await;
+    let leads = leader(&nodes).await;
+    propose(nodes[leads].replica(), "before").await.expect("it is applied");
+    let epoch = nodes[leads].replica().read(|ledger| ledger.head().epoch).expect("an epoch").epoch;
+    let in_force = nodes[leads].replica().propose_in_epoch(epoch, &Command::Tick, soon()).await;
+    assert!(in_force.is_ok(), "{in_force:?}");
+
+    let over = Epoch(epoch.0 - 1);
+    let refused = nodes[leads].replica().propose_in_epoch(over, &Command::Tick, soon()).await;
+    assert_eq!(refused, Err(ProposeError::EpochOver));
+    let elsewhere = nodes[(leads + 1) % 3].replica().propose_in_epoch(epoch, &Command::Tick, soon()).await;
+    assert_eq!(elsewhere, Err(ProposeError::EpochOver), "a node that does not lead sends nothing on");
     stop_all(&mut nodes).await;
 }
 
