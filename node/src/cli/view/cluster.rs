@@ -158,10 +158,11 @@ impl View for StatusView {
 
     fn text(&self, paint: bool) -> String {
         let leader = self.leader.as_deref().map_or_else(|| Cell::toned("none known", Tone::Bad), Cell::from);
-        let clocks = if self.clocks_agree {
-            Cell::toned("agree", Tone::Good)
-        } else {
-            Cell::toned("disagree: nothing fires", Tone::Bad)
+        let clocks = match (self.epoch, self.clocks_agree) {
+            // Nobody has compared them yet.
+            (None, _) => Cell::or_dash(None),
+            (_, true) => Cell::toned("agree", Tone::Good),
+            (_, false) => Cell::toned("disagree: nothing fires", Tone::Bad),
         };
         let epoch = self.epoch.map(|epoch| epoch.to_string());
         let pairs = vec![
