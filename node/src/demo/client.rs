@@ -10,8 +10,9 @@ use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, Audience, Content, CreateScheduleRequest, Daily, Field, GetClusterStatusRequest, GetRunRequest,
-    InitClusterRequest, ListDoubtsRequest, ListRunsRequest, Recipient, Relay, RelayTls, Run, ScheduleBody, When, when,
+    AddRelayRequest, Audience, Content, CreateScheduleRequest, Daily, ExplainRequest, Field, GetClusterStatusRequest,
+    GetRunRequest, InitClusterRequest, ListDoubtsRequest, ListRunsRequest, Recipient, Relay, RelayTls, Run,
+    ScheduleBody, When, when,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -154,6 +155,15 @@ impl Admin {
         let request = GetRunRequest { run: run.to_owned(), ..GetRunRequest::default() };
         let answer = RunServiceClient::new(self.channel.clone()).get_run(request).await?;
         answer.into_inner().run.context("an answer without a run")
+    }
+
+    /// When a recipient was claimed under a fence, as the ledger tells it.
+    pub async fn claimed_at(&self, run: &str, recipient: &str, fence: &str) -> Option<SystemTime> {
+        let request =
+            ExplainRequest { run: run.to_owned(), recipient: recipient.to_owned(), ..ExplainRequest::default() };
+        let story = RunServiceClient::new(self.channel.clone()).explain(request).await.ok()?.into_inner();
+        let claimed = story.events.into_iter().find(|event| event.what == "claimed" && event.fence == fence)?;
+        SystemTime::try_from(claimed.instant?).ok()
     }
 
     /// Addresses that are in doubt in a run.

@@ -90,7 +90,7 @@ impl Judgement {
         row("in doubt", self.in_doubt.to_string(), if self.in_doubt == 0 { "" } else { &arrived });
         row("sent, says the ledger", self.sent.to_string(), "");
         for (place, failover) in self.failovers_ms.iter().enumerate() {
-            row(&format!("fail-over {}", place + 1), format!("{failover} ms"), "kill to first mail of the next epoch");
+            row(&format!("fail-over {}", place + 1), format!("{failover} ms"), "kill to first claim of the next epoch");
         }
         row("verdict", if self.is_valid() { "valid" } else { "NOT VALID" }.to_owned(), "");
         table.to_string()

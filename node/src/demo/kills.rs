@@ -3,7 +3,7 @@
 //! The mailbox holds the answer of the victim's next mail; then the victim gets `kill -9`. So the relay has
 //! taken a mail whose sender will never hear of it: the case that only an honest ledger can tell.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink};
@@ -14,6 +14,8 @@ use super::progress::Progress;
 
 /// How long a held answer waits at most.
 const HOLD_FOR: Duration = Duration::from_secs(20);
+/// Mails among which the first of a new epoch is looked for: far more than arrive between two looks.
+const NEWEST: usize = 5_000;
 /// A killed node is started again after this.
 const DOWN_FOR: Duration = Duration::from_secs(3);
 
@@ -34,7 +36,7 @@ enum Step {
     /// The mailbox holds the victim's next answer.
     Holding { victim: String, hold: Hold },
     /// The victim is down.
-    Down { victim: String, since: Instant, epoch: u64, first_mail: Option<Duration> },
+    Down { victim: String, since: Instant, killed: SystemTime, epoch: u64, claimed: Option<Duration> },
     /// It is over.
     Done,
 }
@@ -65,13 +67,20 @@ impl Kills {
         self.planned.iter().all(|planned| matches!(planned.step, Step::Done))
     }
 
-    /// From the kill of a leader to the first mail under the next epoch, in milliseconds.
+    /// From the kill of a leader to the first claim under the next epoch whose mail arrived, in milliseconds.
     pub fn failovers_ms(&self) -> Vec<u64> {
         self.failovers.iter().map(|failover| failover.as_millis() as u64).collect()
     }
 
     /// Does what is to be done now.
-    pub async fn act(&mut self, sink: &Sink, nodes: &mut Nodes, admin: &Admin, progress: &mut Progress) -> Result<()> {
+    pub async fn act(
+        &mut self,
+        run: &str,
+        sink: &Sink,
+        nodes: &mut Nodes,
+        admin: &Admin,
+        progress: &mut Progress,
+    ) -> Result<()> {
         let Some(planned) = self.planned.iter_mut().find(|planned| !matches!(planned.step, Step::Done)) else {
             return Ok(());
         };
@@ -97,25 +106,25 @@ impl Kills {
                 let epoch = epoch_of(held.accepted.fence.as_deref());
                 let victim = victim.clone();
                 nodes.named(&victim).context("the victim")?.kill().await?;
-                let since = Instant::now();
+                let (since, killed) = (Instant::now(), SystemTime::now());
                 progress.note(&format!(
                     "kill -9 {victim} ({}), between the dot and the 250 of one of its mails",
                     if planned.kill == Kill::Leader { "leader" } else { "worker" }
                 ));
                 held.release();
-                planned.step = Step::Down { victim, since, epoch, first_mail: None };
+                planned.step = Step::Down { victim, since, killed, epoch, claimed: None };
             }
-            Step::Down { victim, since, epoch, first_mail } => {
-                if planned.kill == Kill::Leader && first_mail.is_none() {
-                    *first_mail = first_under_new_epoch(sink, *epoch, *since);
+            Step::Down { victim, since, killed, epoch, claimed } => {
+                let leader = planned.kill == Kill::Leader;
+                if leader && claimed.is_none() {
+                    *claimed = first_claim_after(sink, admin, run, *epoch, *killed).await;
                 }
-                let waits_for_mail = planned.kill == Kill::Leader && first_mail.is_none();
-                if since.elapsed() < DOWN_FOR || (waits_for_mail && since.elapsed() < 5 * DOWN_FOR) {
+                if since.elapsed() < DOWN_FOR || (leader && claimed.is_none() && since.elapsed() < 5 * DOWN_FOR) {
                     return Ok(());
                 }
-                if let Some(first_mail) = *first_mail {
-                    progress.note(&format!("first mail under the next epoch after {} ms", first_mail.as_millis()));
-                    self.failovers.push(first_mail);
+                if let Some(claimed) = *claimed {
+                    progress.note(&format!("first claim under the next epoch after {} ms", claimed.as_millis()));
+                    self.failovers.push(claimed);
                 }
                 nodes.named(victim).context("the victim")?.start()?;
                 progress.note(&format!("{victim} is started again"));
@@ -140,13 +149,25 @@ fn epoch_of(fence: Option<&str>) -> u64 {
     fence.and_then(|fence| fence.split('.').nth(1)).and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
 }
 
-/// How long after the kill the first mail of a later epoch was accepted; none while there is none.
-fn first_under_new_epoch(sink: &Sink, epoch: u64, killed: Instant) -> Option<Duration> {
-    let mails = sink.mails();
-    // The newest come first; those of the old epoch end the walk.
-    let newer =
-        mails.iter().rev().map(|(_, mail)| mail).take_while(|mail| epoch_of(mail.fence.as_deref()) > epoch).last()?;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
-    let ago = now.saturating_sub(Duration::from_micros(newer.accept_unix_us));
-    Some(killed.elapsed().saturating_sub(ago))
+/// How long after the kill the first mail of a later epoch was claimed, by the ledger's own account of a mail
+/// that arrived; none while there is none. Mails that were claimed before the kill go on meanwhile.
+async fn first_claim_after(sink: &Sink, admin: &Admin, run: &str, epoch: u64, killed: SystemTime) -> Option<Duration> {
+    let (recipient, fence) = {
+        let mails = sink.mails();
+        // Among the newest: claims of both epochs are sent side by side for a while.
+        let newest = mails.iter().rev().map(|(_, mail)| mail).take(NEWEST);
+        let mut newer = newest.filter(|mail| epoch_of(mail.fence.as_deref()) > epoch);
+        let mut first = newer.next()?;
+        for mail in newer {
+            first = if index_of(mail.fence.as_deref()) < index_of(first.fence.as_deref()) { mail } else { first };
+        }
+        (first.recipient.clone(), first.fence.clone()?)
+    };
+    let claimed = admin.claimed_at(run, &recipient, &fence).await?;
+    Some(claimed.duration_since(killed).unwrap_or_default())
+}
+
+/// The log index in a fence.
+fn index_of(fence: Option<&str>) -> u64 {
+    fence.and_then(|fence| fence.split('.').nth(2)).and_then(|index| index.parse().ok()).unwrap_or(u64::MAX)
 }

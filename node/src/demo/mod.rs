@@ -93,7 +93,7 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
     let patience = PATIENCE + Duration::from_secs(seconds.into());
     let until = Instant::now() + patience;
     loop {
-        kills.act(sink, nodes, &admin, &mut progress).await?;
+        kills.act(&run, sink, nodes, &admin, &mut progress).await?;
         let state = admin.run(&run).await.ok();
         progress.show(sink.accepted_count(), state.as_ref());
         if state.is_some_and(|state| client::is_finished(&state)) && kills.are_done() {
