@@ -54,7 +54,7 @@ async fn wake(site: &Site, term: &Term, fair: &mut Fair) -> Duration {
         }
         let work = Work::of(ledger, now);
         let credits = credits(ledger, &holders, voters, &work.offers);
-        claims(fair, &work, &credits, &holders)
+        claims(fair, work, &credits, &holders)
     });
     if claims.is_empty() {
         return NAP_MAX;
@@ -126,8 +126,9 @@ fn credits(ledger: &Ledger, holders: &BTreeMap<NodeId, Holder>, voters: usize, o
     let lanes: BTreeSet<(&str, &str)> =
         offers.iter().map(|offer| (offer.tenant.as_str(), offer.pool.as_str())).collect();
     let mut credits = Vec::new();
+    let pools: BTreeSet<&str> = lanes.iter().map(|(_, pool)| *pool).collect();
     for node in holders.keys() {
-        for pool in lanes.iter().map(|(_, pool)| *pool).collect::<BTreeSet<_>>() {
+        for pool in pools.iter().copied() {
             let open = open.iter().filter(|((_, of, on), _)| of == pool && on == node).map(|(_, count)| count);
             let recipients = CLAIM_CAP_MAX.saturating_sub(open.sum());
             credits.push(Credit { tenant: None, pool: pool.to_owned(), node: *node, recipients });
@@ -156,12 +157,11 @@ fn claim_cap(ledger: &Ledger, pool: &str, voters: usize) -> u32 {
     cap.fold(0, u32::saturating_add).min(CLAIM_CAP_MAX)
 }
 
-fn claims(fair: &mut Fair, work: &Work, credits: &[Credit], holders: &BTreeMap<NodeId, Holder>) -> Vec<Claim> {
-    let mut slots = work.slots.clone();
+fn claims(fair: &mut Fair, mut work: Work, credits: &[Credit], holders: &BTreeMap<NodeId, Holder>) -> Vec<Claim> {
     let mut claims = Vec::new();
     for grant in fair.grants(&work.offers, credits, CLAIMS_MAX) {
         let place = (grant.page, grant.chunk);
-        let (Some(left), Some(holder)) = (slots.get_mut(&place), holders.get(&grant.node)) else { continue };
+        let (Some(left), Some(holder)) = (work.slots.get_mut(&place), holders.get(&grant.node)) else { continue };
         let slice = left.first(grant.recipients.min(SLICE_MAX));
         left.remove(&slice);
         if !slice.is_empty() {

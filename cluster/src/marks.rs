@@ -52,14 +52,4 @@ impl Marks {
     pub fn about(&self, concerns: impl Fn(&HandOff) -> bool) -> Vec<HandOff> {
         self.past_gate.lock().values().filter(|hand_off| concerns(hand_off)).cloned().collect()
     }
-
-    /// Number of hand-offs past the gate.
-    pub fn len(&self) -> usize {
-        self.past_gate.lock().len()
-    }
-
-    /// Nothing past the gate?
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
