@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::small_disk::SmallDisk;
 use super::suite::{Model, Random, changes, path_in};
 use super::*;
 
@@ -280,10 +281,9 @@ fn a_store_in_use_is_busy_and_is_not_moved_away() {
 }
 
 #[test]
-#[ignore = "needs a small disk: mount a tmpfs of 6 MB and name its folder in REVEILLE_SMALL_DISK"]
 fn a_full_disk_is_told_as_such_and_a_replace_mends_the_store() {
-    let disk = std::env::var("REVEILLE_SMALL_DISK").expect("REVEILLE_SMALL_DISK names the folder");
-    let folder = tempfile::tempdir_in(disk).unwrap();
+    let Some(disk) = SmallDisk::mount(6) else { return };
+    let folder = tempfile::tempdir_in(disk.path()).unwrap();
     let mut store = SledStore::open(&path_in(&folder)).unwrap();
     let mut random = Random(1);
     let mut row = |key: &str, length| (key.as_bytes().to_vec(), Some(random.bytes(length)));

@@ -15,12 +15,9 @@ fn step(number: u64) -> Changes {
     Random(number).changes(120, 300)
 }
 
-/// Not a test of its own: the body of the process that is killed. It writes step after step and says so.
-#[test]
-#[ignore = "runs inside the process that the other test kills"]
-fn writer() {
-    let folder = std::env::var(FOLDER).expect("started by the test below");
-    let (mut store, contents) = open_or_set_aside(Path::new(&folder)).unwrap();
+/// The life of the process that is killed: it writes step after step and says so.
+fn write_until_killed(folder: &Path) {
+    let (mut store, contents) = open_or_set_aside(folder).unwrap();
     let done = number_of(&contents);
     // Bounded, so that no writer outlives a test that died.
     for number in done + 1..done + 2_000 {
@@ -38,12 +35,17 @@ fn number_of(contents: &Contents) -> u64 {
 
 #[test]
 fn a_killed_process_leaves_a_state_that_was_written() {
+    // Started by itself, as below, it is the process that dies.
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return write_until_killed(Path::new(&folder));
+    }
     let folder = tempfile::tempdir().unwrap();
-    let writer = concat!(module_path!(), "::writer").split_once("::").unwrap().1;
+    let name = concat!(module_path!(), "::a_killed_process_leaves_a_state_that_was_written");
+    let name = name.split_once("::").unwrap().1;
     let mut last = 0;
     for round in 0..6 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([writer, "--exact", "--ignored", "--nocapture"])
+            .args([name, "--exact", "--nocapture"])
             .env(FOLDER, path_in(&folder))
             .stdout(Stdio::piped())
             .spawn()

@@ -26,6 +26,8 @@ mod kill_tests;
 #[cfg(test)]
 mod mirror_tests;
 #[cfg(test)]
+pub(crate) mod small_disk;
+#[cfg(test)]
 mod suite;
 
 use std::collections::BTreeMap;

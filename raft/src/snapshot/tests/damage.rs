@@ -3,6 +3,7 @@
 use std::io;
 
 use super::*;
+use crate::store::small_disk::SmallDisk;
 
 #[test]
 fn leftovers_of_a_crash_are_removed_at_open_and_nothing_else() {
@@ -140,10 +141,9 @@ fn bytes_that_are_no_chunk_are_refused_without_a_panic() {
 }
 
 #[test]
-#[ignore = "needs a small disk: mount a tmpfs of 6 MB and name its folder in REVEILLE_SMALL_DISK"]
 fn a_full_disk_is_told_as_such_and_leaves_what_was_there() {
-    let disk = std::env::var("REVEILLE_SMALL_DISK").expect("REVEILLE_SMALL_DISK names the folder");
-    let folder = tempfile::tempdir_in(disk).unwrap();
+    let Some(disk) = SmallDisk::mount(6) else { return };
+    let folder = tempfile::tempdir_in(disk.path()).unwrap();
     let snapshots = Snapshots::open(folder.path()).unwrap();
     let former = build(&snapshots, 1, &state(1_000)).manifest;
     let error = snapshots.build(2, vec![], HASH, state(50_000)).unwrap_err();

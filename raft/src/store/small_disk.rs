@@ -1,0 +1,34 @@
+//! A disk that is soon full, for tests of what happens then.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A file system in memory, of a few megabytes; gone when this is dropped, also by a panic.
+pub(crate) struct SmallDisk {
+    folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// Mounts one. None, with a word, where that is not allowed: mounting needs root.
+    pub(crate) fn mount(megabytes: u32) -> Option<SmallDisk> {
+        let folder = tempfile::tempdir().unwrap();
+        let size = format!("size={megabytes}m");
+        let mounting = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).output();
+        if mounting.is_ok_and(|mounting| mounting.status.success()) {
+            return Some(SmallDisk { folder });
+        }
+        println!("skipped: needs root to mount a small tmpfs");
+        None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a thread of the store may hold a file for a moment longer.
+        let _ = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
+    }
+}
