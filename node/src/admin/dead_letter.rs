@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 
-use reveille_ledger::Ledger;
 use reveille_ledger::command::{self, Command};
 use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::{DeadLetter, Ledger};
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterService;
 use reveille_proto::admin::v1::{
     DiscardDeadLettersRequest, DiscardDeadLettersResponse, ListDeadLettersRequest, ListDeadLettersResponse,
@@ -12,28 +12,22 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::blobs::{Audiences, Blobs};
-use super::naming::RunArgument;
-use super::paging::{LOOK_MAX, Paging};
+use super::blobs::Audiences;
+use super::listing::{Page, Question, Wanted};
+use super::paging::LOOK_MAX;
 use super::writes::moved;
-use super::{Admin, Fault, deadline, validate, views};
+use super::{Admin, deadline, views};
 
 /// Run and number of a dead letter.
 type Key = (RunId, u32);
 
-/// What a page collects while it looks at the state.
-#[derive(Default)]
-struct Page {
-    letters: Vec<(Key, Hash, reveille_ledger::DeadLetter)>,
-    blobs: Blobs,
-    looked: usize,
-    last: Option<Key>,
-    more: bool,
-}
+/// A dead letter and the audience of its run.
+type Letter = (Key, Hash, DeadLetter);
 
-impl Page {
+impl Page<Letter, Key> {
     /// Looks at all runs, latest first, from the one after which the former page ended.
-    fn look(&mut self, ledger: &Ledger, tenant: &str, only: Option<RunId>, paging: &Paging<Key>) {
+    fn look(&mut self, ledger: &Ledger, wanted: &Wanted<'_, Key>) {
+        let &Wanted { tenant, only, paging } = wanted;
         let mut before = match (only, paging.after) {
             (Some(run), _) | (None, Some((run, _))) => Bound::Included((run, u32::MAX)),
             (None, None) => Bound::Unbounded,
@@ -63,7 +57,7 @@ impl Page {
     fn look_at_run(&mut self, ledger: &Ledger, run: RunId, from: Bound<Key>, size: usize) {
         let Some(audience) = ledger.run(run).map(|run| run.audience) else { return };
         for (key, letter) in ledger.dead().range((from, Bound::Included((run, u32::MAX)))) {
-            if self.letters.len() >= size || self.looked >= LOOK_MAX || self.blobs.is_full() {
+            if self.rows.len() >= size || self.looked >= LOOK_MAX || self.blobs.is_full() {
                 self.more = true;
                 return;
             }
@@ -71,7 +65,7 @@ impl Page {
             self.last = Some(*key);
             if !letter.discarded {
                 self.blobs.take(ledger, audience);
-                self.letters.push((*key, audience, letter.clone()));
+                self.rows.push((*key, audience, letter.clone()));
             }
         }
     }
@@ -85,25 +79,24 @@ impl DeadLetterService for Admin {
     ) -> Result<Response<ListDeadLettersResponse>, Status> {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
-        let tenant = validate::tenant(&request.tenant)?;
-        let run = Some(request.run.as_str()).filter(|run| !run.is_empty()).map(RunArgument::parse).transpose()?;
-        let paging: Paging<Key> = Paging::new("dead-letters", request.page_size, &request.page_token)?;
-        let mut page = Page::default();
-        let (found, freshness) = self
-            .read(request.stale, deadline, |ledger| {
-                let only = run.map(|run| run.find(ledger, &self.site.zones, &tenant)).transpose()?;
-                page.look(ledger, &tenant, only, &paging);
-                Ok::<_, Fault>(())
-            })
-            .await?;
-        found?;
-        let mut audiences = Audiences::new(&page.blobs);
-        let dead_letters = page.letters.iter().map(|((run, number), audience, letter)| {
+        let question = Question {
+            list: "dead-letters",
+            tenant: &request.tenant,
+            run: &request.run,
+            stale: request.stale,
+            page_size: request.page_size,
+            page_token: &request.page_token,
+        };
+        let listed = self.list(question, deadline, Page::look).await?;
+        let mut audiences = Audiences::new(&listed.blobs);
+        let dead_letters = listed.rows.iter().map(|((run, number), audience, letter)| {
             views::dead_letter(*run, *number, audiences.address(*audience, *number), letter)
         });
-        let dead_letters = dead_letters.collect();
-        let next_page_token = paging.token(page.last.filter(|_| page.more).as_ref());
-        Ok(Response::new(ListDeadLettersResponse { dead_letters, next_page_token, freshness }))
+        Ok(Response::new(ListDeadLettersResponse {
+            dead_letters: dead_letters.collect(),
+            next_page_token: listed.next_page_token,
+            freshness: listed.freshness,
+        }))
     }
 
     async fn requeue_dead_letters(

@@ -16,8 +16,8 @@ use reveille_proto::admin::v1::{
 use tonic::{Request, Response, Status};
 
 use super::blobs::{Audiences, Blobs};
-use super::naming::RunArgument;
-use super::paging::{LOOK_MAX, Paging};
+use super::listing::{Page, Question, Wanted};
+use super::paging::LOOK_MAX;
 use super::views::Held;
 use super::writes::moved;
 use super::{Admin, Fault, deadline, refusals, validate, views};
@@ -25,19 +25,10 @@ use super::{Admin, Fault, deadline, refusals, validate, views};
 /// Row and slot of a recipient in doubt.
 type Key = (Fence, u16);
 
-/// What a page collects while it looks at the state.
-#[derive(Default)]
-struct Page {
-    held: Vec<Held>,
-    blobs: Blobs,
-    looked: usize,
-    last: Option<Key>,
-    more: bool,
-}
-
-impl Page {
+impl Page<Held, Key> {
     /// Looks at rows, oldest first, from the one after which the former page ended.
-    fn look(&mut self, ledger: &Ledger, tenant: &str, only: Option<RunId>, paging: &Paging<Key>) {
+    fn look(&mut self, ledger: &Ledger, wanted: &Wanted<'_, Key>) {
+        let &Wanted { tenant, only, paging } = wanted;
         let from = paging.after.map_or(Bound::Unbounded, |(fence, _)| Bound::Included(fence));
         for (fence, row) in ledger.rows().range((from, Bound::Unbounded)) {
             self.looked += 1;
@@ -50,7 +41,7 @@ impl Page {
                 if paging.after.is_some_and(|after| key <= after) {
                     continue;
                 }
-                if self.held.len() >= paging.size || self.blobs.is_full() {
+                if self.rows.len() >= paging.size || self.blobs.is_full() {
                     self.more = true;
                     return;
                 }
@@ -74,21 +65,21 @@ impl Page {
         }
         self.blobs.take(ledger, run.audience);
         self.blobs.take(ledger, run.content);
-        self.held.push(Held::new(ledger, (id, run, page.cluster_incarnation), slot - run.first, (fence, row)));
+        self.rows.push(Held::new(ledger, (id, run, page.cluster_incarnation), slot - run.first, (fence, row)));
     }
+}
 
-    /// The messages, with addresses and Message-IDs.
-    fn doubts(&self, cluster: u128) -> Vec<Doubt> {
-        let mut audiences = Audiences::new(&self.blobs);
-        let doubts = self.held.iter().map(|held| {
-            let sender = self.blobs.sender(&held.content).and_then(|sender| Mailbox::parse(&sender).ok());
-            let id = sender.map(|sender| {
-                message_id(cluster, held.cluster_incarnation, held.run, held.number, sender.address.domain())
-            });
-            views::doubt(held, audiences.address(held.audience, held.number), id.as_deref())
+/// The messages, with addresses and Message-IDs.
+fn messages(cluster: u128, held: &[Held], blobs: &Blobs) -> Vec<Doubt> {
+    let mut audiences = Audiences::new(blobs);
+    let doubts = held.iter().map(|held| {
+        let sender = blobs.sender(&held.content).and_then(|sender| Mailbox::parse(&sender).ok());
+        let id = sender.map(|sender| {
+            message_id(cluster, held.cluster_incarnation, held.run, held.number, sender.address.domain())
         });
-        doubts.collect()
-    }
+        views::doubt(held, audiences.address(held.audience, held.number), id.as_deref())
+    });
+    doubts.collect()
 }
 
 #[tonic::async_trait]
@@ -96,21 +87,20 @@ impl DoubtService for Admin {
     async fn list_doubts(&self, request: Request<ListDoubtsRequest>) -> Result<Response<ListDoubtsResponse>, Status> {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
-        let tenant = validate::tenant(&request.tenant)?;
-        let run = Some(request.run.as_str()).filter(|run| !run.is_empty()).map(RunArgument::parse).transpose()?;
-        let paging: Paging<Key> = Paging::new("doubts", request.page_size, &request.page_token)?;
-        let mut page = Page::default();
-        let (found, freshness) = self
-            .read(request.stale, deadline, |ledger| {
-                let only = run.map(|run| run.find(ledger, &self.site.zones, &tenant)).transpose()?;
-                page.look(ledger, &tenant, only, &paging);
-                Ok::<_, Fault>(())
-            })
-            .await?;
-        found?;
-        let next_page_token = paging.token(page.last.filter(|_| page.more).as_ref());
-        let doubts = page.doubts(self.site.cluster());
-        Ok(Response::new(ListDoubtsResponse { doubts, next_page_token, freshness }))
+        let question = Question {
+            list: "doubts",
+            tenant: &request.tenant,
+            run: &request.run,
+            stale: request.stale,
+            page_size: request.page_size,
+            page_token: &request.page_token,
+        };
+        let listed = self.list(question, deadline, Page::look).await?;
+        Ok(Response::new(ListDoubtsResponse {
+            doubts: messages(self.site.cluster(), &listed.rows, &listed.blobs),
+            next_page_token: listed.next_page_token,
+            freshness: listed.freshness,
+        }))
     }
 
     async fn get_doubt(&self, request: Request<GetDoubtRequest>) -> Result<Response<GetDoubtResponse>, Status> {
@@ -132,7 +122,7 @@ impl DoubtService for Admin {
             })
             .await?;
         row.ok_or_else(|| refusals::not_in_doubt(&address, run))?;
-        let doubt = page.doubts(self.site.cluster()).pop();
+        let doubt = messages(self.site.cluster(), &page.rows, &page.blobs).pop();
         Ok(Response::new(GetDoubtResponse { doubt, freshness }))
     }
 

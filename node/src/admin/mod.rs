@@ -24,6 +24,7 @@ mod doubt;
 mod fault;
 mod founders;
 mod listen;
+mod listing;
 mod naming;
 mod opt_out;
 mod paging;

@@ -3,6 +3,7 @@
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
+use super::mail::MailView;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
 use crate::cli::instant::text;
@@ -10,9 +11,8 @@ use crate::cli::instant::text;
 /// A recipient that was refused for good.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeadLetterView {
-    run: String,
-    recipient: String,
-    number: u32,
+    #[serde(flatten)]
+    mail: MailView,
     /// Null where no relay was asked.
     code: Option<u32>,
     enhanced: Option<String>,
@@ -25,9 +25,7 @@ impl From<v1::DeadLetter> for DeadLetterView {
     fn from(letter: v1::DeadLetter) -> DeadLetterView {
         DeadLetterView {
             since: text(letter.since.as_ref()),
-            run: letter.run,
-            recipient: letter.recipient,
-            number: letter.number,
+            mail: MailView { run: letter.run, recipient: letter.recipient, number: letter.number },
             code: (letter.code > 0).then_some(letter.code),
             enhanced: some(letter.enhanced),
             text: letter.text,
@@ -46,17 +44,16 @@ impl DeadLetterView {
 
 impl View for DeadLetterView {
     fn name(&self) -> String {
-        format!("{} {}", self.run, self.recipient)
+        self.mail.name()
     }
 
     fn text(&self, paint: bool) -> String {
-        let pairs = vec![
-            ("run", self.run.as_str().into()),
-            ("recipient", format!("{} #{}", self.recipient, self.number).into()),
+        let mut pairs = self.mail.pairs();
+        pairs.extend([
             ("answer", Cell::toned(self.answer(), Tone::Bad)),
             ("attempts", self.attempts.to_string().into()),
             ("since", Cell::or_dash(self.since.as_deref())),
-        ];
+        ]);
         card(pairs, paint)
     }
 }
@@ -66,13 +63,8 @@ impl Row for DeadLetterView {
     const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "ATTEMPTS", "SINCE", "ANSWER"];
 
     fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.run.as_str().into(),
-            self.recipient.as_str().into(),
-            self.number.to_string().into(),
-            self.attempts.to_string().into(),
-            Cell::or_dash(self.since.as_deref()),
-            self.answer().into(),
-        ]
+        let mut cells = self.mail.cells();
+        cells.extend([self.attempts.to_string().into(), Cell::or_dash(self.since.as_deref()), self.answer().into()]);
+        cells
     }
 }

@@ -3,6 +3,7 @@
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
+use super::mail::MailView;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::instant::text;
@@ -10,9 +11,8 @@ use crate::cli::instant::text;
 /// A mail in doubt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoubtView {
-    run: String,
-    recipient: String,
-    number: u32,
+    #[serde(flatten)]
+    mail: MailView,
     fence: String,
     node: String,
     cause: String,
@@ -24,9 +24,7 @@ impl From<v1::Doubt> for DoubtView {
     fn from(doubt: v1::Doubt) -> DoubtView {
         DoubtView {
             since: text(doubt.since.as_ref()),
-            run: doubt.run,
-            recipient: doubt.recipient,
-            number: doubt.number,
+            mail: MailView { run: doubt.run, recipient: doubt.recipient, number: doubt.number },
             fence: doubt.fence,
             node: doubt.node,
             cause: doubt.cause,
@@ -37,19 +35,18 @@ impl From<v1::Doubt> for DoubtView {
 
 impl View for DoubtView {
     fn name(&self) -> String {
-        format!("{} {}", self.run, self.recipient)
+        self.mail.name()
     }
 
     fn text(&self, paint: bool) -> String {
-        let pairs = vec![
-            ("run", self.run.as_str().into()),
-            ("recipient", format!("{} #{}", self.recipient, self.number).into()),
+        let mut pairs = self.mail.pairs();
+        pairs.extend([
             ("since", Cell::or_dash(self.since.as_deref())),
             ("cause", Cell::toned(self.cause.as_str(), Tone::Notable)),
             ("node", self.node.as_str().into()),
             ("fence", self.fence.as_str().into()),
             ("evidence", self.evidence.as_str().into()),
-        ];
+        ]);
         card(pairs, paint)
     }
 }
@@ -59,13 +56,12 @@ impl Row for DoubtView {
     const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "SINCE", "NODE", "CAUSE"];
 
     fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.run.as_str().into(),
-            self.recipient.as_str().into(),
-            self.number.to_string().into(),
+        let mut cells = self.mail.cells();
+        cells.extend([
             Cell::or_dash(self.since.as_deref()),
             self.node.as_str().into(),
             Cell::toned(self.cause.as_str(), Tone::Notable),
-        ]
+        ]);
+        cells
     }
 }

@@ -11,6 +11,7 @@ pub mod doubt;
 pub mod explain;
 pub mod history;
 pub mod instant;
+pub mod mail;
 pub mod moved;
 pub mod opt_out;
 pub mod relay;

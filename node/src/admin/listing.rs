@@ -1,0 +1,88 @@
+//! The lists of recipients that need somebody to look: dead letters and doubts.
+//!
+//! Both are asked for in the same words (a tenant, perhaps one run, a page) and collect a page in the same
+//! way; how the state is walked through is each list's own.
+
+use std::time::Instant;
+
+use reveille_ledger::Ledger;
+use reveille_ledger::ids::RunId;
+use reveille_proto::admin::v1::Freshness;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::blobs::Blobs;
+use super::naming::RunArgument;
+use super::paging::Paging;
+use super::{Admin, Fault, validate};
+
+/// What is asked, as the request says it.
+pub struct Question<'q> {
+    /// The list's name, for its tokens.
+    pub list: &'static str,
+    pub tenant: &'q str,
+    /// Empty for all runs.
+    pub run: &'q str,
+    pub stale: bool,
+    pub page_size: i32,
+    pub page_token: &'q str,
+}
+
+/// What is wanted, checked.
+pub struct Wanted<'q, K> {
+    pub tenant: &'q str,
+    /// None: all runs.
+    pub only: Option<RunId>,
+    pub paging: &'q Paging<K>,
+}
+
+/// What a page collects while it looks at the state.
+pub struct Page<R, K> {
+    pub rows: Vec<R>,
+    /// Contents and audiences of the rows.
+    pub blobs: Blobs,
+    pub looked: usize,
+    /// The last key that was looked at.
+    pub last: Option<K>,
+    /// Is there more after it?
+    pub more: bool,
+}
+
+impl<R, K> Default for Page<R, K> {
+    fn default() -> Page<R, K> {
+        Page { rows: Vec::new(), blobs: Blobs::default(), looked: 0, last: None, more: false }
+    }
+}
+
+/// A page that was collected, and what the answer says beside its rows.
+pub struct Listed<R> {
+    pub rows: Vec<R>,
+    pub blobs: Blobs,
+    pub next_page_token: String,
+    pub freshness: Option<Freshness>,
+}
+
+impl Admin {
+    /// Answers the question with what `look` collects.
+    pub(super) async fn list<R, K: Serialize + DeserializeOwned>(
+        &self,
+        question: Question<'_>,
+        deadline: Instant,
+        look: impl FnOnce(&mut Page<R, K>, &Ledger, &Wanted<'_, K>),
+    ) -> Result<Listed<R>, Fault> {
+        let tenant = validate::tenant(question.tenant)?;
+        let run = Some(question.run).filter(|run| !run.is_empty()).map(RunArgument::parse).transpose()?;
+        let paging = Paging::new(question.list, question.page_size, question.page_token)?;
+        let mut page = Page::default();
+        let (found, freshness) = self
+            .read(question.stale, deadline, |ledger| {
+                let only = run.map(|run| run.find(ledger, &self.site.zones, &tenant)).transpose()?;
+                look(&mut page, ledger, &Wanted { tenant: &tenant, only, paging: &paging });
+                Ok::<_, Fault>(())
+            })
+            .await?;
+        found?;
+        let next_page_token = paging.token(page.last.filter(|_| page.more).as_ref());
+        Ok(Listed { rows: page.rows, blobs: page.blobs, next_page_token, freshness })
+    }
+}
