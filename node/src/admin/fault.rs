@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use reveille_proto::admin::v1::ErrorReason;
+use reveille_raft::Member;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -86,6 +87,12 @@ impl Fault {
     /// The id under which the request may be asked again; nothing when it is empty.
     pub fn request(self, id: &str) -> Fault {
         self.with("request_id", id.to_owned())
+    }
+
+    /// Who leads; nothing when it is not known.
+    pub fn leader(self, leader: Option<&Member>) -> Fault {
+        let Some(leader) = leader else { return self };
+        self.with("leader", leader.name.clone()).with("leader_address", leader.address.clone())
     }
 
     /// The log index of what stands in the way.

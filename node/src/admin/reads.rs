@@ -5,6 +5,7 @@ use std::time::Instant;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::Freshness;
+use reveille_raft::Member;
 
 use super::views::duration;
 use super::{Admin, Fault, refusals};
@@ -27,7 +28,7 @@ impl Admin {
         self.member()?;
         if !stale {
             let read = self.site.replica.linearizable(deadline).await;
-            read.map_err(|error| refusals::not_read(error, self.knows_leader()))?;
+            read.map_err(|error| refusals::not_read(error, self.leader().as_ref()))?;
         }
         let (value, index, now) = self.site.replica.read(|ledger| {
             let head = ledger.head();
@@ -50,7 +51,9 @@ impl Admin {
         self.site.replica.cluster().map(|_| ()).ok_or_else(refusals::not_initialized)
     }
 
-    pub(super) fn knows_leader(&self) -> bool {
-        self.site.replica.status().leader.is_some()
+    /// Who leads, as far as this node knows.
+    pub(super) fn leader(&self) -> Option<Member> {
+        let mut status = self.site.replica.status();
+        status.members.remove(&status.leader?).map(|known| known.member)
     }
 }

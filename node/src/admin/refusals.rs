@@ -5,7 +5,7 @@ use reveille_cluster::handover::HandoverError;
 use reveille_ledger::ids::RunId;
 use reveille_ledger::refusal::Refusal;
 use reveille_proto::admin::v1::ErrorReason;
-use reveille_raft::{MembershipError, ProposeError, ReadError};
+use reveille_raft::{Member, MembershipError, ProposeError, ReadError};
 use tonic::Code;
 
 use super::fault::Fault;
@@ -18,8 +18,8 @@ pub fn not_initialized() -> Fault {
     Fault::new(Code::FailedPrecondition, ErrorReason::NotInitialized, message).next("reveille cluster init")
 }
 
-fn not_reachable(error: impl ToString, leader_known: bool) -> Fault {
-    let reason = if leader_known { ErrorReason::NoQuorum } else { ErrorReason::NoLeader };
+fn not_reachable(error: impl ToString, leader: Option<&Member>) -> Fault {
+    let reason = if leader.is_some() { ErrorReason::NoQuorum } else { ErrorReason::NoLeader };
     Fault::new(Code::Unavailable, reason, format!("{}; nothing happened", error.to_string()))
 }
 
@@ -28,11 +28,11 @@ fn stopping(error: impl ToString) -> Fault {
     Fault::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
 }
 
-/// Why a command has no reply. `leader_known`: does this node know of a leader?
-pub fn not_proposed(error: &ProposeError, leader_known: bool, request_id: &str) -> Fault {
+/// Why a command has no reply. `leader`: who leads, as far as this node knows.
+pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &str) -> Fault {
     let fault = match error {
         ProposeError::NoLeader | ProposeError::NotReady | ProposeError::EpochOver => {
-            not_reachable(error, leader_known).next(LOOK_AT_CLUSTER)
+            not_reachable(error, leader).next(LOOK_AT_CLUSTER)
         }
         ProposeError::TooLarge { .. } => {
             let next = "link to large parts instead of carrying them, or split the audience";
@@ -42,19 +42,20 @@ pub fn not_proposed(error: &ProposeError, leader_known: bool, request_id: &str) 
         ProposeError::Unknown => Fault::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, error.to_string()),
         ProposeError::Stopped => stopping(error),
     };
-    fault.request(request_id)
+    fault.leader(leader).request(request_id)
 }
 
-/// Why a read that must be fresh was not possible.
-pub fn not_read(error: ReadError, leader_known: bool) -> Fault {
+/// Why a read that must be fresh was not possible. `leader`: who leads, as far as this node knows.
+pub fn not_read(error: ReadError, leader: Option<&Member>) -> Fault {
     const STALE: &str = "ask again with --stale for what this node knows";
-    match error {
-        ReadError::NoLeader => not_reachable(error, leader_known).next(STALE),
+    let fault = match error {
+        ReadError::NoLeader => not_reachable(error, leader).next(STALE),
         ReadError::Behind(index) => {
             Fault::new(Code::Unavailable, ErrorReason::Busy, error.to_string()).next(STALE).index(index)
         }
         ReadError::Stopped => stopping(error),
-    }
+    };
+    fault.leader(leader)
 }
 
 /// It is committed, and this node has not applied it by the deadline.
@@ -91,7 +92,7 @@ pub fn not_changed(error: &MembershipError) -> Fault {
 /// Why leadership did not move.
 pub fn not_handed_over(error: &HandoverError) -> Fault {
     match error {
-        HandoverError::NoLeader => not_reachable(error, false).next(LOOK_AT_CLUSTER),
+        HandoverError::NoLeader => not_reachable(error, None).next(LOOK_AT_CLUSTER),
         HandoverError::Refused(why) => {
             not_possible(format!("leadership was not handed over: {why}")).next(LOOK_AT_CLUSTER)
         }
@@ -173,7 +174,7 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::TooLarge { .. } => Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
         Refusal::ClocksDisagree => not_possible(message).next(LOOK_AT_CLUSTER),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
-            not_reachable(format!("leadership changes: {refusal}"), false).next(LOOK_AT_CLUSTER)
+            not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)
         }
         Refusal::OldIncarnation { .. }
         | Refusal::NotDue(_)
@@ -187,14 +188,16 @@ pub fn refused(refusal: &Refusal) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use tonic_types::StatusExt;
+
     use super::*;
 
     #[test]
     fn only_what_may_have_happened_says_so() {
-        let unknown = not_proposed(&ProposeError::Unknown, true, "id");
+        let unknown = not_proposed(&ProposeError::Unknown, None, "id");
         assert_eq!((unknown.code(), unknown.reason()), (Code::DeadlineExceeded, ErrorReason::OutcomeUnknown));
         for error in [ProposeError::NoLeader, ProposeError::NotReady, ProposeError::Busy, ProposeError::Stopped] {
-            let fault = not_proposed(&error, false, "id");
+            let fault = not_proposed(&error, None, "id");
             assert_eq!(fault.code(), Code::Unavailable, "{fault:?}");
             assert!(fault.to_string().ends_with("; nothing happened"), "{fault:?}");
         }
@@ -202,8 +205,24 @@ mod tests {
 
     #[test]
     fn without_a_quorum_a_read_says_whether_a_leader_is_known() {
-        assert_eq!(not_read(ReadError::NoLeader, true).reason(), ErrorReason::NoQuorum);
-        assert_eq!(not_read(ReadError::NoLeader, false).reason(), ErrorReason::NoLeader);
+        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true };
+        assert_eq!(not_read(ReadError::NoLeader, Some(&leader)).reason(), ErrorReason::NoQuorum);
+        assert_eq!(not_read(ReadError::NoLeader, None).reason(), ErrorReason::NoLeader);
+    }
+
+    #[test]
+    fn a_caller_is_told_who_leads_where_that_is_known() {
+        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true };
+        let hint = |fault: Fault| {
+            let info = tonic::Status::from(fault).get_details_error_info().expect("a reason");
+            (info.metadata.get("leader").cloned(), info.metadata.get("leader_address").cloned())
+        };
+        let named = (Some("b".to_owned()), Some("10.0.0.2:7601".to_owned()));
+        for error in [ProposeError::NoLeader, ProposeError::Busy, ProposeError::Unknown, ProposeError::Stopped] {
+            assert_eq!(hint(not_proposed(&error, Some(&leader), "")), named, "{error}");
+        }
+        assert_eq!(hint(not_read(ReadError::Behind(7), Some(&leader))), named);
+        assert_eq!(hint(not_read(ReadError::NoLeader, None)), (None, None));
     }
 
     #[test]

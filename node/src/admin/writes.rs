@@ -12,7 +12,7 @@ impl Admin {
     pub(super) async fn write(&self, command: Command, request_id: &str, deadline: Instant) -> Result<Reply, Fault> {
         self.member()?;
         let reply = self.site.replica.propose(&command, deadline).await;
-        let reply = reply.map_err(|error| refusals::not_proposed(&error, self.knows_leader(), request_id))?;
+        let reply = reply.map_err(|error| refusals::not_proposed(&error, self.leader().as_ref(), request_id))?;
         if let Outcome::Refused(refusal) = &reply.outcome {
             return Err(refusals::refused(refusal).request(request_id));
         }
