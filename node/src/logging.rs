@@ -4,8 +4,9 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// What is logged unless `RUST_LOG` says otherwise.
-const DEFAULT: &str = "info,openraft=warn,h2=warn,tonic=warn";
+/// What is logged unless `RUST_LOG` says otherwise. What openraft warns of (a lost vote, a peer that does not
+/// answer, each time it is tried) our own lines say once, in words for operators.
+const DEFAULT: &str = "info,openraft=error,h2=warn,tonic=warn";
 
 /// Installs the logger of this process; a second call changes nothing.
 pub fn start() {

@@ -43,9 +43,13 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// `1 recipient`, `2 recipients`.
+/// `no recipients`, `1 recipient`, `2 recipients`.
 pub fn counted(number: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
+    match number {
+        0 => format!("no {noun}s"),
+        1 => format!("1 {noun}"),
+        more => format!("{} {noun}s", count(more)),
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +79,7 @@ mod tests {
     #[test]
     fn counts_are_grouped() {
         assert_eq!([0, 12, 999, 1_000, 1_234_567].map(count), ["0", "12", "999", "1,000", "1,234,567"]);
+        assert_eq!(counted(0, "recipient"), "no recipients");
         assert_eq!(counted(1, "recipient"), "1 recipient");
         assert_eq!(counted(2_000, "recipient"), "2,000 recipients");
     }

@@ -39,6 +39,15 @@ async fn paused_schedule(missed: u32) -> Fake {
 }
 
 #[tokio::test]
+async fn a_resume_that_is_only_looked_at_counts_in_words() {
+    for (missed, words) in [(0, "no runs open for"), (1, "1 run opens for"), (2, "2 runs open for")] {
+        let ended = paused_schedule(missed).await.reveille("schedule resume morning --dry-run").await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.starts_with(words), "{}", ended.stderr);
+    }
+}
+
+#[tokio::test]
 async fn a_resume_shows_what_would_open_before_it_is_confirmed() {
     let fake = paused_schedule(1).await;
     let ended = fake.reveille("schedule resume morning").await;

@@ -52,7 +52,7 @@ async fn a_stale_answer_says_how_old_it_is() {
     let answer = v1::GetRunResponse { run: None, freshness: Some(freshness) };
     let fake = Fake::answering("GetRun", answer).await;
     let ended = fake.reveille("run show r1.0 --stale -o json").await;
-    assert_eq!(ended.stderr, "stale: from the node's local state at log index 42, last heard of its leader 3s ago\n");
+    assert_eq!(ended.stderr, "stale: from the node's local state at log index 42, 3s old\n");
     assert_eq!(ended.json()["state"], "unspecified");
     let asked: Vec<v1::GetRunRequest> = fake.requests("GetRun");
     assert!(asked.iter().all(|request| request.stale && request.tenant == "default"));

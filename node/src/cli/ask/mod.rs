@@ -110,10 +110,7 @@ impl<'a> Desk<'a> {
     /// Says on stderr that an answer came from local state.
     fn note(&self, freshness: Option<&Freshness>) {
         let Some(freshness) = freshness else { return };
-        let age = freshness
-            .age
-            .as_ref()
-            .map(|age| format!(", last heard of its leader {} ago", human::duration(duration_ms(age))));
+        let age = freshness.age.as_ref().map(|age| format!(", {} old", human::duration(duration_ms(age))));
         let words = format!("log index {}{}", freshness.index, age.unwrap_or_default());
         match freshness.stale {
             true => self.terminal.say(&format!("stale: from the node's local state at {words}")),

@@ -79,8 +79,9 @@ async fn resume(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) ->
     let etag = plan.schedule.as_ref().map(|schedule| schedule.etag.clone()).unwrap_or_default();
     let view = ResumeView::from(plan);
     let words = format!(
-        "{} opens for what {name} missed, {} explained instead",
+        "{} {} for what {name} missed, {} explained instead",
         human::counted(view.opens_count.into(), "run"),
+        if view.opens_count == 1 { "opens" } else { "open" },
         human::counted(view.explained_count.into(), "instant"),
     );
     if dry_run {
