@@ -5,8 +5,9 @@
 //! no leader appears within a minute: then a cluster of such nodes must be able to go on. Giving is
 //! stopped in the `dispatch` of peer requests, asking by openraft's switch for elections.
 //!
-//! The switch serves a second purpose: a leader that handed over because it could not do its work does not
-//! stand again for a while (P13).
+//! The switch serves a second purpose: a leader that handed over because it could not do its work rests: it
+//! does not stand again for a while (P13). Better such a leader than none: where nobody else is heard to lead
+//! within ten seconds, the rest is over.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,14 +19,28 @@ use crate::wal::WalHealth;
 
 /// How long a node that lost its log's tail waits for a leader before it votes all the same.
 const WITHOUT_LEADER: Duration = Duration::from_secs(60);
-/// How often the two deadlines are looked at.
+/// How long a node that rests waits for a leader before it stands all the same.
+const RESTS_WITHOUT_LEADER: Duration = Duration::from_secs(10);
+/// How often the deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 struct State {
     /// Since when no leader was heard, while the log's tail is missing.
     missing_since: Option<Instant>,
+    resting: Option<Rest>,
+}
+
+struct Rest {
     /// Does not stand for election before this.
-    resting_until: Option<Instant>,
+    until: Instant,
+    /// When a leader was last heard, or the rest began.
+    heard: Instant,
+}
+
+impl Rest {
+    fn is_over(&self, now: Instant) -> bool {
+        self.until <= now || now.duration_since(self.heard) >= RESTS_WITHOUT_LEADER
+    }
 }
 
 /// Shared by whoever receives votes, whoever receives entries, and the task that throws the switch.
@@ -48,7 +63,7 @@ impl Admission {
             tracing::warn!("the log lost its tail: no vote is given or asked for until this node has caught up");
         }
         let missing_since = cut.then(Instant::now);
-        Admission { state: Arc::new(Mutex::new(State { missing_since, resting_until: None })), log, patience }
+        Admission { state: Arc::new(Mutex::new(State { missing_since, resting: None })), log, patience }
     }
 
     /// May this node give a vote?
@@ -56,15 +71,19 @@ impl Admission {
         self.state.lock().missing_since.is_none()
     }
 
-    /// Does not stand for election for this long.
+    /// Does not stand for election for this long, as long as somebody leads.
     pub fn rest(&self, duration: Duration) {
-        self.state.lock().resting_until = Instant::now().checked_add(duration);
+        let now = Instant::now();
+        self.state.lock().resting = now.checked_add(duration).map(|until| Rest { until, heard: now });
     }
 
     /// A leader's entries were taken: up to `matched` this node's log is the leader's, who knows `committed`
     /// to be committed.
     pub fn heard_leader(&self, matched: u64, committed: u64) {
         let mut state = self.state.lock();
+        if let Some(rest) = &mut state.resting {
+            rest.heard = Instant::now();
+        }
         if state.missing_since.is_none() {
             return;
         }
@@ -96,14 +115,12 @@ impl Admission {
     pub fn may_stand(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state.lock();
-        if state.resting_until.is_some_and(|until| until <= now) {
-            state.resting_until = None;
-        }
+        state.resting.take_if(|rest| rest.is_over(now));
         let waited = state.missing_since.is_some_and(|since| now.duration_since(since) >= self.patience);
         if waited {
             state.missing_since = None;
         }
-        let may_stand = state.missing_since.is_none() && state.resting_until.is_none();
+        let may_stand = state.missing_since.is_none() && state.resting.is_none();
         drop(state);
         if waited {
             self.whole("no leader appeared for long enough");
@@ -168,5 +185,15 @@ mod tests {
         assert!(admission.may_vote() && !admission.may_stand());
         admission.rest(Duration::ZERO);
         assert!(admission.may_stand());
+    }
+
+    #[test]
+    fn a_rest_is_over_when_nobody_else_leads() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let rest = Rest { until: now + 60 * second, heard: now + 20 * second };
+        assert!(!rest.is_over(now + 29 * second), "a leader was heard nine seconds ago");
+        assert!(rest.is_over(now + 30 * second));
+        let heard = Rest { until: now + 60 * second, heard: now + 59 * second };
+        assert!(!heard.is_over(now + 59 * second) && heard.is_over(now + 60 * second));
     }
 }

@@ -10,6 +10,7 @@ use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_ledger::reply::Reply;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +47,7 @@ pub(crate) struct Inner {
     pub service: Arc<dyn PeerService>,
     pub faults: FaultCell,
     pub log: WalHealth,
+    pub runtime: Handle,
     pub stop: CancellationToken,
     pub ended: watch::Receiver<bool>,
 }
@@ -202,7 +204,7 @@ impl Replica {
     }
 
     /// Does not stand for election for this long (P13: a leader that handed over because it could not do
-    /// its work). It still votes.
+    /// its work), unless for ten seconds no leader is heard of. It still votes.
     pub fn rest(&self, duration: Duration) {
         self.inner.admission.rest(duration);
     }
@@ -245,6 +247,17 @@ impl Replica {
     /// The cluster that this node belongs to, if any yet.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.inner.identity.cluster()
+    }
+
+    /// Raft's own runtime: for what must go on while the rest of the process is busy, such as a leader's
+    /// actors. Whatever runs here never blocks for long, or elections follow.
+    pub fn runtime(&self) -> &Handle {
+        &self.inner.runtime
+    }
+
+    /// For how long the log's disk has been at the write or sync that runs now. `None`: it is idle.
+    pub fn sync_running_for(&self) -> Option<Duration> {
+        self.inner.log.sync_running_for()
     }
 
     /// How the log fares.

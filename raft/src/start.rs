@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -180,6 +181,7 @@ async fn begin(
         service,
         faults,
         log: health,
+        runtime: Handle::current(),
         stop,
         ended,
     };

@@ -194,7 +194,13 @@ impl Opening<'_> {
     fn into_writer(mut self, disk: Arc<dyn Disk>, options: &WalOptions) -> Result<Writer, OpenError> {
         let memory = Memory { stated: self.replay.stated, index: self.replay.index, files: self.files, fault: None };
         let fault = watch::Sender::new(None);
-        let shared = Arc::new(Shared { disk, memory: Mutex::new(memory), counters: Counters::default(), fault });
+        let shared = Arc::new(Shared {
+            disk,
+            memory: Mutex::new(memory),
+            counters: Counters::default(),
+            busy_since: Mutex::new(None),
+            fault,
+        });
         let active = match self.segments.pop_back() {
             Some((segment, scanned)) => {
                 let file = shared.memory.lock().files.get(&segment.number).map(Arc::clone);

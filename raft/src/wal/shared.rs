@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -101,10 +102,20 @@ pub(super) struct Shared {
     pub disk: Arc<dyn Disk>,
     pub memory: Mutex<Memory>,
     pub counters: Counters,
+    /// When the disk was asked for what it has not finished yet.
+    pub busy_since: Mutex<Option<Instant>>,
     pub fault: watch::Sender<Option<Fault>>,
 }
 
 impl Shared {
+    /// Asks something of the disk that it may take long over: others can see for how long it has.
+    pub fn on_disk<R>(&self, work: impl FnOnce() -> R) -> R {
+        *self.busy_since.lock() = Some(Instant::now());
+        let done = work();
+        *self.busy_since.lock() = None;
+        done
+    }
+
     /// Turns the log to its failed state; the first fault stays.
     pub fn fail(&self, fault: Fault) -> Fault {
         let first = self.memory.lock().fault.get_or_insert(fault).clone();
@@ -200,6 +211,11 @@ impl WalHealth {
     /// What the writer did so far.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// For how long the disk has been at the write or sync that runs now. `None`: it is idle.
+    pub fn sync_running_for(&self) -> Option<Duration> {
+        self.shared.busy_since.lock().map(|since| since.elapsed())
     }
 
     /// Bytes of payload held in memory.

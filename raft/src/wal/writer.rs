@@ -104,13 +104,13 @@ impl Writer {
         let standing = Standing { identity: self.identity, segment: *number, batch: self.next_batch, synced: *offset };
         let spans = frame::encode(standing, records, &mut self.frame);
         let name = segment_name(*number);
-        if let Err(error) = file.write_at(*offset, &self.frame) {
+        if let Err(error) = self.shared.on_disk(|| file.write_at(*offset, &self.frame)) {
             // Nothing of it was promised. Taking it back is a courtesy to the next opening, not a repair.
             let _ = file.cut(*offset);
             return Err(Fault::from_io("write", &name, &error));
         }
         let started = Instant::now();
-        file.sync().map_err(|error| Fault::from_io("sync", &name, &error))?;
+        self.shared.on_disk(|| file.sync()).map_err(|error| Fault::from_io("sync", &name, &error))?;
         let sync_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.shared.counters.count_sync();
         self.shared.counters.count_batch(records.len() as u64, self.frame.len() as u64, sync_micros);
@@ -170,7 +170,8 @@ pub(super) fn create_segment(shared: &Shared, number: u64) -> Result<Arc<dyn Dis
 }
 
 pub(super) fn sync_folder(shared: &Shared) -> Result<(), Fault> {
-    shared.disk.sync_folder().map_err(|error| Fault::from_io("sync", "the folder of the log", &error))?;
+    let synced = shared.on_disk(|| shared.disk.sync_folder());
+    synced.map_err(|error| Fault::from_io("sync", "the folder of the log", &error))?;
     shared.counters.count_sync();
     Ok(())
 }
