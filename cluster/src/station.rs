@@ -77,9 +77,11 @@ pub struct Station {
 
 impl Station {
     /// Starts to stand for leadership: a cluster needs a leader before anybody can be made known to it.
-    /// To be called once the replica runs.
+    /// To be called once the replica runs. It goes on that replica's runtime: what a leader does must not
+    /// wait for what its lanes do.
     pub fn lead(site: &Arc<Site>) -> Leading {
-        let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
+        let supervisor = Supervisor::new(site.replica.runtime().clone());
+        let stop = CancellationToken::new();
         let (actor_site, actor_stop) = (Arc::clone(site), stop.clone());
         supervisor.run(Kind::Leadership, stop.clone(), move || {
             let (site, stop) = (Arc::clone(&actor_site), actor_stop.clone());
@@ -110,8 +112,8 @@ impl Station {
         let (settler, settling) = Settler::new(Arc::clone(&site));
         let drain = CancellationToken::new();
         let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, drain.clone());
-        let station =
-            Station { site, relays, supervisor: Supervisor::new(), leading, asking: CancellationToken::new(), drain };
+        let supervisor = Supervisor::new(site.replica.runtime().clone());
+        let station = Station { site, relays, supervisor, leading, asking: CancellationToken::new(), drain };
         station.run_actors(Arc::new(room), settling);
         Ok(station)
     }

@@ -1,4 +1,4 @@
-//! Supervision as a table: what the end of an actor means.
+//! Supervision as a table: where an actor runs, and what its end means.
 //!
 //! An actor that ends although nobody asked it to has failed, whatever it returned. Actors of a term are not
 //! here: the first of them that ends takes its term with it (see `term.rs`), and the state builds it anew.
@@ -7,6 +7,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,8 +36,26 @@ enum End {
     StopNode,
 }
 
+/// Which runtime an actor has its threads from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Raft's own: what must go on however busy the rest is. A leadership that starves fires nothing, and a
+    /// lease that is not asked for puts a whole node's rows in doubt: wounds of our own making.
+    Raft,
+    /// Where mails are composed and sent: as busy as it likes.
+    Work,
+}
+
 impl Kind {
-    /// The table.
+    /// The table: where.
+    fn place(self) -> Place {
+        match self {
+            Kind::Leadership | Kind::LeaseKeeper => Place::Raft,
+            Kind::Lanes | Kind::Settler | Kind::RelayFollower => Place::Work,
+        }
+    }
+
+    /// The table: what its end means.
     fn end(self) -> End {
         match self {
             Kind::Leadership => End::Restart(Duration::from_millis(100)),
@@ -50,13 +69,16 @@ impl Kind {
 
 /// The actors of one node, and the word that the node must stop.
 pub(crate) struct Supervisor {
+    raft: Handle,
+    work: Handle,
     tasks: TaskTracker,
     failed: watch::Sender<Option<String>>,
 }
 
 impl Supervisor {
-    pub fn new() -> Supervisor {
-        Supervisor { tasks: TaskTracker::new(), failed: watch::Sender::new(None) }
+    /// With Raft's runtime; the other one is that of the caller, who must be inside one.
+    pub fn new(raft: Handle) -> Supervisor {
+        Supervisor { raft, work: Handle::current(), tasks: TaskTracker::new(), failed: watch::Sender::new(None) }
     }
 
     /// Says why the node must stop, once it must.
@@ -71,7 +93,11 @@ impl Supervisor {
         F: Future<Output = Done> + Send + 'static,
     {
         let failed = self.failed.clone();
-        self.tasks.spawn(async move {
+        let runtime = match kind.place() {
+            Place::Raft => &self.raft,
+            Place::Work => &self.work,
+        };
+        let life = async move {
             loop {
                 let ended = std::panic::AssertUnwindSafe(actor()).catch_unwind().await;
                 if stop.is_cancelled() || matches!(ended, Ok(Done::AsAsked)) {
@@ -91,7 +117,8 @@ impl Supervisor {
                     }
                 }
             }
-        });
+        };
+        self.tasks.spawn_on(life, runtime);
     }
 
     /// Waits for all actors to end.
@@ -118,7 +145,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_actor_without_own_state_is_started_again_and_another_stops_the_node() {
-        let (supervisor, stop, lives) = (Supervisor::new(), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
+        let (supervisor, stop, lives) =
+            (Supervisor::new(Handle::current()), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
         let counted = Arc::clone(&lives);
         supervisor.run(Kind::LeaseKeeper, stop.clone(), move || {
             let life = counted.fetch_add(1, Ordering::SeqCst);
