@@ -1,0 +1,192 @@
+//! The cluster as a user of its admin API: any node takes any request, so a dead one is simply passed over.
+//!
+//! Every request here may be asked twice without harm: reads, and writes that carry a request id or name what
+//! they make.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
+use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
+use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
+use reveille_proto::admin::v1::run_service_client::RunServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, CreateScheduleRequest, GetRunRequest, InitClusterRequest, ListDoubtsRequest, ListRunsRequest,
+    Relay, RelayTls, Run, RunCounts, ScheduleBody,
+};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+/// One node is waited for this long before the next one is asked.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// All nodes are asked in turn for this long.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause after all nodes were asked in vain.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// Entries of one page.
+const PAGE: i32 = 1_000;
+
+/// A user with connections of its own to every node.
+#[derive(Clone)]
+pub struct Admin {
+    endpoints: Vec<String>,
+    channels: Vec<Channel>,
+}
+
+/// How a write went.
+pub struct Written {
+    /// Questions beyond the first: a node did not answer in time or could not.
+    pub retries: u64,
+}
+
+impl Admin {
+    /// Connects when it first asks.
+    pub fn new(endpoints: Vec<String>) -> Result<Admin> {
+        let channel = |address: &String| -> Result<Channel> {
+            let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
+            Ok(endpoint.connect_timeout(CONNECT_WITHIN).timeout(ANSWER_WITHIN).connect_lazy())
+        };
+        let channels = endpoints.iter().map(channel).collect::<Result<_>>()?;
+        Ok(Admin { endpoints, channels })
+    }
+
+    /// Another user, whose first choice is the node of this number (counted round).
+    pub fn another(&self, number: usize) -> Result<Admin> {
+        let mut endpoints = self.endpoints.clone();
+        let places = endpoints.len().max(1);
+        endpoints.rotate_left(number % places);
+        Admin::new(endpoints)
+    }
+
+    /// Makes the cluster of the first node and these peers.
+    pub async fn init(&self, peers: Vec<String>) -> Result<()> {
+        let channel = self.channels.first().context("a cluster without nodes")?.clone();
+        let request = InitClusterRequest { peers, request_id: String::new(), validate_only: false };
+        ClusterServiceClient::new(channel).init_cluster(request).await.map_err(|status| refused("init", &status))?;
+        Ok(())
+    }
+
+    /// The sink as the only relay, without a rate, with so many sessions on each node.
+    pub async fn add_relay(&self, sink: SocketAddr, sessions: u32) -> Result<()> {
+        let relay = Relay {
+            name: "sink".to_owned(),
+            pool: "default".to_owned(),
+            host: sink.ip().to_string(),
+            port: sink.port().into(),
+            tls: RelayTls::None.into(),
+            rate_per_second: 0.0,
+            max_sessions: sessions,
+            ..Relay::default()
+        };
+        let request = AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() };
+        self.ask("relay add", |channel| {
+            let request = request.clone();
+            async move { RelayServiceClient::new(channel).add_relay(request).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Creates a schedule; returns when it is durable.
+    pub async fn create(&self, schedule: ScheduleBody) -> Result<Written> {
+        let request = CreateScheduleRequest {
+            schedule: Some(schedule),
+            request_id: uuid::Uuid::now_v7().to_string(),
+            validate_only: false,
+        };
+        let (_, retries) = self
+            .ask("schedule create", |channel| {
+                let request = request.clone();
+                async move { ScheduleServiceClient::new(channel).create_schedule(request).await }
+            })
+            .await?;
+        Ok(Written { retries })
+    }
+
+    /// The only run of a schedule, once it has opened.
+    pub async fn run_of(&self, schedule: &str) -> Result<Option<Run>> {
+        let request = ListRunsRequest { schedule: schedule.to_owned(), ..ListRunsRequest::default() };
+        let (answer, _) = self
+            .ask("run list", |channel| {
+                let request = request.clone();
+                async move { RunServiceClient::new(channel).list_runs(request).await }
+            })
+            .await?;
+        Ok(answer.runs.into_iter().next())
+    }
+
+    /// Where the recipients of a run stand.
+    pub async fn counts(&self, run: &str) -> Result<RunCounts> {
+        let request = GetRunRequest { run: run.to_owned(), ..GetRunRequest::default() };
+        let (answer, _) = self
+            .ask("run show", |channel| {
+                let request = request.clone();
+                async move { RunServiceClient::new(channel).get_run(request).await }
+            })
+            .await?;
+        answer.run.and_then(|run| run.counts).context("an answer without a run")
+    }
+
+    /// Addresses that are in doubt in a run, or in all runs where none is named.
+    pub async fn doubts(&self, run: &str) -> Result<BTreeSet<String>> {
+        let mut found = BTreeSet::new();
+        let mut page_token = String::new();
+        loop {
+            let request =
+                ListDoubtsRequest { run: run.to_owned(), page_size: PAGE, page_token, ..ListDoubtsRequest::default() };
+            let (answer, _) = self
+                .ask("in-doubt list", |channel| {
+                    let request = request.clone();
+                    async move { DoubtServiceClient::new(channel).list_doubts(request).await }
+                })
+                .await?;
+            found.extend(answer.doubts.into_iter().map(|doubt| doubt.recipient));
+            page_token = answer.next_page_token;
+            if page_token.is_empty() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Asks one node after the other until one answers; also how often in vain.
+    async fn ask<Answer, Asked>(&self, what: &str, call: impl Fn(Channel) -> Asked) -> Result<(Answer, u64)>
+    where
+        Asked: Future<Output = Result<tonic::Response<Answer>, Status>>,
+    {
+        let until = Instant::now() + PATIENCE;
+        let mut retries = 0;
+        loop {
+            let mut last = None;
+            for channel in &self.channels {
+                match tokio::time::timeout(ANSWER_WITHIN, call(channel.clone())).await {
+                    Ok(Ok(answer)) => return Ok((answer.into_inner(), retries)),
+                    Ok(Err(status)) if passes(status.code()) => last = Some(refused(what, &status)),
+                    Ok(Err(status)) => return Err(refused(what, &status)),
+                    Err(_) => last = Some(anyhow::anyhow!("{what}: no answer in {} s", ANSWER_WITHIN.as_secs())),
+                }
+                retries += 1;
+            }
+            if Instant::now() > until {
+                let error = last.context("a cluster without nodes")?;
+                return Err(error.context(format!("no node answered within {} s", PATIENCE.as_secs())));
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+}
+
+/// What may be otherwise when it is asked again: no leader, no connection, no time.
+fn passes(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::ResourceExhausted
+    )
+}
+
+fn refused(what: &str, status: &Status) -> anyhow::Error {
+    anyhow::anyhow!("{what}: {:?}: {}", status.code(), status.message())
+}

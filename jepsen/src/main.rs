@@ -1,0 +1,180 @@
+//! The binary `reveille-jepsen`: starts real nodes, measures or breaks them, and judges by what arrived.
+//!
+//! It knows the product from outside only: the binary, its admin API, its HTTP pages, and what its own sink
+//! recorded. It shares no logic with what it judges.
+//!
+//! What every command promises: talk on stderr; the last line on stdout is one JSON object; exit code 0 when
+//! what it measured is also right, 1 when it is not or could not be measured, 130 when it was interrupted;
+//! and at its end, whatever the end was, no process of its own runs and nothing of its own lies in a
+//! temporary folder or in `/dev/shm` (a `kill -9` of this very process excepted).
+//!
+//! Reading order: this page, `cluster.rs` with `node.rs` (the processes), `admin.rs` and `pages.rs` (how they
+//! are asked), `load.rs` (what they are given to do), `tally.rs` (the judgement), then one file a command.
+
+mod admin;
+mod busy;
+mod cluster;
+mod creates;
+mod doubt;
+mod failover;
+mod idle;
+mod load;
+mod measure;
+mod node;
+mod pages;
+mod punctual;
+mod round;
+mod stream;
+mod tally;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use cluster::Start;
+
+const AFTER: &str = "\
+Each command starts nodes of its own on free ports of this machine, with data in a temporary folder and
+journals in /dev/shm, and removes them at its end, also after Ctrl-C. Figures are worth something on a quiet
+machine and with release builds only:
+
+  cargo build --release -p reveille -p reveille-jepsen
+  target/release/reveille-jepsen punctual --schedules 1000 --kept 100000
+  target/release/reveille-jepsen idle --schedules 100000
+  target/release/reveille-jepsen creates --clients 64 --seconds 10
+  target/release/reveille-jepsen doubt --journal keep
+  target/release/reveille-jepsen doubt --journal delete
+  target/release/reveille-jepsen failover --kills 20 --busy
+
+Talk goes to stderr. The last line on stdout is one JSON object.
+
+Exit codes:
+  0 measured, and right   1 something is wrong (the JSON says what) or could not be measured   2 usage
+  130 interrupted";
+
+/// Starts real nodes of Reveille, measures or breaks them, and judges by what really arrived.
+#[derive(Debug, Parser)]
+#[command(name = "reveille-jepsen", version, max_term_width = 110, after_help = AFTER)]
+struct Cli {
+    #[command(flatten)]
+    start: Start,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// How late mails come when many schedules are due in the same second
+    Punctual(punctual::Args),
+    /// What future schedules cost while nothing is due: CPU and memory of each node
+    Idle(idle::Args),
+    /// Durable creates a second through gRPC, and how few syncs they take
+    Creates(creates::Args),
+    /// How many mails a kill -9 leaves in doubt, with and without the journal
+    Doubt(doubt::Args),
+    /// How long nothing is claimed after a kill -9 of the leader; elections on a busy machine
+    Failover(failover::Args),
+}
+
+/// What a command comes to.
+struct Outcome {
+    /// The last line on stdout.
+    line: String,
+    /// Is what was measured also right?
+    valid: bool,
+}
+
+impl Outcome {
+    fn new(report: &impl Serialize, valid: bool) -> Result<Outcome> {
+        Ok(Outcome { line: serde_json::to_string(report).context("the report")?, valid })
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = tokio::select! {
+        // Dropping the command kills its nodes and removes its folders.
+        outcome = obey(cli) => outcome,
+        told = told_to_stop() => {
+            eprintln!("{}", told.map_or_else(|error| format!("error: {error:#}"), |()| "interrupted".to_owned()));
+            return ExitCode::from(130);
+        }
+    };
+    match outcome {
+        Ok(outcome) => {
+            println!("{}", outcome.line);
+            if outcome.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn obey(cli: Cli) -> Result<Outcome> {
+    match cli.command {
+        Command::Punctual(args) => Box::pin(punctual::run(&cli.start, &args)).await,
+        Command::Idle(args) => Box::pin(idle::run(&cli.start, &args)).await,
+        Command::Creates(args) => Box::pin(creates::run(&cli.start, &args)).await,
+        Command::Doubt(args) => Box::pin(doubt::run(&cli.start, &args)).await,
+        Command::Failover(args) => Box::pin(failover::run(&cli.start, &args)).await,
+    }
+}
+
+/// Returns on Ctrl-C, on SIGTERM, and when the terminal goes.
+async fn told_to_stop() -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut hang_up = signal(SignalKind::hangup()).context("SIGHUP")?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("reveille-jepsen").chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn the_command_line_holds_together() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_defaults_for_all_but_its_size() {
+        for line in ["punctual --schedules 5", "idle --schedules 5", "creates", "doubt", "failover"] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        assert!(parse("punctual").is_err());
+        let Ok(Command::Failover(args)) = parse("failover").map(|cli| cli.command) else { panic!("failover") };
+        assert_eq!((args.kills, args.busy, args.seconds), (20, false, 60));
+    }
+
+    #[test]
+    fn sizes_that_mean_nothing_are_refused() {
+        for line in ["punctual --schedules 0", "creates --clients 0", "doubt --sessions 0", "doubt --nodes 2"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_binary_may_be_named_on_either_side_of_the_command() {
+        for line in ["--reveille /x/reveille creates", "creates --reveille /x/reveille"] {
+            let cli = parse(line).unwrap();
+            assert_eq!(cli.start.reveille.as_deref(), Some(std::path::Path::new("/x/reveille")), "{line}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! One node process: started, killed, started again. Used by `cluster.rs` alone.
+//!
+//! Promises that the process does not outlive its `Node`: a drop kills it and waits until it is gone, so that
+//! its folders can be removed afterwards.
+
+use std::fs::OpenOptions;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result};
+use rand::Rng;
+
+/// Below the range from which Linux gives ports to outgoing connections (32768 and above): nobody takes the
+/// port of a node while it is down.
+const PORTS: std::ops::Range<u16> = 12_000..32_000;
+/// Draws until a port is free.
+const DRAWS: u32 = 1_000;
+/// Lines of a log that an error shows.
+const LAST_LINES: usize = 12;
+
+/// One node, whether its process runs or not.
+pub struct Node {
+    /// `n1`, `n2` …: also what it says in EHLO.
+    pub name: String,
+    /// Its admin API.
+    pub admin: SocketAddr,
+    /// Where its peers reach it.
+    pub peers: SocketAddr,
+    /// Health and metrics.
+    pub http: SocketAddr,
+    binary: PathBuf,
+    folder: PathBuf,
+    journals: PathBuf,
+    process: Option<Child>,
+}
+
+impl Node {
+    /// A node that does not run yet, its files below these folders.
+    pub fn new(name: String, binary: &Path, data: &Path, journals: &Path) -> Result<Node> {
+        let [admin, peers, http] = free_ports()?;
+        let (folder, journals) = (data.join(&name), journals.join(&name));
+        Ok(Node { admin, peers, http, binary: binary.to_owned(), folder, journals, process: None, name })
+    }
+
+    /// Starts the process; its output goes to `node.log` in its folder.
+    pub fn start(&mut self) -> Result<()> {
+        std::fs::create_dir_all(&self.folder).with_context(|| format!("cannot make {}", self.folder.display()))?;
+        let log = OpenOptions::new().create(true).append(true).open(self.log())?;
+        let mut command = Command::new(&self.binary);
+        // What is configured in the surroundings is not what is measured.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE__")) {
+            command.env_remove(name);
+        }
+        command
+            .arg("start")
+            .args(["--name", &self.name])
+            .arg("--data-dir")
+            .arg(&self.folder)
+            .arg("--journal-dir")
+            .arg(&self.journals)
+            .args(["--listen", &self.admin.to_string()])
+            .args(["--peer-listen", &self.peers.to_string()])
+            .args(["--http", &self.http.to_string()])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // Ctrl-C is for us: a node that stops in good order meanwhile would only be in the way.
+            .process_group(0);
+        let process = command.spawn().with_context(|| format!("{} cannot be started", self.binary.display()))?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// `kill -9`; returns when the process is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.kill().with_context(|| format!("kill -9 {}", self.name))?;
+            process.wait().with_context(|| format!("the end of {}", self.name))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the journals of all its lives; the node must be down.
+    pub fn delete_journals(&self) -> Result<()> {
+        std::fs::remove_dir_all(&self.journals)
+            .with_context(|| format!("the journal of {} in {}", self.name, self.journals.display()))
+    }
+
+    /// The process id; none while it is down.
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// How the process ended, when it did so by itself.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.as_mut().and_then(|process| process.try_wait().ok().flatten())
+    }
+
+    /// The end of its log, for an error.
+    pub fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join("node.log")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Err(error) = self.kill() {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// Three ports that were free a moment ago: held together while they are drawn.
+fn free_ports() -> Result<[SocketAddr; 3]> {
+    let mut held = Vec::new();
+    let mut addresses = Vec::new();
+    for _ in 0..DRAWS {
+        let port = rand::rng().random_range(PORTS);
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            addresses.push(listener.local_addr()?);
+            held.push(listener);
+        }
+        if let &[admin, peers, http] = addresses.as_slice() {
+            return Ok([admin, peers, http]);
+        }
+    }
+    anyhow::bail!("no free ports between {} and {} on this machine", PORTS.start, PORTS.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_has_three_ports_of_its_own() {
+        let [admin, peers, http] = free_ports().unwrap();
+        assert!(admin != peers && peers != http && http != admin);
+        assert!([admin, peers, http].iter().all(|address| PORTS.contains(&address.port())));
+    }
+
+    #[test]
+    fn a_process_does_not_outlive_its_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut node = Node::new("n1".to_owned(), Path::new("/bin/sh"), folder.path(), folder.path()).unwrap();
+        // `sh start …` finds no script of that name and ends; what counts is that its end is seen.
+        node.start().unwrap();
+        let id = node.process_id().unwrap();
+        while node.ended().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        drop(node);
+        assert!(!Path::new(&format!("/proc/{id}")).exists());
+    }
+}

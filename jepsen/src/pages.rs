@@ -1,0 +1,91 @@
+//! What the nodes say over HTTP: health, leadership, counters. One plain GET, because that is all there is.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// One page is waited for this long.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// Far above any page of a node.
+const PAGE_BYTES_MAX: u64 = 16 << 20;
+
+/// Does the process answer at all?
+pub async fn is_alive(http: SocketAddr) -> bool {
+    get(http, "/livez").await.is_some()
+}
+
+/// Does it follow or lead?
+pub async fn is_ready(http: SocketAddr) -> bool {
+    get(http, "/readyz").await.is_some_and(|page| page.status == 200)
+}
+
+/// The epoch that this node leads, by its own word.
+pub async fn epoch_led(http: SocketAddr) -> Option<u64> {
+    let page = get(http, "/leaderz").await.filter(|page| page.status == 200)?;
+    page.body.trim().rsplit(' ').next()?.parse().ok()
+}
+
+/// A counter of the node, summed over its labels; zero while it was never counted up. None without an answer.
+pub async fn counter(http: SocketAddr, name: &str) -> Option<u64> {
+    let page = get(http, "/metrics").await.filter(|page| page.status == 200)?;
+    Some(sum(&page.body, name))
+}
+
+struct Page {
+    status: u16,
+    body: String,
+}
+
+async fn get(http: SocketAddr, path: &str) -> Option<Page> {
+    let asked = async {
+        let mut stream = TcpStream::connect(http).await.ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.take(PAGE_BYTES_MAX).read_to_end(&mut answer).await.ok()?;
+        page(&String::from_utf8_lossy(&answer))
+    };
+    tokio::time::timeout(ANSWER_WITHIN, asked).await.ok().flatten()
+}
+
+fn page(answer: &str) -> Option<Page> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Page { status, body: body.to_owned() })
+}
+
+/// Prometheus' text: `name{label="…"} 17`.
+fn sum(metrics: &str, name: &str) -> u64 {
+    let values = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let value = match rest.strip_prefix('{') {
+            Some(labelled) => labelled.rsplit_once("} ")?.1,
+            None => rest.strip_prefix(' ')?,
+        };
+        value.trim().parse::<f64>().ok()
+    });
+    values.sum::<f64>() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_summed_over_its_labels_and_nothing_else() {
+        let metrics = "# TYPE reveille_wal_syncs_total counter\nreveille_wal_syncs_total 41\n\
+                       reveille_wal_syncs_total_of_others 7\nwal_gates{why=\"a } b\"} 2\nwal_gates{why=\"c\"} 3\n";
+        assert_eq!(sum(metrics, "reveille_wal_syncs_total"), 41);
+        assert_eq!(sum(metrics, "wal_gates"), 5);
+        assert_eq!(sum(metrics, "unknown"), 0);
+    }
+
+    #[test]
+    fn an_answer_has_a_status_and_a_body() {
+        let answer = page("HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\nleads epoch 8\n").unwrap();
+        assert_eq!((answer.status, answer.body.as_str()), (200, "leads epoch 8\n"));
+        assert!(page("HTTP/1.1 200 OK\r\n").is_none());
+    }
+}

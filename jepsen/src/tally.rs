@@ -1,0 +1,110 @@
+//! The judgement: whom the load named, held against what the sink recorded and what the ledger calls in doubt.
+//!
+//! The sink's record is the truth. Pure, so that it can be shown to reject bad histories.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reveille_sink::Mails;
+
+/// Mails of each address.
+#[derive(Debug, Default)]
+pub struct Arrivals(BTreeMap<String, u32>);
+
+/// What became of the addresses that were expected.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Addresses with a mail.
+    pub arrived: u64,
+    /// Mails beyond the first of an address (I1).
+    pub duplicates: u64,
+    /// Addresses with no mail that nobody calls in doubt (I4).
+    pub lost: u64,
+    /// Addresses that the ledger calls in doubt.
+    pub in_doubt: u64,
+    /// Those of them with a mail.
+    pub in_doubt_arrived: u64,
+}
+
+impl Arrivals {
+    /// All that a sink has in memory.
+    pub fn of(mails: &Mails) -> Arrivals {
+        Arrivals::counted(mails.iter().map(|(_, mail)| mail.recipient.as_str()))
+    }
+
+    fn counted<'a>(recipients: impl Iterator<Item = &'a str>) -> Arrivals {
+        let mut arrivals = Arrivals::default();
+        for recipient in recipients {
+            *arrivals.0.entry(recipient.to_owned()).or_default() += 1;
+        }
+        arrivals
+    }
+
+    /// Judges: each of `expected` arrived once, or is in doubt.
+    pub fn judge(&self, expected: impl Iterator<Item = String>, doubts: &BTreeSet<String>) -> Tally {
+        let mut tally = Tally::default();
+        for address in expected {
+            let mails = self.0.get(&address).copied().unwrap_or(0);
+            let in_doubt = doubts.contains(&address);
+            tally.arrived += u64::from(mails > 0);
+            tally.duplicates += u64::from(mails.saturating_sub(1));
+            tally.lost += u64::from(mails == 0 && !in_doubt);
+            tally.in_doubt += u64::from(in_doubt);
+            tally.in_doubt_arrived += u64::from(in_doubt && mails > 0);
+        }
+        tally
+    }
+}
+
+impl Tally {
+    /// Nothing came twice and nobody is missing.
+    pub fn is_clean(&self) -> bool {
+        self.duplicates == 0 && self.lost == 0
+    }
+}
+
+/// The epoch in a fence `group.epoch.index.place` (`X-Reveille-Fence`).
+pub fn epoch_of(fence: &str) -> Option<u64> {
+    let mut parts = fence.split('.').map(str::parse::<u64>);
+    let (_group, epoch, _index, _place) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    epoch.ok().filter(|_| parts.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(mails: &[&str], doubts: &[&str]) -> Tally {
+        let expected = ["a", "b", "c"].into_iter().map(str::to_owned);
+        let doubts = doubts.iter().map(|&address| address.to_owned()).collect();
+        Arrivals::counted(mails.iter().copied()).judge(expected, &doubts)
+    }
+
+    #[test]
+    fn once_each_is_clean_in_doubt_or_not() {
+        assert_eq!(judge(&["c", "a", "b"], &[]), Tally { arrived: 3, ..Tally::default() });
+        let doubted = judge(&["a", "b"], &["b", "c"]);
+        assert_eq!(doubted, Tally { arrived: 2, in_doubt: 2, in_doubt_arrived: 1, ..Tally::default() });
+        assert!(doubted.is_clean());
+    }
+
+    #[test]
+    fn twice_is_a_duplicate_and_nothing_is_a_loss() {
+        let tally = judge(&["a", "a", "a", "b"], &[]);
+        assert_eq!(tally, Tally { arrived: 2, duplicates: 2, lost: 1, ..Tally::default() });
+        assert!(!tally.is_clean());
+        assert!(!judge(&["a", "b", "c", "c"], &["c"]).is_clean(), "doubt excuses no duplicate");
+    }
+
+    #[test]
+    fn mails_to_others_prove_nothing() {
+        assert_eq!(judge(&["a", "b", "z"], &[]).lost, 1);
+    }
+
+    #[test]
+    fn a_fence_names_its_epoch() {
+        assert_eq!(epoch_of("1.9.1050.4"), Some(9));
+        for bad in ["", "1.9", "1.9.1050.4.5", "1.x.1050.4"] {
+            assert_eq!(epoch_of(bad), None, "{bad}");
+        }
+    }
+}
