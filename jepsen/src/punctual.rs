@@ -66,6 +66,8 @@ struct Report {
 
 #[derive(Serialize)]
 struct Lateness {
+    /// Far above zero: an offset, not a queue.
+    min: Option<f64>,
     p50: Option<f64>,
     p99: Option<f64>,
     max: Option<f64>,
@@ -142,7 +144,7 @@ fn report(
         duplicates: tally.duplicates,
         missing: tally.lost,
         early,
-        lateness_ms: Lateness { p50: at(50.0), p99: at(99.0), max: at(100.0) },
+        lateness_ms: Lateness { min: at(0.0), p50: at(50.0), p99: at(99.0), max: at(100.0) },
         create_per_second,
         cpu_seconds,
     };
