@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Cause, Claim, Command, SLICE_MAX};
+use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::ids::{Holder, NodeId, RunId, Time};
 use reveille_ledger::{Ledger, Run, RunState, Standing, closed_slots};
 
 use crate::fair::{Credit, Fair, Offer};
 use crate::relays::share;
+use crate::rests::{Rest, Rests};
 use crate::site::Site;
 use crate::term::Term;
 
@@ -37,25 +39,28 @@ const AHEAD_PER_SESSION: u32 = 32;
 
 /// Dispatches until the term ends.
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
-    let mut fair = Fair::new();
+    let (mut fair, mut rests) = (Fair::new(), Rests::default());
     while !term.ended() {
-        let nap = wake(&site, &term, &mut fair).await;
+        let nap = wake(&site, &term, &mut fair, &mut rests).await;
         term.sleep_until_bell(&term.work, nap).await;
     }
 }
 
-async fn wake(site: &Site, term: &Term, fair: &mut Fair) -> Duration {
+async fn wake(site: &Site, term: &Term, fair: &mut Fair, rests: &mut Rests) -> Duration {
     let now = term.now();
     let voters = site.voters().len();
-    let claims = site.replica.read(|ledger| {
+    let (claims, resting, live) = site.replica.read(|ledger| {
         let holders = live_holders(ledger, term);
-        if holders.is_empty() {
-            return Vec::new();
+        let allowances = allowances_of(ledger, &holders, voters, now);
+        let resting = resting(ledger, &allowances);
+        if holders.len() == resting.len() {
+            return (Vec::new(), resting, holders.len());
         }
         let work = Work::of(ledger, now);
-        let credits = credits(ledger, &holders, voters, &work.offers);
-        claims(fair, work, &credits, &holders)
+        let credits = credits(ledger, &allowances, voters, &work.offers);
+        (claims(fair, work, &credits, &holders), resting, holders.len())
     });
+    rests.look(resting, live);
     if claims.is_empty() {
         return NAP_MAX;
     }
@@ -71,6 +76,27 @@ async fn wake(site: &Site, term: &Term, fair: &mut Fair) -> Duration {
 fn live_holders(ledger: &Ledger, term: &Term) -> BTreeMap<NodeId, Holder> {
     let current = ledger.nodes().iter().map(|(node, known)| Holder { node: *node, incarnation: known.incarnation });
     current.filter(|holder| term.lease_runs(*holder)).map(|holder| (holder.node, holder)).collect()
+}
+
+/// P12: what part of its cap each of these lives may hold.
+fn allowances_of(
+    ledger: &Ledger,
+    holders: &BTreeMap<NodeId, Holder>,
+    voters: usize,
+    now: Time,
+) -> BTreeMap<NodeId, Allowance> {
+    let live = holders.keys().filter_map(|node| Some((*node, ledger.nodes().get(node)?)));
+    allowances(live, voters > 1, now)
+}
+
+/// The nodes that may hold nothing, and until when.
+fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMap<NodeId, Rest> {
+    let none = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
+    none.filter_map(|(id, _)| {
+        let node = ledger.nodes().get(id)?;
+        Some((*id, Rest { name: node.name.clone(), until: node.deaths.rests_until()? }))
+    })
+    .collect()
 }
 
 /// What can be claimed now: an offer a chunk, and the slots behind it.
@@ -114,8 +140,8 @@ impl Work {
     }
 }
 
-/// P12: what each (tenant, pool, node) may still claim.
-fn credits(ledger: &Ledger, holders: &BTreeMap<NodeId, Holder>, voters: usize, offers: &[Offer]) -> Vec<Credit> {
+/// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has open.
+fn credits(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>, voters: usize, offers: &[Offer]) -> Vec<Credit> {
     let mut open: BTreeMap<(String, String, NodeId), u32> = BTreeMap::new();
     for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty()) {
         if let Some(page) = ledger.pages().get(&row.page) {
@@ -127,18 +153,18 @@ fn credits(ledger: &Ledger, holders: &BTreeMap<NodeId, Holder>, voters: usize, o
         offers.iter().map(|offer| (offer.tenant.as_str(), offer.pool.as_str())).collect();
     let mut credits = Vec::new();
     let pools: BTreeSet<&str> = lanes.iter().map(|(_, pool)| *pool).collect();
-    for node in holders.keys() {
+    for (node, allowance) in allowances {
         for pool in pools.iter().copied() {
             let open = open.iter().filter(|((_, of, on), _)| of == pool && on == node).map(|(_, count)| count);
-            let recipients = CLAIM_CAP_MAX.saturating_sub(open.sum());
+            let recipients = allowance.of(CLAIM_CAP_MAX).saturating_sub(open.sum());
             credits.push(Credit { tenant: None, pool: pool.to_owned(), node: *node, recipients });
         }
     }
     for (tenant, pool) in lanes {
         let cap = claim_cap(ledger, pool, voters);
-        for node in holders.keys() {
+        for (node, allowance) in allowances {
             let key = (tenant.to_owned(), pool.to_owned(), *node);
-            let recipients = cap.saturating_sub(open.get(&key).copied().unwrap_or(0));
+            let recipients = allowance.of(cap).saturating_sub(open.get(&key).copied().unwrap_or(0));
             let (tenant, pool, node) = key;
             credits.push(Credit { tenant: Some(tenant), pool, node, recipients });
         }

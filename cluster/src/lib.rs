@@ -36,6 +36,7 @@ pub mod pace;
 mod recovery;
 pub mod relay;
 pub mod relays;
+mod rests;
 mod room;
 mod settler;
 pub mod site;

@@ -7,6 +7,7 @@ pub mod bitmap;
 pub mod check;
 pub mod command;
 pub mod content;
+pub mod deaths;
 pub mod decide;
 pub mod effect;
 pub mod explain;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
 use crate::command::{Cause, Next, Reason, Relay};
+use crate::deaths::Deaths;
 use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::policy::Policies;
@@ -116,6 +117,11 @@ pub struct Node {
     pub life: u64,
     /// Log index of the last revocation of one of its rows: see [`Ledger::floor`].
     pub revoked_index: u64,
+    /// Its last deaths with open rows (P12).
+    pub deaths: Deaths,
+    /// Rows of its current life were revoked, and that life has claimed nothing since: if another life comes
+    /// up, this one died.
+    pub lost: bool,
 }
 
 /// The epoch in force.

@@ -5,7 +5,7 @@ use super::Context;
 use crate::bitmap::Bitmap;
 use crate::command::{Claim, SLICE_MAX};
 use crate::effect::Effect;
-use crate::ids::{Fence, GROUP, Time};
+use crate::ids::{Fence, GROUP, NodeId, Time};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, Page, Row, RunState, Standing};
@@ -44,8 +44,18 @@ impl Ledger {
         };
         self.shift(context, (claim.page, claim.chunk), &granted, Standing::Pending, Standing::Claimed);
         self.rows.put(fence, row);
+        self.note_alive(claim.holder.node);
         context.emit(Effect::RowGranted { fence, holder: claim.holder });
         Ok(fence)
+    }
+
+    /// A life that claims has come back, whatever it lost before (P12).
+    fn note_alive(&mut self, node: NodeId) {
+        if self.nodes.get(&node).is_some_and(|node| node.lost)
+            && let Some(node) = self.nodes.edit(&node)
+        {
+            node.lost = false;
+        }
     }
 
     /// What of a claim is pending, has come in, and belongs to runs that send.
@@ -76,6 +86,7 @@ impl Ledger {
             self.shift(context, place, &claimed, Standing::Claimed, Standing::InDoubt);
             if let Some(node) = self.nodes.edit(&holder.node) {
                 node.revoked_index = context.index;
+                node.lost |= node.incarnation == holder.incarnation;
             }
             context.emit(Effect::RowClosed { fence: *fence, holder });
             moved += u64::from(claimed.len());

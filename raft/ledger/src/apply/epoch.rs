@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::Context;
 use crate::command::{EpochStart, NodeUp, Reading};
+use crate::deaths::{DEATHS_KEPT, Deaths};
 use crate::effect::Effect;
-use crate::ids::{Epoch, Time};
+use crate::ids::{Epoch, Holder, NodeId, Time};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{EpochState, LEVEL, Ledger, Node};
@@ -59,6 +60,7 @@ impl Ledger {
             }
         }
         let revoked_index = self.nodes.get(&up.holder.node).map_or(0, |node| node.revoked_index);
+        let deaths = self.deaths_before(context, up.holder.node);
         let node = Node {
             name: up.name.clone(),
             incarnation: asked,
@@ -66,17 +68,36 @@ impl Ledger {
             level: up.level,
             life: up.life,
             revoked_index,
+            deaths,
+            lost: false,
         };
         self.nodes.put(up.holder.node, node);
         context.emit(Effect::NodeUp(up.holder));
         Ok(Outcome::Done)
+    }
+
+    /// P12: the deaths of a node of which another life comes up. The life before it died when it left
+    /// something claimed, or when its rows were revoked and it never came back for others.
+    fn deaths_before(&self, context: &mut Context, id: NodeId) -> Deaths {
+        let Some(node) = self.nodes.get(&id) else { return Deaths::default() };
+        let life = Holder { node: id, incarnation: node.incarnation };
+        let mut deaths = node.deaths.clone();
+        if node.lost || self.rows.iter().any(|(_, row)| row.holder == life && !row.claimed.is_empty()) {
+            deaths.record(context.now);
+            if let Some(until) = deaths.rests_until() {
+                context.alarm(format!(
+                    "node {} died {DEATHS_KEPT} times within ten minutes while it held claims: it gets none before {until}",
+                    node.name
+                ));
+            }
+        }
+        deaths
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::NodeId;
 
     fn readings(walls: &[i64]) -> Vec<Reading> {
         walls.iter().enumerate().map(|(node, wall)| Reading { node: NodeId(node as u64), wall: Time(*wall) }).collect()

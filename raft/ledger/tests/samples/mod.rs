@@ -291,6 +291,9 @@ pub fn ledger() -> Ledger {
     put(13_000, Command::Revoke(vec![second]));
     put(13_000, Command::OptOut(OptOut { tenant: "default".into(), key: "u1@example.org".into() }));
     put(13_000, Command::RunPause(RunPause { run: page, reason: "look".into() }));
+    let again = Holder { incarnation: Incarnation(4), ..HOLDER };
+    put(14_000, Command::NodeUp(NodeUp { holder: again, name: "n1".into(), level: 1, life: 78 }));
+    assert_eq!(ledger.nodes().get(&NODE).map(|node| node.deaths.times()), Some(&[Time(14_000)][..]));
     assert!(matches!(ledger.run(page).map(|run| &run.state), Some(RunState::Paused { .. })));
     ledger
 }

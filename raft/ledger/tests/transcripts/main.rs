@@ -38,6 +38,7 @@ scripts! {
     catch_up_p16
     claim_p4
     dead_letters
+    deaths_p12
     decisions
     epochs_p13
     evidence_p14

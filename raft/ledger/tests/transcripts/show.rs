@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
+use reveille_ledger::deaths::allowances;
 use reveille_ledger::explain::Ended;
+use reveille_ledger::ids::NodeId;
 use reveille_ledger::{History, Standing};
 
 use crate::tell::{instant, state, word};
@@ -15,6 +17,8 @@ impl World {
         match name {
             "run" => self.show_run(words),
             "rows" => Ok(self.show_rows()),
+            "nodes" => Ok(self.show_nodes()),
+            "allowances" => self.show_allowances(words),
             "schedule" => self.show_schedule(words),
             "history" => self.show_history(words),
             "due" => Ok(self.ledger.due().map(|(due, id)| format!("{} {}\n", self.time(due), id.0)).collect()),
@@ -57,6 +61,29 @@ impl World {
             format!("{text}{lost}, last changed by {}\n", row.settled_index)
         };
         rows.map(one).collect()
+    }
+
+    fn show_nodes(&self) -> String {
+        let one = |(id, node): (&NodeId, &reveille_ledger::Node)| {
+            let deaths: Vec<String> = node.deaths.times().iter().map(|at| self.time(*at)).collect();
+            let deaths = if deaths.is_empty() { "never".to_owned() } else { deaths.join(", ") };
+            let rests =
+                node.deaths.rests_until().map_or(String::new(), |at| format!(", rests until {}", self.time(at)));
+            let lost = if node.lost { ", lost" } else { "" };
+            format!("{id}/{}: died {deaths}{rests}{lost}\n", node.incarnation.0)
+        };
+        self.ledger.nodes().iter().map(one).collect()
+    }
+
+    /// `allowances` of all nodes, or of those named: `allowances 1 2`; of a cluster of one: `alone=yes`.
+    fn show_allowances(&self, words: &mut Words) -> Told<String> {
+        let several = words.key("alone").is_none();
+        let named: Vec<NodeId> = words.rest().into_iter().map(|id| Ok(NodeId(id.parse()?))).collect::<Told<_>>()?;
+        let nodes = self.ledger.nodes().iter().map(|(id, node)| (*id, node));
+        let live = nodes.filter(|(id, _)| named.is_empty() || named.contains(id));
+        let parts = allowances(live, several, self.ledger.head().now);
+        let parts: Vec<String> = parts.iter().map(|(id, part)| format!("{id}: {}/8", part.eighths())).collect();
+        Ok(format!("{}\n", parts.join(", ")))
     }
 
     fn show_schedule(&self, words: &mut Words) -> Told<String> {
