@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use reveille_ledger::Row;
 use reveille_ledger::address::Mailbox;
-use reveille_ledger::command::{Refused, Scope};
+use reveille_ledger::command::{Command, Refused, Scope};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
 use reveille_raft::Hint;
@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::compose::{Stamp, message_id};
 use crate::gate::{LaneGate, may_leave};
 use crate::journal::{Act, Answer, Place};
-use crate::lease::LEASE;
+use crate::lease::{ASK_EVERY, LEASE};
 use crate::relay::{self, Mail, Patience, Permit, Shut, Unavailable, Verdict};
 use crate::room::Room;
 use crate::settler::Fate;
@@ -37,6 +37,8 @@ pub const BEGIN_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A dialogue that has not reached its gate by then ends without a hand-off.
 const PREPARE_WITHIN: Duration = Duration::from_secs(60);
+/// How long a stopping node waits for the entry behind which nothing is granted to it.
+const FENCE_WITHIN: Duration = Duration::from_secs(2);
 /// Characters of a relay's answer that go into the ledger.
 const TEXT_MAX: usize = 200;
 
@@ -95,12 +97,24 @@ pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) {
         begin(&room, &mut worked, &tasks, rows);
     }
     if stop.is_cancelled() {
-        tokio::time::sleep(LEASE).await;
+        until_nothing_more_is_granted(&room).await;
         let rows = mine(&room, &mut worked);
         begin(&room, &mut worked, &tasks, rows);
     }
     tasks.close();
     tasks.wait().await;
+}
+
+/// Waits until every row that any leader will ever grant to this life is in the state: the last question for a
+/// lease may be under way still, the leader counts from its answer, and what it had proposed by then comes
+/// before whatever is proposed afterwards.
+async fn until_nothing_more_is_granted(room: &Room) {
+    tokio::time::sleep(ASK_EVERY + LEASE).await;
+    let deadline = std::time::Instant::now() + FENCE_WITHIN;
+    match room.site.replica.propose(&Command::Tick, deadline).await {
+        Ok(reply) => drop(room.site.replica.wait_applied(reply.index, deadline).await),
+        Err(error) => tracing::debug!(%error, "rows may still be granted: the next start settles them"),
+    }
 }
 
 /// Begins rows that this life has not worked yet: each is worked at most once.

@@ -36,6 +36,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// What a stop keeps of its time for handing over leadership.
 const HAND_OVER_WITHIN: Duration = Duration::from_secs(3);
+/// How long a stop waits for its own state to show what was settled.
+const CATCH_UP_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a station needs beside its site.
 pub struct Options {
@@ -176,6 +178,8 @@ impl Station {
         self.asking.cancel();
         let answered = self.relays.close(left().saturating_sub(HAND_OVER_WITHIN)).await;
         let settled = tokio::time::timeout(left().saturating_sub(HAND_OVER_WITHIN), self.supervisor.ended()).await;
+        // Outcomes are answered by the leader: what it has applied must be seen here before it is judged.
+        let _ = self.site.replica.linearizable(Instant::now() + left().min(CATCH_UP_WITHIN)).await;
         hand_over(&self.site, Instant::now() + left().min(HAND_OVER_WITHIN)).await;
         self.leading.stop.cancel();
         let led = tokio::time::timeout(left().max(HAND_OVER_WITHIN), self.leading.supervisor.ended()).await;

@@ -1,0 +1,126 @@
+//! After the answer to an opt-out no gate passes a mail to that recipient, and what may still arrive is
+//! named (P15).
+
+use std::sync::Arc;
+
+use reveille_cluster::barrier;
+use reveille_cluster::site::Site;
+use reveille_ledger::Standing;
+use reveille_ledger::command::{Command, OptOut};
+use reveille_ledger::ids::NodeId;
+use reveille_raft::peer::{About, BarrierReport};
+
+use crate::books::*;
+use crate::cluster::*;
+
+fn about(number: u32) -> About {
+    About::OptedOut { tenant: "default".into(), key: address(number) }
+}
+
+/// Asks this node, as an owner would: the entry, and then the barrier. Answers what it says.
+async fn opt_out(site: &Arc<Site>, number: u32) -> BarrierReport {
+    let command = Command::OptOut(OptOut { tenant: "default".into(), key: address(number) });
+    let reply = site.replica.propose(&command, soon()).await.expect("an answer");
+    barrier::through_leader(site, reply.index, about(number), soon()).await.expect("a report")
+}
+
+fn names(report: &BarrierReport, number: u32) -> bool {
+    report.crossed.iter().any(|crossed| crossed.recipient == number)
+}
+
+/// A holder, not the leader, with one mail past its gate and the next one short of it.
+struct Halfway {
+    cluster: Cluster,
+    leads: usize,
+    holder: usize,
+    held: reveille_sink::Held,
+}
+
+async fn halfway() -> Halfway {
+    let cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let holder = (leads + 1) % 3;
+    cluster.nodes[holder].valve.shut_after(1);
+    let mut hold = cluster.hold_a_mail_of(holder);
+    open(&cluster, leads, 200, 0).await;
+    let held = hold.next(PATIENCE).await.expect("the holder sends");
+    let valve = &cluster.nodes[holder].valve;
+    until("a dialogue is short of its gate", || (valve.stopped() > 0).then_some(())).await;
+    Halfway { cluster, leads, holder, held }
+}
+
+/// Who is claimed by a node and not past its gate.
+fn waiting(site: &Site, node: NodeId, crossed: u32) -> Vec<u32> {
+    claimed_by(site, node).into_keys().filter(|number| *number != crossed).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_opt_out_is_known_to_every_gate_before_it_is_answered() {
+    let Halfway { cluster, leads, holder, held } = halfway().await;
+    let (me, third) = (&cluster.nodes[holder], cluster.nodes[(leads + 2) % 3].site());
+    let crossed = number_of(&held.accepted.recipient);
+    let waiting = waiting(me.site(), me.id, crossed);
+    assert!(waiting.len() > 1, "{waiting:?}");
+    for number in &waiting {
+        let report = opt_out(third, *number).await;
+        assert_eq!(report, BarrierReport::default(), "all nodes answer, and nothing has crossed");
+    }
+    let report = opt_out(third, crossed).await;
+    assert!(names(&report, crossed) && report.unconfirmed.is_empty(), "{report:?}");
+
+    me.valve.open();
+    held.release();
+    let site = cluster.nodes[leads].site();
+    until("nothing is left to send", || is_over(site).then_some(())).await;
+    assert_eq!(count(site, Standing::Suppressed) as usize, waiting.len());
+    assert_eq!(count(site, Standing::Sent) as usize, 200 - waiting.len());
+    judge(&cluster, 200).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_does_not_answer_is_waited_out_and_named() {
+    let Halfway { cluster, leads, holder, held } = halfway().await;
+    let (me, node, site) = (&cluster.nodes[holder], cluster.nodes[holder].id, cluster.nodes[leads].site());
+    let crossed = number_of(&held.accepted.recipient);
+    let number = *waiting(me.site(), node, crossed).first().expect("somebody waits");
+    cluster.isolate(holder);
+    let report = opt_out(site, number).await;
+    assert_eq!(report.unconfirmed, [node]);
+    assert!(names(&report, number), "nobody can know how far it is there: {report:?}");
+    assert!(!me.may_send(), "P15: no gate passes there by the time of the answer");
+    me.valve.open();
+    until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;
+
+    held.release();
+    cluster.network.heal();
+    until("nothing is left in doubt", || (count(site, Standing::Sent) == 199).then_some(())).await;
+    assert_eq!(count(site, Standing::Suppressed), 1);
+    assert_eq!(opt_out(site, number).await, BarrierReport::default(), "asked again, everybody answers");
+    judge(&cluster, 200).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one() {
+    let Halfway { mut cluster, leads, holder, held } = halfway().await;
+    let node = cluster.nodes[holder].id;
+    let site = Arc::clone(cluster.nodes[leads].site());
+    let crossed = number_of(&held.accepted.recipient);
+    cluster.kill(holder).await;
+    let before = cluster.network.asked(node, "Barrier");
+    let asking = tokio::spawn(async move { opt_out(&site, crossed).await });
+    until("the barrier is open", || (cluster.network.asked(node, "Barrier") > before).then_some(())).await;
+
+    cluster.nodes[holder].valve.open();
+    cluster.restart(holder).await;
+    let report = asking.await.expect("it does not panic");
+    assert_eq!(report.unconfirmed, [node], "its next life knows nothing of its hand-offs");
+    assert!(names(&report, crossed), "what may have arrived is named: {report:?}");
+
+    let site = cluster.nodes[leads].site();
+    until("nothing is left to send", || is_over(site).then_some(())).await;
+    assert_eq!(in_doubt_of(site, node).into_keys().collect::<Vec<_>>(), [crossed]);
+    judge(&cluster, 200).await;
+    cluster.end().await;
+}

@@ -1,0 +1,186 @@
+//! What is asked for, what the ledger says of it, and the judgement: the mailbox's record against all ledgers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reveille_cluster::clock::{Clock, SystemClock};
+use reveille_cluster::site::Site;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::check::check;
+use reveille_ledger::command::{Command, Next, Relay, ScheduleCreate};
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Holder, NodeId, Nominal, RunId};
+use reveille_ledger::policy::Policies;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Ledger, Row, Standing};
+
+use crate::cluster::{Cluster, until};
+
+/// Dialogues that one node may have open with the mailbox. Claims reach 32 mails ahead of each.
+pub const SESSIONS: u32 = 2;
+
+pub fn address(number: u32) -> String {
+    format!("r{number}@example.net")
+}
+
+/// The relay; `rate` is mails a second over the cluster, 0 for as fast as it goes.
+pub fn relay(cluster: &Cluster, rate: u64) -> Command {
+    relay_named(cluster, "mailbox", "default", rate)
+}
+
+pub fn relay_named(cluster: &Cluster, name: &str, pool: &str, rate: u64) -> Command {
+    Command::RelayPut(Relay {
+        name: name.into(),
+        pool: pool.into(),
+        host: "127.0.0.1".into(),
+        port: cluster.sink.address().port(),
+        rate_milli: rate * 1_000,
+        max_sessions: SESSIONS,
+    })
+}
+
+/// One run of so many recipients, due at once.
+pub fn schedule(recipients: u32) -> Command {
+    let now = SystemClock.wall();
+    let due = now.plus_ms(300);
+    let recipient = |number: u32| Recipient {
+        address: address(number),
+        key: address(number),
+        values: vec![format!("reader {number}")],
+    };
+    Command::ScheduleCreate(Box::new(ScheduleCreate {
+        request: None,
+        tenant: "default".into(),
+        name: "once".into(),
+        when: When::At { instant_ms: due.0 },
+        zone: "UTC".into(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies: Policies::default(),
+        pool: "default".into(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: "Reveille <from@example.org>".into(),
+            reply_to: None,
+            subject: "Hello {{ name }}".into(),
+            text: Some("Dear {{ name }}\n".into()),
+            html: None,
+            headers: vec![],
+            variables: vec![],
+        },
+        audience: Audience { columns: vec!["name".into()], recipients: (0..recipients).map(recipient).collect() },
+        after: now,
+        next: Some(Next { nominal: Nominal::Instant(due), due }),
+        tzdb: "test".into(),
+    }))
+}
+
+/// The relay and the run, from this node.
+pub async fn open(cluster: &Cluster, place: usize, recipients: u32, rate: u64) {
+    cluster.put(place, relay(cluster, rate)).await;
+    let created = cluster.put(place, schedule(recipients)).await;
+    assert!(matches!(created.outcome, Outcome::Schedule(_)), "{created:?}");
+}
+
+pub fn count(site: &Site, standing: Standing) -> u32 {
+    site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
+}
+
+/// Nothing is left to send; who is in doubt waits.
+pub fn is_over(site: &Site) -> bool {
+    site.replica.read(|ledger| ledger.runs().count() > 0 && ledger.runs().all(|(_, _, run)| run.counts.is_finished()))
+}
+
+/// Nothing is left at all.
+pub fn is_all_sent(site: &Site, recipients: u32) -> bool {
+    count(site, Standing::Sent) == recipients
+}
+
+/// The recipients of this node's rows that stand so, in the eyes of another, with the life that holds them.
+fn of_rows(site: &Site, node: NodeId, part: impl Fn(&Row) -> &Bitmap) -> BTreeMap<u32, Holder> {
+    site.replica.read(|ledger| {
+        let rows = ledger.rows().iter().map(|(_, row)| row).filter(|row| row.holder.node == node);
+        let named = rows.flat_map(|row| {
+            let slots: Vec<u16> = part(row).iter().collect();
+            slots.into_iter().filter_map(|slot| {
+                let (_, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
+                Some((recipient, row.holder))
+            })
+        });
+        named.collect()
+    })
+}
+
+pub fn claimed_by(site: &Site, node: NodeId) -> BTreeMap<u32, Holder> {
+    of_rows(site, node, |row| &row.claimed)
+}
+
+pub fn in_doubt_of(site: &Site, node: NodeId) -> BTreeMap<u32, Holder> {
+    of_rows(site, node, |row| &row.in_doubt)
+}
+
+/// Accepts under this node's name, so far.
+pub fn accepts_of(cluster: &Cluster, place: usize) -> usize {
+    cluster.sink.find(|accept| accept.ehlo == cluster.nodes[place].name).len()
+}
+
+/// The recipient's number.
+pub fn number_of(address: &str) -> u32 {
+    let digits = address.strip_prefix('r').and_then(|rest| rest.split('@').next());
+    digits.and_then(|digits| digits.parse().ok()).expect("an address of this test")
+}
+
+/// The one run.
+pub fn run(site: &Site) -> RunId {
+    site.replica.read(|ledger| ledger.runs().map(|(id, _, _)| id).next()).expect("a run has opened")
+}
+
+/// Compares what the mailbox wrote down with what every node says, at the same index:
+///
+/// - nobody was accepted twice (I1), and each accept carries the fence of a row that granted it (I2);
+/// - sent was accepted, accepted and not sent is in doubt (I9); who is neither is suppressed (P1);
+/// - the ledgers are equal (I11) and sound, and know of no duplicate and no contradiction (P14).
+pub async fn judge(cluster: &Cluster, recipients: u32) {
+    let hash = |site: &Site| site.replica.read(|ledger| (ledger.head().applied, ledger.state_hash()));
+    let sites: Vec<_> = cluster.nodes.iter().filter(|node| node.runs()).map(|node| node.site()).collect();
+    until("all have applied the same entries", || {
+        let (indices, hashes): (BTreeSet<_>, BTreeSet<_>) = sites.iter().map(|site| hash(site)).unzip();
+        let quiet = indices.len() == 1;
+        assert!(!quiet || hashes.len() == 1, "I11: not the same state at index {indices:?}");
+        quiet.then_some(())
+    })
+    .await;
+    for site in &sites {
+        let violations = site.replica.read(check);
+        assert!(violations.is_empty(), "{violations:?}");
+    }
+    let run = run(sites[0]);
+    sites[0].replica.read(|ledger| judge_by(ledger, cluster, run, recipients));
+}
+
+fn judge_by(ledger: &Ledger, cluster: &Cluster, run: RunId, recipients: u32) {
+    let open = ledger.rows().iter().map(|(fence, row)| (fence.to_string(), row));
+    let closed = ledger.closed().iter().map(|((_, fence), row)| (fence.to_string(), row));
+    let rows: BTreeMap<String, &Row> = open.chain(closed).collect();
+    let mut accepted = BTreeSet::new();
+    for (_, accept) in cluster.sink.mails().iter() {
+        let number = number_of(&accept.recipient);
+        assert!(accepted.insert(number), "I1: {} was accepted twice", accept.recipient);
+        let row = accept.fence.as_ref().and_then(|fence| rows.get(fence)).expect("I2: the fence of a row");
+        let (_, _, slot) = ledger.place_of(run, number).expect("a recipient of the run");
+        assert!(row.granted.contains(slot), "I2: {} was not granted by {:?}", accept.recipient, accept.fence);
+    }
+    for number in 0..recipients {
+        match ledger.standing(run, number) {
+            Some(Standing::Sent) => assert!(accepted.contains(&number), "I9: {number} is sent and did not arrive"),
+            Some(Standing::InDoubt) => {}
+            Some(Standing::Suppressed) => assert!(!accepted.contains(&number), "P15: {number} arrived"),
+            other => panic!("{number} stands {other:?}"),
+        }
+    }
+    let of_run = ledger.run(run).expect("the run");
+    assert_eq!((of_run.known_duplicates, of_run.contradictions), (0, 0), "P14");
+    assert_eq!(of_run.counts.total(), u64::from(recipients), "P1");
+}

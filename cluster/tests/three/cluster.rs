@@ -1,0 +1,283 @@
+//! Three nodes and their mailbox: started, killed, restarted, stopped.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::clock::SystemClock;
+use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::relay::Status;
+use reveille_cluster::site::Site;
+use reveille_cluster::station::{self, Leading, Station};
+use reveille_cluster::zones::Zones;
+use reveille_ledger::command::Command;
+use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::reply::Reply;
+use reveille_raft::{ClusterId, Member, Options, Replica, Role};
+use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink, SinkOptions};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use crate::network::Network;
+use crate::valve::Valve;
+
+/// Far beyond what any step takes, so that a loaded machine fails no test.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn soon() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+/// Waits until something is so.
+pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = soon();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A runtime of a node's own. Dropped, its tasks vanish where they stand.
+struct Home(Option<Runtime>);
+
+impl Home {
+    fn new(name: &str) -> Home {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        Home(Some(builder.worker_threads(1).thread_name(name).enable_all().build().expect("a runtime")))
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        self.0.as_ref().expect("the node runs").spawn(work).await.expect("it does not panic")
+    }
+
+    /// Returns when nothing runs there any more.
+    async fn end(mut self) {
+        let runtime = self.0.take().expect("it ends once");
+        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE)).await.expect("it ends");
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A node: where its data lies, and its life while it has one.
+pub struct Node {
+    pub id: NodeId,
+    pub name: String,
+    /// What stops its dialogues short of their gates.
+    pub valve: Valve,
+    folder: TempDir,
+    lives: u64,
+    life: Option<Life>,
+}
+
+struct Life {
+    home: Home,
+    site: Arc<Site>,
+    station: Option<Station>,
+}
+
+impl Node {
+    fn new(number: u64) -> Node {
+        Node {
+            id: NodeId(number),
+            name: format!("n{number}"),
+            valve: Valve::default(),
+            folder: tempfile::tempdir().expect("a folder"),
+            lives: 0,
+            life: None,
+        }
+    }
+
+    pub fn runs(&self) -> bool {
+        self.life.is_some()
+    }
+
+    pub fn site(&self) -> &Arc<Site> {
+        &self.life.as_ref().expect("this node runs").site
+    }
+
+    pub fn leads(&self) -> bool {
+        self.runs()
+            && matches!(*self.site().replica.role().borrow(), Role::Leader { .. })
+            && self.site().term().is_some_and(|term| !term.ended())
+    }
+
+    /// May its gates pass now?
+    pub fn may_send(&self) -> bool {
+        let site = self.site();
+        let applied = site.replica.read(|ledger| ledger.head().applied);
+        site.lease.runs(site.clock.boot(), applied)
+    }
+
+    /// What its way to the mailbox is doing.
+    pub fn relay(&self) -> Status {
+        let station = self.life.as_ref().and_then(|life| life.station.as_ref()).expect("this node works");
+        station.relays.status().remove("mailbox").expect("the relay is known here")
+    }
+
+    async fn start_replica(&mut self, network: &Network, change: fn(&mut Options)) -> Leading {
+        self.lives += 1;
+        let home = Home::new(&self.name);
+        let me = Holder { node: self.id, incarnation: Incarnation(self.lives) };
+        let mut options = Options::new(self.folder.path().join("data"), self.id, network.transport(self.id));
+        // Calmer than in production: two of these clusters run at once on a small machine.
+        options.heartbeat_ms = 100;
+        options.election_ms = 600..1_200;
+        options.startup_delay = Duration::from_millis(1_200);
+        change(&mut options);
+        let introduction = Introduction {
+            name: self.name.clone(),
+            address: Network::address_of(self.id),
+            version: "test".into(),
+            tzdb: "test".into(),
+        };
+        let (site, leading) = home
+            .run(async move {
+                let clock = Arc::new(SystemClock);
+                let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+                let replica = Replica::start(options, desk.clone()).await.expect("a replica");
+                let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("test")));
+                desk.open(&site);
+                let leading = Station::lead(&site);
+                (site, leading)
+            })
+            .await;
+        self.life = Some(Life { home, site, station: None });
+        leading
+    }
+
+    async fn start_station(&mut self, leading: Leading) {
+        let options = station::Options {
+            name: self.name.clone(),
+            life: self.lives,
+            journal_dir: self.folder.path().join("journal"),
+            dialer: Arc::new(self.valve.clone()),
+        };
+        let life = self.life.as_mut().expect("this node runs");
+        let site = Arc::clone(&life.site);
+        let started = async move { Station::start(site, leading, options, &CancellationToken::new()).await };
+        life.station = Some(life.home.run(started).await.expect("a station"));
+    }
+}
+
+/// The cluster, its network and its mailbox.
+pub struct Cluster {
+    pub network: Network,
+    pub sink: Sink,
+    pub nodes: Vec<Node>,
+    change: fn(&mut Options),
+}
+
+impl Cluster {
+    /// Three nodes, all of which hold a lease.
+    pub async fn start() -> Cluster {
+        Cluster::start_with(|_| {}).await
+    }
+
+    pub async fn start_with(change: fn(&mut Options)) -> Cluster {
+        let sink = Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox");
+        let nodes = (1..=3).map(Node::new).collect();
+        let mut cluster = Cluster { network: Network::default(), sink, nodes, change };
+        let mut standing = Vec::new();
+        for node in &mut cluster.nodes {
+            standing.push(node.start_replica(&cluster.network, change).await);
+        }
+        let member =
+            |node: &Node| Member { name: node.name.clone(), address: Network::address_of(node.id), votes: true };
+        let members = cluster.nodes.iter().map(|node| (node.id, member(node))).collect();
+        cluster.nodes[0].site().replica.initialize(ClusterId(7), &members).await.expect("a cluster");
+        for (node, leading) in cluster.nodes.iter_mut().zip(standing) {
+            node.start_station(leading).await;
+        }
+        until("everybody may send", || cluster.nodes.iter().all(Node::may_send).then_some(())).await;
+        cluster
+    }
+
+    /// The node that leads with a quorum, once there is one: it has answered a linearizable read.
+    pub async fn leader(&self) -> usize {
+        self.leader_but(None).await
+    }
+
+    /// The same, but not this one, whatever it believes.
+    pub async fn leader_but(&self, not: Option<usize>) -> usize {
+        let end = soon();
+        loop {
+            for (place, node) in self.nodes.iter().enumerate().filter(|(place, _)| Some(*place) != not) {
+                let patience = Instant::now() + Duration::from_secs(2);
+                if node.leads() && node.site().replica.linearizable(patience).await.is_ok() {
+                    return place;
+                }
+            }
+            assert!(Instant::now() < end, "somebody leads within {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// A command, from this node.
+    pub async fn put(&self, place: usize, command: Command) -> Reply {
+        self.nodes[place].site().replica.propose(&command, soon()).await.expect("an answer")
+    }
+
+    /// Nothing goes between this node and the others. It reaches the mailbox all the same.
+    pub fn isolate(&self, place: usize) {
+        self.network.isolate(self.nodes[place].id, self.nodes.iter().map(|node| node.id));
+    }
+
+    /// The next mail of this node stays between its accept and its answer.
+    pub fn hold_a_mail_of(&self, place: usize) -> Hold {
+        self.sink.hold_next_answer(HoldRequest {
+            ehlo: Some(self.nodes[place].name.clone()),
+            point: HoldPoint::AfterCommit,
+            limit: 2 * PATIENCE,
+            ..HoldRequest::default()
+        })
+    }
+
+    /// As `kill -9` would: every task vanishes where it stands, nothing is said to anybody. The folders stay.
+    pub async fn kill(&mut self, place: usize) {
+        let node = &mut self.nodes[place];
+        // Raft ends more politely than a kill; nobody hears of it.
+        self.network.switch_off(node.id);
+        let Life { home, site, station } = node.life.take().expect("this node runs");
+        home.end().await;
+        drop(station);
+        assert!(site.replica.shutdown(soon()).await, "the folder is closed");
+    }
+
+    /// A new life on the same folders.
+    pub async fn restart(&mut self, place: usize) {
+        self.network.switch_on(self.nodes[place].id);
+        let leading = self.nodes[place].start_replica(&self.network, self.change).await;
+        self.nodes[place].start_station(leading).await;
+    }
+
+    /// Stops a node as SIGTERM does. True when it left nothing open.
+    pub async fn stop_node(&mut self, place: usize) -> bool {
+        let Life { home, site, station } = self.nodes[place].life.take().expect("this node runs");
+        let station = station.expect("this node works");
+        let clean = home.run(station.stop(PATIENCE)).await;
+        assert!(site.replica.shutdown(soon()).await, "the replica stops");
+        drop(site);
+        home.end().await;
+        clean
+    }
+
+    /// Ends all that still runs.
+    pub async fn end(mut self) {
+        for place in 0..self.nodes.len() {
+            if self.nodes[place].runs() {
+                self.kill(place).await;
+            }
+        }
+        self.sink.stop().await;
+    }
+}

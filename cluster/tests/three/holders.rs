@@ -1,0 +1,74 @@
+//! A holder that the leader does not hear, or that does not hear the leader.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::lease::{LEASE, MARGIN};
+use reveille_ledger::Standing;
+
+use crate::books::*;
+use crate::cluster::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease_and_resolves_its_doubts_later() {
+    let cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let lost = (leads + 1) % 3;
+    let (me, node) = (&cluster.nodes[lost], cluster.nodes[lost].id);
+    me.valve.shut_after(1);
+    let mut hold = cluster.hold_a_mail_of(lost);
+    open(&cluster, leads, 200, 0).await;
+    let held = hold.next(PATIENCE).await.expect("the holder sends");
+    until("a dialogue is short of its gate", || (me.valve.stopped() > 0).then_some(())).await;
+    let passed = me.relay().counters.gate_passes;
+
+    cluster.isolate(lost);
+    let cut = Instant::now();
+    let site = cluster.nodes[leads].site();
+    until("its lease is over", || (!me.may_send()).then_some(())).await;
+    assert!(!claimed_by(site, node).is_empty(), "P9: its rows outlive its lease by the margin");
+    me.valve.open();
+    until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;
+
+    until("its rows are revoked", || claimed_by(site, node).is_empty().then_some(())).await;
+    assert!(cut.elapsed() > LEASE + MARGIN - Duration::from_secs(2), "{:?}", cut.elapsed());
+    until("the others carry on", || is_over(site).then_some(())).await;
+    let doubtful = in_doubt_of(site, node);
+    assert!(doubtful.len() > 1 && doubtful.contains_key(&number_of(&held.accepted.recipient)), "{doubtful:?}");
+    assert_eq!(me.relay().counters.gate_passes, passed, "P9: no gate has passed after the lease");
+
+    // It learns the answer while nobody hears it: the evidence waits with it.
+    assert!(held.release(), "its answer is still waited for");
+    until("the answer is there", || (me.relay().counters.accepted == passed).then_some(())).await;
+    assert!(count(site, Standing::InDoubt) as usize >= doubtful.len());
+    cluster.network.heal();
+    until("everything is sent", || is_all_sent(site, 200).then_some(())).await;
+    judge(&cluster, 200).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_whose_answer_is_lost_is_asked_again_and_counts_once() {
+    let mut cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let holder = (leads + 1) % 3;
+    let mut hold = cluster.hold_a_mail_of(holder);
+    open(&cluster, leads, 200, 0).await;
+    let held = hold.next(PATIENCE).await.expect("the holder sends");
+    let number = number_of(&held.accepted.recipient);
+    let site = Arc::clone(cluster.nodes[leads].site());
+    let standing = || site.replica.read(|ledger| ledger.standing(run(&site), number));
+    until("it is the last one", || (count(&site, Standing::Sent) == 199).then_some(())).await;
+
+    let (asker, asked_of) = (cluster.nodes[holder].id, cluster.nodes[leads].id);
+    cluster.network.lose_answers(asker, "Propose");
+    let before = cluster.network.asked(asked_of, "Propose");
+    assert!(held.release(), "its answer is still waited for");
+    until("the ledger knows", || (standing() == Some(Standing::Sent)).then_some(())).await;
+    let asked = || cluster.network.asked(asked_of, "Propose") - before;
+    until("it is asked again", || (asked() > 2).then_some(())).await;
+    cluster.network.heal();
+    judge(&cluster, 200).await;
+    assert!(cluster.stop_node(holder).await, "no outcome waits with it any more");
+    cluster.end().await;
+}

@@ -1,0 +1,85 @@
+//! A leader that is killed, and one that is cut off.
+
+use reveille_cluster::lease::{LEASE, MARGIN};
+use reveille_ledger::Standing;
+use std::time::{Duration, Instant};
+
+use crate::books::*;
+use crate::cluster::*;
+
+/// How long a row may stay claimed once no lease covers it (I15): the auditor's step.
+const STEP: Duration = Duration::from_secs(1);
+/// What a busy machine may add to what is measured, and to what a relay reads.
+const SLACK: Duration = Duration::from_secs(4);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_goes_out_once_although_its_leader_is_killed_in_the_middle() {
+    let mut cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let other = (leads + 1) % 3;
+    open(&cluster, leads, 200, 60).await;
+    until("the run is under way", || (cluster.sink.accepted_count() >= 40).then_some(())).await;
+
+    let mut hold = cluster.hold_a_mail_of(leads);
+    let held = hold.next(PATIENCE).await.expect("the leader sends");
+    cluster.kill(leads).await;
+    let before = cluster.sink.accepted_count();
+    assert!(before < 200, "killed in the middle, after {before}");
+    cluster.leader().await;
+    cluster.restart(leads).await;
+
+    until("nothing is left to send", || is_over(cluster.nodes[other].site()).then_some(())).await;
+    let site = cluster.nodes[other].site();
+    // P11: the journal knows all but those past the gate.
+    let doubtful = in_doubt_of(site, cluster.nodes[leads].id);
+    let in_doubt = count(site, Standing::InDoubt);
+    assert!(doubtful.contains_key(&number_of(&held.accepted.recipient)), "nobody can know of it: {doubtful:?}");
+    assert!(in_doubt <= SESSIONS && in_doubt as usize == doubtful.len(), "{in_doubt}, {doubtful:?}");
+    assert_eq!(count(site, Standing::Sent) + in_doubt, 200);
+    judge(&cluster, 200).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_lease() {
+    let cluster = Cluster::start().await;
+    let former = cluster.leader().await;
+    let (me, node) = (&cluster.nodes[former], cluster.nodes[former].id);
+    // One of its mails is past the gate, the next one short of it.
+    me.valve.shut_after(1);
+    let mut hold = cluster.hold_a_mail_of(former);
+    open(&cluster, former, 200, 0).await;
+    let held = hold.next(PATIENCE).await.expect("the leader sends");
+    until("a dialogue is short of its gate", || (me.valve.stopped() > 0).then_some(())).await;
+    let passed = me.relay().counters.gate_passes;
+
+    let cut = Instant::now();
+    cluster.isolate(former);
+    let leads = cluster.leader_but(Some(former)).await;
+    let elected = Instant::now();
+    let site = cluster.nodes[leads].site();
+    assert!(!claimed_by(site, node).is_empty(), "it has rows");
+
+    until("its lease is over", || (!me.may_send()).then_some(())).await;
+    let grant = me.site().term().map(|term| term.grant(me.site().me));
+    assert!(grant.is_none_or(|grant| grant.is_err()), "P9: without a quorum it grants nothing, to itself neither");
+    me.valve.open();
+    until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;
+
+    until("its rows are revoked", || claimed_by(site, node).is_empty().then_some(())).await;
+    assert!(cut.elapsed() > LEASE + MARGIN, "P9: not before its lease was surely over");
+    let took = elected.elapsed();
+    assert!(took < LEASE + MARGIN + STEP + SLACK, "I15: claimed for {took:?} after the new epoch");
+    until("the others carry on", || is_over(site).then_some(())).await;
+    assert!(in_doubt_of(site, node).contains_key(&number_of(&held.accepted.recipient)));
+    assert_eq!(me.relay().counters.gate_passes, passed, "P9: no gate has passed after the lease");
+    assert_eq!(accepts_of(&cluster, former) as u64, passed);
+
+    assert!(held.release(), "its answer is still waited for");
+    cluster.network.heal();
+    until("it follows", || (!me.leads()).then_some(())).await;
+    // I13: what it knows resolves every doubt, and what it gave back goes out.
+    until("everything is sent", || is_all_sent(site, 200).then_some(())).await;
+    judge(&cluster, 200).await;
+    cluster.end().await;
+}

@@ -1,0 +1,149 @@
+//! A network in memory whose links can be cut, one way or both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use reveille_ledger::ids::NodeId;
+use reveille_raft::peer::{Destination, Handler, Hiccup, Request, Response, Transport};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Default)]
+struct State {
+    handlers: BTreeMap<String, Arc<dyn Handler>>,
+    /// Nodes that are off: what still runs there is heard by nobody.
+    off: BTreeSet<NodeId>,
+    /// What the first says to the second does not arrive, answers among it. It waits, as it does in TCP.
+    cut: BTreeSet<(NodeId, NodeId)>,
+    /// Answers to these questions of these nodes are lost.
+    unheard: BTreeSet<(NodeId, &'static str)>,
+    /// How often a node was asked what, whether or not it heard.
+    asked: BTreeMap<(NodeId, &'static str), u64>,
+}
+
+/// The network; every node gets its own way into it.
+#[derive(Clone, Default)]
+pub struct Network {
+    state: Arc<Mutex<State>>,
+    changed: Arc<Notify>,
+}
+
+impl Network {
+    pub fn address_of(node: NodeId) -> String {
+        format!("memory-{node}")
+    }
+
+    pub fn transport(&self, node: NodeId) -> Arc<MemoryTransport> {
+        Arc::new(MemoryTransport { network: self.clone(), node })
+    }
+
+    /// Nothing that the first says reaches the second.
+    pub fn cut(&self, from: NodeId, to: NodeId) {
+        self.state.lock().cut.insert((from, to));
+    }
+
+    /// Nothing goes between this node and the others.
+    pub fn isolate(&self, node: NodeId, others: impl IntoIterator<Item = NodeId>) {
+        for other in others.into_iter().filter(|other| *other != node) {
+            self.cut(node, other);
+            self.cut(other, node);
+        }
+    }
+
+    /// What this node asks is done, and it never learns so.
+    pub fn lose_answers(&self, node: NodeId, name: &'static str) {
+        self.state.lock().unheard.insert((node, name));
+    }
+
+    /// Every link is whole again. What has waited for it arrives now.
+    pub fn heal(&self) {
+        {
+            let mut state = self.state.lock();
+            state.cut.clear();
+            state.unheard.clear();
+        }
+        self.changed.notify_waiters();
+    }
+
+    pub fn switch_off(&self, node: NodeId) {
+        self.state.lock().off.insert(node);
+        self.changed.notify_waiters();
+    }
+
+    pub fn switch_on(&self, node: NodeId) {
+        self.state.lock().off.remove(&node);
+    }
+
+    /// How often a node was asked this, whether or not it heard.
+    pub fn asked(&self, node: NodeId, name: &'static str) -> u64 {
+        self.state.lock().asked.get(&(node, name)).copied().unwrap_or(0)
+    }
+
+    fn note(&self, to: NodeId, name: &'static str) {
+        *self.state.lock().asked.entry((to, name)).or_default() += 1;
+    }
+
+    /// Returns when something can go this way; false when one of the two is off.
+    async fn way(&self, from: NodeId, to: NodeId) -> bool {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = self.state.lock();
+                if state.off.contains(&from) || state.off.contains(&to) {
+                    return false;
+                }
+                if !state.cut.contains(&(from, to)) {
+                    return true;
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+pub struct MemoryTransport {
+    network: Network,
+    node: NodeId,
+}
+
+impl MemoryTransport {
+    async fn carry(&self, to: &Destination, request: Request) -> Result<Response, Hiccup> {
+        let unreachable = || Hiccup::Unreachable(format!("{to} does not run"));
+        if !self.network.way(self.node, to.node).await {
+            return Err(unreachable());
+        }
+        let name = request.name();
+        let handler = self.network.state.lock().handlers.get(&to.address).cloned().ok_or_else(unreachable)?;
+        let answer = handler.handle(request).await;
+        // It was done; whether anybody hears of it is another matter.
+        let unheard = self.network.state.lock().unheard.contains(&(self.node, name));
+        if unheard || !self.network.way(to.node, self.node).await {
+            return Err(Hiccup::Lost(format!("{to} was not heard")));
+        }
+        Ok(answer?)
+    }
+}
+
+#[async_trait]
+impl Transport for MemoryTransport {
+    async fn serve(&self, handler: Arc<dyn Handler>, stop: CancellationToken) -> io::Result<()> {
+        let address = Network::address_of(self.node);
+        self.network.state.lock().handlers.insert(address.clone(), handler);
+        let network = self.network.clone();
+        tokio::spawn(async move {
+            stop.cancelled().await;
+            network.state.lock().handlers.remove(&address);
+        });
+        Ok(())
+    }
+
+    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, Hiccup> {
+        self.network.note(to.node, request.name());
+        let carried = tokio::time::timeout(limit, self.carry(to, request)).await;
+        carried.unwrap_or_else(|_| Err(Hiccup::Lost(format!("{to} does not answer"))))
+    }
+}

@@ -1,0 +1,45 @@
+//! A holder that was away for so long that the log of it is gone.
+
+use reveille_ledger::Standing;
+
+use crate::books::*;
+use crate::cluster::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_returns_by_a_snapshot_gives_back_rows_that_it_never_knew() {
+    let cluster = Cluster::start_with(|options| {
+        options.snapshot_every = 60;
+        options.log_keep = 5;
+    })
+    .await;
+    let leads = cluster.leader().await;
+    let away = (leads + 1) % 3;
+    let (me, node) = (&cluster.nodes[away], cluster.nodes[away].id);
+    let site = cluster.nodes[leads].site();
+    // It is cut off before the run opens, and granted rows all the same while its lease runs.
+    cluster.put(leads, relay(&cluster, 0)).await;
+    cluster.isolate(away);
+    let seen = me.site().replica.status().applied_index;
+    cluster.put(leads, schedule(200)).await;
+    until("it is granted rows", || (!claimed_by(site, node).is_empty()).then_some(())).await;
+    until("its rows are revoked", || claimed_by(site, node).is_empty().then_some(())).await;
+    until("the others carry on", || is_over(site).then_some(())).await;
+    let unknown = in_doubt_of(site, node);
+    assert!(!unknown.is_empty());
+    for number in 0..100 {
+        cluster.put(leads, relay_named(&cluster, &format!("spare {number}"), "spare", 1)).await;
+    }
+    until("the log that it would need is gone", || {
+        let gone = |place: usize| cluster.nodes[place].site().replica.status().purged_index > seen;
+        (0..3).filter(|place| *place != away).all(gone).then_some(())
+    })
+    .await;
+    assert_eq!(accepts_of(&cluster, away), 0);
+    assert_eq!(count(me.site(), Standing::Sent), 0, "it knows nothing of the run");
+
+    cluster.network.heal();
+    until("everything is sent", || is_all_sent(me.site(), 200).then_some(())).await;
+    assert!(me.site().replica.status().snapshot_index > seen, "by a snapshot");
+    judge(&cluster, 200).await;
+    cluster.end().await;
+}
