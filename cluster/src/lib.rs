@@ -15,8 +15,8 @@
 //! This crate knows neither openraft nor tonic: it speaks to a `Replica` and answers its `PeerService`.
 //!
 //! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher`, `lane`, `gate`, [`lease`],
-//! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `supervisor`; the rooms that stand alone:
-//! [`relay`], [`compose`], [`pace`], `fair`, [`clock`].
+//! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `supervisor`; the rooms that
+//! stand alone: [`relay`], [`compose`], [`pace`], `fair`, [`clock`].
 
 mod auditor;
 pub mod barrier;
@@ -25,6 +25,7 @@ pub mod compose;
 pub mod desk;
 mod dispatcher;
 mod fair;
+mod fitness;
 mod gate;
 pub mod handover;
 pub mod journal;

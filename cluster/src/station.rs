@@ -26,7 +26,7 @@ use crate::room::Room;
 use crate::settler::Settler;
 use crate::site::Site;
 use crate::supervisor::{Done, Kind, Supervisor};
-use crate::{keeper, lane, recovery, term};
+use crate::{handover, keeper, lane, recovery, term};
 
 /// How long one attempt to make this life known is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -238,17 +238,8 @@ async fn wait_until_applied(site: &Site, index: u64, cancel: &CancellationToken)
 
 /// Leadership goes to another voter, so that nobody waits for an election.
 async fn hand_over(site: &Site, deadline: Instant) {
-    if !matches!(*site.replica.role().borrow(), Role::Leader { .. }) {
-        return;
-    }
-    for node in site.voters().into_iter().filter(|node| *node != site.me.node) {
-        match site.replica.transfer_leader(node, deadline).await {
-            Ok(()) => {
-                tracing::info!(to = %node, "leadership was handed over");
-                return;
-            }
-            Err(error) => tracing::debug!(%error, to = %node, "leadership was not handed over"),
-        }
+    if matches!(*site.replica.role().borrow(), Role::Leader { .. }) {
+        handover::away(site, |_| true, deadline).await;
     }
 }
 

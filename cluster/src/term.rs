@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::LedgerClock;
 use crate::lease::{Grants, NotGranted};
 use crate::site::{Concerns, Site, concerns};
-use crate::{auditor, dispatcher, timer};
+use crate::{auditor, dispatcher, fitness, timer};
 
 /// A proposal of the term is unknown after this long; its actors look at the state and go on from there.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -229,6 +229,7 @@ async fn lead(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) {
     actors.spawn(timer::run(Arc::clone(site), Arc::clone(&term)));
     actors.spawn(dispatcher::run(Arc::clone(site), Arc::clone(&term)));
     actors.spawn(auditor::run(Arc::clone(site), Arc::clone(&term)));
+    actors.spawn(fitness::run(Arc::clone(site), Arc::clone(&term)));
     actors.spawn(tick(Arc::clone(&term)));
     actors.spawn(listen(Arc::clone(site), Arc::clone(&term)));
     actors.spawn(ask_clocks(Arc::clone(site), Arc::clone(&term)));

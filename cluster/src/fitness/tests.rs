@@ -1,0 +1,186 @@
+//! What makes a leader unfit, and what must not.
+
+use reveille_ledger::LEVEL;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{
+    Claim, Command, Entry, EpochStart, Next, NodeUp, Reading, Relay, RunPause, ScheduleCreate, Trigger,
+};
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
+use reveille_ledger::policy::Policies;
+use reveille_ledger::reply::Outcome;
+
+use super::*;
+
+/// Looks at the same thing every quarter of a second; when, in milliseconds, is it found unfit, and why?
+fn unfit_after(fitness: &mut Fitness, seen: Seen, from_ms: u64, until_ms: u64) -> Option<(u64, Unfit)> {
+    let mut looks = (from_ms..until_ms).step_by(250);
+    looks.find_map(|at| Some((at - from_ms, fitness.look(&seen, Duration::from_millis(at))?)))
+}
+
+const HEALTHY: Seen = Seen { committed: 9, applied: 9, sync_running_for: None, could_grant: false, granted: false };
+
+#[test]
+fn a_quiet_leader_is_fit() {
+    assert_eq!(unfit_after(&mut Fitness::default(), HEALTHY, 0, 3_600_000), None);
+}
+
+#[test]
+fn an_entry_that_is_committed_and_not_applied_for_two_seconds_makes_it_unfit() {
+    let seen = Seen { applied: 8, ..HEALTHY };
+    assert_eq!(unfit_after(&mut Fitness::default(), seen, 0, 60_000), Some((2_000, Unfit::Lags)));
+}
+
+#[test]
+fn a_busy_leader_that_is_always_a_little_behind_is_fit() {
+    let mut fitness = Fitness::default();
+    for look in 1..10_000 {
+        let seen = Seen { committed: look * 1_000, applied: look * 1_000 - 900, ..HEALTHY };
+        assert_eq!(fitness.look(&seen, LOOK_EVERY * look as u32), None);
+    }
+}
+
+#[test]
+fn a_sync_of_five_seconds_makes_it_unfit_and_many_short_ones_do_not() {
+    let running = |seconds| Seen { sync_running_for: Some(Duration::from_secs(seconds)), ..HEALTHY };
+    assert_eq!(unfit_after(&mut Fitness::default(), running(4), 0, 60_000), None);
+    assert_eq!(unfit_after(&mut Fitness::default(), running(5), 0, 60_000), Some((0, Unfit::DiskHangs)));
+}
+
+#[test]
+fn work_and_credit_and_no_grant_for_ten_seconds_make_it_unfit() {
+    let (mut fitness, idle) = (Fitness::default(), Seen { could_grant: true, ..HEALTHY });
+    assert_eq!(unfit_after(&mut fitness, idle, 0, 9_900), None);
+    assert_eq!(fitness.look(&Seen { granted: true, ..idle }, Duration::from_millis(9_950)), None);
+    assert_eq!(unfit_after(&mut fitness, idle, 10_000, 60_000), Some((10_000, Unfit::GrantsNothing)));
+}
+
+#[test]
+fn what_was_seen_before_a_pause_of_its_own_proves_nothing() {
+    let (mut fitness, lags) = (Fitness::default(), Seen { applied: 8, ..HEALTHY });
+    assert_eq!(unfit_after(&mut fitness, lags, 0, 1_900), None);
+    assert_eq!(unfit_after(&mut fitness, lags, 60_000, 120_000), Some((2_000, Unfit::Lags)));
+}
+
+/// A ledger with one recipient that is due, and all that it takes to claim it.
+struct Stage {
+    ledger: Ledger,
+    epoch: Epoch,
+    index: u64,
+}
+
+const NOW: Time = Time(1_788_000_000_000);
+const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+
+impl Stage {
+    fn new() -> Stage {
+        let mut stage = Stage { ledger: Ledger::new(), epoch: Epoch(0), index: 0 };
+        let readings = vec![Reading { node: NodeId(1), wall: NOW }];
+        stage.play(Command::EpochStart(EpochStart { leader: HOLDER, voters: 1, readings }));
+        stage.epoch = Epoch(1);
+        stage.play(Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: LEVEL, life: 1 }));
+        stage
+    }
+
+    fn play(&mut self, command: Command) -> Outcome {
+        self.index += 1;
+        let outcome = self.ledger.apply(self.index, &Entry { epoch: self.epoch, now: NOW, command }).reply.outcome;
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        outcome
+    }
+
+    fn relay(&mut self, pool: &str) {
+        let (name, host) = (pool.to_owned(), "127.0.0.1".to_owned());
+        let relay = Relay { name, pool: pool.to_owned(), host, port: 25, rate_milli: 0, max_sessions: 4 };
+        self.play(Command::RelayPut(relay));
+    }
+
+    fn run(&mut self) -> RunId {
+        let schedule = self.schedule();
+        let trigger = Trigger { schedule, request: "again".into() };
+        match self.play(Command::Trigger(trigger)) {
+            Outcome::Run(run) => run,
+            other => panic!("a run opens, but: {other:?}"),
+        }
+    }
+
+    fn schedule(&mut self) -> ScheduleId {
+        let due = NOW.plus_ms(3_600_000);
+        let recipient = Recipient { address: "a@example.net".into(), key: "a@example.net".into(), values: vec![] };
+        let create = ScheduleCreate {
+            request: None,
+            tenant: "default".into(),
+            name: "once".into(),
+            when: When::At { instant_ms: due.0 },
+            zone: "UTC".into(),
+            start: None,
+            end: None,
+            max_runs: None,
+            policies: Policies::default(),
+            pool: "default".into(),
+            priority: 0,
+            paused: None,
+            content: Content {
+                sender: "from@example.org".into(),
+                reply_to: None,
+                subject: "Hello".into(),
+                text: Some("Good morning\n".into()),
+                html: None,
+                headers: vec![],
+                variables: vec![],
+            },
+            audience: Audience { columns: vec![], recipients: vec![recipient] },
+            after: NOW,
+            next: Some(Next { nominal: Nominal::Instant(due), due }),
+            tzdb: "test".into(),
+        };
+        match self.play(Command::ScheduleCreate(Box::new(create))) {
+            Outcome::Schedule(id) => id,
+            other => panic!("a schedule is created, but: {other:?}"),
+        }
+    }
+
+    fn could_grant(&self) -> bool {
+        could_grant(&self.ledger, NOW, |holder| holder == HOLDER)
+    }
+}
+
+#[test]
+fn it_could_grant_what_is_due_to_a_holder_with_a_lease_and_a_relay() {
+    let mut stage = Stage::new();
+    stage.relay("default");
+    assert!(!stage.could_grant(), "no work");
+    stage.run();
+    assert!(stage.could_grant());
+    assert!(!could_grant(&stage.ledger, NOW, |_| false), "nobody has a lease");
+}
+
+#[test]
+fn work_without_a_relay_in_its_pool_is_not_its_fault() {
+    let mut stage = Stage::new();
+    stage.relay("another");
+    stage.run();
+    assert!(!stage.could_grant());
+}
+
+#[test]
+fn a_paused_run_and_one_past_its_deadline_are_not_its_fault() {
+    let mut stage = Stage::new();
+    stage.relay("default");
+    let run = stage.run();
+    let over = NOW.plus_ms(400 * 86_400_000);
+    assert!(!could_grant(&stage.ledger, over, |_| true), "past its deadline");
+    stage.play(Command::RunPause(RunPause { run, reason: "by hand".into() }));
+    assert!(!stage.could_grant(), "paused");
+}
+
+#[test]
+fn where_somebody_holds_a_claim_the_credit_may_be_used_up() {
+    let mut stage = Stage::new();
+    stage.relay("default");
+    let run = stage.run();
+    let slice: Bitmap = [0].into_iter().collect();
+    stage.play(Command::Claim(vec![Claim { page: run, chunk: 0, slice, holder: HOLDER }]));
+    assert!(!stage.could_grant());
+}

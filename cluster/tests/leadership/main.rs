@@ -1,0 +1,5 @@
+//! Who leads, and whether it can: three voters, their threads, their disks and their clocks.
+
+mod fitness;
+mod starvation;
+mod three;

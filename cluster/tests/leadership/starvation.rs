@@ -1,0 +1,78 @@
+//! A node whose work takes every thread that it has: Raft, its leader's actors and its lease go on all the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use reveille_cluster::lease::LEASE;
+use reveille_cluster::site::Site;
+use reveille_cluster::station::Station;
+use reveille_ledger::reply::Outcome;
+use reveille_raft::Role;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::three::{PATIENCE, due_in, epoch, started, stopped, until};
+
+/// Threads of the runtime that is starved.
+const WORKERS: usize = 2;
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().expect("a runtime")
+}
+
+/// Takes every thread of a runtime until it is dropped.
+struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    fn all_threads_of(runtime: &Runtime) -> Busy {
+        let (over, spinning) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..WORKERS {
+            let (over, spinning) = (Arc::clone(&over), Arc::clone(&spinning));
+            runtime.spawn(async move {
+                spinning.fetch_add(1, Ordering::SeqCst);
+                while !over.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        until("every thread spins", || spinning.load(Ordering::SeqCst) == WORKERS);
+        Busy(over)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn has_lease(site: &Site) -> bool {
+    let applied = site.replica.read(|ledger| ledger.head().applied);
+    site.lease.runs(site.clock.boot(), applied)
+}
+
+#[test]
+fn with_every_work_thread_busy_nobody_is_elected_the_timer_fires_and_leases_are_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (work, hand) = (runtime(), runtime());
+    let stations: Vec<Station> = work.block_on(async { started(folder.path(), |_| {}).await });
+    let sites: Vec<Arc<Site>> = stations.iter().map(|station| Arc::clone(&station.site)).collect();
+    until("all have leases", || sites.iter().all(|site| has_lease(site)));
+    let roles: Vec<Role> = sites.iter().map(|site| *site.replica.role().borrow()).collect();
+    let began = epoch(&sites[0]);
+
+    let busy = Busy::all_threads_of(&work);
+    let since = Instant::now();
+    let created = hand.block_on(sites[0].replica.propose(&due_in(500), Instant::now() + PATIENCE));
+    assert!(matches!(created.expect("an answer").outcome, Outcome::Schedule(_)));
+    until("the schedule fired", || sites[0].replica.read(|ledger| ledger.runs().next().is_some()));
+    // Longer than a lease: whoever has one now has asked for it meanwhile.
+    until("a lease has passed", || since.elapsed() > LEASE + Duration::from_secs(1));
+    assert!(sites.iter().all(|site| has_lease(site)), "the keeper goes on");
+    let now: Vec<Role> = sites.iter().map(|site| *site.replica.role().borrow()).collect();
+    assert_eq!(now, roles, "no election");
+    assert_eq!(epoch(&sites[0]), began, "and no other epoch");
+    drop(busy);
+
+    work.block_on(stopped(stations));
+}
