@@ -13,12 +13,12 @@ use reveille_ledger::ids::{Holder, Incarnation, NodeId};
 #[derive(Debug, thiserror::Error)]
 pub enum LifeError {
     /// It cannot be read or written.
-    #[error("cannot use {}: {source}; give another folder with --data-dir, or mend its permissions or space", path.display())]
+    #[error("cannot use {}: {error}; give another folder with --data-dir, or mend its permissions or space", path.display())]
     Folder {
         /// Which file or folder.
         path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// What the system said: in the text already, so not a source that is said again.
+        error: std::io::Error,
     },
     /// A file in it is not what this program wrote.
     #[error("{} holds '{text}', which is not a number: the data folder is damaged; wipe it and join as a new node", path.display())]
@@ -32,7 +32,7 @@ pub enum LifeError {
 
 /// Begins the next life in this folder, creating the folder and the node where there is none.
 pub fn begin(folder: &Path) -> Result<Holder, LifeError> {
-    std::fs::create_dir_all(folder).map_err(|source| LifeError::Folder { path: folder.to_owned(), source })?;
+    std::fs::create_dir_all(folder).map_err(|error| LifeError::Folder { path: folder.to_owned(), error })?;
     let node = match read(&folder.join("node"), 16)? {
         Some(node) => node,
         None => {
@@ -53,7 +53,7 @@ fn read(path: &Path, radix: u32) -> Result<Option<u64>, LifeError> {
             Err(_) => Err(LifeError::Damaged { path: path.to_owned(), text: text.trim().chars().take(40).collect() }),
         },
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(LifeError::Folder { path: path.to_owned(), source }),
+        Err(error) => Err(LifeError::Folder { path: path.to_owned(), error }),
     }
 }
 
@@ -68,7 +68,7 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<(), LifeError> {
         std::fs::rename(&beside, folder.join(name))?;
         File::open(folder)?.sync_all()
     };
-    put().map_err(|source| LifeError::Folder { path: folder.join(name), source })
+    put().map_err(|error| LifeError::Folder { path: folder.join(name), error })
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
         let description = match answer {
             Ok(description) => description,
             Err(hiccup) => {
-                fields.refuse("peers", format!("{address} does not answer: {hiccup}; start it first"));
+                fields.refuse("peers", format!("{address} does not answer: {hiccup}; start it, and ask again"));
                 continue;
             }
         };
@@ -141,7 +141,13 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
             continue;
         }
         if let Some(cluster) = description.cluster {
-            fields.refuse("peers", format!("{} at {address} belongs to cluster {cluster}", description.name));
+            fields.refuse(
+                "peers",
+                format!(
+                    "{} at {address} belongs to cluster {cluster}; leave it out, or start it with an empty data folder",
+                    description.name
+                ),
+            );
         }
         if let Some(same) = members.get(&description.node) {
             fields.refuse("peers", format!("{} and {address} are one node; name it once", same.address));

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::middleware::map_response;
+use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
@@ -17,8 +19,9 @@ use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Status};
 
-use super::{Admin, deadline};
+use super::{Admin, deadline, refusals};
 
 /// Bytes of one request: the largest schedule has some 1.3 MB.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -106,5 +109,14 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         DeadLetterServiceServer,
         OptOutServiceServer
     );
-    Ok(routes)
+    Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
+}
+
+/// `tonic` refuses a message above the bound before we see it, and gives no reason that a program could read.
+async fn named(response: Response) -> Response {
+    let refused = Status::from_header_map(response.headers());
+    match refused.filter(|status| status.code() == Code::OutOfRange && status.details().is_empty()) {
+        Some(status) => Status::from(refusals::request_too_large(status.message(), REQUEST_BYTES_MAX)).into_http(),
+        None => response,
+    }
 }

@@ -28,6 +28,13 @@ fn stopping(error: impl ToString) -> Fault {
     Fault::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
 }
 
+/// A message that was not read at all.
+pub fn request_too_large(said: &str, most: usize) -> Fault {
+    let message = format!("the request has more than {most} bytes ({said}); nothing happened");
+    let next = "link to large parts instead of carrying them, or split the audience";
+    Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, message).next(next)
+}
+
 /// Why a command has no reply. `leader`: who leads, as far as this node knows.
 pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &str) -> Fault {
     let fault = match error {

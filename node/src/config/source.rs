@@ -15,12 +15,12 @@ const PREFIX: &str = "REVEILLE__";
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{} cannot be read: {source}; name another with --config FILE", path.display())]
+    #[error("{} cannot be read: {error}; name another with --config FILE", path.display())]
     Unreadable {
         /// Which file.
         path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// What the system said: in the text already, so not a source that is said again.
+        error: std::io::Error,
     },
     /// A place in the file says something that cannot be meant.
     #[error("{}:{line}:{column}: {message}\n{excerpt}", path.display())]
@@ -59,7 +59,7 @@ pub enum ConfigError {
 /// Reads a file.
 pub fn read_file(path: &Path) -> Result<Settings, ConfigError> {
     let text =
-        std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
     toml::from_str(&text).map_err(|error| in_file(path, &text, &error))
 }
 

@@ -4,4 +4,5 @@ mod cluster;
 mod mails;
 mod node;
 mod schedules;
+mod sizes;
 mod troubles;

@@ -40,7 +40,10 @@ async fn status(desk: &Desk<'_>) -> Result<(), Stop> {
     if status.cluster.is_empty() {
         desk.terminal.say(&format!("{} belongs to no cluster yet; next: reveille cluster init", status.answered_by));
     }
-    desk.terminal.show(&StatusView::from(status))
+    let view = StatusView::from(status);
+    desk.terminal.show(&view)?;
+    view.troubles().iter().for_each(|trouble| desk.terminal.say(trouble));
+    Ok(())
 }
 
 async fn members(desk: &Desk<'_>) -> Result<(), Stop> {

@@ -8,6 +8,11 @@ use super::{Row, View, some};
 use crate::cli::human;
 use crate::cli::word::word;
 
+/// Role of a member that did not answer.
+const UNREACHABLE: &str = "unreachable";
+/// Two clocks agree within this (P18).
+const CLOCK_OFF_MS: i64 = 2_000;
+
 /// A cluster that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MadeView {
@@ -51,6 +56,8 @@ struct MemberStatusView {
     id: String,
     name: String,
     address: String,
+    #[serde(skip)]
+    votes: bool,
     role: String,
     incarnation: Option<u64>,
     applied_index: Option<u64>,
@@ -97,6 +104,32 @@ impl From<v1::GetClusterStatusResponse> for StatusView {
     }
 }
 
+impl StatusView {
+    /// What an operator has to see to, each with the next step.
+    pub fn troubles(&self) -> Vec<String> {
+        let voters = self.members.iter().filter(|member| member.votes);
+        let (lost, well): (Vec<_>, Vec<_>) = voters.partition(|member| member.role == UNREACHABLE);
+        let mut troubles = Vec::new();
+        if !lost.is_empty() && well.len() <= lost.len() {
+            let names: Vec<&str> = lost.iter().map(|member| member.name.as_str()).collect();
+            troubles.push(format!(
+                "no quorum: {} cannot be reached; nothing is written or sent until a majority of the voters runs",
+                names.join(", ")
+            ));
+        }
+        if self.epoch.is_some() && !self.clocks_agree {
+            troubles.push("the clocks disagree: nothing fires until two voters agree within 2s; set them".to_owned());
+        }
+        let off = self.members.iter().filter_map(|member| Some((member, member.clock_offset_ms?)));
+        troubles.extend(off.filter(|(_, offset)| offset.abs() > CLOCK_OFF_MS).map(|(member, offset)| {
+            let way = if offset < 0 { "behind" } else { "ahead" };
+            let offset = human::duration(offset);
+            format!("the clock of {} is {offset} {way} of that of {}; set it", member.name, self.answered_by)
+        }));
+        troubles
+    }
+}
+
 impl From<v1::MemberStatus> for MemberStatusView {
     fn from(status: v1::MemberStatus) -> MemberStatusView {
         let role = word("MEMBER_ROLE_", status.role().as_str_name());
@@ -105,6 +138,7 @@ impl From<v1::MemberStatus> for MemberStatusView {
             id: member.id,
             name: member.name,
             address: member.address,
+            votes: member.votes,
             role,
             incarnation: status.incarnation,
             applied_index: status.applied_index,
@@ -183,14 +217,18 @@ impl MemberStatusView {
     fn cells(&self) -> Vec<Cell> {
         let tone = match self.role.as_str() {
             "leader" => Tone::Good,
-            "unreachable" => Tone::Bad,
+            UNREACHABLE => Tone::Bad,
             "candidate" => Tone::Notable,
             _ => Tone::Plain,
         };
         let number = |number: Option<u64>| Cell::or_dash(number.map(|number| number.to_string()).as_deref());
-        let clock = self
-            .clock_offset_ms
-            .map(|offset| format!("{}{}", if offset < 0 { "-" } else { "+" }, human::duration(offset)));
+        let clock = self.clock_offset_ms.map_or_else(
+            || Cell::or_dash(None),
+            |offset| {
+                let tone = if offset.abs() > CLOCK_OFF_MS { Tone::Bad } else { Tone::Plain };
+                Cell::toned(format!("{}{}", if offset < 0 { "-" } else { "+" }, human::duration(offset)), tone)
+            },
+        );
         let hash = self.state_hash.as_deref().map(|hash| hash.chars().take(8).collect::<String>());
         vec![
             self.name.as_str().into(),
@@ -199,7 +237,7 @@ impl MemberStatusView {
             number(self.incarnation),
             number(self.applied_index),
             number(self.lag),
-            Cell::or_dash(clock.as_deref()),
+            clock,
             Cell::or_dash(hash.as_deref()),
             Cell::or_dash(self.version.as_deref()),
             Cell::or_dash(self.tzdb.as_deref()),
@@ -214,5 +252,41 @@ impl View for LeaderView {
 
     fn text(&self, paint: bool) -> String {
         card(vec![("leader", self.leader.as_str().into())], paint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str, role: v1::MemberRole, clock_offset_ms: i64) -> v1::MemberStatus {
+        let member = v1::Member { name: name.to_owned(), votes: true, ..v1::Member::default() };
+        v1::MemberStatus {
+            member: Some(member),
+            role: role.into(),
+            clock_offset_ms: Some(clock_offset_ms),
+            ..v1::MemberStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_status_names_what_somebody_has_to_see_to() {
+        let (leads, lost) = (v1::MemberRole::Leader, v1::MemberRole::Unreachable);
+        let troubles = |members| {
+            let (answered_by, epoch) = ("a".to_owned(), 2);
+            let status = v1::GetClusterStatusResponse {
+                members,
+                answered_by,
+                epoch,
+                clocks_agree: true,
+                ..v1::GetClusterStatusResponse::default()
+            };
+            StatusView::from(status).troubles()
+        };
+        assert!(troubles(vec![member("a", leads, 0), member("b", leads, 9), member("c", lost, 0)]).is_empty());
+        let two = troubles(vec![member("a", leads, 0), member("b", lost, 0), member("c", lost, 0)]);
+        assert!(matches!(two.as_slice(), [one] if one.starts_with("no quorum: b, c cannot")), "{two:?}");
+        let off = troubles(vec![member("a", leads, 0), member("b", leads, 90_000_000)]);
+        assert_eq!(off, ["the clock of b is 1d 1h ahead of that of a; set it"]);
     }
 }

@@ -1,0 +1,111 @@
+//! A node as a process of its own, on ports that the system chose, with what it says kept.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Far beyond what any step takes, so that a loaded machine fails no test.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A node that runs; killed when it is dropped.
+pub struct Process {
+    pub admin: String,
+    pub peers: String,
+    log: PathBuf,
+    child: Child,
+}
+
+/// `reveille start` with a data folder of this name in `folder`, and flags.
+pub fn start(folder: &Path, name: &str, flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
+    command.args(["start", "--name", name, "--data-dir"]).arg(folder.join(name));
+    command.arg("--journal-dir").arg(folder.join("journal")).args(flags).env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// Three flags that say where it listens; ports that were free a moment ago.
+pub fn ports() -> [String; 3] {
+    let taken = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    taken.map(|listener| listener.local_addr().expect("an address").to_string())
+}
+
+impl Process {
+    /// Starts one, and waits until it listens.
+    pub fn listening(folder: &Path, name: &str) -> Process {
+        let log = folder.join(format!("{name}.log"));
+        let ports = ["--listen", "--peer-listen", "--http"].map(|flag| [flag, "127.0.0.1:0"]);
+        let said = fs::File::create(&log).expect("a log");
+        let child = start(folder, name, ports.as_flattened()).stderr(said).spawn().expect("it starts");
+        let mut process = Process { admin: String::new(), peers: String::new(), log, child };
+        until("it listens", || process.said().contains(" listening "));
+        (process.admin, process.peers) = (process.named("admin="), process.named("peers="));
+        process
+    }
+
+    /// All that it has logged.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.log).expect("a log")
+    }
+
+    fn named(&self, key: &str) -> String {
+        let said = self.said();
+        let value = said.split(key).nth(1).and_then(|rest| rest.split_whitespace().next());
+        value.unwrap_or_else(|| panic!("{key} in {said}")).to_owned()
+    }
+
+    /// Waits for its end, and gives its exit code.
+    pub fn ended(&mut self) -> Option<i32> {
+        let mut code = None;
+        until("it ends", || {
+            code = self.child.try_wait().expect("its state");
+            code.is_some()
+        });
+        code.and_then(|status| status.code())
+    }
+
+    /// As a power cut to the process: no warning, no last words.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+
+    /// Runs a command against it.
+    pub fn reveille(&self, line: &str) -> Ended {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
+        command.args(["--endpoint", &self.admin]).args(line.split_whitespace()).stdin(Stdio::null());
+        command.output().expect("it runs").into()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Ended {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

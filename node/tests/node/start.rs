@@ -1,0 +1,58 @@
+//! What keeps a node from starting is named with the flag or the file that mends it.
+
+use std::fs;
+use std::net::TcpListener;
+
+use crate::process::{Ended, Process, ports, start};
+
+#[test]
+fn a_port_that_is_taken_is_named_with_its_flag() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    for (place, flag) in ["--listen", "--peer-listen", "--http"].into_iter().enumerate() {
+        let mut ports = ports();
+        ports[place] = taken.clone();
+        let flags = ["--listen", &ports[0], "--peer-listen", &ports[1], "--http", &ports[2]];
+        let _hold = TcpListener::bind(&taken);
+        let ended = Ended::from(start(folder.path(), "a", &flags).output().expect("it runs"));
+        assert_eq!(ended.code, Some(1), "{flag}: {ended:?}");
+        assert!(
+            ended.stderr.contains(&taken) && ended.stderr.contains(&format!("choose another {flag}:")),
+            "{ended:?}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_belongs_to_one_process_at_a_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let _first = Process::listening(folder.path(), "a");
+    let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let ended = Ended::from(start(folder.path(), "a", &flags).output().expect("it runs"));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("is in use by another process: stop that one first"), "{ended:?}");
+}
+
+#[test]
+fn what_the_system_said_is_said_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a"), "a file, no folder").expect("written");
+    let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let ended = Ended::from(start(folder.path(), "a", &flags).output().expect("it runs"));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.stderr.matches("os error").count(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("--data-dir"), "{ended:?}");
+}
+
+#[test]
+fn a_mistyped_key_is_named_with_its_place_and_the_nearest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("reveille.toml");
+    fs::write(&file, "name = \"a\"\n[raft]\n  heartbeat_mss = 5\n").expect("written");
+    let file = file.to_str().expect("text");
+    let ended = Ended::from(start(folder.path(), "a", &["--config", file]).output().expect("it runs"));
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let place = format!("{file}:3:3: unknown key `heartbeat_mss`; did you mean `heartbeat_ms`?");
+    assert!(ended.stderr.contains(&place), "{ended:?}");
+}
