@@ -26,6 +26,7 @@ mod recipients;
 mod terminal;
 mod view;
 mod word;
+mod yaml;
 
 use std::process::ExitCode;
 

@@ -54,6 +54,7 @@ impl Terminal {
         match self.format {
             Format::Table => self.data(&view.text(self.paint)),
             Format::Json => self.data(&pretty(view)),
+            Format::Yaml => self.data(&yaml(view)),
             Format::Name => self.data(&view.name()),
         }
     }
@@ -62,6 +63,7 @@ impl Terminal {
     pub fn list<R: Row>(&self, rows: &[R]) -> Result<(), Stop> {
         match self.format {
             Format::Json => self.data(&pretty(&rows)),
+            Format::Yaml => self.data(&yaml(&rows)),
             _ if rows.is_empty() => {
                 self.say(&format!("no {}", R::NOUN));
                 Ok(())
@@ -71,11 +73,12 @@ impl Terminal {
         }
     }
 
-    /// One object of a stream: a line.
+    /// One object of a stream: a line, or a document of YAML.
     pub fn line<R: Row>(&self, row: &R, words: &str) -> Result<(), Stop> {
         match self.format {
             Format::Table => self.data(words),
             Format::Json => self.data(&compact(row)),
+            Format::Yaml => self.data(&format!("---\n{}", yaml(row))),
             Format::Name => self.data(&row.name()),
         }
     }
@@ -165,6 +168,10 @@ fn talk(text: &str) {
 fn pretty<T: Serialize>(value: &T) -> String {
     // Views are plain data with string keys: serde_json has nothing to refuse there.
     serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+fn yaml<T: Serialize>(value: &T) -> String {
+    super::yaml::document(&serde_json::to_value(value).unwrap_or_default())
 }
 
 fn compact<T: Serialize>(value: &T) -> String {

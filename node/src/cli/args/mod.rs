@@ -101,6 +101,8 @@ pub enum Format {
     Table,
     /// For programs: fields are added, never renamed
     Json,
+    /// The same as json, for people who keep it in files
+    Yaml,
     /// Names alone, one a line, for scripts
     Name,
 }
