@@ -128,6 +128,13 @@ impl LedgerClock {
         self.now(boot);
         self.behind_nanos = i128::from(wall.0) * NANOS_PER_MS - self.now_nanos;
     }
+
+    /// Forgets what was agreed before, at this reading of CLOCK_BOOTTIME: from here on it counts and follows
+    /// nobody.
+    pub fn steer_nowhere(&mut self, boot: Duration) {
+        self.now(boot);
+        self.behind_nanos = 0;
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +181,14 @@ mod tests {
         assert_eq!(clock.now(900 * SECOND), Time(900_500), "reached, and not passed");
         clock.steer(Time(0), 900 * SECOND);
         assert_eq!(clock.now(1_000 * SECOND), Time(1_000_400), "slower, but onward");
+    }
+
+    #[test]
+    fn without_an_agreement_it_counts_and_follows_nobody() {
+        let mut clock = LedgerClock::new(Time(0), Duration::ZERO);
+        clock.steer(Time(500), Duration::ZERO);
+        clock.steer_nowhere(100 * SECOND);
+        assert_eq!(clock.now(900 * SECOND), Time(900_100), "what was made up stays, and nothing is added");
     }
 
     #[test]

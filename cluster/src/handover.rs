@@ -1,5 +1,5 @@
 //! Leadership goes elsewhere: because an operator wants it, because this node stops, or because it cannot do
-//! a leader's work (P13).
+//! a leader's work (P13, P18).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +36,8 @@ pub(crate) enum Unfit {
     DiskHangs,
     /// There is work and credit, and nothing is granted.
     GrantsNothing,
+    /// Its clock is off.
+    ClockIsOff,
 }
 
 impl Unfit {
@@ -45,6 +47,7 @@ impl Unfit {
             Unfit::Lags => "lag",
             Unfit::DiskHangs => "disk",
             Unfit::GrantsNothing => "no grants",
+            Unfit::ClockIsOff => "clock",
         }
     }
 
@@ -54,6 +57,7 @@ impl Unfit {
             Unfit::Lags => "what is committed is not applied for 2 s",
             Unfit::DiskHangs => "the disk of the log has not answered for 5 s",
             Unfit::GrantsNothing => "there is work and room for it, and nothing was granted for 10 s",
+            Unfit::ClockIsOff => "its clock is more than 2 s off the median of the voters'",
         }
     }
 }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reveille_ledger::agreed_time;
-use reveille_ledger::command::{Command, EpochStart, Reading};
+use reveille_ledger::command::Command;
 use reveille_ledger::ids::{Epoch, Fence, Holder, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
@@ -22,16 +21,12 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::LedgerClock;
 use crate::lease::{Grants, NotGranted};
 use crate::site::{Concerns, Site, concerns};
-use crate::{auditor, dispatcher, fitness, timer};
+use crate::{auditor, dispatcher, fitness, steering, timer};
 
 /// A proposal of the term is unknown after this long; its actors look at the state and go on from there.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a new leader waits for a peer's clock.
-const CLOCK_PATIENCE: Duration = Duration::from_millis(400);
 /// An idle leader commits a `Tick` this often, so that ledger time moves (P18).
 const TICK_EVERY: Duration = Duration::from_secs(10);
-/// How often a leader asks the clocks again while they disagree (P18).
-const ASK_CLOCKS_EVERY: Duration = Duration::from_secs(5);
 /// Two readings of how long the machine has slept may differ by this much.
 const SLEPT_MAX: Duration = Duration::from_millis(50);
 /// Pause after an epoch could not be started.
@@ -68,6 +63,16 @@ impl Term {
     /// Ledger time, as this leader stamps it.
     pub fn now(&self) -> Time {
         self.clock.lock().now(self.site.clock.boot())
+    }
+
+    /// P18: ledger time goes toward `wall`, what the voters' clocks agreed on at this reading of CLOCK_BOOTTIME.
+    pub(crate) fn steer(&self, wall: Time, boot: Duration) {
+        self.clock.lock().steer(wall, boot);
+    }
+
+    /// P18: the clocks do not agree: ledger time goes on by this machine's count.
+    pub(crate) fn steer_nowhere(&self) {
+        self.clock.lock().steer_nowhere(self.site.clock.boot());
     }
 
     /// Is it over?
@@ -108,9 +113,10 @@ impl Term {
         }
     }
 
-    /// P13, P18: a refusal for epoch or time ends the term: only a new epoch can set it right.
+    /// P18: ledger time was not moved for too long, and only a new epoch can set it right. A stamp that was
+    /// refused for its epoch, or as too early, never comes here: the replica says that the epoch is over.
     fn heed(&self, refusal: &Refusal) {
-        if matches!(refusal, Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. }) {
+        if matches!(refusal, Refusal::TimeLeaps { .. }) {
             tracing::warn!(%refusal, epoch = self.epoch.0, "the term ends");
             self.ended.cancel();
         }
@@ -232,7 +238,7 @@ async fn lead(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) {
     actors.spawn(fitness::run(Arc::clone(site), Arc::clone(&term)));
     actors.spawn(tick(Arc::clone(&term)));
     actors.spawn(listen(Arc::clone(site), Arc::clone(&term)));
-    actors.spawn(ask_clocks(Arc::clone(site), Arc::clone(&term)));
+    actors.spawn(steering::run(Arc::clone(site), Arc::clone(&term)));
     // An actor that held the state of a leadership is never revived: the term ends with its first.
     if let Some(Err(panic)) = actors.join_next().await {
         tracing::error!(%panic, epoch = term.epoch.0, "an actor of the term failed: the term ends");
@@ -244,9 +250,7 @@ async fn lead(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) {
 
 /// Commits the `EpochStart` and makes the term from what was applied.
 async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Option<Term> {
-    let readings = read_clocks(site).await;
-    let voters = site.voters().len() as u32;
-    let command = Command::EpochStart(EpochStart { leader: site.me, voters, readings });
+    let command = Command::EpochStart(steering::epoch_start(site).await);
     let reply = match site.replica.propose_as_leader(raft_term, command, std::time::Instant::now() + PATIENCE).await {
         Ok(reply) => reply,
         Err(error) => {
@@ -267,45 +271,6 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
         work: Notify::new(),
         due: Notify::new(),
     })
-}
-
-/// P18: the clocks of the voters; this node asks itself as well. Two that agree are enough: nobody waits for a
-/// voter that is down.
-async fn read_clocks(site: &Arc<Site>) -> Vec<Reading> {
-    let voters = site.voters();
-    let mut asked = JoinSet::new();
-    for node in voters.iter().copied() {
-        let site = Arc::clone(site);
-        asked.spawn(async move {
-            let clock = site.replica.peer(node)?.clock(CLOCK_PATIENCE).await.ok()?;
-            Some(Reading { node, wall: clock.wall })
-        });
-    }
-    let mut readings = Vec::new();
-    while let Some(answer) = asked.join_next().await {
-        readings.extend(answer.ok().flatten());
-        if agreed_time(voters.len() as u32, &readings).is_some() {
-            break;
-        }
-    }
-    readings.sort_by_key(|reading: &Reading| reading.node);
-    readings
-}
-
-/// While the clocks disagree, asks again; an agreement begins another epoch.
-async fn ask_clocks(site: Arc<Site>, term: Arc<Term>) {
-    while !term.ended() {
-        term.ended.run_until_cancelled(tokio::time::sleep(ASK_CLOCKS_EVERY)).await;
-        if term.clocks_agree {
-            continue;
-        }
-        let readings = read_clocks(&site).await;
-        let voters = site.voters().len() as u32;
-        if agreed_time(voters, &readings).is_some() {
-            tracing::info!("the clocks agree again: another epoch begins");
-            return;
-        }
-    }
 }
 
 async fn tick(term: Arc<Term>) {

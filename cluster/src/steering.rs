@@ -1,0 +1,214 @@
+//! The leader's look at the voters' clocks: ledger time follows what they agree on, slowly (P18).
+//!
+//! An actor of the term. While an epoch's clocks agree it looks once a minute and steers the ledger clock
+//! toward the lower of the two that agree, never by a step; where no two agree it steers nowhere. A leader
+//! whose own clock is off hands over. While an epoch's clocks do *not* agree it asks every five seconds, and
+//! an agreement begins another epoch.
+//!
+//! Readings are compared at one instant: to each is added what has passed since its answer came. So a reading
+//! is late by at most the time of its answer's way, and never ahead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::agreed_time;
+use reveille_ledger::command::{EpochStart, Reading};
+use reveille_ledger::ids::{NodeId, Time};
+use tokio::task::JoinSet;
+
+use crate::handover::{self, Unfit};
+use crate::site::Site;
+use crate::term::Term;
+
+/// How long a voter's clock is waited for.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// Time between two looks while the clocks agree.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Time between two looks while they do not.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+/// A leader whose clock is this far off the median does not lead. Milliseconds (P18).
+const OFF_MS_MAX: u64 = 2_000;
+
+/// A step of the only clock beyond this, against the time that its machine has run, is not followed.
+/// Milliseconds (P18).
+const STEP_MS_MAX: u64 = 3_600_000;
+
+/// What an epoch's first entry says of clocks: two that agree are enough, nobody waits for a voter that is down.
+pub(crate) async fn epoch_start(site: &Arc<Site>) -> EpochStart {
+    let voters = site.voters();
+    let count = voters.len() as u32;
+    let (readings, _) = ask(site, voters, |readings| agreed_time(count, readings).is_some()).await;
+    EpochStart { leader: site.me, voters: count, readings }
+}
+
+/// Asks voters for their clocks, all at once, until `enough`; answers what was read, brought to one instant,
+/// and that instant of CLOCK_BOOTTIME.
+async fn ask(site: &Arc<Site>, voters: Vec<NodeId>, enough: impl Fn(&[Reading]) -> bool) -> (Vec<Reading>, Duration) {
+    let mut asked = JoinSet::new();
+    for node in voters {
+        let site = Arc::clone(site);
+        asked.spawn(async move {
+            let clock = site.replica.peer(node)?.clock(PATIENCE).await.ok()?;
+            Some((Reading { node, wall: clock.wall }, site.clock.boot()))
+        });
+    }
+    let mut answers: Vec<(Reading, Duration)> = Vec::new();
+    loop {
+        let at = site.clock.boot();
+        let mut readings: Vec<Reading> = answers.iter().map(|(reading, came)| later(*reading, at - *came)).collect();
+        readings.sort_by_key(|reading| reading.node);
+        let last = if enough(&readings) { None } else { asked.join_next().await };
+        match last {
+            Some(answer) => answers.extend(answer.ok().flatten()),
+            None => return (readings, at),
+        }
+    }
+}
+
+/// A reading, brought forward to when `passed` more has passed.
+fn later(reading: Reading, passed: Duration) -> Reading {
+    Reading { wall: reading.wall.plus_ms(i64::try_from(passed.as_millis()).unwrap_or(i64::MAX)), ..reading }
+}
+
+/// Looks until the term ends, or until it should.
+pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+    if !term.clocks_agree() {
+        return ask_until_they_agree(&site, &term).await;
+    }
+    let mut steering = Steering { began_ms: ahead_ms(site.clock.wall(), site.clock.boot()), silent: true };
+    while !term.ended() {
+        if steering.look(&site, &term).await {
+            return;
+        }
+        term.sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Returns when another epoch would begin with clocks that agree.
+async fn ask_until_they_agree(site: &Arc<Site>, term: &Term) {
+    while !term.ended() {
+        term.sleep(ASK_EVERY).await;
+        let start = epoch_start(site).await;
+        if agreed_time(start.voters, &start.readings).is_some() {
+            tracing::info!("the clocks agree again: another epoch begins");
+            return;
+        }
+    }
+}
+
+struct Steering {
+    /// The wall clock less CLOCK_BOOTTIME when the epoch began. Milliseconds.
+    began_ms: i64,
+    /// They agreed at the last look.
+    silent: bool,
+}
+
+impl Steering {
+    /// Reads the clocks and steers by them; true when this node handed over because of its own.
+    async fn look(&mut self, site: &Arc<Site>, term: &Term) -> bool {
+        let voters = site.voters();
+        let count = voters.len() as u32;
+        let (readings, at) = ask(site, voters, |_| false).await;
+        if let Some(heirs) = heirs_if_off(&readings, site.me.node)
+            && handover::step_down(site, Unfit::ClockIsOff, |heir| heirs.contains(&heir)).await
+        {
+            return true;
+        }
+        let agreed = match agreed_time(count, &readings) {
+            None => Err("no two voters' clocks agree within 2 s"),
+            Some(wall) if count == 1 && self.has_leapt(wall, at) => {
+                Err("the clock of this machine leapt by over an hour")
+            }
+            Some(wall) => Ok(wall),
+        };
+        match agreed {
+            Ok(wall) => term.steer(wall, at),
+            Err(_) => term.steer_nowhere(),
+        }
+        if let Err(cause) = agreed
+            && self.silent
+        {
+            tracing::error!(
+                "{cause}: ledger time goes on by this machine's count and follows no clock; put them right"
+            );
+            metrics::counter!("reveille_alarms_total").increment(1);
+        }
+        self.silent = agreed.is_ok();
+        false
+    }
+
+    /// Has the wall clock been stepped by more than an hour since the epoch began?
+    fn has_leapt(&self, wall: Time, boot: Duration) -> bool {
+        ahead_ms(wall, boot).abs_diff(self.began_ms) > STEP_MS_MAX
+    }
+}
+
+fn ahead_ms(wall: Time, boot: Duration) -> i64 {
+    wall.0.saturating_sub(i64::try_from(boot.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// P18: is `own` clock off the median of three or more? Then who is not; `None` where all is well, or where
+/// nobody is better.
+fn heirs_if_off(readings: &[Reading], own: NodeId) -> Option<Vec<NodeId>> {
+    let median = median(readings).filter(|_| readings.len() >= 3)?;
+    let (near, far): (Vec<&Reading>, Vec<&Reading>) =
+        readings.iter().partition(|reading| reading.wall.0.abs_diff(median) <= OFF_MS_MAX);
+    let off = far.iter().any(|reading| reading.node == own) && !near.is_empty();
+    off.then(|| near.iter().map(|reading| reading.node).collect())
+}
+
+/// The middle reading, or what is halfway between the two middle ones. Milliseconds.
+fn median(readings: &[Reading]) -> Option<i64> {
+    let mut walls: Vec<i64> = readings.iter().map(|reading| reading.wall.0).collect();
+    walls.sort_unstable();
+    let (lower, upper) = (walls.get(walls.len().checked_sub(1)? / 2)?, walls.get(walls.len() / 2)?);
+    Some(lower.midpoint(*upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(walls: &[i64]) -> Vec<Reading> {
+        walls.iter().zip(1..).map(|(wall, node)| Reading { node: NodeId(node), wall: Time(*wall) }).collect()
+    }
+
+    #[test]
+    fn a_leader_off_the_median_of_three_gives_way_to_those_that_are_not() {
+        let three = readings(&[12_001, 10_000, 9_500]);
+        assert_eq!(heirs_if_off(&three, NodeId(1)), Some(vec![NodeId(2), NodeId(3)]));
+        assert_eq!(heirs_if_off(&three, NodeId(2)), None, "it is the others that are off");
+        assert_eq!(heirs_if_off(&readings(&[12_000, 10_000, 9_500]), NodeId(1)), None, "two seconds are not more");
+        let slow = readings(&[1_000, 10_000, 10_100, 99_000]);
+        assert_eq!(heirs_if_off(&slow, NodeId(1)), Some(vec![NodeId(2), NodeId(3)]));
+    }
+
+    #[test]
+    fn two_readings_have_no_median_to_be_off() {
+        assert_eq!(heirs_if_off(&readings(&[99_000, 10_000]), NodeId(1)), None);
+        assert_eq!(heirs_if_off(&[], NodeId(1)), None);
+    }
+
+    #[test]
+    fn where_nobody_is_better_it_goes_on() {
+        assert_eq!(heirs_if_off(&readings(&[0, 0, 10_000, 10_000]), NodeId(1)), None, "halfway is nobody");
+        let own_did_not_come = readings(&[0, 1, 2]);
+        assert_eq!(heirs_if_off(&own_did_not_come, NodeId(9)), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_stepped_by_more_than_an_hour_is_seen_and_one_that_runs_is_not() {
+        let hour = Duration::from_secs(3_600);
+        let steering = Steering { began_ms: ahead_ms(Time(1_000_000), hour), silent: true };
+        assert!(!steering.has_leapt(Time(1_000_000 + 86_400_000), 25 * hour), "a day passed on both");
+        assert!(!steering.has_leapt(Time(1_000_000 + 3_600_000), hour), "an hour is not more than one");
+        assert!(steering.has_leapt(Time(1_000_000 + 3_600_001), hour));
+        assert!(steering.has_leapt(Time(1_000_000 - 3_600_001), hour));
+    }
+
+    #[test]
+    fn a_reading_grows_with_what_has_passed_since_it_came() {
+        let reading = Reading { node: NodeId(1), wall: Time(1_000) };
+        assert_eq!(later(reading, Duration::from_millis(250)).wall, Time(1_250));
+    }
+}
