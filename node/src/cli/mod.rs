@@ -21,6 +21,7 @@ mod client;
 mod early;
 mod failure;
 mod human;
+mod import;
 mod instant;
 mod recipients;
 mod terminal;
@@ -101,6 +102,7 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::Cluster(args) => ask::cluster::run(desk, args).await,
         Question::Relay(args) => ask::relay::run(desk, args).await,
         Question::Schedule(args) => ask::schedule::run(desk, args).await,
+        Question::Import(args) => ask::import::run(desk, args).await,
         Question::Run(args) => ask::run::run(desk, args).await,
         Question::Explain(args) => ask::run::explain(desk, args).await,
         Question::InDoubt(args) => ask::doubt::run(desk, args).await,

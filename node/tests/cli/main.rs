@@ -4,6 +4,7 @@ mod changes;
 mod create;
 mod ends;
 mod fake;
+mod import;
 mod lists;
 mod nodes;
 mod preview;

@@ -3,6 +3,7 @@
 mod cluster;
 mod dead_letter;
 mod doubt;
+mod import;
 mod opt_out;
 mod policies;
 mod relay;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use cluster::{ClusterArgs, ClusterCommand};
 pub use dead_letter::{DeadLetterArgs, DeadLetterCommand};
 pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs};
+pub use import::{CrontabArgs, ImportArgs, ImportCommand};
 pub use opt_out::{OptOutArgs, OptOutCommand};
 pub use policies::{DstArgs, PolicyArgs};
 pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, Tls};
@@ -141,6 +143,8 @@ pub enum Question {
     Relay(RelayArgs),
     /// Schedules: what is sent, to whom, and when
     Schedule(ScheduleArgs),
+    /// Schedules from what ran elsewhere: a crontab
+    Import(ImportArgs),
     /// Runs: occurrences that opened
     Run(RunArgs),
     /// The whole story of one recipient in one run, by log index

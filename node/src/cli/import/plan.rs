@@ -1,0 +1,360 @@
+//! What each line of a crontab becomes: a schedule's name, time, recipients and content, or a reason why not.
+//!
+//! What the file says goes before the flags; the flags fill in what it does not say. The one exception is
+//! `TZ`, which says less than it seems to ([`Source::Tz`]).
+
+use reveille_ledger::address::{Address, Mailbox};
+use serde::Serialize;
+
+use super::crontab::{Crontab, Job, Line};
+use super::mailer::{self, Mail};
+use super::name::{Names, words_of};
+use super::shell;
+
+/// Characters of a subject that was made from a command or a comment.
+const SUBJECT_CHARACTERS_MAX: usize = 120;
+/// Characters of the file's name in a reason; a reason has 500.
+const FILE_CHARACTERS_MAX: usize = 300;
+/// The variable that stands for a brace: templates have no other way to say `{{`.
+pub const BRACE: &str = "brace";
+
+/// What the command line says.
+#[derive(Clone, Debug, Default)]
+pub struct Choices {
+    /// The file's name, as it is shown.
+    pub file: String,
+    /// `--tz`.
+    pub tz: Option<String>,
+    /// The zone of this machine.
+    pub machine: Option<String>,
+    /// `--sender`.
+    pub sender: Option<String>,
+    /// `--to`.
+    pub to: Vec<String>,
+    /// `--prefix`.
+    pub prefix: String,
+}
+
+/// What a line becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Its number in the file, from 1.
+    pub line: u64,
+    /// As it stands there.
+    pub source: String,
+    /// What it says, or why it cannot be taken over.
+    pub planned: Result<Planned, String>,
+}
+
+/// A line that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The schedule's name.
+    pub name: String,
+    /// Five fields or a nickname.
+    pub cron: String,
+    /// The zone, and who says so; none when nobody does.
+    pub zone: Option<(String, Source)>,
+    /// Whose it is; in the system form only.
+    pub user: Option<String>,
+    /// Addresses, each once.
+    pub recipients: Vec<String>,
+    /// From whom.
+    pub sender: Option<String>,
+    /// Subject, plain text.
+    pub subject: String,
+    /// Text, plain text.
+    pub text: String,
+    /// Why it is paused.
+    pub paused: String,
+    /// What is not as cron would do it.
+    pub warnings: Vec<String>,
+    /// Why it is left out, although it was understood.
+    pub lacks: Option<String>,
+}
+
+/// Who says which zone a time is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// `CRON_TZ` above the line.
+    CronTz,
+    /// `TZ` above the line, and no `--tz`. Solaris and AIX take it for the time; Debian's cron and cronie
+    /// give it to the command only.
+    Tz,
+    /// `--tz`.
+    Flag,
+    /// This machine.
+    Machine,
+}
+
+/// Plans all lines of a file.
+pub fn plan(crontab: &Crontab, choices: &Choices) -> Vec<Plan> {
+    let mut names = Names::new(&choices.prefix);
+    let one = |line: &Line| {
+        let planned = line.job.as_ref().map(|job| planned(line.number, job, choices, &mut names)).map_err(Clone::clone);
+        Plan { line: line.number, source: line.source.clone(), planned }
+    };
+    crontab.lines.iter().map(one).collect()
+}
+
+fn planned(number: u64, job: &Job, choices: &Choices, names: &mut Names) -> Planned {
+    let commands = shell::read(&job.command).unwrap_or_default();
+    let mail = mailer::find(&commands, job.input.as_deref());
+    let mut warnings = job.warnings.clone();
+    warnings.extend(mail.iter().flat_map(|mail| mail.warnings.clone()));
+    let subject = mail.as_ref().and_then(|mail| mail.subject.clone());
+    let name = names.give(&subject.clone().unwrap_or_else(|| words_of(&job.command, &commands)));
+    let recipients = recipients(job, mail.as_ref(), choices, &mut warnings);
+    let sender = sender(job, mail.as_ref(), choices, &mut warnings);
+    let place = format!("{}:{number}", shortened(&choices.file));
+    let is_silent = mail.is_none() && job.settings.mail_to.as_deref() == Some("");
+    let whole = mail.and_then(|mail| mail.text).filter(|text| !text.trim().is_empty());
+    let next = if whole.is_some() { "check its content" } else { "write its content" };
+    Planned {
+        name,
+        cron: job.cron.clone(),
+        zone: zone(job, choices, &mut warnings),
+        user: job.user.clone(),
+        subject: title(&subject.or_else(|| job.comment.clone()).unwrap_or_else(|| job.command.clone())),
+        text: whole.unwrap_or_else(|| placeholder(&place, &job.command)),
+        paused: format!("imported from {place}; {next}, then resume"),
+        lacks: lacks(&recipients, sender.as_ref(), is_silent),
+        recipients,
+        sender,
+        warnings,
+    }
+}
+
+fn zone(job: &Job, choices: &Choices, warnings: &mut Vec<String>) -> Option<(String, Source)> {
+    let settings = &job.settings;
+    // The C library takes a name with a colon before it, too.
+    let named = |zone: &Option<String>| zone.as_ref().map(|zone| zone.trim_start_matches(':').to_owned());
+    if let Some(zone) = named(&settings.cron_tz) {
+        return Some((zone, Source::CronTz));
+    }
+    let tz = named(&settings.tz);
+    if let Some(zone) = &choices.tz {
+        if let Some(tz) = tz.filter(|tz| tz != zone) {
+            warnings.push(format!("TZ={tz} is left to the command; --tz {zone} is taken for the time"));
+        }
+        return Some((zone.clone(), Source::Flag));
+    }
+    if let Some(zone) = tz {
+        let why = "most crons leave TZ to the command and keep time in the machine's zone";
+        warnings.push(format!("the zone is that of TZ={zone}, but {why}: check it, or say --tz"));
+        return Some((zone, Source::Tz));
+    }
+    choices.machine.clone().map(|zone| (zone, Source::Machine))
+}
+
+fn recipients(job: &Job, mail: Option<&Mail>, choices: &Choices, warnings: &mut Vec<String>) -> Vec<String> {
+    let mail_to = || job.settings.mail_to.as_deref().unwrap_or_default();
+    let said: Vec<String> = match mail {
+        Some(mail) => mail.to.clone(),
+        None => mail_to().split(',').map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect(),
+    };
+    let mut recipients: Vec<String> = Vec::new();
+    for one in said {
+        match Mailbox::parse(&one) {
+            Ok(mailbox) => push(&mut recipients, &mailbox.address),
+            Err(_) if is_local(&one) => {
+                warnings.push(format!("`{one}` is a user of that machine and no address"));
+            }
+            Err(error) => warnings.push(format!("`{one}` is no recipient: {error}")),
+        }
+    }
+    if recipients.is_empty() {
+        choices.to.iter().filter_map(|one| Address::parse(one).ok()).for_each(|one| push(&mut recipients, &one));
+    }
+    recipients
+}
+
+fn push(recipients: &mut Vec<String>, address: &Address) {
+    let is_new = |known: &String| Address::parse(known).is_ok_and(|known| known.key() != address.key());
+    if recipients.iter().all(is_new) {
+        recipients.push(address.as_given().to_owned());
+    }
+}
+
+fn is_local(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+fn sender(job: &Job, mail: Option<&Mail>, choices: &Choices, warnings: &mut Vec<String>) -> Option<String> {
+    let said = mail.and_then(|mail| mail.sender.clone()).or_else(|| job.settings.mail_from.clone());
+    match said.map(|said| (Mailbox::parse(&said).map(|_| said.clone()), said)) {
+        Some((Ok(said), _)) => Some(said),
+        Some((Err(error), said)) => {
+            warnings.push(format!("`{said}` is no sender: {error}"));
+            choices.sender.clone()
+        }
+        None => choices.sender.clone(),
+    }
+}
+
+fn lacks(recipients: &[String], sender: Option<&String>, is_silent: bool) -> Option<String> {
+    match (recipients, sender) {
+        ([], _) if is_silent => Some("MAILTO is empty: cron mails nobody; --to names whom".to_owned()),
+        ([], _) => Some("no recipient: set MAILTO above the line, or give --to".to_owned()),
+        (_, None) => Some("no sender: give --sender, or set MAILFROM above the line".to_owned()),
+        _ => None,
+    }
+}
+
+fn placeholder(place: &str, command: &str) -> String {
+    format!(
+        "This text stands in for one that nobody has written yet.\n\n{place} ran this command, and cron mailed what it \
+         printed:\n\n  {command}\n\nReveille runs no command. Write what is to be sent, then resume the schedule.\n"
+    )
+}
+
+/// One line that fits a subject.
+fn title(text: &str) -> String {
+    let line: String = text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
+    cut(line.trim(), SUBJECT_CHARACTERS_MAX)
+}
+
+/// The end of a long path says more than its beginning.
+fn shortened(file: &str) -> String {
+    let file: String = file.chars().map(|one| if one.is_control() { '\u{FFFD}' } else { one }).collect();
+    match file.chars().count().checked_sub(FILE_CHARACTERS_MAX) {
+        Some(more @ 1..) => format!("…{}", file.chars().skip(more).collect::<String>()),
+        _ => file,
+    }
+}
+
+/// At most so many characters, the last one an ellipsis where some are missing.
+pub fn cut(text: &str, characters: usize) -> String {
+    if text.chars().count() <= characters {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(characters.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// A template that renders to this text. Braces that would begin code become the variable [`BRACE`].
+pub fn template(text: &str) -> String {
+    let mut template = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(one) = characters.next() {
+        match (one, characters.peek()) {
+            ('{', Some('{' | '%' | '#')) => template.push_str(&format!("{{{{ {BRACE} }}}}")),
+            _ => template.push(one),
+        }
+    }
+    template
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::crontab::{Form, read};
+    use super::*;
+
+    fn choices() -> Choices {
+        Choices {
+            file: "tab".to_owned(),
+            machine: Some("Etc/UTC".to_owned()),
+            sender: Some("cron@x.org".to_owned()),
+            ..Choices::default()
+        }
+    }
+
+    fn of(text: &str, choices: &Choices) -> Planned {
+        let plans = plan(&read(text.as_bytes(), Form::User), choices);
+        plans.into_iter().next().expect("a line").planned.expect("a job")
+    }
+
+    #[test]
+    fn a_job_becomes_a_mail_to_whom_cron_wrote() {
+        let planned = of("MAILTO=a@x.org, A@x.org,b@x.org\n# Nightly\n0 9 * * * /bin/report.sh {{x\n", &choices());
+        assert_eq!(planned.recipients, ["a@x.org", "b@x.org"]);
+        assert_eq!((planned.name.as_str(), planned.subject.as_str()), ("report-x", "Nightly"));
+        assert_eq!(planned.paused, "imported from tab:3; write its content, then resume");
+        assert!(planned.text.contains("tab:3") && planned.text.contains("/bin/report.sh {{x"), "{}", planned.text);
+        assert_eq!((planned.sender.as_deref(), planned.lacks), (Some("cron@x.org"), None));
+    }
+
+    #[test]
+    fn a_command_that_mails_becomes_its_mail() {
+        let planned = of("MAILTO=root\n0 9 * * 1 mail -r me@x.org -s 'Hi all' a@x.org%Dear all,%Bye\n", &choices());
+        assert_eq!(
+            (planned.name.as_str(), planned.subject.as_str(), planned.text.as_str()),
+            ("hi-all", "Hi all", "Dear all,\nBye")
+        );
+        assert_eq!((planned.recipients, planned.sender.as_deref()), (vec!["a@x.org".to_owned()], Some("me@x.org")));
+        assert_eq!(
+            (planned.paused.as_str(), planned.warnings),
+            ("imported from tab:2; check its content, then resume", vec![])
+        );
+    }
+
+    #[test]
+    fn the_zone_is_that_of_the_nearest_who_says() {
+        let with = |tz: Option<&str>| Choices { tz: tz.map(str::to_owned), ..choices() };
+        for (above, tz, zone, source, warned) in [
+            ("CRON_TZ=Asia/Tokyo\nTZ=UTC\n", Some("Europe/Rome"), "Asia/Tokyo", Source::CronTz, 0),
+            ("CRON_TZ=:Asia/Tokyo\n", None, "Asia/Tokyo", Source::CronTz, 0),
+            ("TZ=UTC\n", Some("Europe/Rome"), "Europe/Rome", Source::Flag, 1),
+            ("TZ=UTC\n", None, "UTC", Source::Tz, 1),
+            ("", Some("Europe/Rome"), "Europe/Rome", Source::Flag, 0),
+            ("", None, "Etc/UTC", Source::Machine, 0),
+        ] {
+            let planned = of(&format!("MAILTO=a@x.org\n{above}0 9 * * * x\n"), &with(tz));
+            assert_eq!(planned.zone, Some((zone.to_owned(), source)), "{above:?} {tz:?}");
+            assert_eq!(planned.warnings.len(), warned, "{:?}", planned.warnings);
+        }
+        assert_eq!(of("0 9 * * * x\n", &Choices { machine: None, ..choices() }).zone, None);
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_who_may_give_it() {
+        let lacks = |above: &str, choices: &Choices| of(&format!("{above}0 9 * * * x\n"), choices).lacks;
+        let to = Choices { to: vec!["z@x.org".to_owned()], ..choices() };
+        assert!(lacks("", &choices()).is_some_and(|lacks| lacks.contains("MAILTO above the line, or give --to")));
+        assert!(lacks("MAILTO=\"\"\n", &choices()).is_some_and(|lacks| lacks.contains("cron mails nobody")));
+        assert!(lacks("MAILTO=root\n", &choices()).is_some_and(|lacks| lacks.contains("--to")));
+        for above in ["", "MAILTO=\"\"\n", "MAILTO=root\n"] {
+            assert_eq!(lacks(above, &to), None, "{above}");
+        }
+        let nobody = Choices { sender: None, ..choices() };
+        assert!(lacks("MAILTO=a@x.org\n", &nobody).is_some_and(|lacks| lacks.contains("--sender")));
+        assert_eq!(lacks("MAILTO=a@x.org\nMAILFROM=c@x.org\n", &nobody), None);
+        let planned = of("MAILTO=root\n0 9 * * * x\n", &to);
+        assert_eq!(planned.warnings, ["`root` is a user of that machine and no address"]);
+    }
+
+    #[test]
+    fn names_stay_when_lines_are_left_out_for_lack_of_recipients() {
+        let text = "0 1 * * * job\nMAILTO=a@x.org\n0 2 * * * job\n";
+        let names = |choices: &Choices| {
+            let plans = plan(&read(text.as_bytes(), Form::User), choices);
+            plans.into_iter().filter_map(|plan| plan.planned.ok()).map(|planned| planned.name).collect::<Vec<_>>()
+        };
+        let to = Choices { to: vec!["z@x.org".to_owned()], ..choices() };
+        assert_eq!(
+            (names(&choices()), names(&to)),
+            (vec!["job".into(), "job-2".into()], vec!["job".into(), "job-2".into()])
+        );
+    }
+
+    #[test]
+    fn braces_of_commands_are_no_code_of_templates() {
+        for (text, expected) in [
+            ("awk '{print}' {a}", "awk '{print}' {a}"),
+            ("{{a}}", "{{ brace }}{a}}"),
+            ("{%x%} {#y#}", "{{ brace }}%x%} {{ brace }}#y#}"),
+            ("{{{", "{{ brace }}{{ brace }}{"),
+        ] {
+            assert_eq!(template(text), expected);
+        }
+    }
+
+    #[test]
+    fn long_names_and_subjects_are_cut() {
+        let planned =
+            of(&format!("0 9 * * * {}\n", "x ".repeat(400)), &Choices { file: "d/".repeat(400), ..choices() });
+        assert_eq!(planned.subject.chars().count(), SUBJECT_CHARACTERS_MAX);
+        assert!(planned.paused.chars().count() < 400, "{}", planned.paused);
+    }
+}
