@@ -4,17 +4,18 @@
 //! Level-triggered: each sweep looks at the state alone and needs no memory of events, so nothing that an
 //! actor forgot stays forgotten. Belongs to a term.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
-use reveille_ledger::command::{Command, Decide, Decision};
+use reveille_ledger::command::{Command, Decide, Decision, Quarantine, Quarantined};
 use reveille_ledger::ids::{Fence, Holder, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt};
-use reveille_ledger::{RunState, Standing};
+use reveille_ledger::{Run, RunState, Standing};
 
 use crate::site::Site;
+use crate::stumbles::Stumbles;
 use crate::term::Term;
 
 /// Time between two sweeps. With the margin of a lease it bounds how long a row of a lost holder stays
@@ -29,13 +30,27 @@ const OVERDUE_MS: i64 = 5_000;
 
 /// Sweeps until the term ends.
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
+    let (mut stumbles, mut quarantined) = (Stumbles::new(), BTreeSet::new());
     while !term.ended() {
-        sweep(&site, &term).await;
+        sweep(&site, &term, &mut stumbles).await;
+        quarantine(&term, &stumbles, &mut quarantined).await;
         term.sleep(SWEEP_EVERY).await;
     }
 }
 
-async fn sweep(site: &Site, term: &Term) {
+/// P13: a run at which the sweep panicked twice is halted, with an alarm, and not looked at again.
+async fn quarantine(term: &Term, stumbles: &Stumbles<RunId>, quarantined: &mut BTreeSet<RunId>) {
+    let news: Vec<RunId> = stumbles.out().filter(|run| !quarantined.contains(run)).collect();
+    for run in news {
+        catch("a run at which the auditor fails", 1);
+        let (item, cause) = (Quarantined::Run(run), "looking at it panicked twice".to_owned());
+        if term.propose(Command::Quarantine(Quarantine { item, cause })).await.is_some() {
+            quarantined.insert(run);
+        }
+    }
+}
+
+async fn sweep(site: &Site, term: &Term, stumbles: &mut Stumbles<RunId>) {
     let now = term.now();
     let lost = site.replica.read(|ledger| rows_of_lost_holders(ledger, term));
     if !lost.is_empty() {
@@ -44,12 +59,12 @@ async fn sweep(site: &Site, term: &Term) {
     if !lost.is_empty() || term.is_revoking() {
         term.revoke(lost).await;
     }
-    let late = site.replica.read(|ledger| runs_past_deadline(ledger, now));
+    let late = site.replica.read(|ledger| runs_past_deadline(ledger, now, stumbles));
     if !late.is_empty() {
         catch("past its deadline", late.len());
         term.propose(Command::Expire(late)).await;
     }
-    for decide in site.replica.read(|ledger| doubts_to_decide(ledger, now)) {
+    for decide in site.replica.read(|ledger| doubts_to_decide(ledger, now, stumbles)) {
         catch("in doubt, decided by policy", 1);
         if term.propose(Command::Decide(decide)).await.is_none() {
             break;
@@ -71,13 +86,17 @@ fn rows_of_lost_holders(ledger: &Ledger, term: &Term) -> BTreeMap<Fence, Holder>
 }
 
 /// P16: open and paused runs whose deadline has passed.
-fn runs_past_deadline(ledger: &Ledger, now: Time) -> Vec<RunId> {
+fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) -> Vec<RunId> {
     let mut late = Vec::new();
     for (id, page) in ledger.open_pages() {
         for (place, run) in page.runs.iter().enumerate() {
-            let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
-            if open && run.finish_by <= now && run.counts.get(Standing::Pending) > 0 {
-                late.push(RunId { index: id.index, place: id.place + place as u32 });
+            let name = RunId { index: id.index, place: id.place + place as u32 };
+            let is_late = || {
+                let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
+                open && run.finish_by <= now && run.counts.get(Standing::Pending) > 0
+            };
+            if stumbles.look(name, is_late) == Some(true) {
+                late.push(name);
             }
         }
     }
@@ -86,21 +105,14 @@ fn runs_past_deadline(ledger: &Ledger, now: Time) -> Vec<RunId> {
 }
 
 /// What is in doubt and whose policy is not to hold it.
-fn doubts_to_decide(ledger: &Ledger, now: Time) -> Vec<Decide> {
+fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) -> Vec<Decide> {
     let mut found: Vec<Decide> = Vec::new();
     for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
         for slot in row.in_doubt.iter() {
             let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
             let Some(state) = ledger.run(run) else { continue };
-            let decision = match state.policies.in_doubt {
-                InDoubt::Hold => continue,
-                InDoubt::Resend if state.state == RunState::Cancelled || state.finish_by <= now => continue,
-                InDoubt::Resend => Decision::Resend,
-                InDoubt::AssumeSent if state.counts.is_finished() || now.since_ms(row.claimed_at) > DAY_MS => {
-                    Decision::Assume
-                }
-                InDoubt::AssumeSent => continue,
-            };
+            let decision = stumbles.look(run, || decision(state, row.claimed_at, now)).flatten();
+            let Some(decision) = decision else { continue };
             if let Some(last) = found.last_mut()
                 && last.run == run
                 && last.decision == decision
@@ -114,6 +126,17 @@ fn doubts_to_decide(ledger: &Ledger, now: Time) -> Vec<Decide> {
         }
     }
     found
+}
+
+/// What the policy of a run decides about somebody in doubt since a claim at `claimed_at`, if anything yet.
+fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
+    match run.policies.in_doubt {
+        InDoubt::Hold => None,
+        InDoubt::Resend => (run.state != RunState::Cancelled && run.finish_by > now).then_some(Decision::Resend),
+        InDoubt::AssumeSent => {
+            (run.counts.is_finished() || now.since_ms(claimed_at) > DAY_MS).then_some(Decision::Assume)
+        }
+    }
 }
 
 /// Gauges, and what only an operator can mend.

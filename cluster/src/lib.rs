@@ -43,6 +43,7 @@ mod settler;
 pub mod site;
 pub mod station;
 mod steering;
+mod stumbles;
 mod supervisor;
 pub mod term;
 mod timer;

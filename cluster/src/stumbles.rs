@@ -1,0 +1,61 @@
+//! What an actor of the leader panics at: the first time it is counted, the second time it is taken out (P13).
+//!
+//! Called by the auditor around its look at one run, so that one run that cannot be looked at costs that run
+//! and not the leadership. Forgotten with the term.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Panics at one item before it is taken out.
+const PANICS_MAX: u8 = 2;
+
+/// Panics by item.
+#[derive(Debug)]
+pub(crate) struct Stumbles<K> {
+    counts: BTreeMap<K, u8>,
+}
+
+impl<K: Ord + Copy> Stumbles<K> {
+    /// None yet.
+    pub fn new() -> Stumbles<K> {
+        Stumbles { counts: BTreeMap::new() }
+    }
+
+    /// Looks at an item, unless it is out. `None` when the look panicked, or was not taken.
+    pub fn look<R>(&mut self, item: K, look: impl FnOnce() -> R) -> Option<R> {
+        if self.counts.get(&item).is_some_and(|count| *count >= PANICS_MAX) {
+            return None;
+        }
+        let seen = catch_unwind(AssertUnwindSafe(look)).ok();
+        if seen.is_none() {
+            *self.counts.entry(item).or_default() += 1;
+        }
+        seen
+    }
+
+    /// What is out.
+    pub fn out(&self) -> impl Iterator<Item = K> + '_ {
+        self.counts.iter().filter(|(_, count)| **count >= PANICS_MAX).map(|(item, _)| *item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_panic_at_an_item_takes_it_out_and_the_rest_goes_on() {
+        let (mut stumbles, mut looks) = (Stumbles::new(), 0);
+        for sweep in 1..=3 {
+            let bad = stumbles.look("bad", || {
+                looks += 1;
+                assert!(looks > 9, "this look panics");
+            });
+            assert_eq!(bad, None);
+            assert_eq!(stumbles.look("good", || 7), Some(7));
+            assert_eq!(stumbles.out().count(), usize::from(sweep >= 2));
+        }
+        assert_eq!(looks, 2, "what is out is not looked at again");
+        assert_eq!(stumbles.out().collect::<Vec<_>>(), ["bad"]);
+    }
+}
