@@ -1,5 +1,6 @@
 //! The leader's dispatcher: turns what is pending into claims, just far enough ahead (P4, P12).
 //!
+//! Suspects, who were open when a holder died, go in rows of their own and one at a time to a node (P12).
 //! Belongs to a term and is dropped with it. Each wake it looks at the state: who may hold claims, how much
 //! each (tenant, pool, node) has open, what is claimable; `fair` splits the credit; one entry carries all
 //! claims. Holders keep sending while there is no leader: rows belong to the ledger, not to it.
@@ -56,7 +57,7 @@ async fn wake(site: &Site, term: &Term, fair: &mut Fair, rests: &mut Rests) -> D
         if holders.len() == resting.len() {
             return (Vec::new(), resting, holders.len());
         }
-        let work = Work::of(ledger, now);
+        let work = Work::of(ledger, &holders, now);
         let credits = credits(ledger, &allowances, voters, &work.offers);
         (claims(fair, work, &credits, &holders), resting, holders.len())
     });
@@ -102,12 +103,32 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
 /// What can be claimed now: an offer a chunk, and the slots behind it.
 struct Work {
     offers: Vec<Offer>,
-    slots: BTreeMap<(RunId, u32), Bitmap>,
+    slots: BTreeMap<(RunId, u32), Slots>,
+    /// Nodes that prepare no suspect yet.
+    free: BTreeSet<NodeId>,
+}
+
+/// What is left to claim in a chunk.
+#[derive(Default)]
+struct Slots {
+    /// In slices of any size.
+    plain: Bitmap,
+    /// Each in a row of its own.
+    suspects: Bitmap,
+}
+
+impl Slots {
+    fn len(&self) -> u32 {
+        self.plain.len() + self.suspects.len()
+    }
 }
 
 impl Work {
-    fn of(ledger: &Ledger, now: Time) -> Work {
-        let mut work = Work { offers: Vec::new(), slots: BTreeMap::new() };
+    fn of(ledger: &Ledger, holders: &BTreeMap<NodeId, Holder>, now: Time) -> Work {
+        let free: BTreeSet<NodeId> =
+            holders.keys().copied().filter(|node| !prepares_a_suspect(ledger, *node)).collect();
+        let mut alone = u32::try_from(free.len()).unwrap_or(u32::MAX);
+        let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
         let mut offered: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for (id, page) in ledger.open_pages() {
             let offered = offered.entry((&page.tenant, &page.pool)).or_default();
@@ -117,11 +138,15 @@ impl Work {
             }
             for number in 0..page.slots.div_ceil(CHUNK) {
                 let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
-                let mut slots = chunk.claimable(now);
-                slots.remove(&closed_slots(page, number, now));
-                if slots.is_empty() {
+                let mut claimable = chunk.claimable(now);
+                claimable.remove(&closed_slots(page, number, now));
+                // No more suspects than can be worked: what is offered beyond that would use up credit.
+                let suspects = claimable.and(&chunk.suspects).first(alone);
+                let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspects };
+                if slots.len() == 0 {
                     continue;
                 }
+                alone -= slots.suspects.len();
                 work.offers.push(Offer {
                     tenant: page.tenant.clone(),
                     pool: page.pool.clone(),
@@ -138,6 +163,15 @@ impl Work {
         }
         work
     }
+}
+
+/// P12: has the node a row with a suspect? It is alone in that row.
+fn prepares_a_suspect(ledger: &Ledger, node: NodeId) -> bool {
+    let mut rows = ledger.rows().iter().map(|(_, row)| row).filter(|row| row.holder.node == node);
+    rows.any(|row| {
+        let chunk = ledger.chunks().get(&(row.page, row.chunk));
+        chunk.is_some_and(|chunk| !row.claimed.and(&chunk.suspects).is_empty())
+    })
 }
 
 /// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has open.
@@ -188,11 +222,23 @@ fn claims(fair: &mut Fair, mut work: Work, credits: &[Credit], holders: &BTreeMa
     for grant in fair.grants(&work.offers, credits, CLAIMS_MAX) {
         let place = (grant.page, grant.chunk);
         let (Some(left), Some(holder)) = (work.slots.get_mut(&place), holders.get(&grant.node)) else { continue };
-        let slice = left.first(grant.recipients.min(SLICE_MAX));
-        left.remove(&slice);
-        if !slice.is_empty() {
+        let mut claim = |slice: Bitmap| {
             claims.push(Claim { page: grant.page, chunk: grant.chunk, slice, holder: *holder });
+        };
+        let one = left.suspects.first(u32::from(work.free.contains(&grant.node)));
+        let slice = left.plain.first(grant.recipients.min(SLICE_MAX) - one.len());
+        left.suspects.remove(&one);
+        left.plain.remove(&slice);
+        if !one.is_empty() {
+            work.free.remove(&grant.node);
+            claim(one);
+        }
+        if !slice.is_empty() {
+            claim(slice);
         }
     }
     claims
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,8 @@
 //! Each granted row is worked by a task of its own; the relay pools bound how much of it goes on at once.
 //! Order for one recipient: journal `open`, compose, dialogue up to the gate, journal `begin`, terminator,
 //! answer, journal the answer, settle. One begin a (row, recipient): after it the recipient leaves the row,
-//! whatever the answer; nothing here retries. What cannot begin within ten seconds goes back.
+//! whatever the answer; nothing here retries. What cannot begin within ten seconds goes back. A recipient that
+//! was open when a holder died is prepared while nothing else is open on this node (P12).
 //!
 //! A row that is granted is found by its hint or, if that was lost, by a look at the state; a row is worked
 //! at most once in this life of the process.
@@ -27,7 +28,8 @@ use crate::compose::{Stamp, message_id};
 use crate::gate::{LaneGate, may_leave};
 use crate::journal::{Act, Answer, Place};
 use crate::lease::{ASK_EVERY, LEASE};
-use crate::relay::{self, Mail, Patience, Permit, Shut, Unavailable, Verdict};
+use crate::preparations::Preparation;
+use crate::relay::{self, Delivery, Mail, Patience, Permit, Shut, Unavailable, Verdict};
 use crate::room::Room;
 use crate::settler::Fate;
 
@@ -58,6 +60,8 @@ struct Draft {
     recipient: u32,
     content: Hash,
     audience: Hash,
+    /// It was open when a holder died: it is prepared alone (P12).
+    suspect: bool,
 }
 
 /// A row as its task works it.
@@ -163,11 +167,13 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
         if row.lost.is_some() {
             slots.add(&row.in_doubt);
         }
+        let suspects = ledger.chunks().get(&(row.page, row.chunk)).map(|chunk| &chunk.suspects);
         let drafts = slots.iter().filter_map(|slot| {
             let (run, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
             let state = ledger.run(run)?;
             let place = Place { page: row.page, chunk: row.chunk, fence, slot };
-            Some(Draft { place, run, recipient, content: state.content, audience: state.audience })
+            let suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
+            Some(Draft { place, run, recipient, content: state.content, audience: state.audience, suspect })
         });
         Some(Work {
             tenant: page.tenant.clone(),
@@ -189,7 +195,7 @@ async fn work_row(room: Arc<Room>, work: Work, tasks: TaskTracker) {
         if gives_back.is_none() {
             match permit(&room, &work.pool, deadline).await {
                 Ok(permit) => {
-                    tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, permit));
+                    tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, permit, deadline));
                     continue;
                 }
                 Err(cause) => gives_back = Some(cause),
@@ -225,7 +231,7 @@ async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, Op
             Some(Err(Some(unavailable))) => unavailable,
         };
         let until = match &unavailable {
-            Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until } => *until,
+            Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => *until,
             // The pace or the sessions of this node do not suffice for the row: others may have room.
             Unavailable::Busy if Instant::now() < deadline => continue,
             Unavailable::Paced { until } if *until < deadline => *until,
@@ -242,28 +248,57 @@ async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, Op
     }
 }
 
-/// One recipient, from its preparation to its settled outcome.
-async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, permit: Permit) {
+/// One recipient, from its preparation to its settled outcome. Its permit comes before its seat among those
+/// who are prepared, for one who is alone as for all others: so nobody waits for a seat whose owner waits for
+/// a permit.
+async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, permit: Permit, deadline: Instant) {
     let draft = &work.drafts[number];
-    let prepared = catch_unwind(AssertUnwindSafe(|| prepare(&room, &work, draft)));
-    let prepared = prepared.unwrap_or_else(|_| Err(Fate::Unsendable("preparing it panicked".to_owned())));
-    let fate = match prepared {
-        Err(fate) => fate,
-        Ok((job, mail)) => {
-            let job = Arc::new(job);
-            let patience = Patience { begin_by: Some(Instant::now() + PREPARE_WITHIN), stop: room.drain.child_token() };
-            let gate = LaneGate { room: Arc::clone(&room), job: Arc::clone(&job) };
-            let verdict = permit.deliver(mail, gate, patience).await;
-            let fate = judge(&room, &job, verdict);
-            // What is in doubt stays marked until the state says so itself: until then nobody else could name
-            // it (P15).
-            if fate != Fate::InDoubt {
-                room.site.marks.clear(job.place.fence, job.run, job.recipient);
-            }
-            fate
-        }
+    let seat = room.preparations.begin(draft.suspect, deadline);
+    let fate = match room.drain.run_until_cancelled(seat).await {
+        Some(Some(preparation)) => hand_off(&room, &work, draft, permit, preparation).await,
+        // It comes back in a while, so that this node does not wait for it all the time.
+        Some(None) if draft.suspect => waits(draft.place, "it is to be prepared alone, and others were not over"),
+        Some(None) | None => Fate::Released,
     };
     room.settler.settle(draft.place, fate).await;
+}
+
+/// Prepares one recipient and sees its dialogue through.
+async fn hand_off(room: &Arc<Room>, work: &Work, draft: &Draft, permit: Permit, preparation: Arc<Preparation>) -> Fate {
+    let prepared = catch_unwind(AssertUnwindSafe(|| prepare(room, work, draft)));
+    let prepared = prepared.unwrap_or_else(|_| Err(Fate::Unsendable("preparing it panicked".to_owned())));
+    let (job, mail) = match prepared {
+        Ok((job, mail)) => (Arc::new(job), mail),
+        Err(fate) => {
+            // A journal that fails here has closed the gate for all that follow.
+            let _ = room.note(draft.place, Act::Left);
+            return fate;
+        }
+    };
+    let patience = Patience { begin_by: Some(Instant::now() + PREPARE_WITHIN), stop: room.drain.child_token() };
+    let gate = LaneGate { room: Arc::clone(room), job: Arc::clone(&job), preparation: Arc::clone(&preparation) };
+    let delivery = permit.deliver(mail, gate, patience);
+    let verdict = if draft.suspect { alone_for_a_while(delivery, &preparation).await } else { delivery.await };
+    let fate = judge(room, &job, verdict);
+    preparation.over();
+    // What is in doubt stays marked until the state says so itself: until then nobody else could name it (P15).
+    if fate != Fate::InDoubt {
+        room.site.marks.clear(job.place.fence, job.run, job.recipient);
+    }
+    fate
+}
+
+/// A relay that is slow before the gate does not stop the whole node: after ten seconds others begin beside
+/// the one that was alone. If the process dies then, it was not alone.
+async fn alone_for_a_while(delivery: Delivery, preparation: &Preparation) -> Verdict {
+    tokio::pin!(delivery);
+    match tokio::time::timeout(BEGIN_WITHIN, &mut delivery).await {
+        Ok(verdict) => verdict,
+        Err(_) => {
+            preparation.over();
+            delivery.await
+        }
+    }
 }
 
 /// Journal `open`, a first look at the gate's questions, and the mail; or what becomes of the recipient
@@ -320,10 +355,18 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
             let _ = room.note(job.place, Act::Refused(answer));
             Fate::Refused(refused)
         }
-        // Peers close politely between mails: another session, at once.
-        Verdict::Broken { cause: relay::Cause::ClosedBetweenMails, .. } => Fate::Released,
-        Verdict::Broken { stage, cause } => waits(job.place, &format!("lost at {stage:?}: {cause}")),
-        Verdict::GateClosed(shut) => fate_of_shut(shut),
+        Verdict::Broken { stage, cause } => {
+            let _ = room.note(job.place, Act::Left);
+            match cause {
+                // Peers close politely between mails: another session, at once.
+                relay::Cause::ClosedBetweenMails => Fate::Released,
+                cause => waits(job.place, &format!("lost at {stage:?}: {cause}")),
+            }
+        }
+        Verdict::GateClosed(shut) => {
+            let _ = room.note(job.place, Act::Left);
+            fate_of_shut(shut)
+        }
         Verdict::InDoubt { cause } => {
             tracing::warn!(recipient = job.name(), fence = %job.place.fence, %cause, "in doubt");
             metrics::counter!("reveille_in_doubt_total").increment(1);

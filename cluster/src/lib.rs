@@ -34,6 +34,7 @@ mod lane;
 pub mod lease;
 pub mod marks;
 pub mod pace;
+mod preparations;
 mod recovery;
 pub mod relay;
 pub mod relays;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::compose::Compiled;
 use crate::journal::{Act, Journal, JournalFault, Place, Record};
+use crate::preparations::Preparations;
 use crate::relays::Relays;
 use crate::settler::Settler;
 use crate::site::Site;
@@ -25,6 +26,8 @@ pub(crate) struct Room {
     pub relays: Arc<Relays>,
     journal: Arc<Mutex<Journal>>,
     pub settler: Settler,
+    /// Who is between `open` and the gate on this node (P12).
+    pub preparations: Preparations,
     /// Set when the node stops: what has not begun goes back.
     pub drain: CancellationToken,
     letters: Mutex<BTreeMap<(Hash, Hash), Arc<Letter>>>,
@@ -44,7 +47,8 @@ impl Room {
         settler: Settler,
         drain: CancellationToken,
     ) -> Room {
-        Room { site, relays, journal, settler, drain, letters: Mutex::new(BTreeMap::new()) }
+        let preparations = Preparations::new();
+        Room { site, relays, journal, settler, preparations, drain, letters: Mutex::new(BTreeMap::new()) }
     }
 
     /// Writes one line of the journal, before the act that it announces.

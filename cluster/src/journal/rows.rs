@@ -22,6 +22,8 @@ pub enum Fate {
     Accepted,
     /// The relay refused it.
     Refused(Answer),
+    /// It was prepared, and not handed off.
+    Left,
 }
 
 /// Fates by row and slot.
@@ -69,6 +71,7 @@ impl Rows {
                     Fate::Begun => Act::Begin,
                     Fate::Accepted => Act::Accepted,
                     Fate::Refused(answer) => Act::Refused(answer.clone()),
+                    Fate::Left => Act::Left,
                 };
                 Record { place, act }
             })
@@ -81,18 +84,30 @@ impl Rows {
     }
 
     /// The outcome of a row of a former incarnation whose recipients `slots` are still claimed (P10):
-    /// accepted, refused by its answer, begun is in doubt, and everything else is released.
+    /// accepted, refused by its answer, begun is in doubt, and everything else is released. Who was open is
+    /// named, and whether nothing else was in the whole journal (P12).
     pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> RowOutcome {
         let mut outcome = RowOutcome::empty(page, chunk, fence);
         for slot in slots.iter() {
             match self.fate(fence, slot) {
                 Some(Fate::Accepted) => drop(outcome.accepted.insert(slot)),
                 Some(Fate::Begun) => drop(outcome.in_doubt.insert(slot)),
-                Some(Fate::OpenOnly) | None => drop(outcome.released.insert(slot)),
+                Some(Fate::OpenOnly) => {
+                    outcome.released.insert(slot);
+                    outcome.was_open.insert(slot);
+                }
+                Some(Fate::Left) | None => drop(outcome.released.insert(slot)),
                 Some(Fate::Refused(answer)) => outcome.refused.push(refused(slot, answer)),
             }
         }
+        outcome.alone = !outcome.was_open.is_empty() && self.open_count() == 1;
         outcome
+    }
+
+    /// Recipients that are open, in all rows.
+    fn open_count(&self) -> usize {
+        let fates = self.0.values().flat_map(|row| row.fates.values());
+        fates.filter(|fate| **fate == Fate::OpenOnly).count()
     }
 }
 
@@ -104,8 +119,9 @@ fn refused(slot: u16, answer: &Answer) -> Refused {
 fn after(former: Option<Fate>, act: &Act) -> Fate {
     match (former, act) {
         (Some(Fate::Accepted), _) | (_, Act::Accepted) => Fate::Accepted,
-        (Some(known), Act::Open) => known,
-        (None, Act::Open) => Fate::OpenOnly,
+        (None | Some(Fate::Left), Act::Open) => Fate::OpenOnly,
+        (None | Some(Fate::OpenOnly), Act::Left) => Fate::Left,
+        (Some(known), Act::Open | Act::Left) => known,
         (_, Act::Begin) => Fate::Begun,
         (_, Act::Refused(answer)) => Fate::Refused(answer.clone()),
     }

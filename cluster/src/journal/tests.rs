@@ -85,12 +85,35 @@ fn a_row_of_a_dead_life_is_settled_from_its_journal() {
     assert_eq!(other_row.released, Bitmap::range(0, 5), "the absence of a record counts");
 }
 
+/// P12: who killed the process is among those that were being prepared.
+#[test]
+fn who_was_open_at_a_death_is_named_and_whether_it_was_alone() {
+    let folder = folder();
+    let mut journal = written(&folder);
+    let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    assert_eq!((outcome.was_open, outcome.alone), (Bitmap::range(0, 1), true), "the others were begun, or never open");
+    let mut append = |record: Record| journal.append(&[record]).unwrap_or_else(|error| panic!("{error}"));
+    append(record(51, 7, Act::Open));
+    let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    assert_eq!((outcome.was_open, outcome.alone), (Bitmap::range(0, 1), false), "one of another row was open too");
+    append(record(51, 7, Act::Left));
+    append(record(50, 1, Act::Left));
+    let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    assert!(outcome.alone, "it has left before the death");
+    assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`left` never takes back a `begin`");
+    let other = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(7, 1));
+    assert_eq!((other.released, other.was_open, other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));
+    append(record(51, 7, Act::Open));
+    assert!(!read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5)).alone, "and is open again");
+}
+
 #[test]
 fn a_journal_that_proves_nothing_leaves_all_in_doubt() {
     let folder = folder();
     let reading = read(&folder);
     let outcome = reading.outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!((outcome.in_doubt, outcome.released), (Bitmap::range(0, 5), Bitmap::new()));
+    assert_eq!((outcome.was_open, outcome.alone), (Bitmap::new(), false), "P12: and it suspects nobody");
     assert_eq!(why_nothing(reading), "there is no journal");
 }
 
@@ -321,7 +344,7 @@ proptest! {
 
     #[test]
     fn a_reader_knows_what_the_writer_knew(
-        acts in prop::collection::vec((0_u64..3, 0_u16..6, 0_u8..4), 1..80),
+        acts in prop::collection::vec((0_u64..3, 0_u16..6, 0_u8..5), 1..80),
         rewrites in any::<bool>(),
     ) {
         let folder = folder();
@@ -331,7 +354,8 @@ proptest! {
         }
         let mut model = BTreeMap::new();
         for (row, slot, act) in acts {
-            let act = [Act::Open, Act::Begin, Act::Accepted, refused(550)].into_iter().nth(act.into()).unwrap_or(Act::Open);
+            let acts = [Act::Open, Act::Begin, Act::Accepted, refused(550), Act::Left];
+            let act = acts.into_iter().nth(act.into()).unwrap_or(Act::Open);
             let written = journal.append(&[record(row, slot, act.clone())]);
             let place = (row, slot);
             prop_assert_eq!(written.is_err(), act == Act::Begin && model.get(&place).is_some_and(|(begun, _)| *begun));
@@ -339,7 +363,9 @@ proptest! {
                 let (begun, fate) = model.entry(place).or_insert((false, Fate::OpenOnly));
                 *begun |= act == Act::Begin;
                 match act {
-                    Act::Open => {}
+                    Act::Open if *fate == Fate::Left => *fate = Fate::OpenOnly,
+                    Act::Left if *fate == Fate::OpenOnly => *fate = Fate::Left,
+                    Act::Open | Act::Left => {}
                     _ if *fate == Fate::Accepted => {}
                     Act::Begin => *fate = Fate::Begun,
                     Act::Accepted => *fate = Fate::Accepted,

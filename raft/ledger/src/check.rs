@@ -93,6 +93,11 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, slots: u32, found: &mut Ve
     }
     let stray = waiting.and_not(chunk.set(Standing::Pending));
     report(found, "P1", stray.is_empty(), || format!("chunk {number} of {id}: {stray:?} wait but are not pending"));
+    let mut open = chunk.suspects.clone();
+    for standing in [Standing::Pending, Standing::Claimed, Standing::InDoubt] {
+        open.remove(chunk.set(standing));
+    }
+    report(found, "P12", open.is_empty(), || format!("chunk {number} of {id}: {open:?} are closed, and suspects"));
 }
 
 /// P7: each run stands in the history under its name, so no name has opened twice.
@@ -147,6 +152,10 @@ fn check_rows(ledger: &Ledger, found: &mut Vec<Violation>) {
         report(found, "P4", twice, || format!("row {fence} holds a recipient of another row"));
         claimed.add(&row.claimed);
         in_doubt.add(&row.in_doubt);
+        let suspects = ledger.chunks().get(&(row.page, row.chunk)).map(|chunk| &chunk.suspects);
+        let holds_one =
+            suspects.is_some_and(|set| !set.and(&row.claimed).is_empty() || !set.and(&row.in_doubt).is_empty());
+        report(found, "P12", !holds_one || row.granted.len() == 1, || format!("row {fence}: a suspect among others"));
     }
     for ((_, fence), row) in ledger.closed().iter() {
         report(found, "P4", row.is_closed(), || format!("row {fence} is open but among the evidence"));

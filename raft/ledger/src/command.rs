@@ -341,6 +341,11 @@ pub struct RowOutcome {
     pub in_doubt: Bitmap,
     /// Definitely not handed off, and cannot be composed: dead at once, with the cause.
     pub unsendable: Vec<(u16, String)>,
+    /// Of those released: who was being prepared when the holder died (P12). Only recovery says so, from a
+    /// journal that proves it.
+    pub was_open: Bitmap,
+    /// Nothing else was being prepared on that node then.
+    pub alone: bool,
 }
 
 impl RowOutcome {
@@ -356,6 +361,8 @@ impl RowOutcome {
             refused: Vec::new(),
             in_doubt: Bitmap::new(),
             unsendable: Vec::new(),
+            was_open: Bitmap::new(),
+            alone: false,
         }
     }
 }

@@ -354,6 +354,9 @@ pub struct Chunk {
     pub waves: BTreeMap<i64, Bitmap>,
     /// Counted attempts, where there are any.
     pub attempts: BTreeMap<u16, u8>,
+    /// Who was being prepared when its holder died, and has not come past a gate since (P12): pending, or
+    /// held by a row of its own.
+    pub suspects: Bitmap,
 }
 
 impl Chunk {

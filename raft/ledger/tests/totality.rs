@@ -209,8 +209,9 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
             (page, chunk, Fence { group: 1, epoch: Epoch(1), index, place: 0 })
         }),
     ];
-    (place, sets, prop::collection::vec(refused, 0..12), prop::collection::vec(any::<u16>(), 0..3)).prop_map(
-        |((page, chunk, fence), (accepted, released, suppressed, in_doubt), refused, unsendable)| RowOutcome {
+    let unsendable = prop::collection::vec(any::<u16>(), 0..3);
+    (place, sets, prop::collection::vec(refused, 0..12), unsendable, (set(), any::<bool>())).prop_map(
+        |((page, chunk, fence), (accepted, released, suppressed, in_doubt), refused, unsendable, open)| RowOutcome {
             page,
             chunk,
             fence,
@@ -220,6 +221,8 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
             refused,
             in_doubt,
             unsendable: unsendable.into_iter().map(|slot| (slot % 8, String::new())).collect(),
+            was_open: open.0,
+            alone: open.1,
         },
     )
 }

@@ -66,6 +66,10 @@ impl Ledger {
         };
         let mut slots = claim.slice.and(&chunk.claimable(now));
         slots.remove(&closed_slots(page, claim.chunk, now));
+        if claim.slice.len() > 1 {
+            // P12: a suspect has a row of its own.
+            slots.remove(&chunk.suspects);
+        }
         slots
     }
 

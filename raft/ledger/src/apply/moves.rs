@@ -27,6 +27,9 @@ impl Ledger {
         assert_eq!(moved.len(), slots.len(), "P1: {slots:?} do not all stand at {from:?} in {place:?}");
         chunk.sets[from as usize].remove(slots);
         chunk.sets[to as usize].add(slots);
+        if to.is_terminal() {
+            chunk.suspects.remove(slots);
+        }
         if from == Standing::Pending {
             chunk.waves.retain(|_, waiting| {
                 waiting.remove(slots);

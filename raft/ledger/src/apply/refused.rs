@@ -30,6 +30,9 @@ impl Ledger {
             if held && is_unnamed(answer.code, answer.enhanced) {
                 self.note_unnamed(context, place, answer);
             }
+            if held && answer.scope != Scope::Relay {
+                self.clear_suspects(place, &[answer.slot].into_iter().collect());
+            }
             moved += self.definite(context, row, answer.slot, |run, attempts, now| judge(run, attempts, now, answer));
         }
         moved

@@ -41,8 +41,8 @@ impl Ledger {
         let before = row.clone();
         let mut moved = self.accept(context, outcome.fence, &mut row, &outcome.accepted);
         moved += self.refuse(context, &mut row, &outcome.refused);
-        moved += self.give_back(context, &mut row, &outcome.released, false);
-        moved += self.give_back(context, &mut row, &outcome.suppressed, true);
+        moved += self.release(context, &mut row, outcome);
+        moved += self.suppress(context, &mut row, &outcome.suppressed);
         moved += self.bury(context, &mut row, &outcome.unsendable);
         moved += self.doubt(context, &mut row, &outcome.in_doubt);
         if row != before {
@@ -135,14 +135,35 @@ impl Ledger {
         self.put_row(fence, row, true);
     }
 
-    /// Released or suppressed: definitely not handed off.
-    fn give_back(&mut self, context: &mut Context, row: &mut Row, slots: &Bitmap, opted_out: bool) -> u64 {
+    /// Released: definitely not handed off. Who was being prepared when the holder died is a suspect from
+    /// here on; a suspect that was alone at a death has killed twice and dies of it (P12).
+    fn release(&mut self, context: &mut Context, row: &mut Row, outcome: &RowOutcome) -> u64 {
+        let place = (row.page, row.chunk);
+        let mut moved = 0;
+        for slot in outcome.released.and(&row.granted).iter() {
+            let was_open = outcome.was_open.contains(slot);
+            let killed_again = was_open && outcome.alone && self.is_suspect(place, slot);
+            let left =
+                self.definite(context, row, slot, |run, attempts, now| match demanded(run, attempts, now, None) {
+                    Verdict { to: Standing::Pending, .. } if killed_again => killed_its_holder(attempts, now),
+                    verdict => verdict,
+                });
+            if was_open && left > 0 && self.stands(place, slot, Standing::Pending) {
+                self.edit_suspects(place, |suspects| {
+                    suspects.insert(slot);
+                });
+            }
+            moved += left;
+        }
+        moved
+    }
+
+    /// Suppressed: definitely not handed off, because it opted out.
+    fn suppress(&mut self, context: &mut Context, row: &mut Row, slots: &Bitmap) -> u64 {
         let mut moved = 0;
         for slot in slots.and(&row.granted).iter() {
-            moved += self.definite(context, row, slot, |run, attempts, now| match () {
-                () if opted_out => Verdict { to: Standing::Suppressed, wait_until: None, letter: None },
-                () => demanded(run, attempts, now, None),
-            });
+            let verdict = Verdict { to: Standing::Suppressed, wait_until: None, letter: None };
+            moved += self.definite(context, row, slot, |_, _, _| verdict);
         }
         moved
     }
@@ -224,7 +245,25 @@ impl Ledger {
         row.claimed.remove(&slots);
         row.in_doubt.add(&slots);
         self.shift(context, (row.page, row.chunk), &slots, Standing::Claimed, Standing::InDoubt);
+        self.clear_suspects((row.page, row.chunk), &slots);
         u64::from(slots.len())
+    }
+
+    fn is_suspect(&self, place: Place, slot: u16) -> bool {
+        self.chunks.get(&place).is_some_and(|chunk| chunk.suspects.contains(slot))
+    }
+
+    /// P12: they came past a gate, or a relay has answered about them: they do not kill who prepares them.
+    pub(super) fn clear_suspects(&mut self, place: Place, slots: &Bitmap) {
+        if self.chunks.get(&place).is_some_and(|chunk| !chunk.suspects.and(slots).is_empty()) {
+            self.edit_suspects(place, |suspects| suspects.remove(slots));
+        }
+    }
+
+    fn edit_suspects(&mut self, place: Place, edit: impl FnOnce(&mut Bitmap)) {
+        if let Some(chunk) = self.chunks.edit(&place) {
+            edit(&mut chunk.suspects);
+        }
     }
 
     fn stands(&self, place: Place, slot: u16, standing: Standing) -> bool {
@@ -251,4 +290,11 @@ impl Ledger {
         let run = RunId { index: place.0.index, place: place.0.place + number as u32 };
         Some((run, whole - page.runs[number].first))
     }
+}
+
+/// P12: prepared with nothing else open, it has killed its holder a second time.
+fn killed_its_holder(attempts: u8, now: Time) -> Verdict {
+    let text = "holder died preparing it".to_owned();
+    let letter = DeadLetter { code: 0, enhanced: None, text, attempts, since: now, discarded: false };
+    Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) }
 }

@@ -296,7 +296,12 @@ impl World {
         let mut outcome = RowOutcome::empty(page, chunk, fence);
         match kind % 6 {
             0 | 1 => outcome.accepted = set,
-            2 => outcome.released = set,
+            2 => {
+                // A former life's journal: some of them were open, perhaps nothing else was.
+                outcome.was_open = set.iter().filter(|slot| u8::try_from(slot % 3) != Ok(kind / 6 % 3)).collect();
+                outcome.alone = kind >= 128;
+                outcome.released = set;
+            }
             3 => outcome.in_doubt = set,
             4 => outcome.suppressed = set,
             _ => {

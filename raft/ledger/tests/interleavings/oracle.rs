@@ -36,6 +36,9 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
             assert_eq!(*standing, expected, "{}", told());
         }
         assert!(former == standing || may_move(&entry.command, *former, *standing), "{}", told());
+        if let Some(expected) = suspicion(before, entry, *seat, *former, *standing, refused) {
+            assert_eq!(is_suspect(after, *seat), expected, "P12: {}", told());
+        }
     }
     assert!(was.keys().all(|seat| is.contains_key(seat)), "somebody is gone after {entry:?}");
     for (id, _, run) in before.runs() {
@@ -44,6 +47,36 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
         assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", told());
     }
     grows(before, after);
+}
+
+fn is_suspect(ledger: &Ledger, (page, chunk, slot): Seat) -> bool {
+    ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))
+}
+
+/// P12: is somebody a suspect afterwards? None for entries that settle several rows at once.
+fn suspicion(
+    before: &Ledger,
+    entry: &Entry,
+    seat: Seat,
+    former: Standing,
+    standing: Standing,
+    refused: bool,
+) -> Option<bool> {
+    let (was, slot) = (is_suspect(before, seat), seat.2);
+    if standing.is_terminal() {
+        return Some(false);
+    }
+    let Command::Settle(outcomes) = &entry.command else { return Some(was) };
+    let [outcome] = &outcomes[..] else { return None };
+    let row = row_of(before, outcome, seat).filter(|row| !refused && is_mine(row, slot, former));
+    if row.is_none() {
+        return Some(was);
+    }
+    // It was handed off, or a relay has answered about it.
+    let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.scope != Scope::Relay);
+    let cleared = answered || (former, standing) == (Standing::Claimed, Standing::InDoubt);
+    let caught = standing == Standing::Pending && outcome.released.contains(slot) && outcome.was_open.contains(slot);
+    Some(!cleared && (was || caught))
 }
 
 /// P7, P8: what only grows. Panics when a schedule's plan has gone back.
@@ -114,7 +147,8 @@ fn must_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused
             let [claim] = &claims[..] else { return None };
             let asked = (claim.page, claim.chunk) == (page, chunk) && claim.slice.contains(slot);
             let fits = claim.slice.len() <= SLICE_MAX && before.is_current(claim.holder);
-            let granted = asked && fits && former == Standing::Pending && is_sendable(before, seat, entry.now);
+            let alone = claim.slice.len() == 1 || !is_suspect(before, seat);
+            let granted = asked && fits && alone && former == Standing::Pending && is_sendable(before, seat, entry.now);
             Some(if granted { Standing::Claimed } else { former })
         }
         Command::Settle(outcomes) => {
@@ -140,17 +174,13 @@ fn run_of(ledger: &Ledger, (page, chunk, slot): Seat) -> Option<&Run> {
 /// The table of P14, for one recipient and one row.
 fn settled(ledger: &Ledger, outcome: &RowOutcome, seat: Seat, former: Standing, now: Time) -> Option<Standing> {
     let (page, chunk, slot) = seat;
-    let closed = ledger.closed().get(&(outcome.page, outcome.fence));
-    let row =
-        ledger.rows().get(&outcome.fence).or(closed).filter(|row| {
-            (row.page, row.chunk) == (outcome.page, outcome.chunk) && (page, chunk) == (row.page, row.chunk)
-        });
+    let row = row_of(ledger, outcome, seat);
     let run = run_of(ledger, seat)?;
     let unnamed = |refused: &&Refused| refused.code >= 500 && !matches!(refused.enhanced, Some((_, 1 | 2, _)));
     if run.policy_refusals.len() + outcome.refused.iter().filter(unnamed).count() >= 10 {
         return None;
     }
-    let Some(row) = row.filter(|row| row.granted.contains(slot)) else { return Some(former) };
+    let Some(row) = row else { return Some(former) };
     if outcome.accepted.contains(slot) && !row.sent.contains(slot) {
         let moves = !former.is_terminal() || former == Standing::Assumed;
         return Some(if moves { Standing::Sent } else { former });
@@ -159,10 +189,20 @@ fn settled(ledger: &Ledger, outcome: &RowOutcome, seat: Seat, former: Standing, 
     if is_mine(row, slot, former)
         && let Some(to) = not_sent(run, outcome, slot, attempts, now)
     {
-        return Some(to);
+        let killed = outcome.released.contains(slot) && outcome.was_open.contains(slot) && outcome.alone;
+        let killed_again = killed && is_suspect(ledger, seat) && to == Standing::Pending;
+        return Some(if killed_again { Standing::Dead } else { to });
     }
     let doubt = former == Standing::Claimed && row.claimed.contains(slot) && outcome.in_doubt.contains(slot);
     Some(if doubt { Standing::InDoubt } else { former })
+}
+
+/// The row that an outcome names, where it was granted the recipient.
+fn row_of<'a>(ledger: &'a Ledger, outcome: &RowOutcome, (page, chunk, slot): Seat) -> Option<&'a Row> {
+    let closed = ledger.closed().get(&(outcome.page, outcome.fence));
+    let row = ledger.rows().get(&outcome.fence).or(closed)?;
+    let named = (row.page, row.chunk) == (outcome.page, outcome.chunk) && (page, chunk) == (row.page, row.chunk);
+    (named && row.granted.contains(slot)).then_some(row)
 }
 
 /// Does a definite not-sent of this row concern the recipient?

@@ -146,6 +146,8 @@ fn settle() -> RowOutcome {
         refused: scopes.into_iter().enumerate().map(refused).collect(),
         in_doubt: (0..60_000).step_by(2).map(|slot| slot as u16).take(9_000).collect(),
         unsendable: vec![(65_535, "no address".into())],
+        was_open: [9].into_iter().collect(),
+        alone: true,
     }
 }
 
@@ -280,6 +282,7 @@ pub fn ledger() -> Ledger {
     };
     let (first, second, third) =
         (claim(Bitmap::range(0, 1)), claim([1].into_iter().collect()), claim(Bitmap::range(2, 3)));
+    let fourth = claim([5].into_iter().collect());
     let mut settle = RowOutcome::empty(page, 0, first);
     settle.accepted.insert(0);
     put(12_000, Command::Settle(vec![settle]));
@@ -287,6 +290,10 @@ pub fn ledger() -> Ledger {
     let refused =
         |slot, code| Refused { slot, code, enhanced: Some((5, 1, 1)), text: "no".into(), scope: Scope::Mailbox };
     settle.refused = vec![refused(2, 550), refused(3, 450), Refused { enhanced: None, ..refused(4, 554) }];
+    put(12_000, Command::Settle(vec![settle]));
+    let mut settle = RowOutcome::empty(page, 0, fourth);
+    settle.released.insert(5);
+    settle.was_open.insert(5);
     put(12_000, Command::Settle(vec![settle]));
     put(13_000, Command::Revoke(vec![second]));
     put(13_000, Command::OptOut(OptOut { tenant: "default".into(), key: "u1@example.org".into() }));

@@ -346,7 +346,8 @@ impl World {
         self.commit(Command::Claim(claims), words)
     }
 
-    /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`.
+    /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`; from a
+    /// journal that was left behind: `settle f released=4 was_open=4 alone=yes`.
     fn settle(&mut self, words: &mut Words) -> Told<Command> {
         let mut outcomes = Vec::new();
         for name in words.rest() {
@@ -362,6 +363,8 @@ impl World {
                 in_doubt: words.slots("in_doubt")?,
                 refused: words.all("refused").into_iter().map(refused).collect::<Told<Vec<_>>>()?.concat(),
                 unsendable: words.all("unsendable").into_iter().map(unsendable).collect::<Told<_>>()?,
+                was_open: words.slots("was_open")?,
+                alone: words.key("alone").is_some(),
                 ..RowOutcome::empty(page, words.number("chunk", chunk)?, fence)
             });
         }

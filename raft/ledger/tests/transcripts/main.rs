@@ -53,5 +53,6 @@ scripts! {
     requests
     retries_p6
     scope_of_answers_p6
+    suspects_p12
     trigger_p17
 }

@@ -170,7 +170,7 @@ pub fn word(standing: Standing) -> String {
 }
 
 /// What stands beside one recipient.
-fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 4] {
+fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 5] {
     let Some((page, chunk, slot)) = ledger.place_of(run, number) else { return Default::default() };
     let Some(chunk) = ledger.chunks().get(&(page, chunk)) else { return Default::default() };
     let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
@@ -182,7 +182,8 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
         format!("letter: {} {}, {} attempts{discarded}", letter.code, letter.text, letter.attempts)
     });
     let attempts = chunk.attempts.get(&slot).copied().unwrap_or(0);
-    [chunk.standing(slot).map(word).unwrap_or_default(), format!("{attempts} attempts"), wave, dead]
+    let suspect = if chunk.suspects.contains(slot) { "a suspect" } else { "no suspect" };
+    [chunk.standing(slot).map(word).unwrap_or_default(), format!("{attempts} attempts"), wave, dead, suspect.to_owned()]
 }
 
 /// Changes of recipients; equal ones of neighbours on one line.

@@ -1,0 +1,216 @@
+//! What the dispatcher makes of a state, read as sentences.
+
+use reveille_ledger::command::{
+    Claim, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RowOutcome, ScheduleCreate,
+};
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Fence, Incarnation, Nominal};
+use reveille_ledger::policy::Policies;
+use reveille_ledger::reply::Outcome;
+
+use super::*;
+
+const PAGE: RunId = RunId { index: 6, place: 0 };
+const OPENED_AT: Time = Time(1_000);
+
+/// Two nodes, a relay with two sessions, and a page of `recipients`.
+struct World {
+    ledger: Ledger,
+    now: Time,
+}
+
+fn holder(node: u64, incarnation: u64) -> Holder {
+    Holder { node: NodeId(node), incarnation: Incarnation(incarnation) }
+}
+
+impl World {
+    fn with(recipients: u32) -> World {
+        let mut world = World { ledger: Ledger::new(), now: Time(0) };
+        let readings = vec![Reading { node: NodeId(1), wall: Time(0) }, Reading { node: NodeId(2), wall: Time(0) }];
+        world.put(Command::EpochStart(EpochStart { leader: holder(1, 1), voters: 2, readings }));
+        world.up(1, 1);
+        world.up(2, 1);
+        world.put(Command::RelayPut(Relay {
+            name: "mailbox".into(),
+            pool: "default".into(),
+            host: "127.0.0.1".into(),
+            port: 25,
+            rate_milli: 0,
+            max_sessions: 2,
+        }));
+        world.put(Command::ScheduleCreate(Box::new(schedule(recipients))));
+        world.now = OPENED_AT;
+        let name = Nominal::Instant(OPENED_AT);
+        let finish_by = Time(3_600_000);
+        let opening = Opening { nominal: name.clone(), due: OPENED_AT, cause: Cause::Due, finish_by };
+        let fired = world.put(Command::Fire(vec![Fire {
+            schedule: reveille_ledger::ids::ScheduleId(5),
+            plan_version: 1,
+            from: name,
+            opened: vec![opening],
+            explained: vec![],
+            through: OPENED_AT,
+            next: None,
+            tzdb: "test".into(),
+        }]));
+        assert_eq!(fired, Outcome::Fired(vec![Ok(vec![PAGE])]));
+        world
+    }
+
+    fn put(&mut self, command: Command) -> Outcome {
+        let head = self.ledger.head();
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, command }).reply.outcome
+    }
+
+    fn up(&mut self, node: u64, incarnation: u64) {
+        let holder = holder(node, incarnation);
+        let up = NodeUp { holder, name: format!("n{node}"), level: 1, life: incarnation };
+        assert_eq!(self.put(Command::NodeUp(up)), Outcome::Done);
+    }
+
+    /// What the dispatcher would propose, and it is proposed.
+    fn dispatch(&mut self) -> Vec<Claim> {
+        let holders = self.holders();
+        let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
+        let work = Work::of(&self.ledger, &holders, self.now);
+        let credits = credits(&self.ledger, &allowances, 3, &work.offers);
+        let claims = claims(&mut Fair::new(), work, &credits, &holders);
+        self.put(Command::Claim(claims.clone()));
+        claims
+    }
+
+    fn holders(&self) -> BTreeMap<NodeId, Holder> {
+        let nodes = self.ledger.nodes().iter();
+        nodes.map(|(id, node)| (*id, Holder { node: *id, incarnation: node.incarnation })).collect()
+    }
+
+    /// Recipients that each node holds, claimed.
+    fn held(&self) -> BTreeMap<u64, u32> {
+        let mut held = BTreeMap::new();
+        for (_, row) in self.ledger.rows().iter() {
+            *held.entry(row.holder.node.0).or_default() += row.claimed.len();
+        }
+        held
+    }
+
+    /// A node dies and comes back at once; what it held is released by its journal.
+    fn die(&mut self, node: u64) {
+        self.die_with(node, &Bitmap::new());
+    }
+
+    /// As [`World::die`]; of what it held these slots were open.
+    fn die_with(&mut self, node: u64, open: &Bitmap) {
+        let incarnation = self.ledger.nodes().get(&NodeId(node)).expect("a node").incarnation.0;
+        self.up(node, incarnation + 1);
+        let former = self.ledger.rows().iter().filter(|(_, row)| row.holder == holder(node, incarnation));
+        let released = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
+            released: row.claimed.clone(),
+            was_open: row.claimed.and(open),
+            ..RowOutcome::empty(row.page, row.chunk, *fence)
+        };
+        let outcomes = former.map(released).collect();
+        self.put(Command::Settle(outcomes));
+    }
+}
+
+fn schedule(recipients: u32) -> ScheduleCreate {
+    let recipient = |number: u32| {
+        let address = format!("r{number}@example.net");
+        Recipient { key: address.clone(), address, values: vec![] }
+    };
+    ScheduleCreate {
+        request: None,
+        tenant: "default".into(),
+        name: "once".into(),
+        when: When::At { instant_ms: OPENED_AT.0 },
+        zone: "UTC".into(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies: Policies::default(),
+        pool: "default".into(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: "from@example.org".into(),
+            reply_to: None,
+            subject: "hello".into(),
+            text: Some("text".into()),
+            html: None,
+            headers: vec![],
+            variables: vec![],
+        },
+        audience: Audience { columns: vec![], recipients: (0..recipients).map(recipient).collect() },
+        after: Time(0),
+        next: Some(Next { nominal: Nominal::Instant(OPENED_AT), due: OPENED_AT }),
+        tzdb: "test".into(),
+    }
+}
+
+#[test]
+fn a_node_that_died_holds_an_eighth_of_its_cap_and_twice_as_much_every_ten_seconds() {
+    let mut world = World::with(1_000);
+    let cap = 2 * AHEAD_PER_SESSION;
+    world.dispatch();
+    assert_eq!(world.held(), [(1, cap), (2, cap)].into());
+    world.die(2);
+    for part in [8, 4, 2, 1] {
+        world.dispatch();
+        assert_eq!(world.held(), [(1, cap), (2, cap / part)].into());
+        world.now = world.now.plus_ms(10_000);
+    }
+}
+
+#[test]
+fn a_node_that_died_three_times_holds_nothing_and_the_other_one_goes_on() {
+    let mut world = World::with(1_000);
+    for _ in 0..3 {
+        world.dispatch();
+        world.die(2);
+    }
+    world.dispatch();
+    assert_eq!(world.held(), [(1, 2 * AHEAD_PER_SESSION)].into());
+    let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
+    let until = OPENED_AT.plus_ms(600_000);
+    assert_eq!(resting(&world.ledger, &allowances), [(NodeId(2), Rest { name: "n2".into(), until })].into());
+}
+
+#[test]
+fn when_all_died_three_times_one_of_them_goes_on_slowly() {
+    let mut world = World::with(1_000);
+    for node in [2, 2, 2, 1, 1, 1] {
+        world.dispatch();
+        world.die(node);
+        world.now = world.now.plus_ms(1_000);
+    }
+    world.dispatch();
+    assert_eq!(world.held(), [(2, 2 * AHEAD_PER_SESSION / 8)].into(), "the one that died least recently");
+}
+
+#[test]
+fn suspects_go_alone_and_one_at_a_time_to_a_node() {
+    let mut world = World::with(200);
+    world.dispatch();
+    let open: Bitmap = [3, 5, 7].into_iter().collect();
+    world.die_with(1, &open);
+    world.die_with(2, &open);
+    let claims = world.dispatch();
+    let (alone, others): (Vec<&Claim>, Vec<&Claim>) =
+        claims.iter().partition(|claim| !claim.slice.and(&open).is_empty());
+    let slices: Vec<&Bitmap> = alone.iter().map(|claim| &claim.slice).collect();
+    assert_eq!(slices, [&Bitmap::range(3, 1), &Bitmap::range(5, 1)]);
+    let nodes: BTreeSet<NodeId> = alone.iter().map(|claim| claim.holder.node).collect();
+    assert_eq!(nodes.len(), 2, "each node has one");
+    assert_eq!(others.iter().map(|claim| claim.slice.len()).sum::<u32>(), 14, "an eighth of both caps, less those");
+    world.now = world.now.plus_ms(30_000);
+    let claims = world.dispatch();
+    assert!(!claims.is_empty());
+    assert!(claims.iter().all(|claim| !claim.slice.contains(7)), "the third one waits, whatever the credit");
+    let (fence, row) = world.ledger.rows().iter().find(|(_, row)| row.claimed.contains(3)).expect("its row");
+    let accepted = RowOutcome { accepted: Bitmap::range(3, 1), ..RowOutcome::empty(row.page, row.chunk, *fence) };
+    world.put(Command::Settle(vec![accepted]));
+    let claims = world.dispatch();
+    assert!(claims.iter().any(|claim| claim.slice == Bitmap::range(7, 1)), "{claims:?}");
+}

@@ -1,0 +1,268 @@
+//! What becomes of a recipient that was being prepared when its holder died (P12): it goes alone, and after a
+//! second death with nothing else open it is dead. The deaths are told by journals, as a killed process leaves
+//! them; each life has a runtime of its own, which goes with it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::clock::{Clock, SystemClock};
+use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::journal::{Act, Journal, Owner, Place, Record, boot_id};
+use reveille_cluster::relay::TcpDialer;
+use reveille_cluster::site::Site;
+use reveille_cluster::station::{Options, Station};
+use reveille_cluster::zones::Zones;
+use reveille_ledger::Standing;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::check::check;
+use reveille_ledger::command::{Claim, Command, Next, NodeUp, Picked, Relay, ScheduleCreate};
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Fence, Holder, Incarnation, NodeId, Nominal, RunId};
+use reveille_ledger::policy::Policies;
+use reveille_ledger::reply::Outcome;
+use reveille_raft::{ClusterId, GrpcTransport, Member, Replica};
+use reveille_sink::{Sink, SinkOptions};
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const NODE: NodeId = NodeId(1);
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+fn holder(incarnation: u64) -> Holder {
+    Holder { node: NODE, incarnation: Incarnation(incarnation) }
+}
+
+/// One life of the only node: its replica, and nobody at work yet.
+struct Life {
+    site: Arc<Site>,
+    owner: Owner,
+    boot: String,
+    journal_dir: std::path::PathBuf,
+}
+
+impl Life {
+    async fn begin(folder: &Path, incarnation: u64) -> Life {
+        let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
+        let address = transport.address().to_string();
+        let clock = Arc::new(SystemClock);
+        let introduction =
+            Introduction { name: "n1".into(), address: address.clone(), version: "test".into(), tzdb: "test".into() };
+        let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+        let mut options = reveille_raft::Options::new(folder.join("data"), NODE, Arc::new(transport));
+        options.startup_delay = Duration::ZERO;
+        let replica = Replica::start(options, desk.clone()).await.expect("a replica");
+        if replica.cluster().is_none() {
+            let member = Member { name: "n1".into(), address, votes: true };
+            replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");
+        }
+        let site = Arc::new(Site::new(replica, holder(incarnation), introduction, clock, Zones::bundled("test")));
+        desk.open(&site);
+        let owner = Owner { cluster: site.cluster(), holder: site.me };
+        Life { site, owner, boot: boot_id().expect("a boot id"), journal_dir: folder.join("journal") }
+    }
+
+    async fn put(&self, command: Command) -> Outcome {
+        self.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
+    }
+
+    async fn until<T>(&self, what: &str, look: impl Fn(&Site) -> Option<T>) -> T {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = look(&self.site) {
+                return found;
+            }
+            assert!(Instant::now() < end, "not within a minute: {what}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// This life is known to the ledger, and has settled what the one before it left, as recovery does.
+    async fn enlist(&self) {
+        let up =
+            NodeUp { holder: self.owner.holder, name: "n1".into(), level: 1, life: self.owner.holder.incarnation.0 };
+        assert_eq!(self.put(Command::NodeUp(up)).await, Outcome::Done);
+        let outcomes = self.site.replica.read(|ledger| {
+            let former = ledger.rows().iter().filter(|(_, row)| row.holder < self.owner.holder);
+            let outcome = |(fence, row): (&Fence, &reveille_ledger::Row)| {
+                let owner = Owner { holder: row.holder, ..self.owner };
+                Journal::read(&self.journal_dir, &owner, &self.boot).outcome(row.page, row.chunk, *fence, &row.claimed)
+            };
+            former.map(outcome).collect()
+        });
+        self.put(Command::Settle(outcomes)).await;
+    }
+
+    async fn page(&self) -> RunId {
+        self.until("the run opens", |site| site.replica.read(|ledger| Some(ledger.open_pages().next()?.0))).await
+    }
+
+    /// Claims a slice for this life, and writes into its journal who of it was open.
+    async fn claim_and_open(&self, page: RunId, slice: Bitmap, open: &[u16]) {
+        let claim = Claim { page, chunk: 0, slice: slice.clone(), holder: self.owner.holder };
+        let outcome = self.put(Command::Claim(vec![claim])).await;
+        let Outcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
+        let fence = *answers[0].as_ref().expect("a row");
+        let granted = self.site.replica.read(|ledger| ledger.rows().get(&fence).map(|row| row.granted.clone()));
+        assert_eq!(granted, Some(slice));
+        let record = |slot: &u16| Record { place: Place { page, chunk: 0, fence, slot: *slot }, act: Act::Open };
+        let records: Vec<Record> = open.iter().map(record).collect();
+        let mut journal = Journal::create(&self.journal_dir, &self.owner, &self.boot).expect("a journal");
+        journal.append(&records).expect("it is written");
+    }
+
+    fn count(&self, standing: Standing) -> u32 {
+        self.site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
+    }
+
+    async fn until_counted(&self, standing: Standing, count: u32) {
+        let what = format!("{count} {standing:?}");
+        self.until(&what, |_| (self.count(standing) == count).then_some(())).await;
+    }
+}
+
+/// A life that does what `deeds` says and is gone.
+fn die(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
+    let runtime = runtime();
+    runtime.block_on(async {
+        let life = Life::begin(folder, incarnation).await;
+        let _leading = Station::lead(&life.site);
+        life.enlist().await;
+        deeds(&life).await;
+        assert!(life.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    });
+    runtime.shutdown_background();
+}
+
+/// A life that works, until `deeds` are done.
+async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
+    let life = Life::begin(folder, incarnation).await;
+    let leading = Station::lead(&life.site);
+    let options = Options {
+        name: "n1".into(),
+        life: incarnation,
+        journal_dir: life.journal_dir.clone(),
+        dialer: Arc::new(TcpDialer::new(Duration::from_secs(5))),
+    };
+    let station = Station::start(Arc::clone(&life.site), leading, options, &CancellationToken::new()).await;
+    let station = station.expect("a station");
+    deeds(&life).await;
+    let violations = life.site.replica.read(check);
+    assert!(violations.is_empty(), "{violations:?}");
+    assert!(station.stop(PATIENCE).await, "nothing is left open");
+    assert!(life.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+}
+
+fn mailbox() -> Sink {
+    Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox")
+}
+
+fn relay(sink: &Sink) -> Command {
+    Command::RelayPut(Relay {
+        name: "mailbox".into(),
+        pool: "default".into(),
+        host: "127.0.0.1".into(),
+        port: sink.address().port(),
+        rate_milli: 0,
+        max_sessions: 4,
+    })
+}
+
+fn schedule(recipients: u32) -> Command {
+    let now = SystemClock.wall();
+    let due = now.plus_ms(300);
+    let recipient = |number: u32| {
+        let address = format!("r{number}@example.net");
+        Recipient { key: address.clone(), address, values: vec![] }
+    };
+    Command::ScheduleCreate(Box::new(ScheduleCreate {
+        request: None,
+        tenant: "default".into(),
+        name: "once".into(),
+        when: When::At { instant_ms: due.0 },
+        zone: "UTC".into(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies: Policies::default(),
+        pool: "default".into(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: "from@example.org".into(),
+            reply_to: None,
+            subject: "hello".into(),
+            text: Some("text\n".into()),
+            html: None,
+            headers: vec![],
+            variables: vec![],
+        },
+        audience: Audience { columns: vec![], recipients: (0..recipients).map(recipient).collect() },
+        after: now,
+        next: Some(Next { nominal: Nominal::Instant(due), due }),
+        tzdb: "test".into(),
+    }))
+}
+
+#[test]
+fn who_was_open_when_its_holder_died_is_sent_in_a_row_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = runtime();
+    let sink = runtime.block_on(async { mailbox() });
+    die(folder.path(), 1, async |life: &Life| {
+        life.put(relay(&sink)).await;
+        life.put(schedule(6)).await;
+        let page = life.page().await;
+        life.claim_and_open(page, Bitmap::range(0, 6), &[2, 4]).await;
+    });
+    runtime.block_on(live(folder.path(), 2, async |life: &Life| {
+        life.until_counted(Standing::Sent, 6).await;
+        assert_eq!(sink.accepted_count(), 6, "I1: nobody got two");
+        let granted = |slot: u16| {
+            life.site.replica.read(|ledger| {
+                let rows = ledger.closed().iter().map(|(_, row)| row).filter(|row| row.holder == life.owner.holder);
+                rows.map(|row| row.granted.clone()).filter(|granted| granted.contains(slot)).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!((granted(2), granted(4)), (vec![Bitmap::range(2, 1)], vec![Bitmap::range(4, 1)]));
+        assert!(granted(0).iter().all(|granted| !granted.contains(2) && !granted.contains(4)));
+    }));
+    runtime.block_on(sink.stop());
+}
+
+#[test]
+fn who_was_alone_at_a_second_death_is_dead_until_somebody_requeues_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = runtime();
+    let sink = runtime.block_on(async { mailbox() });
+    die(folder.path(), 1, async |life: &Life| {
+        life.put(relay(&sink)).await;
+        life.put(schedule(3)).await;
+        let page = life.page().await;
+        life.claim_and_open(page, Bitmap::range(0, 3), &[1]).await;
+    });
+    die(folder.path(), 2, async |life: &Life| {
+        let page = life.page().await;
+        life.claim_and_open(page, Bitmap::range(1, 1), &[1]).await;
+    });
+    runtime.block_on(live(folder.path(), 3, async |life: &Life| {
+        life.until_counted(Standing::Dead, 1).await;
+        life.until_counted(Standing::Sent, 2).await;
+        let letters = life.site.replica.read(|ledger| {
+            let letters = ledger.dead().iter().map(|((run, number), letter)| (*run, *number, letter.text.clone()));
+            letters.collect::<Vec<_>>()
+        });
+        let [(run, 1, text)] = &letters[..] else { panic!("{letters:?}") };
+        assert_eq!(text, "holder died preparing it");
+        life.put(Command::Requeue(Picked { run: *run, recipients: vec![] })).await;
+        life.until_counted(Standing::Sent, 3).await;
+        assert_eq!(sink.accepted_count(), 3);
+    }));
+    runtime.block_on(sink.stop());
+}
