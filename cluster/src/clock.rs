@@ -9,7 +9,7 @@
 //! [`LedgerClock`] makes ledger time for the leader of one epoch. Whether the voters' clocks agree, and on
 //! what base, is the ledger's to decide; this page only carries the decision forward.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use reveille_ledger::ids::Time;
@@ -30,9 +30,13 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
+    /// Through the standard library, so that a shifted clock (libfaketime) can be put under a node from outside.
     fn wall(&self) -> Time {
-        let now = clock_gettime(ClockId::Realtime);
-        Time(now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000))
+        let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        Time(match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => ms(since),
+            Err(before) => -ms(before.duration()),
+        })
     }
 
     fn boot(&self) -> Duration {

@@ -33,12 +33,13 @@ const OFF_MS_MAX: u64 = 2_000;
 /// Milliseconds (P18).
 const STEP_MS_MAX: u64 = 3_600_000;
 
-/// What an epoch's first entry says of clocks: two that agree are enough, nobody waits for a voter that is down.
-pub(crate) async fn epoch_start(site: &Arc<Site>) -> EpochStart {
+/// What an epoch's first entry says of clocks, and the instant of CLOCK_BOOTTIME at which it is true: two that
+/// agree are enough, nobody waits for a voter that is down.
+pub(crate) async fn epoch_start(site: &Arc<Site>) -> (EpochStart, Duration) {
     let voters = site.voters();
     let count = voters.len() as u32;
-    let (readings, _) = ask(site, voters, |readings| agreed_time(count, readings).is_some()).await;
-    EpochStart { leader: site.me, voters: count, readings }
+    let (readings, at) = ask(site, voters, |readings| agreed_time(count, readings).is_some()).await;
+    (EpochStart { leader: site.me, voters: count, readings }, at)
 }
 
 /// Asks voters for their clocks, all at once, until `enough`; answers what was read, brought to one instant,
@@ -88,7 +89,7 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
 async fn ask_until_they_agree(site: &Arc<Site>, term: &Term) {
     while !term.ended() {
         term.sleep(ASK_EVERY).await;
-        let start = epoch_start(site).await;
+        let (start, _) = epoch_start(site).await;
         if agreed_time(start.voters, &start.readings).is_some() {
             tracing::info!("the clocks agree again: another epoch begins");
             return;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use reveille_ledger::agreed_time;
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{Epoch, Fence, Holder, Time};
 use reveille_ledger::refusal::Refusal;
@@ -250,7 +251,9 @@ async fn lead(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) {
 
 /// Commits the `EpochStart` and makes the term from what was applied.
 async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Option<Term> {
-    let command = Command::EpochStart(steering::epoch_start(site).await);
+    let (start, read_at) = steering::epoch_start(site).await;
+    let agreed = agreed_time(start.voters, &start.readings);
+    let command = Command::EpochStart(start);
     let reply = match site.replica.propose_as_leader(raft_term, command, std::time::Instant::now() + PATIENCE).await {
         Ok(reply) => reply,
         Err(error) => {
@@ -260,11 +263,13 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
     };
     let Outcome::EpochStarted { epoch, base, clocks_agree } = reply.outcome else { return None };
     let applied_at = site.clock.boot();
+    // A base that the clocks agreed on is the time at which they were read; what the commit took has passed since.
+    let base_at = if agreed == Some(base) { read_at } else { applied_at };
     Some(Term {
         site: Arc::clone(site),
         epoch,
         clocks_agree,
-        clock: Mutex::new(LedgerClock::new(base, applied_at)),
+        clock: Mutex::new(LedgerClock::new(base, base_at)),
         grants: Mutex::new(Grants::new(applied_at)),
         slept: site.slept(),
         ended,
