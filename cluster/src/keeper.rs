@@ -22,7 +22,11 @@ pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
         tokio::select! {
             () = tokio::time::sleep(if granted { ASK_EVERY } else { ASK_AGAIN }) => {}
             // A new leader knows of no lease: ask it at once.
-            changed = role.changed() => if changed.is_err() { break },
+            changed = role.changed() => if changed.is_err() {
+                // The replica is gone, and the node is about to stop: nobody is left to ask.
+                site.lease.end();
+                stop.cancelled().await;
+            },
             () = stop.cancelled() => break,
         }
     }

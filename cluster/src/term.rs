@@ -208,7 +208,8 @@ pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
             }
             None => {
                 tokio::select! {
-                    changed = role.changed() => if changed.is_err() { return },
+                    // The replica is gone, and the node is about to stop: nothing is left to lead.
+                    changed = role.changed() => if changed.is_err() { stop.cancelled().await },
                     () = stop.cancelled() => {}
                 }
             }
