@@ -254,8 +254,9 @@ mod tests {
     }
 
     fn told(mail: &Mail) -> (&str, &str, &str) {
-        let or_dash = |text: &'_ Option<String>| text.clone().map_or("-", |text| Box::leak(text.into_boxed_str()));
-        (or_dash(&mail.subject), or_dash(&mail.sender), or_dash(&mail.text))
+        let [subject, sender, text] =
+            [&mail.subject, &mail.sender, &mail.text].map(|one| one.as_deref().unwrap_or("-"));
+        (subject, sender, text)
     }
 
     #[test]
