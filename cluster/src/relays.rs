@@ -62,7 +62,7 @@ impl Relays {
     }
 
     fn pool(&self, relay: &Relay, voters: usize) -> Result<Pool, crate::relay::BadTarget> {
-        let target = Target::new(&relay.host, relay.port, &self.hello_name)?;
+        let target = Target::new(&relay.host, relay.port, &self.hello_name, &relay.access)?;
         let rate_per_second = share(relay, voters);
         let limits = Limits {
             max_sessions: relay.max_sessions as usize,
@@ -103,13 +103,20 @@ impl Relays {
         self.pools.read().iter().map(|(name, entry)| (name.clone(), entry.pool.status())).collect()
     }
 
+    /// What one relay is doing; none while it is not in the ledger that this node has applied.
+    pub fn status_of(&self, name: &str) -> Option<Status> {
+        self.pools.read().get(name).map(|entry| entry.pool.status())
+    }
+
     /// Writes gauges of each relay.
     pub fn measure(&self) {
         for (name, status) in self.status() {
             let relay = || metrics::Label::new("relay", name.clone());
             metrics::gauge!("reveille_relay_sessions", vec![relay()]).set(status.sessions_open as f64);
             metrics::gauge!("reveille_relay_rate_per_second", vec![relay()]).set(status.rate_per_second);
-            let open = !matches!(status.circuit, CircuitStatus::Closed);
+            let parked = matches!(status.circuit, CircuitStatus::Parked { .. });
+            metrics::gauge!("reveille_relay_parked", vec![relay()]).set(u8::from(parked));
+            let open = matches!(status.circuit, CircuitStatus::Open { .. } | CircuitStatus::HalfOpen { .. });
             metrics::gauge!("reveille_relay_circuit_open", vec![relay()]).set(u8::from(open));
         }
     }

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::desk::Introduction;
 use crate::lease::NodeLease;
 use crate::marks::Marks;
+use crate::relays::Relays;
 use crate::term::Term;
 use crate::zones::Zones;
 
@@ -40,6 +41,8 @@ pub struct Site {
     checkpoint: RwLock<Option<(u64, Hash)>>,
     /// The leadership of this node, while there is one.
     term: RwLock<Option<Arc<Term>>>,
+    /// The relays of this node, once its actors run.
+    relays: RwLock<Option<Arc<Relays>>>,
 }
 
 impl Site {
@@ -55,6 +58,7 @@ impl Site {
             marks: Marks::default(),
             checkpoint: RwLock::new(None),
             term: RwLock::new(None),
+            relays: RwLock::new(None),
         }
     }
 
@@ -76,6 +80,15 @@ impl Site {
     pub(crate) fn leave_term(&self) {
         self.replica.clear_stamp();
         *self.term.write() = None;
+    }
+
+    /// The relays of this node, to be looked at; none before its actors run.
+    pub fn relays(&self) -> Option<Arc<Relays>> {
+        self.relays.read().clone()
+    }
+
+    pub(crate) fn show_relays(&self, relays: Arc<Relays>) {
+        *self.relays.write() = Some(relays);
     }
 
     /// The last hash of the state that was taken, and its index.

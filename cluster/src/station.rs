@@ -111,6 +111,7 @@ impl Station {
             .map_err(|error| StationError::Journal(error.to_string()))?;
         let journal = Arc::new(Mutex::new(journal));
         let relays = Arc::new(Relays::new(options.dialer, options.name));
+        site.show_relays(Arc::clone(&relays));
         let (settler, settling) = Settler::new(Arc::clone(&site));
         let drain = CancellationToken::new();
         let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, drain.clone());

@@ -11,6 +11,7 @@ use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
 use reveille_cluster::zones::Zones;
+use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Next, Relay, ScheduleCreate};
 use reveille_ledger::content::{Audience, Content, Recipient};
@@ -87,6 +88,7 @@ fn relay(sink: &Sink) -> Command {
         pool: "default".into(),
         host: "127.0.0.1".into(),
         port: sink.address().port(),
+        access: Access::default(),
         rate_milli: 0,
         max_sessions: 4,
     })

@@ -15,6 +15,7 @@ use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
 use reveille_cluster::zones::Zones;
 use reveille_ledger::Standing;
+use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Claim, Command, Next, NodeUp, Picked, Relay, ScheduleCreate};
@@ -169,6 +170,7 @@ fn relay(sink: &Sink) -> Command {
         pool: "default".into(),
         host: "127.0.0.1".into(),
         port: sink.address().port(),
+        access: Access::default(),
         rate_milli: 0,
         max_sessions: 4,
     })

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use reveille_ledger::DEFAULT_POOL;
+use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay};
 use reveille_raft::{ClusterId, Member};
 use reveille_sink::{Sink, SinkOptions};
@@ -50,6 +51,7 @@ pub async fn run(args: Args) -> Result<()> {
         pool: DEFAULT_POOL.to_owned(),
         host: Ipv4Addr::LOCALHOST.to_string(),
         port: sink.address().port(),
+        access: Access::default(),
         rate_milli: 0,
         max_sessions: SESSIONS,
     };

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, EpochStart, Reading, Relay};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{Outcome, Reply};
@@ -143,6 +144,7 @@ async fn propose_until(leader: Replica, client: usize, stop: Arc<AtomicBool>) ->
             pool: "default".to_owned(),
             host: "127.0.0.1".to_owned(),
             port: 25,
+            access: Access::default(),
             rate_milli: latencies.len() as u64,
             max_sessions: 1,
         };

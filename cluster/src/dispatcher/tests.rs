@@ -36,6 +36,7 @@ impl World {
             pool: "default".into(),
             host: "127.0.0.1".into(),
             port: 25,
+            access: Default::default(),
             rate_milli: 0,
             max_sessions: 2,
         }));

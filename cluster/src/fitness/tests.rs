@@ -1,6 +1,7 @@
 //! What makes a leader unfit, and what must not.
 
 use reveille_ledger::LEVEL;
+use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
     Claim, Command, Entry, EpochStart, Next, NodeUp, Reading, Relay, RunPause, ScheduleCreate, Trigger,
@@ -92,7 +93,15 @@ impl Stage {
 
     fn relay(&mut self, pool: &str) {
         let (name, host) = (pool.to_owned(), "127.0.0.1".to_owned());
-        let relay = Relay { name, pool: pool.to_owned(), host, port: 25, rate_milli: 0, max_sessions: 4 };
+        let relay = Relay {
+            name,
+            pool: pool.to_owned(),
+            host,
+            port: 25,
+            access: Access::default(),
+            rate_milli: 0,
+            max_sessions: 4,
+        };
         self.play(Command::RelayPut(relay));
     }
 

@@ -32,9 +32,12 @@ pub enum Cause {
     /// Not a reply by RFC 5321 4.2.
     #[error("not a reply: {0:?}")]
     Malformed(String),
-    /// lettre refused what the relay said while the session opened.
-    #[error("lettre refused the opening: {0}")]
-    Opening(String),
+    /// No TLS with this relay, or not one that could be believed. With the next step.
+    #[error("{0}")]
+    Tls(String),
+    /// This node lacks the credentials, or the relay has no use for them. Never shows them.
+    #[error("{0}")]
+    Credentials(String),
     /// The caller's own time for passing the gate ended first.
     #[error("not begun in time")]
     NotBegunInTime,

@@ -6,7 +6,8 @@
 //! - at once when a session cannot be opened or MAIL fails (nothing works),
 //! - after three losses after the dot without a 250 between, or when a minute's losses pass 0.1 % of
 //!   its hand-offs (mails become doubtful; P12),
-//! - after as many losses in a row between MAIL and the dot.
+//! - after as many losses in a row between MAIL and the dot,
+//! - for a longer while when the day's allowance is used up: the relay is parked (P6).
 //!
 //! An open circuit lets nothing pass until its back-off is over, then one probe. What ends well
 //! closes it, what fails opens it for twice as long. It knows nothing of rates: a relay that says
@@ -29,11 +30,13 @@ pub struct Backoff {
     pub first: Duration,
     /// Doubled at each failed probe, up to this. Default 5 min.
     pub longest: Duration,
+    /// Between two probes while the day's allowance is used up: its window slides. Default 15 min.
+    pub parked: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Backoff {
-        Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(300) }
+        Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(300), parked: Duration::from_secs(900) }
     }
 }
 
@@ -52,8 +55,19 @@ pub enum Told {
     LostBefore(String),
     /// Lost after the dot.
     LostAfter(String),
+    /// The day's allowance is used up: in the relay's words.
+    QuotaUsedUp(String),
     /// Nothing.
     Nothing,
+}
+
+/// What keeps mails from passing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// The relay fails.
+    Failing(String),
+    /// It works, and takes no more today.
+    QuotaUsedUp(String),
 }
 
 /// How a mail was let through.
@@ -75,12 +89,12 @@ pub enum State {
         /// Since the caller's origin.
         until: Duration,
         /// What opened it.
-        cause: String,
+        trouble: Trouble,
     },
     /// One is under way.
     HalfOpen {
         /// What had opened it.
-        cause: String,
+        trouble: Trouble,
     },
 }
 
@@ -128,13 +142,13 @@ impl Circuit {
     ///
     /// # Errors
     /// When to ask again, and what opened the circuit.
-    pub fn admit(&mut self, now: Duration) -> Result<Admitted, (Duration, String)> {
+    pub fn admit(&mut self, now: Duration) -> Result<Admitted, (Duration, Trouble)> {
         match &self.state {
             State::Closed => Ok(Admitted::Normally),
-            State::Open { until, cause } if *until > now => Err((*until, cause.clone())),
-            State::HalfOpen { cause } => Err((now + self.backoff.first, cause.clone())),
-            State::Open { cause, .. } => {
-                self.state = State::HalfOpen { cause: cause.clone() };
+            State::Open { until, trouble } if *until > now => Err((*until, trouble.clone())),
+            State::HalfOpen { trouble } => Err((now + self.backoff.first, trouble.clone())),
+            State::Open { trouble, .. } => {
+                self.state = State::HalfOpen { trouble: trouble.clone() };
                 Ok(Admitted::AsProbe)
             }
         }
@@ -142,8 +156,8 @@ impl Circuit {
 
     /// A probe that was not used: the next one may try.
     pub fn unprobe(&mut self, now: Duration) {
-        if let State::HalfOpen { cause } = &self.state {
-            self.state = State::Open { until: now, cause: cause.clone() };
+        if let State::HalfOpen { trouble } = &self.state {
+            self.state = State::Open { until: now, trouble: trouble.clone() };
         }
     }
 
@@ -158,6 +172,7 @@ impl Circuit {
             Told::Reached if probe && !self.needs_dot => self.close(),
             Told::Accepted | Told::Answered | Told::Reached | Told::Nothing if probe => self.unprobe(now),
             Told::Accepted | Told::Answered | Told::Reached | Told::Nothing => {}
+            Told::QuotaUsedUp(cause) if decides => self.park(cause, now),
             Told::NotOpened(cause) if decides => self.open(cause, false, now, jitter),
             Told::LostBefore(cause) if probe || (decides && self.losses_before >= LOSSES) => {
                 self.open(cause, true, now, jitter);
@@ -166,7 +181,7 @@ impl Circuit {
                 self.open(cause, true, now, jitter);
             }
             // Mails that were under way when it opened, or losses that do not suffice.
-            Told::NotOpened(_) | Told::LostBefore(_) | Told::LostAfter(_) => {}
+            Told::QuotaUsedUp(_) | Told::NotOpened(_) | Told::LostBefore(_) | Told::LostAfter(_) => {}
         }
     }
 
@@ -191,7 +206,7 @@ impl Circuit {
                 self.minute.lost += 1;
                 self.losses_after += 1;
             }
-            Told::Reached | Told::NotOpened(_) | Told::Nothing => {}
+            Told::Reached | Told::QuotaUsedUp(_) | Told::NotOpened(_) | Told::Nothing => {}
         }
         self.minute.lost >= u64::from(LOSSES) && self.minute.lost * HANDOFFS_PER_LOSS > self.minute.handed
     }
@@ -204,11 +219,18 @@ impl Circuit {
         self.minute.lost = 0;
     }
 
+    fn park(&mut self, cause: String, now: Duration) {
+        self.state = State::Open { until: now + self.backoff.parked, trouble: Trouble::QuotaUsedUp(cause) };
+        // Relays say it at the dot, too.
+        self.needs_dot = true;
+    }
+
     fn open(&mut self, cause: String, needs_dot: bool, now: Duration, jitter: f64) {
         let doubled = self.backoff.first.saturating_mul(1 << self.openings.min(20));
         let wait = doubled.min(self.backoff.longest);
         let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
-        self.state = State::Open { until: now + wait + wait.mul_f64(jitter / 2.0), cause };
+        let until = now + wait + wait.mul_f64(jitter / 2.0);
+        self.state = State::Open { until, trouble: Trouble::Failing(cause) };
         // A trouble after the dot is not over because a greeting works.
         self.needs_dot = needs_dot || (self.needs_dot && self.openings > 0);
         self.openings = self.openings.saturating_add(1);

@@ -18,9 +18,10 @@ use super::{
     cause::Cause,
     dialer::Dial,
     envelope::{Mail, Offer, Offers},
+    findings::Findings,
     gate::Gate,
     lines::Reply,
-    opening,
+    opening::Opening,
     patience::{Patience, Timeouts},
     reply::Verdict,
     stream::{Stage, Stream},
@@ -52,16 +53,30 @@ enum Offered {
 }
 
 impl Session {
-    /// Connects, reads the banner and says EHLO.
+    /// Connects and does all that comes before the first MAIL.
     ///
     /// # Errors
-    /// The verdict for the mail that wanted the session: `Refused` or `Broken` at `Connect`,
-    /// `Banner` or `Ehlo`.
+    /// The verdict for the mail that wanted the session: `Refused` or `Broken` at a stage from `Connect`
+    /// to `Auth`.
     pub async fn open(
         target: &Target,
         dialer: &dyn Dial,
         timeouts: Timeouts,
         patience: &Patience,
+    ) -> Result<Session, Box<Verdict>> {
+        Session::open_noting(target, dialer, timeouts, patience, &mut Findings::default()).await
+    }
+
+    /// As [`Session::open`], and notes what it finds on the way, also when it fails.
+    ///
+    /// # Errors
+    /// As for [`Session::open`].
+    pub async fn open_noting(
+        target: &Target,
+        dialer: &dyn Dial,
+        timeouts: Timeouts,
+        patience: &Patience,
+        findings: &mut Findings,
     ) -> Result<Session, Box<Verdict>> {
         let dialed = AssertUnwindSafe(dialer.dial(target.host(), target.port())).catch_unwind();
         let transport = match patience.bound(timeouts.connect, dialed).await {
@@ -71,7 +86,8 @@ impl Session {
             Err(cause) => Err(cause),
         };
         let transport = transport.map_err(|cause| Verdict::lost(Stage::Connect, cause))?;
-        let (stream, offers) = opening::open(transport, target.hello_name(), &timeouts, patience).await?;
+        let opening = Opening { target, timeouts: &timeouts, patience, findings };
+        let (stream, offers) = opening.open(transport).await?;
         Ok(Session { stream, offers, timeouts, needs_reset: false, mails: 0 })
     }
 

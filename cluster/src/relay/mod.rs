@@ -7,14 +7,19 @@
 //!
 //! Reading order: [`gate`] the question · [`stream`] the place where it is asked · [`dialogue`] one
 //! session · [`reply`] what an answer means · [`circuit`] and [`crate::pace`] pure judgement over
-//! many mails · [`pool`] all of it for one relay. Around them: [`lines`] and `opening` read,
-//! [`envelope`] and `text` word, [`dialer`] connects, [`patience`] holds the time-outs.
+//! many mails · [`pool`] all of it for one relay. Around them: [`dialer`] connects; `opening` greets, with
+//! `tls` (and `distrust`, its words), `auth` and `credentials`, and leaves [`findings`]; [`lines`] reads,
+//! [`envelope`] and `text` word, [`patience`] holds the time-outs.
 
+mod auth;
 pub mod cause;
 pub mod circuit;
+mod credentials;
 pub mod dialer;
 pub mod dialogue;
+mod distrust;
 pub mod envelope;
+pub mod findings;
 pub mod gate;
 pub mod lines;
 mod opening;
@@ -27,14 +32,17 @@ pub mod status;
 pub mod stream;
 pub mod target;
 mod text;
+mod tls;
 
 #[cfg(test)]
 mod tests;
 
+pub use auth::Mechanism;
 pub use cause::Cause;
 pub use dialer::{Dial, TcpDialer};
 pub use dialogue::Session;
 pub use envelope::{Mail, Offers};
+pub use findings::{Encryption, Findings};
 pub use gate::{Gate, GateAnswer, Shut};
 pub use patience::{Patience, Timeouts};
 pub use pool::{Delivery, Limits, Permit, Pool, Unavailable};

@@ -1,190 +1,148 @@
-//! Opening a session: banner and EHLO, spoken by lettre over our stream.
+//! Opening a session: handshake, banner, EHLO, STARTTLS, AUTH, in the order that the target asks for.
 //!
-//! Called by the dialogue, once a session. lettre gets a loan of the stream for the time of the
-//! opening; when it gives it back, nothing of lettre is left between us and the wire. While it holds
-//! the loan it reads whole, bounded, cleaned replies, one at a time, never more than it asked for.
-//! A panic inside lettre ends at this border.
+//! Called by the dialogue, once a session. It promises that a session which was to be encrypted is: TLS
+//! that the relay does not offer, or that fails, ends the opening, and nothing falls back. What a peer (or
+//! somebody between) wrote in the clear behind its 220 to STARTTLS ends it too: it would pass for an answer
+//! given under encryption (CVE-2011-0411). Credentials are read after the encryption stands, and go over
+//! it. Each step is bounded by its own time-out and by the caller's patience.
+//!
+//! Not lettre's `starttls`: that would put our stream, and the gate, below TLS.
 
-use std::{
-    fmt, io,
-    net::SocketAddr,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::time::Duration;
 
-use futures::FutureExt;
-use lettre::transport::smtp::{
-    client::{AsyncSmtpConnection, AsyncTokioStream},
-    extension::{ClientId, Extension, ServerInfo},
-};
-use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use lettre::transport::smtp::{commands::Ehlo, extension::ClientId};
+use reveille_ledger::access::{Secret, Tls};
 
 use super::{
+    auth::{self, Mechanism},
     cause::Cause,
+    credentials::Credentials,
     envelope::Offers,
+    findings::Findings,
     lines::Reply,
     patience::{Patience, Timeouts},
     reply::Verdict,
     stream::{Stage, Stream, Transport},
+    target::Target,
 };
 
-/// lettre refuses a line of more than 1,000 bytes; longer ones are cut for it.
-const LINE_FOR_LETTRE_CHARS: usize = 200;
-
-/// Greets the relay as `hello_name`. Banner and EHLO share the sum of their time-outs.
-///
-/// # Errors
-/// The verdict for the mail that wanted the session; the connection is closed then.
-pub(super) async fn open(
-    transport: Box<dyn Transport>,
-    hello_name: &str,
-    timeouts: &Timeouts,
-    patience: &Patience,
-) -> Result<(Stream, Offers), Box<Verdict>> {
-    let loan = Loan(Arc::new(Mutex::new(Lent {
-        stream: Stream::new(transport),
-        heard: Vec::new(),
-        failure: None,
-        unread: Vec::new(),
-    })));
-    let hello = ClientId::Domain(hello_name.to_owned());
-    let greeting = AsyncSmtpConnection::connect_with_transport(Box::new(loan.clone()), &hello);
-    let greeting = AssertUnwindSafe(greeting).catch_unwind();
-    let info = match patience.bound(timeouts.banner + timeouts.ehlo, greeting).await {
-        Ok(Ok(Ok(connection))) => Ok(connection.server_info().clone()),
-        Ok(Ok(Err(error))) => Err(Cause::Opening(error.to_string())),
-        Ok(Err(panic)) => Err(Cause::of_panic(panic.as_ref())),
-        Err(cause) => Err(cause),
-    };
-    // lettre's half of the loan ended with its future, so this is the only one left.
-    match Arc::try_unwrap(loan.0) {
-        Ok(lent) => lent.into_inner().settle(info).map_err(Box::new),
-        Err(_) => Err(Box::new(Verdict::lost(Stage::Ehlo, Cause::Opening("the loan was kept".to_owned())))),
-    }
+/// What one opening works with.
+pub(super) struct Opening<'a> {
+    pub target: &'a Target,
+    pub timeouts: &'a Timeouts,
+    pub patience: &'a Patience,
+    pub findings: &'a mut Findings,
 }
 
-/// What lettre holds.
-#[derive(Clone)]
-struct Loan(Arc<Mutex<Lent>>);
+type Step<T> = Result<T, Box<Verdict>>;
 
-struct Lent {
-    stream: Stream,
-    heard: Vec<Reply>,
-    failure: Option<Cause>,
-    /// The rest of the reply that lettre is reading, as lettre likes it.
-    unread: Vec<u8>,
-}
-
-impl Lent {
-    /// What came of it. A refusal that was heard, or what broke the stream, says more than
-    /// lettre's account of it.
-    fn settle(self, info: Result<ServerInfo, Cause>) -> Result<(Stream, Offers), Verdict> {
-        let stage = self.stream.stage();
-        if let Some(refusal) = self.refusal() {
-            let stage = if self.heard.len() > 1 { Stage::Ehlo } else { Stage::Banner };
-            return Err(Verdict::refused(stage, refusal));
-        }
-        let info = match (self.failure, info) {
-            (Some(cause), _) | (None, Err(cause)) => return Err(Verdict::lost(stage, cause)),
-            (None, Ok(info)) => info,
+impl Opening<'_> {
+    /// Opens a session over a connected transport.
+    ///
+    /// # Errors
+    /// The verdict for the mail that wanted the session; the connection is closed then.
+    pub async fn open(mut self, plain: Box<dyn Transport>) -> Step<(Stream, Offers)> {
+        let transport = match self.target.tls() {
+            Tls::Implicit(_) => self.encrypt(plain).await?,
+            Tls::None | Tls::StartTls(_) => plain,
         };
-        let keyword = |line: &str| line.split(' ').next().is_some_and(|word| word.eq_ignore_ascii_case("PIPELINING"));
-        match self.heard.as_slice() {
-            [banner, ehlo] if banner.class() == 2 && ehlo.class() == 2 => {
-                let offers = Offers {
-                    // lettre does not know this one.
-                    pipelining: ehlo.text.lines().skip(1).any(keyword),
-                    eight_bit: info.supports_feature(Extension::EightBitMime),
-                    utf8: info.supports_feature(Extension::SmtpUtfEight),
-                };
-                Ok((self.stream, offers))
-            }
-            heard => {
-                let words = heard.last().map(Reply::summary).unwrap_or_default();
-                Err(Verdict::lost(stage, Cause::OutOfStep(words)))
-            }
+        let mut stream = Stream::new(transport);
+        let banner = self.ask(&mut stream, Stage::Banner, "", self.timeouts.banner).await?;
+        let banner = expect(Stage::Banner, banner, 2)?;
+        self.findings.banner = banner.text.lines().next().unwrap_or_default().to_owned();
+        self.hello(&mut stream).await?;
+        if let Tls::StartTls(_) = self.target.tls() {
+            stream = self.start_tls(stream).await?;
+            self.hello(&mut stream).await?;
         }
-    }
-
-    fn refusal(&self) -> Option<&Reply> {
-        self.heard.iter().take(2).find(|reply| reply.class() >= 4)
-    }
-
-    fn poll_read(&mut self, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.unread.is_empty() {
-            // After a refusal lettre says QUIT and would wait for its answer. Nobody else does.
-            if self.refusal().is_some() {
-                return Poll::Ready(Ok(()));
-            }
-            match ready!(self.stream.poll_reply(cx)) {
-                Ok(reply) => {
-                    self.unread = for_lettre(&reply);
-                    self.heard.push(reply);
-                }
-                Err(cause) => {
-                    let error = io::Error::other(cause.to_string());
-                    self.failure = Some(cause);
-                    return Poll::Ready(Err(error));
-                }
-            }
+        if let Some(secret) = self.target.auth() {
+            self.authenticate(&mut stream, secret).await?;
         }
-        let part: Vec<u8> = self.unread.drain(..space.remaining().min(self.unread.len())).collect();
-        space.put_slice(&part);
-        Poll::Ready(Ok(()))
+        let offers = |keyword: &str| self.offers(keyword);
+        let offers =
+            Offers { pipelining: offers("PIPELINING"), eight_bit: offers("8BITMIME"), utf8: offers("SMTPUTF8") };
+        Ok((stream, offers))
+    }
+
+    async fn hello(&mut self, stream: &mut Stream) -> Step<()> {
+        let hello = Ehlo::new(ClientId::Domain(self.target.hello_name().to_owned())).to_string();
+        let reply = self.ask(stream, Stage::Ehlo, &hello, self.timeouts.ehlo).await?;
+        let reply = expect(Stage::Ehlo, reply, 2)?;
+        self.findings.extensions = reply.text.lines().skip(1).map(str::to_owned).collect();
+        Ok(())
+    }
+
+    fn offers(&self, keyword: &str) -> bool {
+        let first = |line: &String| line.split(' ').next().is_some_and(|word| word.eq_ignore_ascii_case(keyword));
+        self.findings.extensions.iter().any(first)
+    }
+
+    async fn start_tls(&mut self, mut stream: Stream) -> Step<Stream> {
+        if !self.offers("STARTTLS") {
+            let why = "the relay offers no STARTTLS here; implicit is usual on port 465, starttls on 25 and 587";
+            return Err(lost(Stage::Tls, Cause::Tls(why.to_owned())));
+        }
+        let reply = self.ask(&mut stream, Stage::Tls, "STARTTLS\r\n", self.timeouts.tls).await?;
+        expect(Stage::Tls, reply, 2)?;
+        if let Some(cause) = stream.unasked().await {
+            return Err(lost(Stage::Tls, cause));
+        }
+        let plain = stream.into_transport().map_err(|cause| lost(Stage::Tls, cause))?;
+        Ok(Stream::new(self.encrypt(plain).await?))
+    }
+
+    async fn encrypt(&mut self, plain: Box<dyn Transport>) -> Step<Box<dyn Transport>> {
+        let encrypted = self.patience.bound(self.timeouts.tls, self.target.encrypt(plain)).await;
+        let (transport, found) = encrypted.and_then(|done| done).map_err(|cause| lost(Stage::Tls, cause))?;
+        self.findings.encryption = Some(found);
+        Ok(transport)
+    }
+
+    async fn authenticate(&mut self, stream: &mut Stream, secret: &Secret) -> Step<()> {
+        let failed = |cause| lost(Stage::Auth, cause);
+        let mechanism = Mechanism::choose(&self.findings.extensions).ok_or_else(|| {
+            failed(Cause::Credentials("the relay offers neither AUTH PLAIN nor AUTH LOGIN here".to_owned()))
+        })?;
+        let credentials = self.patience.bound(self.timeouts.auth, Credentials::resolve(secret)).await;
+        let credentials = credentials.and_then(|done| done).map_err(failed)?;
+        let lines = mechanism.lines(&credentials);
+        let secrets = auth::secrets(&credentials, &lines);
+        for (place, line) in lines.iter().enumerate() {
+            let reply = self.hear(stream, Stage::Auth, line, self.timeouts.auth).await;
+            let reply = reply.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
+            let class = if place + 1 == lines.len() { 2 } else { 3 };
+            expect(Stage::Auth, auth::scrub(reply, &secrets), class)?;
+        }
+        self.findings.mechanism = Some(mechanism);
+        Ok(())
+    }
+
+    async fn ask(&self, stream: &mut Stream, stage: Stage, command: &str, limit: Duration) -> Step<Reply> {
+        self.hear(stream, stage, command, limit).await.map_err(|cause| lost(stage, cause))
+    }
+
+    /// Writes a command, if there is one, and reads the answer.
+    async fn hear(&self, stream: &mut Stream, stage: Stage, command: &str, limit: Duration) -> Result<Reply, Cause> {
+        stream.at(stage);
+        let asked = async {
+            if !command.is_empty() {
+                stream.command(command).await?;
+            }
+            stream.reply().await
+        };
+        self.patience.bound(limit, asked).await?
     }
 }
 
-/// The same reply within lettre's grammar: a text where there is none, short lines, and a second
-/// digit that it knows. What the relay really said stays in [`Lent::heard`].
-fn for_lettre(reply: &Reply) -> Vec<u8> {
-    let (class, second, third) = (reply.class(), reply.code / 10 % 10, reply.code % 10);
-    let code = class * 100 + second.min(5) * 10 + third;
-    let lines: Vec<&str> = reply.text.split('\n').collect();
-    let mut wire = String::new();
-    for (number, line) in lines.iter().enumerate() {
-        let separator = if number + 1 == lines.len() { ' ' } else { '-' };
-        let text: String = line.chars().take(LINE_FOR_LETTRE_CHARS).collect();
-        let text = if text.trim().is_empty() { "ok" } else { text.as_str() };
-        wire.push_str(&format!("{code}{separator}{text}\r\n"));
-    }
-    wire.into_bytes()
-}
-
-impl AsyncRead for Loan {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.0.lock().poll_read(cx, space)
+/// A 4yz or 5yz is a refusal; anything else but `class` does not fit the question.
+fn expect(stage: Stage, reply: Reply, class: u16) -> Step<Reply> {
+    match reply.class() {
+        found if found == class => Ok(reply),
+        4 | 5 => Err(Box::new(Verdict::refused(stage, &reply))),
+        _ => Err(lost(stage, Cause::OutOfStep(reply.summary()))),
     }
 }
 
-impl AsyncWrite for Loan {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut lent = self.0.lock();
-        lent.stream.at(Stage::Ehlo);
-        lent.stream.poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.lock().stream.poll_flush(cx)
-    }
-
-    /// Closing is the owner's: lettre only borrowed the stream.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl fmt::Debug for Loan {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Loan")
-    }
-}
-
-impl AsyncTokioStream for Loan {
-    /// Not every transport has one, and lettre asks only on behalf of its own callers.
-    fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
+fn lost(stage: Stage, cause: Cause) -> Box<Verdict> {
+    Box::new(Verdict::lost(stage, cause))
 }

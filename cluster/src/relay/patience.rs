@@ -19,10 +19,14 @@ const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 pub struct Timeouts {
     /// Resolving and connecting, over all addresses. Default 30 s; TCP alone would take minutes.
     pub connect: Duration,
+    /// The answer to STARTTLS, and then the handshake. Default 30 s.
+    pub tls: Duration,
     /// The greeting (4.5.3.2.1). Default 5 min.
     pub banner: Duration,
     /// The answer to EHLO. Default 5 min, as for MAIL.
     pub ehlo: Duration,
+    /// Each answer to AUTH. Default 5 min, as for MAIL.
+    pub auth: Duration,
     /// The answer to MAIL (4.5.3.2.2). Default 5 min.
     pub mail: Duration,
     /// The answer to RCPT (4.5.3.2.3). Default 5 min.
@@ -43,8 +47,10 @@ impl Default for Timeouts {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         Timeouts {
             connect: Duration::from_secs(30),
+            tls: Duration::from_secs(30),
             banner: minutes(5),
             ehlo: minutes(5),
+            auth: minutes(5),
             mail: minutes(5),
             rcpt: minutes(5),
             data: minutes(2),

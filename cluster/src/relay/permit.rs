@@ -126,9 +126,10 @@ fn what_it_told(verdict: &Verdict, tried_for: Duration, others_open: bool) -> To
         Verdict::GateClosed(_) => Told::Reached,
         Verdict::InDoubt { cause } => Told::LostAfter(cause.to_string()),
         Verdict::Refused { stage, scope, text, code, .. } => match (stage, scope) {
+            (_, Scope::Throttle { daily_quota: true }) => Told::QuotaUsedUp(format!("{code} {text}")),
             (Stage::Answered, _) => Told::Answered,
-            (Stage::Banner | Stage::Ehlo, Scope::Throttle { .. }) if others_open => Told::Nothing,
-            (Stage::Connect | Stage::Banner | Stage::Ehlo, _) | (Stage::Mail, Scope::Relay) => {
+            (stage, Scope::Throttle { .. }) if *stage < Stage::Mail && others_open => Told::Nothing,
+            (stage, scope) if *stage < Stage::Mail || (*stage, *scope) == (Stage::Mail, Scope::Relay) => {
                 Told::NotOpened(format!("{stage:?}: {code} {text}"))
             }
             (Stage::Mail, _) => Told::Nothing,

@@ -4,8 +4,8 @@
 //! - at most `max_sessions` connections at any time, waiting dots and farewells included (P12):
 //!   a connection exists only in the hands of a permit, of which there are that many, or idle, and
 //!   a permit takes an idle one before it opens another;
-//! - a permit only at the relay's pace, with its circuit closed (or as its one probe), and not while
-//!   the day's allowance is used up;
+//! - a permit only at the relay's pace, with its circuit closed (or as its one probe), which a
+//!   used-up day opens like a failure;
 //! - exactly one [`super::Verdict`] for each mail that is handed to a permit, whatever the caller
 //!   does in the meantime; nothing in here retries (P5);
 //! - no connection that could be in the middle of anything is ever used again.
@@ -41,9 +41,7 @@ pub struct Limits {
     pub rate_per_second: f64,
     /// Mails that may go at once after a pause. Default 50.
     pub burst: f64,
-    /// How long the relay rests when the day's allowance is used up. Default 1 h: the window slides.
-    pub quota_pause: Duration,
-    /// How long a relay that fails is left alone.
+    /// How long a relay that fails, or takes no more today, is left alone.
     pub backoff: Backoff,
     /// What the relay may take for each answer.
     pub timeouts: Timeouts,
@@ -57,7 +55,6 @@ impl Default for Limits {
             idle_for: Duration::from_secs(60),
             rate_per_second: 1000.0,
             burst: 50.0,
-            quota_pause: Duration::from_secs(3600),
             backoff: Backoff::default(),
             timeouts: Timeouts::default(),
         }
@@ -76,10 +73,12 @@ pub enum Unavailable {
         cause: String,
     },
     /// The day's allowance is used up.
-    #[error("parked: the daily quota is used up")]
+    #[error("parked, the day's allowance is used up: {cause}")]
     Parked {
         /// Ask again then.
         until: Instant,
+        /// The relay's words.
+        cause: String,
     },
     /// All sessions were busy until the deadline.
     #[error("all sessions are busy")]

@@ -119,7 +119,7 @@ pub fn scope(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &s
         return throttle;
     }
     match stage {
-        Stage::Connect | Stage::Banner | Stage::Ehlo => Scope::Relay,
+        Stage::Connect | Stage::Tls | Stage::Banner | Stage::Ehlo | Stage::Auth => Scope::Relay,
         Stage::Mail => scope_at_mail(code, enhanced),
         Stage::Rcpt => scope_at_rcpt(code, enhanced, &text),
         Stage::Data | Stage::Body => scope_at_data(code, enhanced),
@@ -179,6 +179,8 @@ fn throttle(
     let daily_quota = !about_mailbox && text.contains("daily") && says(&["quota", "limit"]);
     let by_words = says(&["throttl", "too many", "too fast", "rate limit", "ratelimit", "sending rate"]);
     let slows = match code {
+        // "TLS not available" (RFC 3207 4) and "temporary authentication failure" (RFC 4954 6).
+        454 if matches!(stage, Stage::Tls | Stage::Auth) => by_words,
         421 | 454 => true,
         450..=452 if about_mailbox => false,
         452 if matches!(enhanced, Some((4, 5, 3))) => true,

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    circuit::{Admitted, Circuit, State, Told},
+    circuit::{Admitted, Circuit, State, Told, Trouble},
     dialer::Dial,
     dialogue::Session,
     patience::Patience,
@@ -52,7 +52,6 @@ struct Desk {
     idle: Vec<Idle>,
     circuit: Circuit,
     pace: Pace,
-    parked_until: Option<Instant>,
     counters: Counters,
     jitter: StdRng,
 }
@@ -94,7 +93,6 @@ impl Shared {
                 idle: Vec::new(),
                 circuit: Circuit::new(limits.backoff),
                 pace: Pace::new(limits.rate_per_second, limits.burst),
-                parked_until: None,
                 counters: Counters::default(),
                 jitter: StdRng::seed_from_u64(seed),
             }),
@@ -117,8 +115,15 @@ impl Shared {
         let desk = self.desk.lock();
         let circuit = match desk.circuit.state().clone() {
             State::Closed => CircuitStatus::Closed,
-            State::Open { until, cause } => CircuitStatus::Open { until: self.origin + until, cause },
-            State::HalfOpen { cause } => CircuitStatus::HalfOpen { cause },
+            State::Open { until, trouble: Trouble::Failing(cause) } => {
+                CircuitStatus::Open { until: self.origin + until, cause }
+            }
+            State::Open { until, trouble: Trouble::QuotaUsedUp(cause) } => {
+                CircuitStatus::Parked { until: self.origin + until, cause }
+            }
+            State::HalfOpen { trouble: Trouble::Failing(cause) | Trouble::QuotaUsedUp(cause) } => {
+                CircuitStatus::HalfOpen { cause }
+            }
         };
         let gate_passes = self.gate_passes.load(Ordering::Relaxed);
         Status {
@@ -127,7 +132,6 @@ impl Shared {
             waiting_dots: self.waiting.now(),
             circuit,
             rate_per_second: desk.pace.rate_per_second(now),
-            parked_until: desk.parked_until.filter(|until| *until > Instant::now()),
             counters: Counters { gate_passes, ..desk.counters },
         }
     }
@@ -173,18 +177,18 @@ impl Shared {
         timeout_at(deadline, waiting).await.unwrap_or(Err(Unavailable::Paced { until: deadline }))
     }
 
-    /// Asks parking and circuit.
+    /// Asks the circuit.
     fn admit(&self) -> Result<Admitted, Unavailable> {
         if self.closing.is_cancelled() {
             return Err(Unavailable::Closed);
         }
         let mut desk = self.desk.lock();
-        if let Some(until) = desk.parked_until.filter(|until| *until > Instant::now()) {
-            return Err(Unavailable::Parked { until });
-        }
-        desk.circuit.admit(self.now()).map_err(|(until, cause)| {
+        desk.circuit.admit(self.now()).map_err(|(until, trouble)| {
             let until = self.origin + until;
-            Unavailable::CircuitOpen { until, cause }
+            match trouble {
+                Trouble::Failing(cause) => Unavailable::CircuitOpen { until, cause },
+                Trouble::QuotaUsedUp(cause) => Unavailable::Parked { until, cause },
+            }
         })
     }
 
@@ -217,7 +221,7 @@ impl Shared {
         self.open.now() > 0
     }
 
-    /// Learns from a verdict: what it says about the relay changes circuit, pace and parking.
+    /// Learns from a verdict: what it says about the relay changes circuit and pace.
     pub fn learn(&self, verdict: &Verdict, mut ticket: Ticket, told: Told) {
         let now = self.now();
         let mut desk = self.desk.lock();
@@ -227,10 +231,9 @@ impl Shared {
         ticket.admitted = Admitted::Normally;
         if let Verdict::Refused { scope, .. } = verdict {
             match scope {
-                Scope::Throttle { daily_quota: true } => {
-                    desk.parked_until = Instant::now().checked_add(self.limits.quota_pause);
-                }
                 Scope::Throttle { daily_quota: false } | Scope::Relay => desk.pace.halve(now),
+                // A used-up day is the circuit's: a relay that takes no more is not too fast.
+                Scope::Throttle { daily_quota: true } => {}
                 Scope::Mailbox | Scope::Tenant | Scope::Content | Scope::Greylisted => {}
             }
         }

@@ -22,8 +22,6 @@ pub struct Status {
     pub circuit: CircuitStatus,
     /// Mails a second that are allowed now; below the budget after a throttle answer.
     pub rate_per_second: f64,
-    /// Nothing is sent before this: the day's allowance is used up.
-    pub parked_until: Option<Instant>,
     /// Since the pool began.
     pub counters: Counters,
 }
@@ -38,6 +36,13 @@ pub enum CircuitStatus {
         /// From then on one may probe.
         until: Instant,
         /// What opened it.
+        cause: String,
+    },
+    /// None pass: the day's allowance is used up.
+    Parked {
+        /// From then on one may probe.
+        until: Instant,
+        /// The relay's words.
         cause: String,
     },
     /// One is probing.

@@ -1,7 +1,6 @@
 //! Our own stream: the one place where bytes go to a relay, and where the gate stands (P3, P5).
 //!
-//! Called by the opening (which lends it to lettre for banner and EHLO) and by the dialogue. It
-//! promises:
+//! Called by the opening and by the dialogue. It promises:
 //! - a command is written only outside a mail's text; a text is written only as `Stuffed`, which
 //!   cannot contain a line of one dot; so what ends a text is written by exactly one function,
 //!   `Stream::hand_over`, and that function meets the gate exactly once (the one other lone dot,
@@ -18,8 +17,8 @@
 //! its two writes (text, then CRLF dot CRLF) are an accident of 0.11.23, and it appends an empty
 //! line to every text that already ends a line. Its reply path refuses what RFC 5321 4.2.1 wants
 //! tolerated (a bare `250`, `571`), reads a line of any length into memory, and returns one error
-//! kind before and after the dot. So lettre opens the session (banner, EHLO, features) and words
-//! the commands; from MAIL to the answer each byte is ours, and the gate is a place in this file.
+//! kind before and after the dot; its `starttls` would put this stream below TLS. So lettre words
+//! the commands; each byte to and from the relay is ours, and the gate is a place in this file.
 
 use std::{
     io,
@@ -49,10 +48,15 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 pub enum Stage {
     /// Resolving and connecting.
     Connect,
+    /// STARTTLS written, or TLS being shaken hands on. With STARTTLS it comes after a first EHLO, and a
+    /// second one follows.
+    Tls,
     /// Waiting for the greeting.
     Banner,
     /// EHLO written.
     Ehlo,
+    /// AUTH written.
+    Auth,
     /// MAIL written (with RCPT and DATA where the relay takes them together).
     Mail,
     /// MAIL is answered; RCPT is next to be answered.
@@ -69,10 +73,12 @@ pub enum Stage {
 
 impl Stage {
     /// All of them, in order.
-    pub const ALL: [Stage; 9] = [
+    pub const ALL: [Stage; 11] = [
         Stage::Connect,
+        Stage::Tls,
         Stage::Banner,
         Stage::Ehlo,
+        Stage::Auth,
         Stage::Mail,
         Stage::Rcpt,
         Stage::Data,
@@ -113,6 +119,17 @@ impl Stream {
         if stage <= Stage::Data && !in_text {
             self.stage = stage;
         }
+    }
+
+    /// Gives the transport back, for TLS to take. Only when nothing was read beyond the last answer.
+    ///
+    /// # Errors
+    /// `OutOfStep` when something was, `Closed` when there is none.
+    pub fn into_transport(self) -> Result<Box<dyn Transport>, Cause> {
+        if self.replies.has_surplus() {
+            return Err(Cause::OutOfStep(self.replies.surplus()));
+        }
+        self.transport.ok_or(Cause::Closed)
     }
 
     /// Closes the socket. What was written and not ended is no mail for the peer.
@@ -229,7 +246,7 @@ impl Stream {
         poll_fn(|cx| Poll::Ready(self.poll_unasked(cx))).await
     }
 
-    pub fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Cause>> {
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Cause>> {
         loop {
             if let Some(reply) = self.replies.next_reply()? {
                 return Poll::Ready(Ok(reply));
@@ -240,15 +257,14 @@ impl Stream {
         }
     }
 
-    /// Writes for the opening, which drives its own progress.
-    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.transport {
             Some(transport) => Pin::new(transport).poll_write(cx, bytes),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
-    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.transport {
             Some(transport) => Pin::new(transport).poll_flush(cx),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),

@@ -1,14 +1,22 @@
-//! Which relay, and as whom we greet it. Made from the ledger's relay object by whoever builds the
-//! pool; checked once, here.
+//! Which relay, as whom we greet it, and how it is entered. Made from the ledger's relay object by whoever
+//! builds the pool; checked once, here.
 
+use std::sync::Arc;
+
+use reveille_ledger::access::{Access, Secret, Tls, is_path};
 use thiserror::Error;
 
-/// A relay's address and our name. Valid by construction.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use super::{cause::Cause, findings::Encryption, stream::Transport, tls::Encryptor};
+
+/// A relay's address, our name, and the way in. Valid by construction. Clones share TLS sessions.
+#[derive(Debug, Clone)]
 pub struct Target {
     host: String,
     port: u16,
     hello_name: String,
+    access: Access,
+    /// None: in the clear.
+    encryptor: Option<Arc<Encryptor>>,
 }
 
 /// Why a [`Target`] was not made.
@@ -20,22 +28,40 @@ pub enum BadTarget {
     /// As above: it stands in the EHLO line.
     #[error("the greeting name is not a host name")]
     HelloName,
+    /// No certificate could be for it.
+    #[error("the name of the relay's certificate is not a DNS name or an address")]
+    TlsName,
+    /// Each node reads it, wherever it was started.
+    #[error("the CA file is not an absolute path")]
+    CaFile,
+    /// A password would cross a network in the clear.
+    #[error("credentials need TLS, unless the relay is on this machine")]
+    ClearPassword,
 }
 
 impl Target {
     /// `host` is a name or an address (IPv6 without brackets), `hello_name` the argument of EHLO: a
-    /// host name, or an address in brackets (RFC 5321 4.1.3).
+    /// host name, or an address in brackets (RFC 5321 4.1.3). `access` says how it is entered.
     ///
     /// # Errors
-    /// When either could not stand in a command line.
-    pub fn new(host: &str, port: u16, hello_name: &str) -> Result<Target, BadTarget> {
+    /// When a name could not stand in a command line or in a certificate, or a secret would be told.
+    pub fn new(host: &str, port: u16, hello_name: &str, access: &Access) -> Result<Target, BadTarget> {
         if !is_name(host) {
             return Err(BadTarget::Host);
         }
         if !is_name(hello_name) {
             return Err(BadTarget::HelloName);
         }
-        Ok(Target { host: host.to_owned(), port, hello_name: hello_name.to_owned() })
+        if !access.keeps_its_secret(host) {
+            return Err(BadTarget::ClearPassword);
+        }
+        let encryptor = match access.tls.trust() {
+            Some(trust) if trust.ca.as_deref().is_some_and(|path| !is_path(path)) => return Err(BadTarget::CaFile),
+            Some(trust) => Some(Arc::new(Encryptor::new(host, trust).ok_or(BadTarget::TlsName)?)),
+            None => None,
+        };
+        let (host, hello_name) = (host.to_owned(), hello_name.to_owned());
+        Ok(Target { host, port, hello_name, access: access.clone(), encryptor })
     }
 
     /// The host to connect to.
@@ -52,6 +78,21 @@ impl Target {
     pub fn hello_name(&self) -> &str {
         &self.hello_name
     }
+
+    pub(super) fn tls(&self) -> &Tls {
+        &self.access.tls
+    }
+
+    pub(super) fn auth(&self) -> Option<&Secret> {
+        self.access.auth.as_ref()
+    }
+
+    pub(super) async fn encrypt(&self, plain: Box<dyn Transport>) -> Result<(Box<dyn Transport>, Encryption), Cause> {
+        match &self.encryptor {
+            Some(encryptor) => encryptor.encrypt(plain).await,
+            None => Err(Cause::Tls("this relay is spoken to in the clear".to_owned())),
+        }
+    }
 }
 
 fn is_name(text: &str) -> bool {
@@ -60,13 +101,35 @@ fn is_name(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use reveille_ledger::access::Trust;
+
     use super::*;
+
+    fn refused(host: &str, hello_name: &str, access: &Access) -> Option<BadTarget> {
+        Target::new(host, 25, hello_name, access).err()
+    }
 
     #[test]
     fn a_name_cannot_carry_a_second_command() {
-        assert!(Target::new("relay.example.org", 25, "node-1.example.org").is_ok());
-        assert!(Target::new("::1", 25, "[127.0.0.1]").is_ok());
-        assert_eq!(Target::new("", 25, "a"), Err(BadTarget::Host));
-        assert_eq!(Target::new("a", 25, "a\r\nMAIL FROM:<>"), Err(BadTarget::HelloName));
+        let clear = Access::default();
+        assert_eq!(refused("relay.example.org", "node-1.example.org", &clear), None);
+        assert_eq!(refused("::1", "[127.0.0.1]", &clear), None);
+        assert_eq!(refused("", "a", &clear), Some(BadTarget::Host));
+        assert_eq!(refused("a", "a\r\nMAIL FROM:<>", &clear), Some(BadTarget::HelloName));
+    }
+
+    #[test]
+    fn what_cannot_be_entered_safely_is_no_target() {
+        let tls = |ca: Option<&str>, name: Option<&str>| Access {
+            tls: Tls::StartTls(Trust { ca: ca.map(str::to_owned), name: name.map(str::to_owned) }),
+            auth: Some(Secret::Env("X".to_owned())),
+        };
+        assert_eq!(refused("10.0.0.1", "a", &tls(Some("/ca.pem"), Some("relay.example.org"))), None);
+        assert_eq!(refused("10.0.0.1", "a", &tls(Some("ca.pem"), None)), Some(BadTarget::CaFile));
+        assert_eq!(refused("10.0.0.1", "a", &tls(None, Some("not a name"))), Some(BadTarget::TlsName));
+        assert_eq!(refused("re/lay", "a", &tls(None, None)), Some(BadTarget::TlsName));
+        let clear = Access { tls: Tls::None, ..tls(None, None) };
+        assert_eq!(refused("10.0.0.1", "a", &clear), Some(BadTarget::ClearPassword));
+        assert_eq!(refused("127.0.0.1", "a", &clear), None);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_cluster::clock::{Clock, SystemClock};
 use reveille_cluster::site::Site;
+use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Next, Relay, ScheduleCreate};
@@ -34,6 +35,7 @@ pub fn relay_named(cluster: &Cluster, name: &str, pool: &str, rate: u64) -> Comm
         pool: pool.into(),
         host: "127.0.0.1".into(),
         port: cluster.sink.address().port(),
+        access: Access::default(),
         rate_milli: rate * 1_000,
         max_sessions: SESSIONS,
     })

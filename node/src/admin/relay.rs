@@ -1,11 +1,12 @@
 //! Relays: added, listed, tested, removed.
 
 use std::ops::Bound;
-use std::sync::Arc;
 use std::time::Instant;
 
+use prost_types::Timestamp;
 use reveille_cluster::relay::Target;
 use reveille_ledger::command::{Command, Relay};
+use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::relay_service_server::RelayService;
 use reveille_proto::admin::v1::{
     AddRelayRequest, AddRelayResponse, ErrorReason, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
@@ -14,6 +15,7 @@ use reveille_proto::admin::v1::{
 use tonic::{Code, Request, Response, Status};
 
 use super::paging::Paging;
+use super::probe::Found;
 use super::{Admin, Fault, deadline, probe, refusals, validate, views};
 
 impl Admin {
@@ -26,6 +28,14 @@ impl Admin {
         let (relay, freshness) =
             self.read(stale, deadline, |ledger| ledger.relays().get(&name.to_owned()).cloned()).await?;
         Ok((relay.ok_or_else(|| refusals::no_relay(name))?, freshness))
+    }
+
+    /// A relay with what this node makes of it.
+    fn relay_view(&self, relay: &Relay) -> v1::Relay {
+        let status = self.site.relays().and_then(|relays| relays.status_of(&relay.name));
+        let (node, now) = (&self.site.introduction.name, self.site.clock.wall());
+        let health = status.map(|status| views::health(node, now, status));
+        v1::Relay { health, ..views::relay(relay) }
     }
 }
 
@@ -66,7 +76,7 @@ impl RelayService for Admin {
         let more = listed.len() > paging.size;
         listed.truncate(paging.size);
         let next_page_token = paging.token(listed.last().filter(|_| more).map(|relay| &relay.name));
-        let relays = listed.iter().map(views::relay).collect();
+        let relays = listed.iter().map(|relay| self.relay_view(relay)).collect();
         Ok(Response::new(ListRelaysResponse { relays, next_page_token, freshness }))
     }
 
@@ -74,25 +84,33 @@ impl RelayService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let (relay, freshness) = self.find_relay(&request.name, request.stale, deadline).await?;
-        Ok(Response::new(GetRelayResponse { relay: Some(views::relay(&relay)), freshness }))
+        Ok(Response::new(GetRelayResponse { relay: Some(self.relay_view(&relay)), freshness }))
     }
 
     async fn test_relay(&self, request: Request<TestRelayRequest>) -> Result<Response<TestRelayResponse>, Status> {
         let deadline = deadline::of(&request);
         let (relay, _) = self.find_relay(&request.into_inner().name, false, deadline).await?;
         let node = self.site.introduction.name.clone();
-        let target =
-            Target::new(&relay.host, relay.port, &node).map_err(|error| Fault::of_field("name", error.to_string()))?;
+        let target = Target::new(&relay.host, relay.port, &node, &relay.access);
+        let target = target.map_err(|error| Fault::of_field("name", error.to_string()))?;
         let begun = Instant::now();
-        let found = probe::probe(&target, Arc::clone(&self.dialer)).await;
+        let Found { problem, next, findings } = probe::probe(&target, self.dialer.as_ref()).await;
         let elapsed = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let encryption = findings.encryption.unwrap_or_default();
+        let certificate_expires_at =
+            (encryption.expires_at_s != 0).then_some(Timestamp { seconds: encryption.expires_at_s, nanos: 0 });
         Ok(Response::new(TestRelayResponse {
-            reachable: found.problem.is_empty(),
+            reachable: problem.is_empty(),
             node,
             elapsed: Some(views::duration(elapsed)),
-            banner: found.banner,
-            extensions: found.extensions,
-            problem: found.problem,
+            banner: findings.banner,
+            extensions: findings.extensions,
+            problem,
+            next,
+            tls_version: encryption.version,
+            certificate_expires_at,
+            certificate_subject: encryption.subject,
+            auth_mechanism: findings.mechanism.map(|mechanism| mechanism.to_string()).unwrap_or_default(),
         }))
     }
 

@@ -87,6 +87,7 @@ impl Admin {
             tls: RelayTls::None.into(),
             rate_per_second,
             max_sessions: SESSIONS,
+            ..Relay::default()
         };
         let request = AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() };
         RelayServiceClient::new(self.channel.clone()).add_relay(request).await.context("relay add")?;

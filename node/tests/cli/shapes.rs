@@ -285,17 +285,41 @@ async fn a_relay() {
         max_sessions: 10,
         ..Default::default()
     };
-    relay.set_tls(v1::RelayTls::None);
+    relay.set_tls(v1::RelayTls::Starttls);
+    relay.ca = "/ca.pem".into();
+    relay.auth = "file:/login".into();
+    let until = Some(prost_types::Timestamp { seconds: 0, nanos: 0 });
+    let cause = "454 Daily message quota exceeded".into();
+    let mut health = v1::RelayHealth {
+        node: "a".into(),
+        cause,
+        until,
+        rate_per_second: 2.5,
+        sessions_open: 1,
+        ..Default::default()
+    };
+    health.set_condition(v1::RelayCondition::Parked);
+    relay.health = Some(health);
     let fake = Fake::answering("AddRelay", v1::AddRelayResponse { relay: Some(relay), index: 3 }).await;
-    let json = fake.reveille("relay add main --host h --port 25 --tls none --rate 0.5 -o json").await.json();
+    let json = fake
+        .reveille(
+            "relay add main --host h --port 25 --tls implicit --ca /ca --tls-name n --auth env:X --rate 0.5 -o json",
+        )
+        .await
+        .json();
     assert_eq!(
         json,
         json!({
-            "name": "main", "pool": "default", "host": "h", "port": 25, "tls": "none", "rate_per_second": null,
-            "max_sessions": 10,
+            "name": "main", "pool": "default", "host": "h", "port": 25, "tls": "starttls", "ca": "/ca.pem",
+            "tls_name": null, "auth": "file:/login", "rate_per_second": null, "max_sessions": 10,
+            "health": {
+                "node": "a", "condition": "parked", "cause": "454 Daily message quota exceeded",
+                "until": "1970-01-01T00:00:00Z", "sessions_open": 1, "rate_per_second": 2.5,
+            },
         })
     );
     let asked: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
     let relay = asked.first().and_then(|asked| asked.relay.clone()).expect("a relay");
-    assert_eq!((relay.rate_per_second, relay.tls()), (0.5, v1::RelayTls::None));
+    assert_eq!((relay.rate_per_second, relay.tls()), (0.5, v1::RelayTls::Implicit));
+    assert_eq!((relay.ca.as_str(), relay.tls_name.as_str(), relay.auth.as_str()), ("/ca", "n", "env:X"));
 }

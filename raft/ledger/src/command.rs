@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::Access;
 use crate::bitmap::Bitmap;
 use crate::content::{Audience, Content};
 use crate::decide::calendar::When;
@@ -123,6 +124,8 @@ pub struct Relay {
     pub host: String,
     /// Port.
     pub port: u16,
+    /// Its encryption, and as whom it is entered.
+    pub access: Access,
     /// Mails a second over the whole cluster, in thousandths; zero means no bound.
     pub rate_milli: u64,
     /// Open dialogues on one node, waiting ones included (P12).

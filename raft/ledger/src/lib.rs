@@ -1,6 +1,7 @@
 //! The pure core of Reveille: what may be asked, what comes of it, and what must always be true.
 #![doc = include_str!("essay.md")]
 
+pub mod access;
 pub mod address;
 mod apply;
 pub mod bitmap;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, EpochStart, Reading, Relay};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{Outcome, Reply};
@@ -187,6 +188,7 @@ pub fn mark(name: &str) -> Command {
         pool: "default".to_owned(),
         host: "127.0.0.1".to_owned(),
         port: 25,
+        access: Access::default(),
         rate_milli: 0,
         max_sessions: 1,
     })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::circuit::{
     Admitted::{AsProbe, Normally},
-    Backoff, Circuit, State, Told,
+    Backoff, Circuit, State, Told, Trouble,
 };
 
 fn seconds(s: u64) -> Duration {
@@ -20,7 +20,7 @@ fn lost_after() -> Told {
 }
 
 fn circuit() -> Circuit {
-    Circuit::new(Backoff { first: seconds(1), longest: seconds(8) })
+    Circuit::new(Backoff { first: seconds(1), longest: seconds(8), parked: seconds(900) })
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_session_that_does_not_open_opens_the_circuit_at_once() {
     let mut circuit = circuit();
     assert_eq!(circuit.admit(seconds(0)), Ok(Normally));
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
-    assert_eq!(circuit.admit(seconds(0)), Err((seconds(1), "refused".to_owned())));
+    assert_eq!(circuit.admit(seconds(0)), Err((seconds(1), Trouble::Failing("refused".to_owned()))));
 }
 
 #[test]
@@ -58,7 +58,10 @@ fn failed_probes_double_the_wait_up_to_its_bound() {
 fn jitter_stretches_the_wait_by_up_to_half() {
     let mut circuit = circuit();
     circuit.note(not_opened(), Normally, seconds(0), 1.0);
-    assert_eq!(*circuit.state(), State::Open { until: Duration::from_millis(1500), cause: "refused".to_owned() });
+    assert_eq!(
+        *circuit.state(),
+        State::Open { until: Duration::from_millis(1500), trouble: Trouble::Failing("refused".to_owned()) }
+    );
 }
 
 #[test]
@@ -133,4 +136,23 @@ fn losses_in_a_row_before_the_dot_open_it() {
         circuit.note(Told::LostBefore("closed".to_owned()), Normally, seconds(0), 0.0);
     }
     assert!(circuit.admit(seconds(0)).is_err());
+}
+
+#[test]
+fn a_used_up_day_parks_until_a_probe_gets_a_mail_through() {
+    let mut circuit = circuit();
+    let full = || Told::QuotaUsedUp("454 enough".to_owned());
+    let parked = Trouble::QuotaUsedUp("454 enough".to_owned());
+    circuit.note(full(), Normally, seconds(0), 1.0);
+    circuit.note(full(), Normally, seconds(60), 1.0);
+    assert_eq!(circuit.admit(seconds(899)), Err((seconds(900), parked.clone())), "those under way add nothing");
+    assert_eq!(circuit.admit(seconds(900)), Ok(AsProbe));
+    assert_eq!(circuit.admit(seconds(900)), Err((seconds(901), parked.clone())), "one at a time");
+    circuit.note(full(), AsProbe, seconds(901), 1.0);
+    assert_eq!(circuit.admit(seconds(902)), Err((seconds(1801), parked)), "no longer than the first time");
+    assert_eq!(circuit.admit(seconds(1801)), Ok(AsProbe));
+    circuit.note(Told::Reached, AsProbe, seconds(1802), 0.0);
+    assert_eq!(circuit.admit(seconds(1802)), Ok(AsProbe), "a shut gate proves nothing");
+    circuit.note(Told::Accepted, AsProbe, seconds(1803), 0.0);
+    assert_eq!(circuit.admit(seconds(1803)), Ok(Normally));
 }

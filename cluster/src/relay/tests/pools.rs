@@ -149,7 +149,8 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
         refusals_left: AtomicUsize::new(2),
         dialed: AtomicUsize::new(0),
     });
-    let backoff = Backoff { first: Duration::from_millis(30), longest: Duration::from_millis(60) };
+    let backoff =
+        Backoff { first: Duration::from_millis(30), longest: Duration::from_millis(60), ..Backoff::default() };
     let pool = Pool::new(target(), dialer.clone(), Limits { backoff, ..quick() }, 7);
     assert!(matches!(send(&pool, "a").await, Verdict::Broken { .. }));
     let Err(Unavailable::CircuitOpen { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
@@ -206,14 +207,25 @@ async fn a_throttle_answer_halves_the_rate() {
 async fn a_used_up_day_parks_the_relay() {
     let exchange =
         Exchange::new(when(Moment::Mail, Act::Say("454 Throttling failure: Daily message quota exceeded\r\n")));
-    let pool = pool(&exchange, Limits { quota_pause: Duration::from_millis(50), ..quick() });
-    send(&pool, "a").await;
-    let Err(Unavailable::Parked { until }) = pool.acquire(soon()).await.map(|_| ()) else {
-        panic!("it is parked");
-    };
-    assert_eq!(pool.status().parked_until, Some(until));
-    tokio::time::sleep_until(until).await;
-    assert!(pool.acquire(soon()).await.is_ok());
+    let backoff = Backoff { parked: Duration::from_millis(50), ..Backoff::default() };
+    let pool = pool(&exchange, Limits { backoff, ..quick() });
+    let words = "454 Throttling failure: Daily message quota exceeded";
+    let mut parked = Vec::new();
+    for _ in 0..2 {
+        send(&pool, "a").await;
+        let Err(Unavailable::Parked { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
+            panic!("it is parked");
+        };
+        assert_eq!(cause, words);
+        assert_eq!(pool.status().circuit, CircuitStatus::Parked { until, cause });
+        assert!(pool.status().rate_per_second > 1e5, "it is not slow, it is full");
+        parked.push(until);
+        tokio::time::sleep_until(until).await;
+    }
+    assert!(parked[0] < parked[1], "a probe that hears it again parks it again");
+    let probe = pool.acquire(soon()).await.expect("the window may have slid");
+    assert!(pool.acquire(soon()).await.is_err(), "one probe at a time");
+    drop(probe);
 }
 
 #[tokio::test]
@@ -322,7 +334,8 @@ fn chaos(seed: u64) -> Script {
 async fn whatever_a_relay_does_each_mail_has_one_verdict_and_the_books_agree() {
     for seed in 0..5 {
         let exchange = Exchange::new(chaos(seed));
-        let backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(2) };
+        let backoff =
+            Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(2), ..Backoff::default() };
         let timeouts = Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() };
         let pool = pool(&exchange, Limits { max_sessions: 4, backoff, timeouts, ..quick() });
         let verdicts = join_all((0..300).map(|number| persistent(pool.clone(), number))).await;

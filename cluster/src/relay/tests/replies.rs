@@ -20,6 +20,12 @@ fn each_answer_has_its_scope() {
         (Banner, 421, "too busy", QUICK),
         (Ehlo, 502, "what", Relay),
         (Ehlo, 550, "daily limit of greetings", Relay),
+        (Tls, 454, "4.7.0 TLS not available", Relay),
+        (Tls, 502, "5.5.1 what", Relay),
+        (Auth, 535, "5.7.8 bad credentials", Relay),
+        (Auth, 454, "4.7.0 temporary authentication failure", Relay),
+        (Auth, 454, "4.7.0 Too many login attempts", QUICK),
+        (Auth, 421, "4.7.0 Too many errors", QUICK),
         // MAIL names the sender.
         (Mail, 451, "4.3.0 try later", Relay),
         (Mail, 451, "no words that help", Relay),
@@ -50,6 +56,8 @@ fn each_answer_has_its_scope() {
         (Rcpt, 450, "4.7.1 come back", Greylisted),
         (Rcpt, 451, "4.7.650 rate limit", QUICK),
         (Rcpt, 450, "4.2.0 Greylisted for 300 s", Greylisted),
+        (Rcpt, 451, "4.7.1 Greylisting in action, please come back later", Greylisted),
+        (Rcpt, 421, "4.7.0 try again later", QUICK),
         (Rcpt, 550, "5.7.1 relaying denied", Tenant),
         (Rcpt, 571, "5.7.1 blocked", Tenant),
         (Rcpt, 452, "4.5.3 too many recipients", QUICK),
@@ -73,6 +81,7 @@ fn each_answer_has_its_scope() {
         (Answered, 451, "4.7.1 greylisted", Greylisted),
         (Answered, 421, "4.7.28 unusual rate", QUICK),
         (Answered, 451, "4.3.0 queue trouble", Relay),
+        (Answered, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
         (Answered, 454, "Throttling failure: Daily message quota exceeded.", QUOTA),
         (Answered, 550, "4.1.1 classes that disagree count as none", Mailbox),
     ];
@@ -90,7 +99,7 @@ fn each_answer_has_its_scope() {
 #[test]
 fn only_rcpt_and_the_dot_can_use_up_an_attempt() {
     let texts = ["", "5.1.1 x", "4.1.1 x", "4.2.2 x", "5.2.1 x", "x"];
-    for stage in [Stage::Connect, Stage::Banner, Stage::Ehlo, Stage::Mail, Stage::Data] {
+    for stage in [Stage::Connect, Stage::Tls, Stage::Banner, Stage::Ehlo, Stage::Auth, Stage::Mail, Stage::Data] {
         for code in 400..600 {
             for text in texts {
                 let enhanced = enhanced_code(code, text);

@@ -16,6 +16,9 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex},
     time::Instant,
 };
+use tokio_rustls::TlsAcceptor;
+
+use reveille_ledger::access::Access;
 
 use super::super::{Dial, Gate, GateAnswer, Mail, Patience, Session, Shut, Target, Timeouts, Transport, Verdict};
 
@@ -23,7 +26,13 @@ use super::super::{Dial, Gate, GateAnswer, Mail, Patience, Session, Shut, Target
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Moment {
     Banner,
+    /// EHLO, before any TLS.
     Ehlo,
+    StartTls,
+    /// EHLO under TLS.
+    SecureEhlo,
+    /// The last line of AUTH.
+    Auth,
     Mail,
     Rcpt,
     Data,
@@ -108,6 +117,17 @@ pub struct Exchange {
     pub buffer: usize,
     /// At most this much is taken by one write.
     pub gulp: usize,
+    pub tls: ServerTls,
+}
+
+/// How a server encrypts.
+#[derive(Clone)]
+pub enum ServerTls {
+    Never,
+    /// From the first byte.
+    Implicit(TlsAcceptor),
+    /// When it is asked to.
+    WhenAsked(TlsAcceptor),
 }
 
 impl Exchange {
@@ -118,6 +138,7 @@ impl Exchange {
             tape: SharedTape::default(),
             buffer: 64 * 1024,
             gulp: usize::MAX,
+            tls: ServerTls::Never,
         }
     }
 
@@ -138,7 +159,7 @@ impl Exchange {
 impl Dial for Exchange {
     async fn dial(&self, _: &str, _: u16) -> io::Result<Box<dyn Transport>> {
         let (ours, theirs) = duplex(self.buffer);
-        let (script, seen) = (self.script.clone(), self.seen.clone());
+        let (script, seen, tls) = (self.script.clone(), self.seen.clone(), self.tls.clone());
         tokio::spawn(async move {
             {
                 let mut seen = seen.lock();
@@ -146,13 +167,15 @@ impl Dial for Exchange {
                 seen.open += 1;
                 seen.most_open = seen.most_open.max(seen.open);
             }
-            let mut server = Server {
-                stream: theirs,
+            let server = Server {
+                stream: Box::new(theirs),
                 unread: VecDeque::new(),
                 script,
                 seen: seen.clone(),
                 mail: 0,
                 has_recipient: false,
+                tls,
+                is_secure: false,
             };
             let _ = server.serve().await;
             seen.lock().open -= 1;
@@ -162,12 +185,14 @@ impl Dial for Exchange {
 }
 
 struct Server {
-    stream: DuplexStream,
+    stream: Box<dyn Transport>,
     unread: VecDeque<u8>,
     script: Script,
     seen: SharedSeen,
     mail: usize,
     has_recipient: bool,
+    tls: ServerTls,
+    is_secure: bool,
 }
 
 /// The connection is over.
@@ -180,13 +205,42 @@ impl From<io::Error> for Over {
 }
 
 impl Server {
-    async fn serve(&mut self) -> Result<(), Over> {
+    async fn serve(mut self) -> Result<(), Over> {
+        if let ServerTls::Implicit(acceptor) = &self.tls {
+            self.stream = Box::new(acceptor.accept(self.stream).await?);
+            self.is_secure = true;
+        }
         self.act(Moment::Banner, "220 relay ESMTP\r\n").await?;
         loop {
             let line = String::from_utf8_lossy(&self.line().await?).into_owned();
             let verb = line.split([' ', '\r']).next().unwrap_or_default().to_ascii_uppercase();
             self.seen.lock().commands.push(line.trim_end().to_owned());
             match verb.as_str() {
+                "EHLO" if self.is_secure => {
+                    let all = "250-relay\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-AUTH PLAIN LOGIN\r\n250 SMTPUTF8\r\n";
+                    self.act(Moment::SecureEhlo, all).await?;
+                }
+                "EHLO" if matches!(self.tls, ServerTls::WhenAsked(_)) => {
+                    self.act(Moment::Ehlo, "250-relay\r\n250 STARTTLS\r\n").await?;
+                }
+                "STARTTLS" => {
+                    let said = self.act(Moment::StartTls, "220 2.0.0 go ahead\r\n").await?;
+                    if let (ServerTls::WhenAsked(acceptor), true) = (&self.tls, said.starts_with('2')) {
+                        self.stream = Box::new(acceptor.accept(self.stream).await?);
+                        self.is_secure = true;
+                    }
+                }
+                "AUTH" => {
+                    if line.trim_end() == "AUTH LOGIN" {
+                        for question in ["334 VXNlcm5hbWU6\r\n", "334 UGFzc3dvcmQ6\r\n"] {
+                            self.stream.write_all(question.as_bytes()).await?;
+                            self.stream.flush().await?;
+                            let answer = String::from_utf8_lossy(&self.line().await?).into_owned();
+                            self.seen.lock().commands.push(answer.trim_end().to_owned());
+                        }
+                    }
+                    self.act(Moment::Auth, "235 2.7.0 welcome\r\n").await?;
+                }
                 "EHLO" => {
                     self.act(Moment::Ehlo, "250-relay\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 SMTPUTF8\r\n").await?;
                 }
@@ -206,7 +260,10 @@ impl Server {
                     self.act(Moment::Quit, "221 bye\r\n").await?;
                     return Err(Over);
                 }
-                _ => self.stream.write_all(b"500 what\r\n").await?,
+                _ => {
+                    self.stream.write_all(b"500 what\r\n").await?;
+                    self.stream.flush().await?;
+                }
             }
         }
     }
@@ -239,10 +296,12 @@ impl Server {
         match (self.script)(moment, self.mail).unwrap_or(Act::Say(usual)) {
             Act::Say(words) => {
                 self.stream.write_all(words.as_bytes()).await?;
+                self.stream.flush().await?;
                 Ok(words)
             }
             Act::SayAndClose(words) => {
                 self.stream.write_all(words.as_bytes()).await?;
+                self.stream.flush().await?;
                 Err(Over)
             }
             Act::Close => Err(Over),
@@ -313,7 +372,7 @@ impl AsyncWrite for Taped {
 }
 
 pub fn target() -> Target {
-    Target::new("relay.example.org", 25, "node-1.example.org").expect("a good target")
+    Target::new("relay.example.org", 25, "node-1.example.org", &Access::default()).expect("a good target")
 }
 
 pub fn mail(text: &[u8]) -> Mail {

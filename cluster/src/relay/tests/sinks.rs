@@ -3,6 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use reveille_ledger::access::Access;
 use reveille_sink::{FaultPlan, Handle, HoldPoint, HoldRequest, Sink, SinkOptions};
 use tokio::time::Instant;
 
@@ -29,12 +30,13 @@ fn sink(faults: &str) -> Sink {
 
 fn pool(sink: &Handle) -> Pool {
     let address = sink.address();
-    let target = Target::new(&address.ip().to_string(), address.port(), "node-1.example.org").expect("a target");
+    let target = Target::new(&address.ip().to_string(), address.port(), "node-1.example.org", &Access::default())
+        .expect("a target");
     let limits = Limits {
         max_sessions: 4,
         rate_per_second: 1e6,
         burst: 1e6,
-        backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(4) },
+        backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(4), ..Backoff::default() },
         timeouts: Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() },
         ..Limits::default()
     };

@@ -1,7 +1,8 @@
 //! A relay, from the request to what the ledger keeps.
 
-use reveille_cluster::relay::Target;
+use reveille_cluster::relay::{BadTarget, Target};
 use reveille_ledger::DEFAULT_POOL;
+use reveille_ledger::access::{Access, Secret, Tls, Trust, is_path};
 use reveille_ledger::command::Relay;
 use reveille_proto::admin::v1;
 
@@ -27,13 +28,13 @@ pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, Fault> {
     }
     if asked.host.is_empty() {
         fields.refuse("relay.host", "is missing; give a name or an address");
-    } else if Target::new(&asked.host, 25, "localhost").is_err() || asked.host.contains(['/', '@', '[', ']']) {
+    } else if Target::new(&asked.host, 25, "localhost", &Access::default()).is_err()
+        || asked.host.contains(['/', '@', '[', ']'])
+    {
         let form = "give a name or an address, IPv6 without brackets";
         fields.refuse("relay.host", format!("{:?} is not a host; {form}", asked.host));
     }
-    if !matches!(v1::RelayTls::try_from(asked.tls), Ok(v1::RelayTls::Unspecified | v1::RelayTls::None)) {
-        fields.refuse("relay.tls", "is a value that this node does not know; give none");
-    }
+    let access = access(&mut fields, &asked);
     let rate = asked.rate_per_second;
     if !(0.0..=RATE_MAX).contains(&rate) || (rate > 0.0 && rate < 0.001) {
         fields.refuse(
@@ -51,9 +52,52 @@ pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, Fault> {
         pool,
         host: asked.host,
         port,
+        access,
         // Bounded above: fits.
         rate_milli: (rate * 1_000.0).round() as u64,
         max_sessions,
     });
     fields.done(made)
+}
+
+/// The way in: what has no use without TLS is refused rather than left unused.
+fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let trust = Trust { ca: given(&asked.ca), name: given(&asked.tls_name) };
+    let auth = match asked.auth.as_str() {
+        "" => None,
+        text => text.parse::<Secret>().map_err(|error| fields.refuse("relay.auth", error.to_string())).ok(),
+    };
+    let tls = match v1::RelayTls::try_from(asked.tls) {
+        Ok(v1::RelayTls::Unspecified | v1::RelayTls::None) => {
+            for (field, text) in [("relay.ca", &trust.ca), ("relay.tls_name", &trust.name)] {
+                if text.is_some() {
+                    fields.refuse(field, "needs TLS; give starttls or implicit");
+                }
+            }
+            Tls::None
+        }
+        Ok(v1::RelayTls::Starttls) => Tls::StartTls(trust),
+        Ok(v1::RelayTls::Implicit) => Tls::Implicit(trust),
+        Err(_) => {
+            fields.refuse("relay.tls", "is a value that this node does not know; give none, starttls or implicit");
+            Tls::None
+        }
+    };
+    if !asked.ca.is_empty() && !is_path(&asked.ca) {
+        fields.refuse("relay.ca", "is not the absolute path of a file, which each node has to have");
+    }
+    let access = Access { tls, auth };
+    match Target::new(&asked.host, 25, "localhost", &access) {
+        Err(BadTarget::TlsName) => {
+            fields.refuse("relay.tls_name", "no certificate can be for that name; give a DNS name or an address");
+        }
+        Err(BadTarget::ClearPassword) => {
+            let next = "give starttls or implicit (in the clear only for a relay on this machine)";
+            fields.refuse("relay.auth", format!("would cross the network in the clear; {next}"));
+        }
+        // The host is judged by its own field, the CA file above.
+        Err(BadTarget::Host | BadTarget::HelloName | BadTarget::CaFile) | Ok(_) => {}
+    }
+    access
 }

@@ -187,6 +187,9 @@ fn a_relay_is_a_host_a_port_and_bounds() {
     let good = || Relay { name: "mx".into(), host: "::1".into(), port: 25, ..Relay::default() };
     let kept = relay(Some(Relay { rate_per_second: 2.5, ..good() })).expect("a relay");
     assert_eq!((kept.pool.as_str(), kept.rate_milli, kept.max_sessions), ("default", 2_500, 10));
+    let secured = Relay { host: "mx.example".into(), tls: 2, ca: "/ca.pem".into(), auth: "env:SES".into(), ..good() };
+    let kept = relay(Some(secured)).expect("a relay");
+    assert!(kept.access.auth.is_some() && kept.access.tls.trust().is_some_and(|trust| trust.ca.is_some()), "{kept:?}");
     #[rustfmt::skip]
     let table = [
         (Relay { name: "m x".into(), ..good() }, "relay.name: \"m x\" is not a name; use letters, digits, '-', '_' and '.', beginning with a letter or a digit"),
@@ -195,7 +198,13 @@ fn a_relay_is_a_host_a_port_and_bounds() {
         (Relay { host: "a\r\nQUIT".into(), ..good() }, "relay.host: \"a\\r\\nQUIT\" is not a host; give a name or an address, IPv6 without brackets"),
         (Relay { port: 0, ..good() }, "relay.port: 0 is not a port; give 1 to 65535"),
         (Relay { port: 65_536, ..good() }, "relay.port: 65536 is not a port; give 1 to 65535"),
-        (Relay { tls: 7, ..good() }, "relay.tls: is a value that this node does not know; give none"),
+        (Relay { tls: 7, ..good() }, "relay.tls: is a value that this node does not know; give none, starttls or implicit"),
+        (Relay { ca: "/ca.pem".into(), ..good() }, "relay.ca: needs TLS; give starttls or implicit"),
+        (Relay { tls_name: "a.example".into(), ..good() }, "relay.tls_name: needs TLS; give starttls or implicit"),
+        (Relay { tls: 2, ca: "ca.pem".into(), ..good() }, "relay.ca: is not the absolute path of a file, which each node has to have"),
+        (Relay { tls: 3, tls_name: "a b".into(), ..good() }, "relay.tls_name: no certificate can be for that name; give a DNS name or an address"),
+        (Relay { auth: "anna:hunter2".into(), ..good() }, "relay.auth: is not a reference to a secret; give file:/absolute/path or env:NAME"),
+        (Relay { host: "10.0.0.5".into(), auth: "env:SES".into(), ..good() }, "relay.auth: would cross the network in the clear; give starttls or implicit (in the clear only for a relay on this machine)"),
         (Relay { rate_per_second: -1.0, ..good() }, "relay.rate_per_second: -1 is not a rate; give 0.001 to 1000000, or 0 for no bound"),
         (Relay { rate_per_second: f64::NAN, ..good() }, "relay.rate_per_second: NaN is not a rate; give 0.001 to 1000000, or 0 for no bound"),
         (Relay { max_sessions: 1_001, ..good() }, "relay.max_sessions: 1001 is above 1000; give 1 to 1000"),

@@ -2,12 +2,12 @@
 
 mod doubt;
 mod history;
+mod relay;
 mod run;
 mod schedule;
 
 use prost_types::{Duration, Timestamp};
 use reveille_ledger::Ledger;
-use reveille_ledger::command::Relay;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_proto::admin::v1;
 use reveille_raft::Member;
@@ -15,6 +15,7 @@ use reveille_raft::peer::BarrierReport;
 
 pub use doubt::{Held, cause, dead_letter, doubt};
 pub use history::history;
+pub use relay::{health, relay};
 pub use run::{recipient_state, run, run_state};
 pub use schedule::{schedule, schedule_state, told};
 
@@ -39,19 +40,6 @@ pub fn node_name(ledger: &Ledger, node: NodeId) -> String {
 pub fn member(node: NodeId, member: &Member) -> v1::Member {
     let (name, address) = (member.name.clone(), member.address.clone());
     v1::Member { id: node.to_string(), name, address, votes: member.votes }
-}
-
-/// A relay.
-pub fn relay(relay: &Relay) -> v1::Relay {
-    v1::Relay {
-        name: relay.name.clone(),
-        pool: relay.pool.clone(),
-        host: relay.host.clone(),
-        port: u32::from(relay.port),
-        tls: v1::RelayTls::None.into(),
-        rate_per_second: relay.rate_milli as f64 / 1_000.0,
-        max_sessions: relay.max_sessions,
-    }
 }
 
 /// What a barrier proved (P15).

@@ -19,7 +19,9 @@ pub enum RelayCommand {
     #[command(after_long_help = "\
 Examples:
   reveille relay add main --host 127.0.0.1 --port 2525 --tls none
-  reveille relay add bulk --host 10.0.0.5 --port 25 --tls none --pool bulk --rate 500 --sessions 20")]
+  reveille relay add bulk --host mx.example.org --port 25 --tls starttls --ca /etc/reveille/ca.pem --pool bulk --rate 500
+  reveille relay add ses --host email-smtp.eu-west-1.amazonaws.com --port 587 --tls starttls \\
+      --auth file:/etc/reveille/ses --rate 14 --sessions 10")]
     Add(AddRelayArgs),
     /// All relays
     List(Paging),
@@ -28,7 +30,7 @@ Examples:
         /// Its name
         name: String,
     },
-    /// Let a node connect, greet and leave; no mail is handed over
+    /// Let a node connect, encrypt, greet, log in and leave; no mail is handed over
     Test {
         /// Its name
         name: String,
@@ -54,6 +56,15 @@ pub struct AddRelayArgs {
     /// Encryption towards the relay
     #[arg(long, value_enum, default_value_t = Tls::None)]
     pub tls: Tls,
+    /// PEM file whose certificates alone are believed; each node reads its own [default: the system's roots]
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<String>,
+    /// Name that the relay's certificate has to be for [default: the host]
+    #[arg(long, value_name = "NAME")]
+    pub tls_name: Option<String>,
+    /// Where each node finds user:password: file:/absolute/path or env:NAME [default: no AUTH]
+    #[arg(long, value_name = "REFERENCE")]
+    pub auth: Option<String>,
     /// Relays of one pool share a reputation; a schedule names its pool
     #[arg(long, default_value = "default")]
     pub pool: String,
@@ -76,6 +87,10 @@ pub struct AddRelayArgs {
 pub enum Tls {
     /// In the clear
     None,
+    /// By STARTTLS, without falling back; usual on ports 25 and 587
+    Starttls,
+    /// From the first byte; usual on port 465
+    Implicit,
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

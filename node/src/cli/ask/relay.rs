@@ -25,6 +25,8 @@ pub async fn run(desk: &Desk<'_>, args: RelayArgs) -> Result<(), Stop> {
 async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
     let tls = match args.tls {
         Tls::None => RelayTls::None,
+        Tls::Starttls => RelayTls::Starttls,
+        Tls::Implicit => RelayTls::Implicit,
     };
     let relay = Relay {
         name: args.name,
@@ -34,6 +36,10 @@ async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
         tls: tls.into(),
         rate_per_second: args.rate.unwrap_or_default(),
         max_sessions: args.sessions.unwrap_or_default(),
+        ca: args.ca.unwrap_or_default(),
+        tls_name: args.tls_name.unwrap_or_default(),
+        auth: args.auth.unwrap_or_default(),
+        health: None,
     };
     let question = AddRelayRequest {
         relay: Some(relay),
@@ -78,7 +84,7 @@ async fn test(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
     Err(Failure {
         reason: "RELAY_UNREACHABLE".into(),
         message: format!("{} cannot be used: {}", view.name, view.problem.clone().unwrap_or_default()),
-        next: Some(format!("reveille relay show {}", view.name)),
+        next: Some(view.next.clone().unwrap_or_else(|| format!("reveille relay show {}", view.name))),
         ..Failure::default()
     }
     .into())

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
 use crate::cli::human;
-use crate::cli::instant::duration_ms;
+use crate::cli::instant::{self, duration_ms};
 use crate::cli::word::word;
 
 /// A relay.
@@ -17,9 +17,30 @@ pub struct RelayView {
     host: String,
     port: u32,
     tls: String,
+    /// Null: the system's roots.
+    ca: Option<String>,
+    /// Null: the host.
+    tls_name: Option<String>,
+    /// Where a node finds the credentials, never what they are. Null: no AUTH.
+    auth: Option<String>,
     /// Null: no bound.
     rate_per_second: Option<f64>,
     max_sessions: u32,
+    /// Null: the node that answered does not use it.
+    health: Option<HealthView>,
+}
+
+/// A relay as one node sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HealthView {
+    node: String,
+    /// `ready`, `failing`, `probing` or `parked`.
+    condition: String,
+    cause: Option<String>,
+    /// When a mail is tried.
+    until: Option<String>,
+    sessions_open: u32,
+    rate_per_second: f64,
 }
 
 /// Whether a node can talk to a relay.
@@ -37,8 +58,18 @@ pub struct RelayTestView {
     pub banner: Option<String>,
     /// What EHLO offers.
     pub extensions: Vec<String>,
+    /// As `TLS 1.3`; null in the clear.
+    pub tls_version: Option<String>,
+    /// Whom the relay's certificate names.
+    pub certificate_subject: Option<String>,
+    /// When that certificate ends.
+    pub certificate_expires_at: Option<String>,
+    /// `PLAIN` or `LOGIN`, where the relay took it.
+    pub auth_mechanism: Option<String>,
     /// Where and why it failed.
     pub problem: Option<String>,
+    /// What to do about it.
+    pub next: Option<String>,
 }
 
 /// What an entry did, by its index.
@@ -58,6 +89,10 @@ impl From<v1::Relay> for RelayView {
         };
         RelayView {
             tls,
+            ca: some(relay.ca),
+            tls_name: some(relay.tls_name),
+            auth: some(relay.auth),
+            health: relay.health.map(HealthView::from),
             name: relay.name,
             pool: relay.pool,
             host: relay.host,
@@ -65,6 +100,34 @@ impl From<v1::Relay> for RelayView {
             rate_per_second: (relay.rate_per_second > 0.0).then_some(relay.rate_per_second),
             max_sessions: relay.max_sessions,
         }
+    }
+}
+
+impl From<v1::RelayHealth> for HealthView {
+    fn from(health: v1::RelayHealth) -> HealthView {
+        HealthView {
+            condition: word("RELAY_CONDITION_", health.condition().as_str_name()),
+            until: instant::text(health.until.as_ref()),
+            node: health.node,
+            cause: some(health.cause),
+            sessions_open: health.sessions_open,
+            rate_per_second: health.rate_per_second,
+        }
+    }
+}
+
+impl HealthView {
+    fn cell(&self) -> Cell {
+        let tone = if self.condition == "ready" { Tone::Good } else { Tone::Bad };
+        Cell::toned(self.condition.as_str(), tone)
+    }
+
+    /// All of it, for one relay.
+    fn text(&self) -> String {
+        let until = self.until.as_ref().map(|until| format!(", tried at {until}"));
+        let cause = self.cause.as_ref().map(|cause| format!(": {cause}"));
+        let (until, cause) = (until.unwrap_or_default(), cause.unwrap_or_default());
+        format!("{} on {}{until}{cause}", self.condition, self.node)
     }
 }
 
@@ -78,7 +141,12 @@ impl RelayTestView {
             elapsed_ms: test.elapsed.as_ref().map(duration_ms).unwrap_or_default(),
             banner: some(test.banner),
             extensions: test.extensions,
+            tls_version: some(test.tls_version),
+            certificate_subject: some(test.certificate_subject),
+            certificate_expires_at: instant::text(test.certificate_expires_at.as_ref()),
+            auth_mechanism: some(test.auth_mechanism),
             problem: some(test.problem),
+            next: some(test.next),
         }
     }
 }
@@ -89,15 +157,20 @@ impl View for RelayView {
     }
 
     fn text(&self, paint: bool) -> String {
-        let cells = self.cells();
-        let pairs = RelayView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
-        card(pairs.iter().map(String::as_str).zip(cells).collect(), paint)
+        let names = RelayView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
+        let mut pairs: Vec<(&str, Cell)> = names.iter().map(String::as_str).zip(self.cells()).collect();
+        if let (Some(health), Some(state)) = (&self.health, pairs.last_mut()) {
+            state.1 = Cell::toned(health.text(), if health.condition == "ready" { Tone::Good } else { Tone::Bad });
+        }
+        let more = [("ca", &self.ca), ("tls name", &self.tls_name), ("auth", &self.auth)];
+        pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?.into()))));
+        card(pairs, paint)
     }
 }
 
 impl Row for RelayView {
     const NOUN: &'static str = "relays";
-    const COLUMNS: &'static [&'static str] = &["NAME", "POOL", "ENDPOINT", "TLS", "RATE", "SESSIONS"];
+    const COLUMNS: &'static [&'static str] = &["NAME", "POOL", "ENDPOINT", "TLS", "RATE", "SESSIONS", "STATE"];
 
     fn cells(&self) -> Vec<Cell> {
         let rate = self.rate_per_second.map(|rate| format!("{rate}/s"));
@@ -108,6 +181,7 @@ impl Row for RelayView {
             self.tls.as_str().into(),
             Cell::or_dash(rate.as_deref()),
             self.max_sessions.to_string().into(),
+            self.health.as_ref().map_or_else(|| Cell::or_dash(None), HealthView::cell),
         ]
     }
 }
@@ -129,6 +203,13 @@ impl View for RelayTestView {
         if !self.extensions.is_empty() {
             pairs.push(("offers", self.extensions.join(", ").into()));
         }
+        let more = [
+            ("tls", &self.tls_version),
+            ("certificate", &self.certificate_subject),
+            ("expires", &self.certificate_expires_at),
+            ("auth", &self.auth_mechanism),
+        ];
+        pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?.into()))));
         if let Some(problem) = &self.problem {
             pairs.push(("problem", Cell::toned(problem.as_str(), Tone::Bad)));
         }

@@ -1,5 +1,6 @@
 //! One of each: commands, replies, and a ledger with rows in every table.
 
+use reveille_ledger::access::{Access, Secret, Tls, Trust};
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Recipient};
@@ -53,6 +54,10 @@ fn relay() -> Relay {
         pool: "bulk".into(),
         host: "smtp.example.org".into(),
         port: 587,
+        access: Access {
+            tls: Tls::StartTls(Trust { ca: Some("/etc/ca.pem".into()), name: Some("mx.example.org".into()) }),
+            auth: Some(Secret::File("/etc/login".into())),
+        },
         rate_milli: 14_000,
         max_sessions: 20,
     }

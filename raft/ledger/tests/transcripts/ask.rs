@@ -1,6 +1,7 @@
 //! The commands of a script that become entries of the log.
 
 use goldenscript::Context;
+use reveille_ledger::access::Access;
 use reveille_ledger::command::*;
 use reveille_ledger::decide::calendar::{self, Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Zone};
@@ -131,6 +132,7 @@ impl World {
             pool: words.key("pool").unwrap_or("default").into(),
             host: words.key("host").unwrap_or("127.0.0.1").into(),
             port: words.number("port", 25)?,
+            access: Access::default(),
             rate_milli: words.number("rate_milli", 0)?,
             max_sessions: words.number("sessions", 4)?,
         }))

@@ -1,0 +1,57 @@
+//! A relay: as the ledger has it, and as this node sees it.
+
+use std::time::Duration;
+
+use reveille_cluster::relay::{CircuitStatus, Status};
+use reveille_ledger::access::{Tls, Trust};
+use reveille_ledger::command::Relay;
+use reveille_ledger::ids::Time;
+use reveille_proto::admin::v1;
+use tokio::time::Instant;
+
+use super::timestamp;
+
+/// A relay, without its health.
+pub fn relay(relay: &Relay) -> v1::Relay {
+    let tls = match relay.access.tls {
+        Tls::None => v1::RelayTls::None,
+        Tls::StartTls(_) => v1::RelayTls::Starttls,
+        Tls::Implicit(_) => v1::RelayTls::Implicit,
+    };
+    let Trust { ca, name } = relay.access.tls.trust().cloned().unwrap_or_default();
+    v1::Relay {
+        name: relay.name.clone(),
+        pool: relay.pool.clone(),
+        host: relay.host.clone(),
+        port: u32::from(relay.port),
+        tls: tls.into(),
+        rate_per_second: relay.rate_milli as f64 / 1_000.0,
+        max_sessions: relay.max_sessions,
+        ca: ca.unwrap_or_default(),
+        tls_name: name.unwrap_or_default(),
+        auth: relay.access.auth.as_ref().map(ToString::to_string).unwrap_or_default(),
+        health: None,
+    }
+}
+
+/// What `node` makes of a relay at `now`.
+pub fn health(node: &str, now: Time, status: Status) -> v1::RelayHealth {
+    let at = |until: Instant| {
+        let left = until.saturating_duration_since(Instant::now()).min(Duration::from_secs(365 * 24 * 3_600));
+        timestamp(now.plus_ms(i64::try_from(left.as_millis()).unwrap_or_default()))
+    };
+    let (condition, cause, until) = match status.circuit {
+        CircuitStatus::Closed => (v1::RelayCondition::Ready, String::new(), None),
+        CircuitStatus::Open { until, cause } => (v1::RelayCondition::Failing, cause, Some(at(until))),
+        CircuitStatus::Parked { until, cause } => (v1::RelayCondition::Parked, cause, Some(at(until))),
+        CircuitStatus::HalfOpen { cause } => (v1::RelayCondition::Probing, cause, None),
+    };
+    v1::RelayHealth {
+        node: node.to_owned(),
+        condition: condition.into(),
+        cause,
+        until,
+        sessions_open: u32::try_from(status.sessions_open).unwrap_or(u32::MAX),
+        rate_per_second: status.rate_per_second,
+    }
+}
