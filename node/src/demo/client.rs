@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, Audience, Content, CreateScheduleRequest, Daily, ExplainRequest, Field, GetClusterStatusRequest,
     GetRunRequest, InitClusterRequest, ListDoubtsRequest, ListRunsRequest, Recipient, Relay, RelayTls, Run,
-    ScheduleBody, When, when,
+    ScheduleBody, TransferLeaderRequest, When, when,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -74,6 +74,15 @@ impl Admin {
                 bail!("no leader within {} s", COMES_WITHIN.as_secs());
             }
             tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+
+    /// Asks for another leader. Whether it leads is for `leader` to tell.
+    pub async fn transfer_leader(&self, to: &str) {
+        let request = TransferLeaderRequest { to: to.to_owned() };
+        let asked = ClusterServiceClient::new(self.channel.clone()).transfer_leader(request).await;
+        if let Err(error) = asked {
+            tracing::debug!(%error, to, "no hand-over yet");
         }
     }
 

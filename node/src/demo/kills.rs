@@ -3,6 +3,7 @@
 //! The mailbox holds the answer of the victim's next mail; then the victim gets `kill -9`. So the relay has
 //! taken a mail whose sender will never hear of it: the case that only an honest ledger can tell.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
@@ -50,6 +51,8 @@ struct Planned {
 pub struct Kills {
     planned: Vec<Planned>,
     failovers: Vec<Duration>,
+    /// Nodes that sent nothing when they were chosen: one that died three times in ten minutes rests (P12).
+    silent: BTreeSet<String>,
 }
 
 impl Kills {
@@ -59,7 +62,7 @@ impl Kills {
         let parts = kills.len() as u64 + 2;
         let at = |place: usize| Step::At(u64::from(recipients) * (place as u64 + 1) / parts);
         let planned = kills.iter().enumerate().map(|(place, kill)| Planned { kill: *kill, step: at(place) });
-        Kills { planned: planned.collect(), failovers: Vec::new() }
+        Kills { planned: planned.collect(), failovers: Vec::new(), silent: BTreeSet::new() }
     }
 
     /// Is every victim back?
@@ -86,7 +89,7 @@ impl Kills {
         };
         match &mut planned.step {
             Step::At(mails) if sink.accepted_count() >= *mails => {
-                let Some(victim) = choose(planned.kill, nodes, admin).await else { return Ok(()) };
+                let Some(victim) = choose(planned.kill, nodes, admin, &mut self.silent).await else { return Ok(()) };
                 let request = HoldRequest {
                     ehlo: Some(victim.clone()),
                     point: HoldPoint::AfterCommit,
@@ -99,7 +102,8 @@ impl Kills {
             Step::At(_) | Step::Done => {}
             Step::Holding { victim, hold } => {
                 let Some(held) = hold.next(Duration::from_secs(2)).await else {
-                    // It sends nothing now: draw again.
+                    // It sends nothing now: draw again, among the others.
+                    self.silent.insert(victim.clone());
                     planned.step = Step::At(0);
                     return Ok(());
                 };
@@ -129,17 +133,30 @@ impl Kills {
                 nodes.named(victim).context("the victim")?.start()?;
                 progress.note(&format!("{victim} is started again"));
                 planned.step = Step::Done;
+                self.silent.clear();
             }
         }
         Ok(())
     }
 }
 
-async fn choose(kill: Kill, nodes: &Nodes, admin: &Admin) -> Option<String> {
+/// The victim; none when there is none at this moment. A leader that sends nothing hands over first.
+async fn choose(kill: Kill, nodes: &Nodes, admin: &Admin, silent: &mut BTreeSet<String>) -> Option<String> {
     let leader = admin.leader().await.ok()?;
+    if nodes.running().iter().all(|name| silent.contains(name)) {
+        silent.clear();
+    }
     match kill {
+        Kill::Leader if silent.contains(&leader) => {
+            let heir = nodes.running().into_iter().find(|name| !silent.contains(name))?;
+            admin.transfer_leader(&heir).await;
+            None
+        }
         Kill::Leader => Some(leader),
-        Kill::Worker => nodes.running().into_iter().find(|name| *name != leader).or(Some(leader)),
+        Kill::Worker => {
+            let sends = |name: &String| *name != leader && !silent.contains(name);
+            nodes.running().into_iter().find(sends).or(Some(leader))
+        }
         Kill::None => None,
     }
 }
