@@ -1,10 +1,14 @@
 //! What a node of a real cluster is told at its start: defaults, then the file, then `REVEILLE__…` variables
 //! of the environment, then flags; the later one wins.
 //!
-//! Called by `start`. [`Settings`] is what may be said, in any of the three places; [`Config`] is what comes
-//! of it: complete, checked, and typed. Whatever is refused is named with its place and a way out. It opens
-//! no file but the configuration, and binds nothing.
+//! Called by `start`, `dev` and `reveille config …`. [`Settings`] is what may be said, in any of the three
+//! places; its comments are the help of the flags, the lines of the sample and the table of the handbook
+//! ([`keys`]). [`Config`] is what comes of it: complete, checked, and typed. Whatever is refused is named with
+//! its place and a way out. It opens no file but the configuration, and binds nothing.
 
+mod check;
+mod key;
+mod origin;
 mod source;
 
 use std::net::SocketAddr;
@@ -12,35 +16,36 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+#[cfg(test)]
+pub use key::Key;
+pub use key::{keys, sample};
+pub use origin::{Origin, Origins};
 pub use source::ConfigError;
 
-/// A memory-backed file system, for the journal (P11).
-const JOURNAL_DIR: &str = "/dev/shm";
-/// A heartbeat that is lost once or twice must not cost an election.
-const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;
-
 /// What may be said in the file, in the environment, or by flags.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, clap::Args)]
+///
+/// The first line of a comment is read by operators: it says why and in which unit, and `[default: …]` last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// The node's name, for people; unique in the cluster
+    /// The node's name, for people and for EHLO; unique in the cluster; letters, digits, -, _ and ., at most 64
     #[arg(long)]
     pub name: Option<String>,
-    /// Where identity, log and state lie; one node's alone
+    /// Where identity, log and state lie, everything durable; one node's alone
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Where the admin API listens [default: 127.0.0.1:7600]
+    /// Where the admin API (gRPC) listens [default: 127.0.0.1:7600]
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
     /// Where peers are listened to [default: 127.0.0.1:7601]
     #[arg(long, value_name = "IP:PORT")]
     pub peer_listen: Option<SocketAddr>,
-    /// Where health, metrics and console listen [default: 127.0.0.1:7680]
+    /// Where health, metrics and pages listen [default: 127.0.0.1:7680]
     #[arg(long, value_name = "IP:PORT")]
     pub http: Option<SocketAddr>,
-    /// How peers reach this node [default: the address of --peer-listen]
+    /// How peers reach this node, as host:port [default: the address of peer_listen]
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
     /// Peer addresses of the other founders
@@ -49,10 +54,10 @@ pub struct Settings {
     /// A folder on a memory-backed file system, for the journal [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub journal_dir: Option<PathBuf>,
-    /// Listen on addresses that others reach, although nobody has to prove who they are
+    /// Listen on addresses that others reach, although nobody has to prove who they are [default: false]
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub insecure: Option<bool>,
-    /// How long a stop waits for dialogues with relays [default: 30]
+    /// How long a stop waits for dialogues with relays, in seconds; 0 to 3600 [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub shutdown_seconds: Option<u64>,
     /// Raft's timings; in the file and the environment only.
@@ -60,19 +65,20 @@ pub struct Settings {
     pub raft: RaftSettings,
 }
 
-/// Raft's timings, as they may be said.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+/// Raft's timings, as they may be said. No command has them as flags: `clap` keeps their comments.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct RaftSettings {
-    /// A leader shows itself this often. Default 50.
+    /// A leader shows itself this often, in milliseconds; 10 to 10000 [default: 50]
     pub heartbeat_ms: Option<u64>,
-    /// A follower that hears nothing asks for votes after a time between this. Default 300.
+    /// A follower that hears nothing asks for votes after a time between this, in milliseconds, at least 3
+    /// heartbeats [default: 6 heartbeats]
     pub election_min_ms: Option<u64>,
-    /// And this. Default 600.
+    /// And this, in milliseconds, at most 60000 [default: twice election_min_ms]
     pub election_max_ms: Option<u64>,
-    /// A snapshot is made after so many entries. Default 20,000.
+    /// A snapshot is made after so many log entries; 100 to 10000000 [default: 20000]
     pub snapshot_every: Option<u64>,
-    /// So many entries before a snapshot stay in the log. Default 5,000.
+    /// So many entries before a snapshot stay in the log; 0 to 10000000 [default: 5000]
     pub log_keep: Option<u64>,
 }
 
@@ -114,6 +120,52 @@ pub struct RaftConfig {
     pub log_keep: u64,
 }
 
+/// What was said, all places laid over each other, and where each part of it was said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// What; not checked, and without defaults.
+    pub settings: Settings,
+    origins: Origins,
+}
+
+impl Said {
+    /// Reads the file where one is named, and lays environment and flags over it.
+    ///
+    /// # Errors
+    /// A [`ConfigError`] that names the place, `file:line:column` or the variable.
+    pub fn read(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        flags: Settings,
+    ) -> Result<Said, ConfigError> {
+        let from_file = file.map(source::read_file).transpose()?.unwrap_or_default();
+        let from_environment = source::read_environment(environment)?;
+        let mut origins = from_file.origins;
+        origins.extend(from_environment.origins);
+        origins.extend(origin::of_flags(&flags));
+        Ok(Said { settings: flags.over(from_environment.settings.over(from_file.settings)), origins })
+    }
+
+    /// Fills in the defaults and checks the whole.
+    ///
+    /// # Errors
+    /// A [`ConfigError`] that names the key, where it was said, the reason and a way out.
+    pub fn check(&self) -> Result<Config, ConfigError> {
+        self.settings.clone().check().map_err(|error| error.said_at(&self.origins))
+    }
+
+    /// Every key with the value that counts, and where that was said.
+    ///
+    /// # Errors
+    /// As [`Said::check`].
+    pub fn effective(&self) -> Result<Vec<(String, toml::Value, Origin)>, ConfigError> {
+        let insecure = Some(self.settings.insecure.unwrap_or_default());
+        let all = key::values(&Settings { insecure, ..self.check()?.into() });
+        let origin = |name: &String| self.origins.get(name).cloned().unwrap_or_default();
+        Ok(all.into_iter().map(|(name, value)| (name.clone(), value, origin(&name))).collect())
+    }
+}
+
 impl Config {
     /// Admin port, unless another is named.
     pub const ADMIN_PORT: u16 = 7600;
@@ -131,9 +183,32 @@ impl Config {
         environment: impl IntoIterator<Item = (String, String)>,
         flags: Settings,
     ) -> Result<Config, ConfigError> {
-        let from_file = file.map(source::read_file).transpose()?.unwrap_or_default();
-        let from_environment = source::read_environment(environment)?;
-        flags.over(from_environment.over(from_file)).check()
+        Said::read(file, environment, flags)?.check()
+    }
+}
+
+impl From<Config> for Settings {
+    /// All of it said in so many words, but for `insecure`, which leaves no trace.
+    fn from(config: Config) -> Settings {
+        Settings {
+            name: Some(config.name),
+            data_dir: Some(config.data_dir),
+            listen: Some(config.listen),
+            peer_listen: Some(config.peer_listen),
+            http: Some(config.http),
+            advertise: Some(config.advertise),
+            join: Some(config.join),
+            journal_dir: Some(config.journal_dir),
+            insecure: None,
+            shutdown_seconds: Some(config.shutdown.as_secs()),
+            raft: RaftSettings {
+                heartbeat_ms: Some(config.raft.heartbeat_ms),
+                election_min_ms: Some(config.raft.election_ms.start),
+                election_max_ms: Some(config.raft.election_ms.end),
+                snapshot_every: Some(config.raft.snapshot_every),
+                log_keep: Some(config.raft.log_keep),
+            },
+        }
     }
 }
 
@@ -154,33 +229,6 @@ impl Settings {
             raft: self.raft.over(below.raft),
         }
     }
-
-    fn check(self) -> Result<Config, ConfigError> {
-        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let listen = self.listen.unwrap_or(loopback(Config::ADMIN_PORT));
-        let peer_listen = self.peer_listen.unwrap_or(loopback(Config::PEER_PORT));
-        let http = self.http.unwrap_or(loopback(Config::HTTP_PORT));
-        let listeners = [("listen", listen), ("peer_listen", peer_listen), ("http", http)];
-        closed(&listeners, self.insecure.unwrap_or_default())?;
-        apart(&listeners)?;
-        let advertise = advertised(self.advertise, peer_listen)?;
-        let join = self.join.unwrap_or_default();
-        join.iter().try_for_each(|address| host_and_port("join", address))?;
-        Ok(Config {
-            name: named(self.name)?,
-            data_dir: self.data_dir.ok_or_else(|| {
-                setting("data_dir", "it is not set".to_owned(), "say where with `data_dir = \"…\"` or --data-dir DIR")
-            })?,
-            listen,
-            peer_listen,
-            http,
-            join: join.into_iter().filter(|address| *address != advertise).collect(),
-            advertise,
-            journal_dir: self.journal_dir.unwrap_or_else(|| JOURNAL_DIR.into()),
-            shutdown: Duration::from_secs(within("shutdown_seconds", self.shutdown_seconds.unwrap_or(30), 0..=3_600)?),
-            raft: self.raft.check()?,
-        })
-    }
 }
 
 impl RaftSettings {
@@ -192,96 +240,6 @@ impl RaftSettings {
             snapshot_every: self.snapshot_every.or(below.snapshot_every),
             log_keep: self.log_keep.or(below.log_keep),
         }
-    }
-
-    fn check(self) -> Result<RaftConfig, ConfigError> {
-        let heartbeat_ms = within("raft.heartbeat_ms", self.heartbeat_ms.unwrap_or(50), 10..=10_000)?;
-        let min = self.election_min_ms.unwrap_or(heartbeat_ms * 6);
-        let max = self.election_max_ms.unwrap_or(min.saturating_mul(2));
-        let least = heartbeat_ms * HEARTBEATS_PER_ELECTION_MIN;
-        if min < least {
-            let message = format!("{min} ms is below {HEARTBEATS_PER_ELECTION_MIN} heartbeats of {heartbeat_ms} ms");
-            return Err(setting("raft.election_min_ms", message, "raise it, or lower raft.heartbeat_ms"));
-        }
-        if max <= min {
-            let message = format!("{max} ms is not above raft.election_min_ms, {min} ms");
-            return Err(setting("raft.election_max_ms", message, "raise it: twice the minimum does well"));
-        }
-        Ok(RaftConfig {
-            heartbeat_ms,
-            election_ms: min..within("raft.election_max_ms", max, 1..=60_000)?,
-            snapshot_every: within("raft.snapshot_every", self.snapshot_every.unwrap_or(20_000), 100..=10_000_000)?,
-            log_keep: within("raft.log_keep", self.log_keep.unwrap_or(5_000), 0..=10_000_000)?,
-        })
-    }
-}
-
-fn setting(key: &'static str, message: String, next: &str) -> ConfigError {
-    ConfigError::Setting { key, message, next: next.to_owned() }
-}
-
-fn within(key: &'static str, value: u64, bounds: std::ops::RangeInclusive<u64>) -> Result<u64, ConfigError> {
-    if bounds.contains(&value) {
-        return Ok(value);
-    }
-    let next = format!("give a number from {} to {}", bounds.start(), bounds.end());
-    Err(setting(key, format!("{value} is out of range"), &next))
-}
-
-fn named(name: Option<String>) -> Result<String, ConfigError> {
-    let next = "give a name of letters, digits, '-', '_' and '.', at most 64, with `name = \"…\"` or --name NAME";
-    let name = name.ok_or_else(|| setting("name", "it is not set".to_owned(), next))?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if (1..=64).contains(&name.len()) && name.chars().all(plain) {
-        Ok(name)
-    } else {
-        Err(setting("name", format!("'{name}' cannot be a name"), next))
-    }
-}
-
-/// Nobody has to prove who they are yet: what others reach must be asked for in so many words.
-fn closed(listeners: &[(&'static str, SocketAddr)], insecure: bool) -> Result<(), ConfigError> {
-    let open = listeners.iter().find(|(_, address)| !address.ip().is_loopback());
-    match open {
-        Some((key, address)) if !insecure => {
-            let message = format!("{address} can be reached by others, and there is no authentication yet");
-            Err(setting(key, message, "listen on 127.0.0.1, or say --insecure if the network is yours alone"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn apart(listeners: &[(&'static str, SocketAddr)]) -> Result<(), ConfigError> {
-    for (place, (key, address)) in listeners.iter().enumerate() {
-        let same = listeners.iter().take(place).find(|(_, earlier)| earlier == address && address.port() != 0);
-        if let Some((other, _)) = same {
-            return Err(setting(
-                key,
-                format!("{address} is that of `{other}` too"),
-                "give each listener a port of its own",
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn advertised(advertise: Option<String>, peer_listen: SocketAddr) -> Result<String, ConfigError> {
-    let next = "say how peers reach this node, with `advertise = \"HOST:PORT\"` or --advertise HOST:PORT";
-    match advertise {
-        Some(address) => host_and_port("advertise", &address).map(|()| address),
-        None if peer_listen.ip().is_unspecified() => {
-            let message = format!("it is not set, and nobody can connect to {}", peer_listen.ip());
-            Err(setting("advertise", message, next))
-        }
-        None => Ok(peer_listen.to_string()),
-    }
-}
-
-fn host_and_port(key: &'static str, address: &str) -> Result<(), ConfigError> {
-    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
-    match port {
-        Some(Ok(1..)) => Ok(()),
-        _ => Err(setting(key, format!("'{address}' is no address"), "write HOST:PORT, such as b.example.com:7601")),
     }
 }
 

@@ -10,7 +10,8 @@
 //! - **Every wait ends**: by `--timeout`, by Ctrl-C, or when the peer shows no life.
 //!
 //! What it is not: it decides nothing that the cluster decides. It reads files, and the calendar only for
-//! `schedule preview`, which needs no cluster.
+//! `schedule preview`, which needs no cluster; neither do `config`, `completion` and `man`, the only ones that
+//! write files.
 //!
 //! Reading order: `args` (the tree, with its help), `ask` (one function a command), `view` (what is
 //! printed), then [`client`], [`terminal`] and [`failure`].
@@ -108,6 +109,7 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::InDoubt(args) => ask::doubt::run(desk, args).await,
         Question::DeadLetter(args) => ask::dead_letter::run(desk, args).await,
         Question::Optout(args) => ask::opt_out::run(desk, args).await,
+        Question::Config(args) => ask::config::run(desk, args),
         Question::Version => ask::version::run(desk),
     }
 }

@@ -6,7 +6,7 @@ use reveille_ledger::decide::calendar::nearest_names;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::Settings;
+use super::{Origin, Origins, Settings, origin};
 
 /// Variables of the environment that are settings: `REVEILLE__RAFT__HEARTBEAT_MS` is `raft.heartbeat_ms`.
 const PREFIX: &str = "REVEILLE__";
@@ -45,7 +45,7 @@ pub enum ConfigError {
         message: String,
     },
     /// Everything can be read, and this value cannot be used.
-    #[error("{key}: {message}; {next}")]
+    #[error("{key}: {message}{}; {next}", within(origin))]
     Setting {
         /// Which setting.
         key: &'static str,
@@ -53,14 +53,44 @@ pub enum ConfigError {
         message: String,
         /// The way out.
         next: String,
+        /// Where it was said.
+        origin: Origin,
     },
 }
 
+impl ConfigError {
+    /// With the place where the setting was said.
+    pub(super) fn said_at(self, origins: &Origins) -> ConfigError {
+        match self {
+            ConfigError::Setting { key, message, next, .. } => {
+                let origin = origins.get(key).cloned().unwrap_or_default();
+                ConfigError::Setting { key, message, next, origin }
+            }
+            read => read,
+        }
+    }
+}
+
+fn within(origin: &Origin) -> String {
+    match origin {
+        Origin::Default => String::new(),
+        said => format!(" ({said})"),
+    }
+}
+
+/// What one place says.
+#[derive(Default)]
+pub struct Part {
+    pub settings: Settings,
+    pub origins: Origins,
+}
+
 /// Reads a file.
-pub fn read_file(path: &Path) -> Result<Settings, ConfigError> {
+pub fn read_file(path: &Path) -> Result<Part, ConfigError> {
     let text =
         std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
-    toml::from_str(&text).map_err(|error| in_file(path, &text, &error))
+    let settings = toml::from_str(&text).map_err(|error| in_file(path, &text, &error))?;
+    Ok(Part { settings, origins: origin::of_file(path, &text) })
 }
 
 fn in_file(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
@@ -101,16 +131,17 @@ fn explain(message: &str) -> String {
 }
 
 /// Reads the variables that begin with `REVEILLE__`. Lists are written with commas.
-pub fn read_environment(environment: impl IntoIterator<Item = (String, String)>) -> Result<Settings, ConfigError> {
-    let mut settings = Settings::default();
+pub fn read_environment(environment: impl IntoIterator<Item = (String, String)>) -> Result<Part, ConfigError> {
+    let mut part = Part::default();
     for (name, value) in environment {
         if let Some(path) = name.strip_prefix(PREFIX) {
             let one = read_variable(&path.to_lowercase(), &value)
                 .map_err(|error| ConfigError::Variable { message: explain(error.message()), name: name.clone() })?;
-            settings = one.over(settings);
+            part.settings = one.over(part.settings);
+            part.origins.insert(path.to_lowercase().replace("__", "."), Origin::Variable(name));
         }
     }
-    Ok(settings)
+    Ok(part)
 }
 
 /// A variable has no type of its own: it is read as what its setting takes.

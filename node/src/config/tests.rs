@@ -4,6 +4,8 @@ use std::io::Write;
 
 use super::*;
 
+mod keys;
+
 fn load(file: &str, environment: &[(&str, &str)], flags: Settings) -> Result<Config, String> {
     let mut place = tempfile::NamedTempFile::with_prefix("reveille").expect("a file");
     place.write_all(file.as_bytes()).expect("written");
@@ -112,9 +114,9 @@ fn a_value_that_cannot_be_used_is_refused_with_a_way_out() {
             "advertise: it is not set, and nobody can connect to 0.0.0.0",
         ),
         ("http = \"127.0.0.1:7600\"", "http: 127.0.0.1:7600 is that of `listen` too"),
-        ("join = [\"b\"]", "join: 'b' is no address; write HOST:PORT"),
+        ("join = [\"b\"]", "join: 'b' is no address (FILE:3); write HOST:PORT"),
         ("advertise = \":7601\"", "advertise: ':7601' is no address"),
-        ("shutdown_seconds = 86400", "shutdown_seconds: 86400 is out of range; give a number from 0 to 3600"),
+        ("shutdown_seconds = 86400", "shutdown_seconds: 86400 is out of range (FILE:3); give a number from 0 to 3600"),
         ("[raft]\nheartbeat_ms = 200\nelection_min_ms = 300", "raft.election_min_ms: 300 ms is below 3 heartbeats"),
         ("[raft]\nelection_min_ms = 700\nelection_max_ms = 700", "raft.election_max_ms: 700 ms is not above"),
     ] {

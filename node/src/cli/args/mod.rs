@@ -1,6 +1,7 @@
 //! The tree of commands, with the help that teaches it. Parsed into types once; nothing here acts.
 
 mod cluster;
+mod config;
 mod dead_letter;
 mod doubt;
 mod import;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use cluster::{ClusterArgs, ClusterCommand};
+pub use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 pub use dead_letter::{DeadLetterArgs, DeadLetterCommand};
 pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs};
 pub use import::{CrontabArgs, ImportArgs, ImportCommand};
@@ -155,6 +157,8 @@ pub enum Question {
     DeadLetter(DeadLetterArgs),
     /// Recipients who want no more mail
     Optout(OptOutArgs),
+    /// The configuration file of a node: a sample, a check, what counts
+    Config(ConfigArgs),
     /// Versions of this binary, its time zones and its ledger
     Version,
 }

@@ -1,0 +1,48 @@
+//! `reveille config …`: the file of `reveille start`, without a node.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::config::Settings;
+
+/// The noun.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+/// Its verbs.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Write a sample: every key, its default, and a line about it
+    #[command(after_long_help = "Example:\n  reveille config init /etc/reveille.toml")]
+    Init {
+        /// The file to write; - prints it
+        #[arg(default_value = "reveille.toml")]
+        file: PathBuf,
+    },
+    /// Would `reveille start --config FILE` take this file, in this environment?
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// What counts: defaults, then the file, then REVEILLE__… variables, then flags
+    Show(Box<ShowConfigArgs>),
+}
+
+/// The places that `reveille start` reads.
+#[derive(Debug, Args)]
+pub struct ShowConfigArgs {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Say beside each value where it was said
+    #[arg(long)]
+    pub origin: bool,
+    /// What the file may say, as flags.
+    #[command(flatten)]
+    pub settings: Settings,
+}

@@ -1,0 +1,80 @@
+//! `reveille config …`: asks nobody; reads and writes one file.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::Desk;
+use crate::cli::args::{ConfigArgs, ConfigCommand, ShowConfigArgs};
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::view::config::{CheckedView, EffectiveView, SampleView, WrittenView};
+use crate::config::{ConfigError, Said, Settings, keys, sample};
+
+/// Does what the verb says.
+pub fn run(desk: &Desk<'_>, args: ConfigArgs) -> Result<(), Stop> {
+    match args.command {
+        ConfigCommand::Init { file } if file.as_os_str() == "-" => desk.terminal.show(&SampleView { text: sample() }),
+        ConfigCommand::Init { file } => init(desk, &file),
+        ConfigCommand::Check { file } => check(desk, &file),
+        ConfigCommand::Show(args) => show(desk, *args),
+    }
+}
+
+fn init(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    let opened = match options.create_new(true).open(file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            desk.terminal.confirm(&format!("{} exists. Write the sample over it?", file.display()))?;
+            options.create_new(false).create(true).truncate(true).open(file)
+        }
+        opened => opened,
+    };
+    opened
+        .and_then(|mut opened| opened.write_all(sample().as_bytes()))
+        .map_err(|error| Failure::file(file.display().to_string(), format!("it cannot be written: {error}")))?;
+    desk.terminal.show(&WrittenView { file: file.display().to_string(), keys: keys().len() })?;
+    desk.terminal.say(&format!("next: reveille config check {}", file.display()));
+    Ok(())
+}
+
+fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
+    let said = Said::read(Some(file), std::env::vars(), Settings::default());
+    let config = said.and_then(|said| said.check()).map_err(failure)?;
+    desk.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })
+}
+
+fn show(desk: &Desk<'_>, args: ShowConfigArgs) -> Result<(), Stop> {
+    let said = Said::read(args.config.as_deref(), std::env::vars(), args.settings);
+    let effective = said.and_then(|said| said.effective()).map_err(failure)?;
+    desk.terminal.show(&EffectiveView::new(effective, args.origin))
+}
+
+/// A configuration that is refused, as a command fails: exit code 2, with the place and the next step.
+pub(super) fn failure(error: ConfigError) -> Failure {
+    let usage = |field: String, message: String, next: &str| Failure {
+        exit: Exit::Usage,
+        reason: "CONFIG".into(),
+        message,
+        field: Some(field),
+        next: Some(next.to_owned()),
+        request_id: None,
+    };
+    match error {
+        ConfigError::Unreadable { path, error } => {
+            let next = "name another file, or write one: reveille config init FILE";
+            usage(path.display().to_string(), format!("it cannot be read: {error}"), next)
+        }
+        ConfigError::File { path, line, column, message, excerpt } => {
+            let next = "mend that line; every key, with its default: reveille config init -";
+            usage(format!("{}:{line}:{column}", path.display()), format!("{message}\n{excerpt}"), next)
+        }
+        ConfigError::Variable { name, message } => {
+            usage(name, message, "mend or unset that variable; every key: reveille config init -")
+        }
+        ConfigError::Setting { key, message, next, origin } => {
+            let place = if origin == Default::default() { key.to_owned() } else { origin.to_string() };
+            usage(place, format!("{key}: {message}"), &next)
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What comes of settings: defaults filled in, every value checked, nothing left to doubt later.
+//!
+//! Called by [`Said::check`](super::Said::check). It looks at nothing but the values.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{Config, ConfigError, Origin, RaftConfig, RaftSettings, Settings};
+
+/// A memory-backed file system, for the journal (P11).
+const JOURNAL_DIR: &str = "/dev/shm";
+/// A heartbeat that is lost once or twice must not cost an election.
+const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;
+
+impl Settings {
+    /// Complete and checked.
+    pub(super) fn check(self) -> Result<Config, ConfigError> {
+        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let listen = self.listen.unwrap_or(loopback(Config::ADMIN_PORT));
+        let peer_listen = self.peer_listen.unwrap_or(loopback(Config::PEER_PORT));
+        let http = self.http.unwrap_or(loopback(Config::HTTP_PORT));
+        let listeners = [("listen", listen), ("peer_listen", peer_listen), ("http", http)];
+        closed(&listeners, self.insecure.unwrap_or_default())?;
+        apart(&listeners)?;
+        let advertise = advertised(self.advertise, peer_listen)?;
+        let join = self.join.unwrap_or_default();
+        join.iter().try_for_each(|address| host_and_port("join", address))?;
+        Ok(Config {
+            name: named(self.name)?,
+            data_dir: self.data_dir.ok_or_else(|| {
+                setting("data_dir", "it is not set".to_owned(), "say where with `data_dir = \"…\"` or --data-dir DIR")
+            })?,
+            listen,
+            peer_listen,
+            http,
+            join: join.into_iter().filter(|address| *address != advertise).collect(),
+            advertise,
+            journal_dir: self.journal_dir.unwrap_or_else(|| JOURNAL_DIR.into()),
+            shutdown: Duration::from_secs(within("shutdown_seconds", self.shutdown_seconds.unwrap_or(30), 0..=3_600)?),
+            raft: self.raft.check()?,
+        })
+    }
+}
+
+impl RaftSettings {
+    fn check(self) -> Result<RaftConfig, ConfigError> {
+        let heartbeat_ms = within("raft.heartbeat_ms", self.heartbeat_ms.unwrap_or(50), 10..=10_000)?;
+        let min = self.election_min_ms.unwrap_or(heartbeat_ms * 6);
+        let max = self.election_max_ms.unwrap_or(min.saturating_mul(2));
+        let least = heartbeat_ms * HEARTBEATS_PER_ELECTION_MIN;
+        if min < least {
+            let message = format!("{min} ms is below {HEARTBEATS_PER_ELECTION_MIN} heartbeats of {heartbeat_ms} ms");
+            return Err(setting("raft.election_min_ms", message, "raise it, or lower raft.heartbeat_ms"));
+        }
+        if max <= min {
+            let message = format!("{max} ms is not above raft.election_min_ms, {min} ms");
+            return Err(setting("raft.election_max_ms", message, "raise it: twice the minimum does well"));
+        }
+        Ok(RaftConfig {
+            heartbeat_ms,
+            election_ms: min..within("raft.election_max_ms", max, 1..=60_000)?,
+            snapshot_every: within("raft.snapshot_every", self.snapshot_every.unwrap_or(20_000), 100..=10_000_000)?,
+            log_keep: within("raft.log_keep", self.log_keep.unwrap_or(5_000), 0..=10_000_000)?,
+        })
+    }
+}
+
+fn setting(key: &'static str, message: String, next: &str) -> ConfigError {
+    ConfigError::Setting { key, message, next: next.to_owned(), origin: Origin::Default }
+}
+
+fn within(key: &'static str, value: u64, bounds: std::ops::RangeInclusive<u64>) -> Result<u64, ConfigError> {
+    if bounds.contains(&value) {
+        return Ok(value);
+    }
+    let next = format!("give a number from {} to {}", bounds.start(), bounds.end());
+    Err(setting(key, format!("{value} is out of range"), &next))
+}
+
+fn named(name: Option<String>) -> Result<String, ConfigError> {
+    let next = "give a name of letters, digits, '-', '_' and '.', at most 64, with `name = \"…\"` or --name NAME";
+    let name = name.ok_or_else(|| setting("name", "it is not set".to_owned(), next))?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if (1..=64).contains(&name.len()) && name.chars().all(plain) {
+        Ok(name)
+    } else {
+        Err(setting("name", format!("'{name}' cannot be a name"), next))
+    }
+}
+
+/// Nobody has to prove who they are yet: what others reach must be asked for in so many words.
+fn closed(listeners: &[(&'static str, SocketAddr)], insecure: bool) -> Result<(), ConfigError> {
+    let open = listeners.iter().find(|(_, address)| !address.ip().is_loopback());
+    match open {
+        Some((key, address)) if !insecure => {
+            let message = format!("{address} can be reached by others, and there is no authentication yet");
+            Err(setting(key, message, "listen on 127.0.0.1, or say --insecure if the network is yours alone"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn apart(listeners: &[(&'static str, SocketAddr)]) -> Result<(), ConfigError> {
+    for (place, (key, address)) in listeners.iter().enumerate() {
+        let same = listeners.iter().take(place).find(|(_, earlier)| earlier == address && address.port() != 0);
+        if let Some((other, _)) = same {
+            return Err(setting(
+                key,
+                format!("{address} is that of `{other}` too"),
+                "give each listener a port of its own",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn advertised(advertise: Option<String>, peer_listen: SocketAddr) -> Result<String, ConfigError> {
+    let next = "say how peers reach this node, with `advertise = \"HOST:PORT\"` or --advertise HOST:PORT";
+    match advertise {
+        Some(address) => host_and_port("advertise", &address).map(|()| address),
+        None if peer_listen.ip().is_unspecified() => {
+            let message = format!("it is not set, and nobody can connect to {}", peer_listen.ip());
+            Err(setting("advertise", message, next))
+        }
+        None => Ok(peer_listen.to_string()),
+    }
+}
+
+fn host_and_port(key: &'static str, address: &str) -> Result<(), ConfigError> {
+    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+    match port {
+        Some(Ok(1..)) => Ok(()),
+        _ => Err(setting(key, format!("'{address}' is no address"), "write HOST:PORT, such as b.example.com:7601")),
+    }
+}

@@ -1,0 +1,112 @@
+//! The keys of the configuration as people read them: all of it is taken from [`Settings`] itself, its names,
+//! its comments and what [`Settings::check`] makes of it. There is no second list that could differ.
+//!
+//! Called by `reveille config init`, which prints [`sample`], by `config show`, and by the test that holds
+//! the table of docs/operations.md against [`keys`].
+
+use std::fmt::Write;
+
+use clap::{Args, Command};
+use toml::{Table, Value};
+
+use super::{RaftSettings, Settings};
+
+/// Tells the keys of a section to a command.
+type Augment = fn(Command) -> Command;
+/// The sections of the file, each with what tells its keys.
+const SECTIONS: [(&str, Augment); 2] = [("", Settings::augment_args), ("raft", RaftSettings::augment_args)];
+/// What a sample says where there is no default.
+const NAME: &str = "a";
+const DATA_DIR: &str = "/var/lib/reveille";
+
+/// One key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// With its section: `raft.heartbeat_ms`.
+    pub name: String,
+    /// The flag of `reveille start` that says the same, such as `--data-dir`; none: no flag does.
+    pub flag: Option<String>,
+    /// What it is for and in which unit.
+    pub why: String,
+    /// The default in words; none: it must be said, or it is empty.
+    pub default: Option<String>,
+    /// What it is when nothing is said; an example where something must be.
+    pub value: Value,
+}
+
+impl Key {
+    /// Must somebody say it?
+    pub fn is_required(&self) -> bool {
+        matches!(self.name.as_str(), "name" | "data_dir")
+    }
+
+    fn split(&self) -> (&str, &str) {
+        self.name.rsplit_once('.').unwrap_or(("", &self.name))
+    }
+}
+
+/// All keys, in the order of the struct.
+pub fn keys() -> Vec<Key> {
+    let said = Settings { name: Some(NAME.into()), data_dir: Some(DATA_DIR.into()), ..Settings::default() };
+    let insecure = Some(false);
+    let defaults = said.check().map(|config| Settings { insecure, ..config.into() }).unwrap_or_default();
+    let defaults = Table::try_from(defaults).unwrap_or_default();
+    let told = SECTIONS.iter().flat_map(|(section, augment)| {
+        let command = augment(Command::new(""));
+        command.get_arguments().map(|argument| (*section, argument.clone())).collect::<Vec<_>>()
+    });
+    told.filter_map(|(section, argument)| {
+        let leaf = argument.get_id().as_str();
+        let name = if section.is_empty() { leaf.to_owned() } else { format!("{section}.{leaf}") };
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let (why, default) = match help.split_once(" [default: ") {
+            Some((why, default)) => (why.to_owned(), Some(default.trim_end_matches(']').to_owned())),
+            None => (help, None),
+        };
+        let flag = argument.get_long().map(|long| format!("--{long}"));
+        Some(Key { value: at(&defaults, &name)?.clone(), name, flag, why, default })
+    })
+    .collect()
+}
+
+/// What settings say, by key, in the order of the struct; what they do not say is left out.
+pub fn values(settings: &Settings) -> Vec<(String, Value)> {
+    let table = Table::try_from(settings).unwrap_or_default();
+    keys().into_iter().filter_map(|key| Some((key.name.clone(), at(&table, &key.name)?.clone()))).collect()
+}
+
+/// A file that says nothing but the defaults, with a line about each key.
+pub fn sample() -> String {
+    let mut text = format!(
+        "# What a node of Reveille {} is told at its start: reveille start --config FILE\n\
+         # What is commented out is the default. REVEILLE__… variables of the environment (REVEILLE__RAFT__LOG_KEEP)\n\
+         # and flags win over this file: reveille config show --config FILE --origin\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    let mut open = String::new();
+    for key in keys() {
+        let (section, leaf) = key.split();
+        if section != open {
+            // A String takes whatever is written.
+            let _ = write!(text, "\n[{section}]\n");
+            section.clone_into(&mut open);
+        }
+        let worded = key.default.as_ref().filter(|default| **default != plain(&key.value));
+        let worded = worded.map(|default| format!(" (by default {default})")).unwrap_or_default();
+        let mark = if key.is_required() { "" } else { "#" };
+        let _ = write!(text, "\n# {}{worded}\n{mark}{leaf} = {}\n", key.why, key.value);
+    }
+    text
+}
+
+/// A value as people write it in a sentence.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn at<'t>(table: &'t Table, name: &str) -> Option<&'t Value> {
+    match name.split_once('.') {
+        Some((section, leaf)) => table.get(section)?.get(leaf),
+        None => table.get(name),
+    }
+}

@@ -1,0 +1,111 @@
+//! The configuration file without a node: written, checked, and told where each value comes from.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::terminal::{Ended, command, reveille, run};
+
+fn written(folder: &Path, text: &str) -> PathBuf {
+    let file = folder.join("reveille.toml");
+    std::fs::write(&file, text).expect("written");
+    file
+}
+
+async fn checked(text: &str) -> (Ended, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = written(folder.path(), text).display().to_string();
+    (reveille(&format!("config check {file} -o json")).await, file)
+}
+
+#[tokio::test]
+async fn a_sample_is_written_once_and_can_be_started_with() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("reveille.toml");
+    let init = format!("config init {} -o json", file.display());
+    let ended = reveille(&init).await;
+    assert_eq!((ended.code, &ended.json()["file"]), (Some(0), &json!(file)), "{ended:?}");
+    let sample = std::fs::read_to_string(&file).expect("written");
+    assert_eq!(reveille("config init -").await.stdout, sample, "- prints the same");
+    let checked = reveille(&format!("config check {} -o json", file.display())).await;
+    assert_eq!(checked.json(), json!({"file": file, "valid": true, "node": "a"}));
+
+    std::fs::write(&file, "mine").expect("written");
+    let refused = reveille(&init).await;
+    assert_eq!((refused.code, refused.error()["reason"].as_str()), (Some(2), Some("NOT_CONFIRMED")));
+    assert_eq!(std::fs::read_to_string(&file).expect("read"), "mine", "nothing was lost");
+    assert_eq!(reveille(&format!("{init} --yes")).await.code, Some(0));
+    assert_eq!(std::fs::read_to_string(&file).expect("read"), sample);
+    let refused = reveille("config init /dev/null/reveille.toml -o json").await;
+    assert_eq!((refused.code, refused.error()["field"].as_str()), (Some(2), Some("/dev/null/reveille.toml")));
+}
+
+#[tokio::test]
+async fn a_check_names_the_place_the_nearest_key_and_the_next_step() {
+    let (ended, file) = checked("name = \"a\"\n[raft]\n  heartbeat_mss = 5\n").await;
+    let error = ended.error();
+    assert_eq!((ended.code, error["field"].as_str()), (Some(2), Some(format!("{file}:3:3").as_str())));
+    let message = error["message"].as_str().expect("words");
+    assert!(message.starts_with("unknown key `heartbeat_mss`; did you mean `heartbeat_ms`?"), "{message}");
+    assert!(error["next"].as_str().is_some_and(|next| next.contains("reveille config init")), "{error}");
+
+    let (ended, file) = checked("name = \"a\"\ndata_dir = \"/d\"\n\nshutdown_seconds = 9999\n").await;
+    let error = ended.error();
+    assert_eq!((ended.code, error["field"].as_str()), (Some(2), Some(format!("{file}:4").as_str())));
+    assert_eq!(error["message"], "shutdown_seconds: 9999 is out of range");
+    assert_eq!(error["next"], "give a number from 0 to 3600");
+
+    let (ended, _) = checked("name = \"a\"\n").await;
+    assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("data_dir")));
+    let ended = reveille("config check /nowhere/reveille.toml -o json").await;
+    assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("/nowhere/reveille.toml")));
+}
+
+#[tokio::test]
+async fn what_counts_is_shown_with_its_origin() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = written(folder.path(), "name = \"a\"\ndata_dir = \"/d\"\n[raft]\nlog_keep = 7\n").display().to_string();
+    let show = |more: &str| {
+        let line = format!("config show --config {file} --http 127.0.0.1:9 {more}");
+        let mut command = command(&line.split_whitespace().collect::<Vec<_>>());
+        command.env("REVEILLE__NAME", "b");
+        async move { run(&mut command).await }
+    };
+    let ended = show("-o json").await.json();
+    let entries = ended.as_array().expect("a list");
+    let origin = |key: &str| {
+        let entry = entries.iter().find(|entry| entry["key"] == key).expect("a key");
+        (entry["value"].clone(), entry["origin"].as_str().expect("a place").replace(&file, "FILE"))
+    };
+    assert_eq!(origin("name"), (json!("b"), "REVEILLE__NAME".into()));
+    assert_eq!(origin("data_dir"), (json!("/d"), "FILE:2".into()));
+    assert_eq!(origin("raft.log_keep"), (json!(7), "FILE:4".into()));
+    assert_eq!(origin("http"), (json!("127.0.0.1:9"), "--http".into()));
+    assert_eq!(origin("raft.election_min_ms"), (json!(300), "default".into()));
+
+    let text = show("--origin").await.stdout;
+    let line = text.lines().find(|line| line.starts_with("http = ")).expect("a line");
+    assert!(line.starts_with("http = \"127.0.0.1:9\"") && line.ends_with("  # --http"), "{line}");
+    let again = written(folder.path(), &show("").await.stdout);
+    let ended = reveille(&format!("config show --config {}", again.display())).await;
+    assert_eq!(ended.stdout, show("").await.stdout, "what is shown is a file that says the same");
+    assert_eq!(reveille("config show -o json").await.error()["field"], "name");
+}
+
+#[tokio::test]
+async fn a_wrong_variable_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = written(folder.path(), "name = \"a\"\ndata_dir = \"/d\"\n").display().to_string();
+    for (name, value, expected) in [
+        ("REVEILLE__RAFT__LOG_KEP", "7", "unknown key `log_kep`; did you mean `log_keep`?"),
+        ("REVEILLE__SHUTDOWN_SECONDS", "5000", "shutdown_seconds: 5000 is out of range"),
+    ] {
+        let mut command = command(&["config", "check", &file, "-o", "json"]);
+        let ended = run(command.env(name, value)).await;
+        let error = ended.error();
+        assert_eq!(
+            (ended.code, error["field"].as_str(), error["message"].as_str()),
+            (Some(2), Some(name), Some(expected))
+        );
+    }
+}
