@@ -110,6 +110,8 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::DeadLetter(args) => ask::dead_letter::run(desk, args).await,
         Question::Optout(args) => ask::opt_out::run(desk, args).await,
         Question::Config(args) => ask::config::run(desk, args),
+        Question::Completion(args) => ask::completion::run(desk, &args),
+        Question::Man(args) => ask::completion::man(desk, &args),
         Question::Version => ask::version::run(desk),
     }
 }

@@ -1,6 +1,7 @@
 //! The tree of commands, with the help that teaches it. Parsed into types once; nothing here acts.
 
 mod cluster;
+mod completion;
 mod config;
 mod dead_letter;
 mod doubt;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use cluster::{ClusterArgs, ClusterCommand};
+pub use completion::{CompletionArgs, ManArgs};
 pub use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 pub use dead_letter::{DeadLetterArgs, DeadLetterCommand};
 pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs};
@@ -159,6 +161,10 @@ pub enum Question {
     Optout(OptOutArgs),
     /// The configuration file of a node: a sample, a check, what counts
     Config(ConfigArgs),
+    /// Completion for a shell, printed
+    Completion(CompletionArgs),
+    /// Manual pages, printed or written
+    Man(ManArgs),
     /// Versions of this binary, its time zones and its ledger
     Version,
 }

@@ -1,6 +1,7 @@
 //! One function a command: the question it asks, and what it prints of the answer.
 
 pub mod cluster;
+pub mod completion;
 pub mod config;
 mod create;
 pub mod dead_letter;

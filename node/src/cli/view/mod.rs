@@ -6,6 +6,7 @@
 
 pub mod barrier;
 pub mod cluster;
+pub mod completion;
 pub mod config;
 pub mod dead_letter;
 pub mod doubt;

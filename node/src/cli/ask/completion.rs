@@ -1,0 +1,60 @@
+//! `reveille completion` and `reveille man`: asks nobody; written from the tree of commands, so that neither
+//! can differ from `--help`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+
+use super::Desk;
+use crate::cli::args::{Cli, CompletionArgs, ManArgs};
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::completion::{PagesView, ScriptView};
+
+/// Prints the script for a shell.
+pub fn run(desk: &Desk<'_>, args: &CompletionArgs) -> Result<(), Stop> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "reveille", &mut script);
+    desk.terminal.show(&ScriptView { of: args.shell.to_string(), script: text(script) })
+}
+
+/// Prints the first page, or writes all of them.
+pub fn man(desk: &Desk<'_>, args: &ManArgs) -> Result<(), Stop> {
+    let Some(dir) = &args.dir else {
+        let mut page = Vec::new();
+        Man::new(Cli::command())
+            .render(&mut page)
+            .map_err(|error| Failure::general(format!("the page cannot be written: {error}")))?;
+        return desk.terminal.show(&ScriptView { of: "reveille.1".to_owned(), script: text(page) });
+    };
+    let pages = write(dir).map_err(|error| {
+        Failure::file(dir.display().to_string(), format!("the pages cannot be written there: {error}"))
+    })?;
+    desk.terminal.show(&PagesView { dir: dir.display().to_string(), pages })
+}
+
+fn text(page: Vec<u8>) -> String {
+    String::from_utf8_lossy(&page).into_owned()
+}
+
+fn write(dir: &Path) -> io::Result<Vec<String>> {
+    fs::create_dir_all(dir)?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut pages = Vec::new();
+    write_tree(&command, dir, &mut pages)?;
+    pages.sort_unstable();
+    Ok(pages)
+}
+
+fn write_tree(command: &Command, dir: &Path, pages: &mut Vec<String>) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_tree(below, dir, pages)?;
+    }
+    let page = Man::new(command.clone());
+    page.generate_to(dir)?;
+    pages.push(page.get_filename());
+    Ok(())
+}
