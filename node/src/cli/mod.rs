@@ -14,11 +14,12 @@
 //! write files.
 //!
 //! Reading order: `args` (the tree, with its help), `ask` (one function a command), `view` (what is
-//! printed), then [`client`], [`terminal`] and [`failure`].
+//! printed), then [`client`], [`terminal`] and [`failure`]; [`doctor`] is what `ask::doctor` judges by.
 
 mod args;
 mod ask;
 mod client;
+mod doctor;
 mod early;
 mod failure;
 mod human;
@@ -109,6 +110,7 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::InDoubt(args) => ask::doubt::run(desk, args).await,
         Question::DeadLetter(args) => ask::dead_letter::run(desk, args).await,
         Question::Optout(args) => ask::opt_out::run(desk, args).await,
+        Question::Doctor(args) => ask::doctor::run(desk, args).await,
         Question::Config(args) => ask::config::run(desk, args),
         Question::Completion(args) => ask::completion::run(desk, &args),
         Question::Man(args) => ask::completion::man(desk, &args),

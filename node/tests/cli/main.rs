@@ -4,6 +4,7 @@ mod changes;
 mod completion;
 mod config;
 mod create;
+mod doctor;
 mod ends;
 mod fake;
 mod import;

@@ -4,6 +4,7 @@ mod cluster;
 mod completion;
 mod config;
 mod dead_letter;
+mod doctor;
 mod doubt;
 mod import;
 mod opt_out;
@@ -21,6 +22,7 @@ pub use cluster::{ClusterArgs, ClusterCommand};
 pub use completion::{CompletionArgs, ManArgs};
 pub use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 pub use dead_letter::{DeadLetterArgs, DeadLetterCommand};
+pub use doctor::DoctorArgs;
 pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs};
 pub use import::{CrontabArgs, ImportArgs, ImportCommand};
 pub use opt_out::{OptOutArgs, OptOutCommand};
@@ -159,6 +161,8 @@ pub enum Question {
     DeadLetter(DeadLetterArgs),
     /// Recipients who want no more mail
     Optout(OptOutArgs),
+    /// What is wrong, why it matters, and the next command; exit 1 when something is
+    Doctor(DoctorArgs),
     /// The configuration file of a node: a sample, a check, what counts
     Config(ConfigArgs),
     /// Completion for a shell, printed

@@ -5,6 +5,7 @@ pub mod completion;
 pub mod config;
 mod create;
 pub mod dead_letter;
+pub mod doctor;
 pub mod doubt;
 pub mod import;
 pub mod opt_out;

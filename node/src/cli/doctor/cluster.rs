@@ -1,0 +1,162 @@
+//! The nodes: who leads, who is missing, who lags, whose clock is off, and whether all of them hold the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberRole, MemberStatus};
+
+use crate::cli::human;
+use crate::cli::view::doctor::Finding;
+
+/// Two clocks agree within this (P18).
+const CLOCK_OFF_MS: i64 = 2_000;
+/// A follower is some entries behind at any moment; a busy second has hundreds.
+const LAG_MAX: u64 = 1_000;
+
+const STATUS: &str = "reveille cluster status";
+
+/// Everything that a status tells. `own_tzdb` is the release of the time zones in this binary.
+pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> {
+    if status.cluster.is_empty() {
+        let what = format!("{} belongs to no cluster yet", status.answered_by);
+        let why = "nothing can be kept or sent before there is one";
+        return vec![Finding::problem("cluster", what, why, "reveille cluster init")];
+    }
+    let mut findings = leadership(status);
+    findings.extend(status.members.iter().filter_map(standing));
+    findings.extend(states(&status.members));
+    findings.extend(clocks(status));
+    findings.extend(releases(&status.members, own_tzdb));
+    findings
+}
+
+fn leadership(status: &GetClusterStatusResponse) -> Vec<Finding> {
+    let voters = status.members.iter().filter(|member| votes(member));
+    let (lost, well): (Vec<_>, Vec<_>) = voters.partition(|member| is_lost(member));
+    let mut findings = Vec::new();
+    if !lost.is_empty() && well.len() <= lost.len() {
+        let names: Vec<&str> = lost.iter().map(|member| name(member)).collect();
+        let what = format!("no quorum: {} cannot be reached", names.join(", "));
+        let why = "nothing is written, and nothing new is sent, until a majority of the voters runs";
+        findings.push(Finding::problem("quorum", what, why, "start them again: reveille start --config FILE"));
+    }
+    if status.leader.is_empty() {
+        let what = format!("{} knows no leader", status.answered_by);
+        let why = "nothing fires and nothing can be changed without one; an election takes about a second";
+        findings.push(Finding::problem("leader", what, why, format!("{STATUS}; if it stays, look at the nodes' logs")));
+    }
+    findings
+}
+
+fn standing(member: &MemberStatus) -> Option<Finding> {
+    if is_lost(member) {
+        let address = member.member.as_ref().map(|member| member.address.as_str()).unwrap_or_default();
+        let what = format!("{} ({address}) does not answer", name(member));
+        let why = "what it had claimed waits or comes into doubt, and the cluster survives one loss less";
+        let next = format!("look at its log, and start it again with its folders: reveille start on {}", name(member));
+        let finding = if votes(member) { Finding::problem } else { Finding::warning };
+        return Some(finding("node", what, why, next));
+    }
+    let lag = member.lag.filter(|lag| *lag > LAG_MAX)?;
+    let what = format!("{} lacks {} log entries of what is committed", name(member), human::count(lag));
+    let why = "it sends nothing under a claim that it has not applied, and fails over late";
+    Some(Finding::warning("lag", what, why, format!("{STATUS}, again: it must shrink; else look at its disk and CPU")))
+}
+
+/// Equal index, equal state: replicas that differ are a bug of ours, or a damaged folder.
+fn states(members: &[MemberStatus]) -> Vec<Finding> {
+    let mut by_index: BTreeMap<u64, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    for member in members {
+        if let (Some(index), Some(hash)) = (member.applied_index, member.state_hash.as_deref()) {
+            by_index.entry(index).or_default().entry(hash).or_default().push(name(member));
+        }
+    }
+    let differing = by_index.into_iter().filter(|(_, hashes)| hashes.len() > 1);
+    let told = differing.map(|(index, hashes)| {
+        let sides: Vec<String> = hashes.values().map(|names| names.join(" and ")).collect();
+        let what = format!("the states of {} differ at log index {index}", sides.join(", "));
+        let why = "one of them would decide otherwise than the others: who leads must not matter";
+        let next = "pause what sends (reveille run pause RUN), keep all data folders, and report it";
+        Finding::problem("state", what, why, next)
+    });
+    told.collect()
+}
+
+fn clocks(status: &GetClusterStatusResponse) -> Vec<Finding> {
+    const SET: &str = "set the clocks (chrony, ntpd), then: reveille cluster status";
+    let mut findings = Vec::new();
+    if status.epoch > 0 && !status.clocks_agree {
+        let what = "no two voters' clocks agreed when this leadership began".to_owned();
+        findings.push(Finding::problem("clocks", what, "nothing fires until two of them agree within 2s", SET));
+    }
+    let mut read: Vec<(i64, &str)> =
+        status.members.iter().filter_map(|member| Some((member.clock_offset_ms?, name(member)))).collect();
+    read.sort_unstable();
+    let (Some(first), Some(last)) = (read.first(), read.last()) else { return findings };
+    if last.0 - first.0 <= CLOCK_OFF_MS {
+        return findings;
+    }
+    let why = "an instant would come early or late if that node led alone (P18)";
+    let median = read.get((read.len() - 1) / 2).map_or(0, |(offset, _)| *offset);
+    let off: Vec<_> = read.iter().filter(|(offset, _)| (offset - median).abs() > CLOCK_OFF_MS).collect();
+    findings.extend(off.iter().map(|(offset, name)| {
+        let way = if *offset < median { "behind" } else { "ahead of" };
+        let what = format!("the clock of {name} is {} {way} the others", human::duration(offset - median));
+        Finding::problem("clock", what, why, SET)
+    }));
+    if off.is_empty() {
+        let apart = human::duration(last.0 - first.0);
+        let what = format!("the clocks of {} and {} are {apart} apart", first.1, last.1);
+        findings.push(Finding::problem("clock", what, why, SET));
+    }
+    findings
+}
+
+fn releases(members: &[MemberStatus], own_tzdb: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let said = |what: fn(&MemberStatus) -> Option<&str>| {
+        let mut by_release: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (release, member) in members.iter().filter_map(|member| Some((what(member)?, member))) {
+            by_release.entry(release).or_default().push(name(member));
+        }
+        by_release
+    };
+    let zones = said(|member| member.tzdb.as_deref());
+    if zones.len() > 1 {
+        let what = format!("the nodes' time zones differ: {}", listed(&zones));
+        let why = "the leader's decide, so a local time may move when another leads";
+        findings.push(Finding::warning("time_zones", what, why, "finish the upgrade: the same binary on every node"));
+    }
+    let older: BTreeSet<&str> = zones.keys().copied().filter(|release| *release < own_tzdb).collect();
+    if let Some(oldest) = older.first() {
+        let what = format!("this binary has the time zones {own_tzdb}, and nodes still have {oldest}");
+        let why = "rules that governments changed since then are not known to them";
+        findings.push(Finding::warning("time_zones", what, why, "upgrade the nodes, one after the other"));
+    }
+    let versions = said(|member| member.version.as_deref());
+    if versions.len() > 1 {
+        let what = format!("the nodes run different versions: {}", listed(&versions));
+        let why = "an upgrade that is not finished is hard to reason about";
+        findings.push(Finding::warning("version", what, why, "finish the upgrade, one node after the other"));
+    }
+    findings
+}
+
+fn listed(by_release: &BTreeMap<&str, Vec<&str>>) -> String {
+    by_release
+        .iter()
+        .map(|(release, names)| format!("{release} on {}", names.join(", ")))
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+fn is_lost(member: &MemberStatus) -> bool {
+    member.role() == MemberRole::Unreachable
+}
+
+fn votes(member: &MemberStatus) -> bool {
+    member.member.as_ref().is_some_and(|member| member.votes)
+}
+
+fn name(member: &MemberStatus) -> &str {
+    member.member.as_ref().map(|member| member.name.as_str()).unwrap_or_default()
+}

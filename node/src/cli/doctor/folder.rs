@@ -1,0 +1,51 @@
+//! The folders of a node on this machine: is there room?
+
+use std::path::Path;
+
+use crate::cli::view::doctor::Finding;
+
+/// Below so many hundredths of a volume an operator should look; a log and a snapshot still fit.
+const WARNING_BELOW: u64 = 10;
+/// And below so many a snapshot may not fit any more.
+const PROBLEM_BELOW: u64 = 3;
+
+/// Asks the system about the volume of a folder. `key` is the folder's name in the configuration.
+pub fn judge(key: &str, folder: &Path) -> Option<Finding> {
+    match rustix::fs::statvfs(folder) {
+        Ok(volume) => room(key, folder, volume.f_bavail, volume.f_blocks),
+        Err(error) => {
+            let what = format!("{key} {} cannot be looked at: {error}", folder.display());
+            let why = "a node that cannot use its folder does not start";
+            Some(Finding::warning("disk", what, why, "name the folder of a node of this machine, or leave it out"))
+        }
+    }
+}
+
+fn room(key: &str, folder: &Path, free: u64, all: u64) -> Option<Finding> {
+    let hundredths = free.saturating_mul(100).checked_div(all)?;
+    let severity = match hundredths {
+        ..PROBLEM_BELOW => Finding::problem,
+        PROBLEM_BELOW..WARNING_BELOW => Finding::warning,
+        _ => return None,
+    };
+    let what = format!("the volume of {key} {} has {hundredths}% left", folder.display());
+    let why = "a node whose log cannot grow stops, before it would answer for what it cannot keep";
+    Some(severity("disk", what, why, format!("free space there: df -h {}", folder.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::view::doctor::Severity;
+
+    #[test]
+    fn little_room_is_a_warning_and_less_a_problem() {
+        let severity =
+            |free| room("data_dir", Path::new("/data"), free, 1_000).map(|finding| (finding.severity, finding.what));
+        assert_eq!(severity(100), None);
+        assert_eq!(severity(99).map(|found| found.0), Some(Severity::Warning));
+        let problem = severity(29).expect("found");
+        assert_eq!(problem, (Severity::Problem, "the volume of data_dir /data has 2% left".to_owned()));
+        assert_eq!(room("data_dir", Path::new("/data"), 0, 0), None, "a volume without blocks has no room to lose");
+    }
+}

@@ -1,0 +1,62 @@
+//! The relays: a pool that nobody serves, and circuits that are open.
+
+use std::collections::BTreeMap;
+
+use reveille_proto::admin::v1::{Relay, RelayCondition, RelayHealth, Schedule, ScheduleState};
+
+use super::named;
+use crate::cli::instant;
+use crate::cli::view::doctor::Finding;
+
+/// What the relays tell, beside the schedules that send by them.
+pub fn judge(relays: &[Relay], schedules: &[Schedule]) -> Vec<Finding> {
+    let mut pools: BTreeMap<&str, Vec<&Relay>> = BTreeMap::new();
+    for relay in relays {
+        pools.entry(pool(&relay.pool)).or_default().push(relay);
+    }
+    let mut findings = unserved(&pools, schedules);
+    for relay in relays {
+        let Some(health) = relay.health.as_ref().filter(|health| is_open(health)) else { continue };
+        let others = pools.get(pool(&relay.pool)).into_iter().flatten();
+        let alone = others.filter(|other| !other.health.as_ref().is_some_and(is_open)).count() == 0;
+        findings.push(circuit(relay, health, alone));
+    }
+    findings
+}
+
+/// Mail never goes to another pool than its own.
+fn unserved(pools: &BTreeMap<&str, Vec<&Relay>>, schedules: &[Schedule]) -> Vec<Finding> {
+    let mut needed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for schedule in schedules.iter().filter(|schedule| schedule.state() == ScheduleState::Active) {
+        needed.entry(pool(&schedule.pool)).or_default().push(&schedule.name);
+    }
+    let unserved = needed.into_iter().filter(|(pool, _)| !pools.contains_key(pool));
+    let told = unserved.map(|(pool, schedules)| {
+        let what = format!("no relay is in pool {pool}, by which these send: {}", named(&schedules));
+        let why = "their mail waits until it expires; it never goes by another pool";
+        let next = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
+        Finding::problem("relay", what, why, next)
+    });
+    told.collect()
+}
+
+/// A relay that the node which answers leaves alone.
+fn circuit(relay: &Relay, health: &RelayHealth, alone: bool) -> Finding {
+    let until = instant::text(health.until.as_ref()).map(|until| format!(", until {until}")).unwrap_or_default();
+    let cause = if health.cause.is_empty() { "no cause was given" } else { &health.cause };
+    let what = format!("{} leaves relay {} alone{until}: {cause}", health.node, relay.name);
+    let next = format!("reveille relay test {}", relay.name);
+    if alone {
+        let why = "no other relay is in its pool: that mail waits, and expires at its time";
+        return Finding::problem("circuit", what, why, next);
+    }
+    Finding::warning("circuit", what, "its mail goes by the others of its pool, at their rates", next)
+}
+
+fn is_open(health: &RelayHealth) -> bool {
+    matches!(health.condition(), RelayCondition::Failing | RelayCondition::Probing | RelayCondition::Parked)
+}
+
+fn pool(name: &str) -> &str {
+    if name.is_empty() { "default" } else { name }
+}

@@ -1,0 +1,117 @@
+//! The work: schedules that cannot fire, runs that stand, and mails that wait for somebody.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use reveille_proto::admin::v1::{DeadLetter, Doubt, Run, RunState, Schedule, ScheduleState};
+
+use super::named;
+use crate::cli::human;
+use crate::cli::instant;
+use crate::cli::view::doctor::Finding;
+
+/// An instant is overdue after 5 s; the rest is room for the clock of the machine that asks.
+const OVERDUE_MS: i64 = 30_000;
+/// Runs that opened within this are looked at for what expired.
+const LATELY_MS: i64 = 86_400_000;
+
+/// What the cluster keeps, as far as the doctor looks.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    /// All schedules of the tenant.
+    pub schedules: Vec<Schedule>,
+    /// The runs that are paused, and the latest of all.
+    pub runs: Vec<Run>,
+    /// The first that are in doubt.
+    pub doubts: Vec<Doubt>,
+    /// The first dead letters.
+    pub dead_letters: Vec<DeadLetter>,
+}
+
+/// Everything that it tells, as of `now`.
+pub fn judge(work: &Work, now: Timestamp) -> Vec<Finding> {
+    let timing = work.schedules.iter().filter_map(|schedule| timing(schedule, now));
+    let mut findings: Vec<Finding> = timing.collect();
+    let runs: BTreeMap<&str, &Run> = work.runs.iter().map(|run| (run.run.as_str(), run)).collect();
+    findings.extend(runs.values().filter_map(|run| paused(run)));
+    findings.extend(lately(&runs, now));
+    findings.extend(waiting(&work.doubts, &work.dead_letters));
+    findings
+}
+
+fn timing(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
+    let name = &schedule.name;
+    match schedule.state() {
+        ScheduleState::Blocked => {
+            let what = format!("schedule {name} is blocked: {}", schedule.reason);
+            let next = format!("reveille schedule show {name}, mend the cause, reveille schedule resume {name}");
+            Some(Finding::problem("schedule", what, "it does not fire until somebody looks", next))
+        }
+        ScheduleState::Active => {
+            let due = instant::from_wire(schedule.next.first()?.instant.as_ref()?)?;
+            let late_ms = now.as_millisecond() - due.as_millisecond();
+            (late_ms > OVERDUE_MS).then(|| {
+                let what = format!("schedule {name} is {} overdue, since {due}", human::duration(late_ms));
+                let why =
+                    "its mail is late; the leader cannot commit, its clocks disagree, or this machine's clock is off";
+                Finding::problem("overdue", what, why, "reveille cluster status")
+            })
+        }
+        _ => None,
+    }
+}
+
+fn paused(run: &Run) -> Option<Finding> {
+    if run.state() != RunState::Paused {
+        return None;
+    }
+    let counts = run.counts.unwrap_or_default();
+    let waiting = human::counted((counts.pending + counts.claimed).into(), "recipient");
+    let reason = if run.reason.is_empty() { "no reason was given" } else { &run.reason };
+    let what = format!("run {} of {} is paused with {waiting} waiting: {reason}", run.run, run.schedule);
+    let next = format!("reveille run show {0}, mend the cause, reveille run resume {0}", run.run);
+    Some(Finding::problem("run", what, "they expire when the run's time is over", next))
+}
+
+fn lately(runs: &BTreeMap<&str, &Run>, now: Timestamp) -> Vec<Finding> {
+    let recent = |run: &&&Run| {
+        let opened = run.opened_at.as_ref().and_then(instant::from_wire);
+        opened.is_some_and(|opened| now.as_millisecond() - opened.as_millisecond() <= LATELY_MS)
+    };
+    let recent: Vec<&Run> = runs.values().filter(recent).copied().collect();
+    let told = |count: fn(&Run) -> u32| {
+        let of: Vec<&str> = recent.iter().filter(|run| count(run) > 0).map(|run| run.run.as_str()).collect();
+        let sum: u64 = recent.iter().map(|run| u64::from(count(run))).sum();
+        of.first().map(|first| (sum, named(&of), format!("reveille run show {first}")))
+    };
+    let expired = told(|run| run.counts.unwrap_or_default().expired).map(|(sum, of, next)| {
+        let what = format!("{} expired within a day, in {of}", human::counted(sum, "recipient"));
+        Finding::warning("expired", what, "they got no mail: relays are slower than the work, or were down", next)
+    });
+    let twice = told(|run| run.known_duplicates).map(|(sum, of, next)| {
+        let what = format!("{} accepted twice within a day, in {of}", human::counted(sum, "mail"));
+        Finding::warning("duplicate", what, "two mails came where one was meant, and the ledger knows", next)
+    });
+    expired.into_iter().chain(twice).collect()
+}
+
+fn waiting(doubts: &[Doubt], dead_letters: &[DeadLetter]) -> Vec<Finding> {
+    let told = |mut runs: Vec<&str>| {
+        let count = human::count(runs.len() as u64);
+        runs.sort_unstable();
+        runs.dedup();
+        runs.first().map(|_| (count, named(&runs)))
+    };
+    let doubt = told(doubts.iter().map(|doubt| doubt.run.as_str()).collect()).map(|(count, of)| {
+        let what = format!("{count} in doubt, in {of}: perhaps accepted, perhaps not");
+        let why = "nobody can ask SMTP: a node's journal tells, or you decide";
+        let next = "start the nodes that are down first; then reveille in-doubt list";
+        Finding::problem("in_doubt", what, why, next)
+    });
+    let dead = told(dead_letters.iter().map(|letter| letter.run.as_str()).collect()).map(|(count, of)| {
+        let what = format!("{count} refused for good, in {of}");
+        let why = "they get no mail unless somebody requeues them";
+        Finding::warning("dead_letter", what, why, "reveille dead-letter list")
+    });
+    doubt.into_iter().chain(dead).collect()
+}

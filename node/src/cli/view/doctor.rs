@@ -1,0 +1,84 @@
+//! What `doctor` prints.
+
+use serde::Serialize;
+
+use super::View;
+use super::sheet::{Cell, Tone, table};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Something does not work, or works on luck.
+    Problem,
+    /// Somebody may want to look.
+    Warning,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Which check found it; one word for programs.
+    pub check: &'static str,
+    /// What is wrong, with names and numbers.
+    pub what: String,
+    /// Why it matters.
+    pub why: &'static str,
+    /// The next command, or the next thing to do.
+    pub next: String,
+}
+
+/// All of it, the worst first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct DoctorView {
+    findings: Vec<Finding>,
+}
+
+impl Finding {
+    /// A problem.
+    pub fn problem(check: &'static str, what: String, why: &'static str, next: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Problem, check, what, why, next: next.into() }
+    }
+
+    /// A warning.
+    pub fn warning(check: &'static str, what: String, why: &'static str, next: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Warning, check, what, why, next: next.into() }
+    }
+}
+
+impl DoctorView {
+    /// Sorts them.
+    pub fn new(mut findings: Vec<Finding>) -> DoctorView {
+        findings.sort_by_key(|finding| finding.severity);
+        DoctorView { findings }
+    }
+
+    /// How many of this severity.
+    pub fn count(&self, severity: Severity) -> u64 {
+        self.findings.iter().filter(|finding| finding.severity == severity).count() as u64
+    }
+}
+
+impl View for DoctorView {
+    fn name(&self) -> String {
+        self.findings.iter().map(|finding| finding.check).collect::<Vec<_>>().join("\n")
+    }
+
+    fn text(&self, paint: bool) -> String {
+        if self.findings.is_empty() {
+            return "nothing is wrong".to_owned();
+        }
+        let row = |finding: &Finding| {
+            let severity = match finding.severity {
+                Severity::Problem => Cell::toned("problem", Tone::Bad),
+                Severity::Warning => Cell::toned("warning", Tone::Notable),
+            };
+            let told = format!("{}\nwhy   {}\nnext  {}", finding.what, finding.why, finding.next);
+            vec![severity, finding.check.into(), told.into()]
+        };
+        table(&["SEVERITY", "CHECK", "FINDING"], self.findings.iter().map(row).collect(), paint)
+    }
+}

