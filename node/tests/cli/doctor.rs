@@ -256,6 +256,24 @@ async fn what_cannot_be_asked_is_a_finding_too() {
 }
 
 #[tokio::test]
+async fn without_a_quorum_nobody_is_asked_for_what_only_a_leader_knows() {
+    let mut status = Patient::well().status;
+    status.members[1] = member("b", v1::MemberRole::Unreachable);
+    status.members[2] = member("c", v1::MemberRole::Unreachable);
+    let fake =
+        Fake::start(move |method, _| if method == "GetClusterStatus" { one(status.clone()) } else { Ok(vec![vec![]]) });
+    let fake = fake.await;
+    let ended = fake.reveille("doctor -o json").await;
+    let found = ["problem quorum", "problem node", "problem node"];
+    assert_eq!((ended.code, told(&ended)), (Some(1), found.map(str::to_owned).to_vec()), "{ended:?}");
+    let schedules = fake.requests::<v1::ListSchedulesRequest>("ListSchedules");
+    assert!(
+        !schedules.is_empty() && schedules.iter().all(|asked| asked.stale),
+        "a leader that is named may be cut off"
+    );
+}
+
+#[tokio::test]
 async fn the_folders_of_a_node_here_are_looked_at() {
     let folder = tempfile::tempdir().expect("a folder");
     let ended = Patient::well().examined(&format!("--data-dir {}/none -o json", folder.path().display())).await;

@@ -49,6 +49,7 @@ fn uncommented(line: &str) -> String {
 
 #[test]
 fn the_words_about_defaults_and_bounds_are_true() {
+    assert_eq!(keys().iter().filter(|key| bounds(&key.why).is_some()).count(), 4, "whose bounds are tried");
     for key in keys() {
         if let (Some(words), false) = (&key.default, key.name.contains("election") || key.name == "advertise") {
             assert_eq!(words, &key.value.as_str().map_or_else(|| key.value.to_string(), str::to_owned), "{}", key.name);
