@@ -13,9 +13,10 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Cause, Claim, Command, SLICE_MAX};
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::ids::{Holder, NodeId, RunId, Time};
-use reveille_ledger::{Ledger, Run, RunState, Standing, closed_slots};
+use reveille_ledger::{Ledger, Row, Run, RunState, Standing, closed_slots};
 
 use crate::fair::{Credit, Fair, Offer};
+use crate::lane::BEGIN_WITHIN;
 use crate::relays::share;
 use crate::rests::{Rest, Rests};
 use crate::site::Site;
@@ -38,16 +39,21 @@ const AHEAD_SECONDS: f64 = 1.0;
 /// milliseconds, commit and settle some ten times as long.
 const AHEAD_PER_SESSION: u32 = 32;
 
+/// After this a suspect is over with its preparation, or no longer alone: ten seconds to get its seat, ten
+/// seconds in it. Milliseconds.
+const PREPARED_BY_MS: i64 = 2 * BEGIN_WITHIN.as_millis() as i64;
+
 /// Dispatches until the term ends.
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
-    let (mut fair, mut rests) = (Fair::new(), Rests::default());
+    let mut fair = Fair::new();
+    let (mut rests, mut turn) = (Rests::default(), None);
     while !term.ended() {
-        let nap = wake(&site, &term, &mut fair, &mut rests).await;
+        let nap = wake(&site, &term, &mut fair, &mut rests, &mut turn).await;
         term.sleep_until_bell(&term.work, nap).await;
     }
 }
 
-async fn wake(site: &Site, term: &Term, fair: &mut Fair, rests: &mut Rests) -> Duration {
+async fn wake(site: &Site, term: &Term, fair: &mut Fair, rests: &mut Rests, turn: &mut Option<Lane>) -> Duration {
     let now = term.now();
     let voters = site.voters().len();
     let (claims, resting, live) = site.replica.read(|ledger| {
@@ -57,7 +63,7 @@ async fn wake(site: &Site, term: &Term, fair: &mut Fair, rests: &mut Rests) -> D
         if holders.len() == resting.len() {
             return (Vec::new(), resting, holders.len());
         }
-        let work = Work::of(ledger, &holders, now);
+        let work = Work::of(ledger, &holders, now, turn);
         let credits = credits(ledger, &allowances, voters, &work.offers);
         (claims(fair, work, &credits, &holders), resting, holders.len())
     });
@@ -100,6 +106,9 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
     .collect()
 }
 
+/// Tenant and pool.
+type Lane = (String, String);
+
 /// What can be claimed now: an offer a chunk, and the slots behind it.
 struct Work {
     offers: Vec<Offer>,
@@ -124,10 +133,9 @@ impl Slots {
 }
 
 impl Work {
-    fn of(ledger: &Ledger, holders: &BTreeMap<NodeId, Holder>, now: Time) -> Work {
-        let free: BTreeSet<NodeId> =
-            holders.keys().copied().filter(|node| !prepares_a_suspect(ledger, *node)).collect();
-        let mut alone = u32::try_from(free.len()).unwrap_or(u32::MAX);
+    /// `turn` is the lane that had the last suspect.
+    fn of(ledger: &Ledger, holders: &BTreeMap<NodeId, Holder>, now: Time, turn: &mut Option<Lane>) -> Work {
+        let free = holders.keys().copied().filter(|node| !prepares_a_suspect(ledger, *node, now)).collect();
         let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
         let mut offered: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for (id, page) in ledger.open_pages() {
@@ -140,13 +148,13 @@ impl Work {
                 let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
                 let mut claimable = chunk.claimable(now);
                 claimable.remove(&closed_slots(page, number, now));
-                // No more suspects than can be worked: what is offered beyond that would use up credit.
-                let suspects = claimable.and(&chunk.suspects).first(alone);
+                let serves = || ledger.relays().iter().any(|(_, relay)| relay.pool == page.pool);
+                let suspects = claimable.and(&chunk.suspects);
+                let suspects = if suspects.is_empty() || serves() { suspects } else { Bitmap::new() };
                 let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspects };
                 if slots.len() == 0 {
                     continue;
                 }
-                alone -= slots.suspects.len();
                 work.offers.push(Offer {
                     tenant: page.tenant.clone(),
                     pool: page.pool.clone(),
@@ -161,13 +169,48 @@ impl Work {
                 *offered += 1;
             }
         }
+        work.choose_suspects(turn);
         work
+    }
+
+    /// P12: no more suspects than nodes that have none, since what is offered beyond that would use up credit.
+    /// Lanes take turns, behind the one that had the last: one whose relay is away does not keep the others'
+    /// suspects waiting.
+    fn choose_suspects(&mut self, turn: &mut Option<Lane>) {
+        let mut waiting: BTreeMap<Lane, Vec<(RunId, u32, u16)>> = BTreeMap::new();
+        for offer in &self.offers {
+            if let Some(slots) =
+                self.slots.get_mut(&(offer.page, offer.chunk)).filter(|slots| !slots.suspects.is_empty())
+            {
+                let lane = waiting.entry((offer.tenant.clone(), offer.pool.clone())).or_default();
+                let first = std::mem::take(&mut slots.suspects);
+                lane.extend(first.iter().take(self.free.len()).map(|slot| (offer.page, offer.chunk, slot)));
+            }
+        }
+        let (before, after): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(lane, _)| Some(lane) <= turn.as_ref());
+        let lanes: Vec<_> = after.into_iter().chain(before).collect();
+        let rounds = (0..self.free.len()).flat_map(|round| lanes.iter().map(move |lane| (round, lane)));
+        let chosen = rounds.filter_map(|(round, (lane, suspects))| Some((lane, suspects.get(round)?)));
+        for (lane, (page, chunk, slot)) in chosen.take(self.free.len()) {
+            if let Some(slots) = self.slots.get_mut(&(*page, *chunk)) {
+                slots.suspects.insert(*slot);
+            }
+            *turn = Some(lane.clone());
+        }
+        for offer in &mut self.offers {
+            offer.claimable = self.slots.get(&(offer.page, offer.chunk)).map_or(0, Slots::len);
+        }
+        self.offers.retain(|offer| offer.claimable > 0);
     }
 }
 
-/// P12: has the node a row with a suspect? It is alone in that row.
-fn prepares_a_suspect(ledger: &Ledger, node: NodeId) -> bool {
-    let mut rows = ledger.rows().iter().map(|(_, row)| row).filter(|row| row.holder.node == node);
+/// P12: has the node a row with a suspect, which may still be in preparation? It is alone in that row. The
+/// ledger learns only by its outcome that it has passed its gate; a relay may keep that back for minutes.
+fn prepares_a_suspect(ledger: &Ledger, node: NodeId, now: Time) -> bool {
+    let prepares = |row: &&Row| {
+        row.holder.node == node && !row.claimed.is_empty() && now.since_ms(row.claimed_at) < PREPARED_BY_MS
+    };
+    let mut rows = ledger.rows().iter().map(|(_, row)| row).filter(prepares);
     rows.any(|row| {
         let chunk = ledger.chunks().get(&(row.page, row.chunk));
         chunk.is_some_and(|chunk| !row.claimed.and(&chunk.suspects).is_empty())

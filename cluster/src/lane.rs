@@ -304,6 +304,8 @@ async fn alone_for_a_while(delivery: Delivery, preparation: &Preparation) -> Ver
 /// Journal `open`, a first look at the gate's questions, and the mail; or what becomes of the recipient
 /// without a dialogue.
 fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate> {
+    // Before anything is parsed or compiled: who kills the process there must stand in the journal (P12).
+    room.note(draft.place, Act::Open).map_err(|_| Fate::Released)?;
     let letter = room.letter(draft.content, draft.audience).map_err(|cause| Fate::Unsendable(clip(&cause)))?;
     let Some(recipient) = letter.audience.recipients.get(draft.recipient as usize) else {
         return Err(Fate::Unsendable("the recipient is not in the audience".to_owned()));
@@ -317,7 +319,6 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     };
     // Cheaper than a dialogue that ends at its gate; the gate asks again.
     room.site.replica.read(|ledger| may_leave(ledger, room.site.me, &job)).map_err(fate_of_shut)?;
-    room.note(job.place, Act::Open).map_err(|_| Fate::Released)?;
     let domain = letter.compiled.sender().domain().to_owned();
     let stamp = Stamp {
         message_id: message_id(room.site.cluster(), work.cluster_incarnation, draft.run, draft.recipient, &domain),

@@ -18,6 +18,7 @@ const OPENED_AT: Time = Time(1_000);
 struct World {
     ledger: Ledger,
     now: Time,
+    turn: Option<Lane>,
 }
 
 fn holder(node: u64, incarnation: u64) -> Holder {
@@ -26,9 +27,9 @@ fn holder(node: u64, incarnation: u64) -> Holder {
 
 impl World {
     fn with(recipients: u32) -> World {
-        let mut world = World { ledger: Ledger::new(), now: Time(0) };
+        let mut world = World { ledger: Ledger::new(), now: Time(0), turn: None };
         let readings = vec![Reading { node: NodeId(1), wall: Time(0) }, Reading { node: NodeId(2), wall: Time(0) }];
-        world.put(Command::EpochStart(EpochStart { leader: holder(1, 1), voters: 2, readings }));
+        world.put(Command::EpochStart(EpochStart::new(holder(1, 1), 2, readings)));
         world.up(1, 1);
         world.up(2, 1);
         world.put(Command::RelayPut(Relay {
@@ -75,7 +76,7 @@ impl World {
     fn dispatch(&mut self) -> Vec<Claim> {
         let holders = self.holders();
         let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
-        let work = Work::of(&self.ledger, &holders, self.now);
+        let work = Work::of(&self.ledger, &holders, self.now, &mut self.turn);
         let credits = credits(&self.ledger, &allowances, 3, &work.offers);
         let claims = claims(&mut Fair::new(), work, &credits, &holders);
         self.put(Command::Claim(claims.clone()));
@@ -205,7 +206,7 @@ fn suspects_go_alone_and_one_at_a_time_to_a_node() {
     let nodes: BTreeSet<NodeId> = alone.iter().map(|claim| claim.holder.node).collect();
     assert_eq!(nodes.len(), 2, "each node has one");
     assert_eq!(others.iter().map(|claim| claim.slice.len()).sum::<u32>(), 14, "an eighth of both caps, less those");
-    world.now = world.now.plus_ms(30_000);
+    world.now = world.now.plus_ms(PREPARED_BY_MS - 1);
     let claims = world.dispatch();
     assert!(!claims.is_empty());
     assert!(claims.iter().all(|claim| !claim.slice.contains(7)), "the third one waits, whatever the credit");
@@ -214,4 +215,48 @@ fn suspects_go_alone_and_one_at_a_time_to_a_node() {
     world.put(Command::Settle(vec![accepted]));
     let claims = world.dispatch();
     assert!(claims.iter().any(|claim| claim.slice == Bitmap::range(7, 1)), "{claims:?}");
+}
+
+#[test]
+fn a_suspect_whose_relay_keeps_its_answer_back_does_not_keep_the_others_waiting() {
+    let mut world = World::with(200);
+    world.dispatch();
+    let open: Bitmap = [3, 5, 7].into_iter().collect();
+    world.die_with(1, &open);
+    world.die_with(2, &open);
+    world.dispatch();
+    world.now = world.now.plus_ms(PREPARED_BY_MS);
+    let claims = world.dispatch();
+    assert!(claims.iter().any(|claim| claim.slice == Bitmap::range(7, 1)), "{claims:?}");
+}
+
+#[test]
+fn lanes_take_turns_with_their_suspects() {
+    let offer = |tenant: &str, chunk: u32| Offer {
+        tenant: tenant.into(),
+        pool: "default".into(),
+        priority: 0,
+        due: OPENED_AT,
+        late: false,
+        page: PAGE,
+        chunk,
+        claimable: 9,
+    };
+    let mut turn = None;
+    let mut chosen = |nodes: u64| {
+        let suspects = |number: u32| Slots { plain: Bitmap::new(), suspects: Bitmap::range(10 * number, 3) };
+        let mut work = Work {
+            offers: vec![offer("a", 0), offer("b", 1)],
+            slots: (0..2).map(|chunk| ((PAGE, chunk), suspects(chunk))).collect(),
+            free: (1..=nodes).map(NodeId).collect(),
+        };
+        work.choose_suspects(&mut turn);
+        let slots = work.offers.iter().map(|offer| &work.slots[&(offer.page, offer.chunk)]);
+        slots.flat_map(|slots| slots.suspects.iter().collect::<Vec<u16>>()).collect::<Vec<u16>>()
+    };
+    assert_eq!(chosen(1), [0], "the first of a");
+    assert_eq!(chosen(1), [10], "then the first of b, whatever became of the other");
+    assert_eq!(chosen(1), [0]);
+    assert_eq!(chosen(3), [0, 10, 11], "b begins, and both have one before b has two");
+    assert_eq!(chosen(0), [0_u16; 0], "nobody can prepare one");
 }
