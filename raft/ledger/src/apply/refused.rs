@@ -27,7 +27,9 @@ impl Ledger {
         let mut moved = 0;
         for answer in refused {
             let held = row.claimed.contains(answer.slot) || row.in_doubt.contains(answer.slot);
-            if held && is_unnamed(answer.code, answer.enhanced) {
+            // What concerns the relay says nothing of the content, whatever its code: a password that was
+            // changed, a used-up day.
+            if held && answer.scope != Scope::Relay && is_unnamed(answer.code, answer.enhanced) {
                 self.note_unnamed(context, place, answer);
             }
             if held && answer.scope != Scope::Relay {
