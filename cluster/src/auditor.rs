@@ -12,6 +12,7 @@ use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, Decide, Decision, Quarantine, Quarantined};
 use reveille_ledger::ids::{Fence, Holder, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt};
+use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Run, RunState, Standing};
 
 use crate::site::Site;
@@ -44,7 +45,8 @@ async fn quarantine(term: &Term, stumbles: &Stumbles<RunId>, quarantined: &mut B
     for run in news {
         catch("a run at which the auditor fails", 1);
         let (item, cause) = (Quarantined::Run(run), "looking at it panicked twice".to_owned());
-        if term.propose(Command::Quarantine(Quarantine { item, cause })).await.is_some() {
+        let answer = term.propose(Command::Quarantine(Quarantine { item, cause })).await;
+        if !matches!(answer, None | Some(Outcome::Refused(_))) {
             quarantined.insert(run);
         }
     }

@@ -78,24 +78,29 @@ impl Relays {
     /// The right to send one mail through a relay of this pool, before `deadline`.
     ///
     /// # Errors
-    /// Why the last relay that was tried cannot be used; none when the pool has no relay at all.
+    /// Why the relay that can be used soonest cannot be used yet; none when the pool has no relay at all.
     pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<Permit, Option<Unavailable>> {
         let members: Vec<Pool> = {
             let pools = self.pools.read();
             pools.values().filter(|entry| entry.relay.pool == pool).map(|entry| entry.pool.clone()).collect()
         };
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
-        let mut last = None;
+        let mut soonest: Option<Unavailable> = None;
         for place in 0..members.len() {
             let Some(member) = members.get((start + place) % members.len()) else { continue };
             let alone = members.len() == 1;
             let until = if alone { deadline } else { deadline.min(Instant::now() + TRY_FOR) };
             match member.acquire(until).await {
                 Ok(permit) => return Ok(permit),
-                Err(unavailable) => last = Some(unavailable),
+                Err(other) => {
+                    soonest = Some(match soonest {
+                        Some(one) if wait_for(&one) <= wait_for(&other) => one,
+                        _ => other,
+                    });
+                }
             }
         }
-        Err(last)
+        Err(soonest)
     }
 
     /// What each relay is doing.
@@ -129,6 +134,16 @@ impl Relays {
             closing.spawn(async move { pool.close(patience).await });
         }
         closing.join_all().await.into_iter().all(|closed| closed)
+    }
+}
+
+/// What is waited for, soonest first: a session, a turn, a circuit, and at last nothing.
+fn wait_for(unavailable: &Unavailable) -> (u8, Option<Instant>) {
+    match unavailable {
+        Unavailable::Busy => (0, None),
+        Unavailable::Paced { until } => (1, Some(*until)),
+        Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => (2, Some(*until)),
+        Unavailable::Closed => (3, None),
     }
 }
 

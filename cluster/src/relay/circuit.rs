@@ -161,6 +161,13 @@ impl Circuit {
         }
     }
 
+    /// A probe that told nothing: where a day is used up the next one waits, so that mails which end before
+    /// their dot do not probe one after the other.
+    fn probed_in_vain(&mut self, now: Duration) {
+        let waits = matches!(&self.state, State::HalfOpen { trouble: Trouble::QuotaUsedUp(_) });
+        self.unprobe(if waits { now + self.backoff.first } else { now });
+    }
+
     /// Learns from a mail that ended at `now`. `jitter` from 0 to 1 stretches the back-off by up to
     /// its half, so that the nodes do not probe in step.
     pub fn note(&mut self, told: Told, admitted: Admitted, now: Duration, jitter: f64) {
@@ -170,7 +177,7 @@ impl Circuit {
         match told {
             Told::Accepted | Told::Answered if probe => self.close(),
             Told::Reached if probe && !self.needs_dot => self.close(),
-            Told::Accepted | Told::Answered | Told::Reached | Told::Nothing if probe => self.unprobe(now),
+            Told::Accepted | Told::Answered | Told::Reached | Told::Nothing if probe => self.probed_in_vain(now),
             Told::Accepted | Told::Answered | Told::Reached | Told::Nothing => {}
             Told::QuotaUsedUp(cause) if decides => self.park(cause, now),
             Told::NotOpened(cause) if decides => self.open(cause, false, now, jitter),

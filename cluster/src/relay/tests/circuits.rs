@@ -149,10 +149,12 @@ fn a_used_up_day_parks_until_a_probe_gets_a_mail_through() {
     assert_eq!(circuit.admit(seconds(900)), Ok(AsProbe));
     assert_eq!(circuit.admit(seconds(900)), Err((seconds(901), parked.clone())), "one at a time");
     circuit.note(full(), AsProbe, seconds(901), 1.0);
-    assert_eq!(circuit.admit(seconds(902)), Err((seconds(1801), parked)), "no longer than the first time");
+    assert_eq!(circuit.admit(seconds(902)), Err((seconds(1801), parked.clone())), "no longer than the first time");
     assert_eq!(circuit.admit(seconds(1801)), Ok(AsProbe));
     circuit.note(Told::Reached, AsProbe, seconds(1802), 0.0);
-    assert_eq!(circuit.admit(seconds(1802)), Ok(AsProbe), "a shut gate proves nothing");
-    circuit.note(Told::Accepted, AsProbe, seconds(1803), 0.0);
-    assert_eq!(circuit.admit(seconds(1803)), Ok(Normally));
+    let next = Err((seconds(1803), parked));
+    assert_eq!(circuit.admit(seconds(1802)), next, "a shut gate proves nothing, and is not probed again at once");
+    assert_eq!(circuit.admit(seconds(1803)), Ok(AsProbe));
+    circuit.note(Told::Accepted, AsProbe, seconds(1804), 0.0);
+    assert_eq!(circuit.admit(seconds(1804)), Ok(Normally));
 }
