@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::bitmap::CHUNK;
-use reveille_ledger::deaths::Allowance;
+use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::effect::Effect;
-use reveille_ledger::ids::{Holder, Time};
-use reveille_ledger::{Ledger, closed_slots};
+use reveille_ledger::ids::{Holder, NodeId, Time};
+use reveille_ledger::{Ledger, Node, closed_slots};
 use reveille_raft::{Hint, Hints};
 
 use crate::handover::{self, Unfit};
@@ -126,12 +126,13 @@ async fn grants_until_next_look(term: &Term, hints: &mut Hints) -> bool {
 
 fn see(site: &Site, term: &Term, granted: bool) -> Seen {
     let status = site.replica.status();
-    let now = term.now();
+    let (now, several) = (term.now(), site.voters().len() > 1);
     Seen {
         committed: status.committed_index,
         applied: status.applied_index,
         sync_running_for: site.replica.sync_running_for(),
-        could_grant: !granted && site.replica.read(|ledger| could_grant(ledger, now, |holder| term.lease_runs(holder))),
+        could_grant: !granted
+            && site.replica.read(|ledger| could_grant(ledger, several, now, |holder| term.lease_runs(holder))),
         granted,
     }
 }
@@ -139,12 +140,10 @@ fn see(site: &Site, term: &Term, granted: bool) -> Seen {
 /// Is there something that a dispatcher would claim, whatever its fairness and its caps are? Nobody has a
 /// claim, so there is credit; somebody has a lease and does not rest after deaths (P12); a recipient is due
 /// whose run sends and whose pool has a relay.
-fn could_grant(ledger: &Ledger, now: Time, lease_runs: impl Fn(Holder) -> bool) -> bool {
-    let mut lives = ledger.nodes().iter();
-    let may_hold = lives.any(|(node, known)| {
-        let rests = known.deaths.allowance(now) == Allowance::NONE;
-        !rests && lease_runs(Holder { node: *node, incarnation: known.incarnation })
-    });
+fn could_grant(ledger: &Ledger, several: bool, now: Time, lease_runs: impl Fn(Holder) -> bool) -> bool {
+    let live = |(node, known): &(&NodeId, &Node)| lease_runs(Holder { node: **node, incarnation: known.incarnation });
+    let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
+    let may_hold = allowances(live, several, now).values().any(|allowance| *allowance != Allowance::NONE);
     let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
     let serves = |pool: &str| ledger.relays().iter().any(|(_, relay)| relay.pool == pool && relay.max_sessions > 0);
     let is_due = || {

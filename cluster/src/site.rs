@@ -37,6 +37,8 @@ pub struct Site {
     pub lease: NodeLease,
     /// Hand-offs past the gate; the gates set them (P15).
     pub marks: Marks,
+    /// An operator has looked at the clock of the only voter: it is taken, however far it was moved (P18).
+    accept_clock: bool,
     /// Hash of the state and the index at which it was taken: equal on every node at an equal index (I11).
     checkpoint: RwLock<Option<(u64, Hash)>>,
     /// The leadership of this node, while there is one.
@@ -56,10 +58,21 @@ impl Site {
             zones,
             lease: NodeLease::default(),
             marks: Marks::default(),
+            accept_clock: false,
             checkpoint: RwLock::new(None),
             term: RwLock::new(None),
             relays: RwLock::new(None),
         }
+    }
+
+    /// The same, with the operator's word that the machine's clock is right (P18).
+    pub fn accept_clock(self, accept_clock: bool) -> Site {
+        Site { accept_clock, ..self }
+    }
+
+    /// Did an operator say that the machine's clock is right?
+    pub(crate) fn accepts_clock(&self) -> bool {
+        self.accept_clock
     }
 
     /// The cluster's id: part of every Message-ID. Zero before there is a cluster, when nothing is sent.

@@ -11,12 +11,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::agreed_time;
-use reveille_ledger::command::{EpochStart, Reading};
-use reveille_ledger::ids::{NodeId, Time};
+use reveille_ledger::command::{EpochStart, MachineClock, Reading};
+use reveille_ledger::ids::{Hash, NodeId, Time};
+use reveille_ledger::{STEP_MS_MAX, agreed_time};
 use tokio::task::JoinSet;
 
+use crate::clock::Clock;
 use crate::handover::{self, Unfit};
+use crate::journal::boot_id;
 use crate::site::Site;
 use crate::term::Term;
 
@@ -29,17 +31,27 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 /// A leader whose clock is this far off the median does not lead. Milliseconds (P18).
 const OFF_MS_MAX: u64 = 2_000;
 
-/// A step of the only clock beyond this, against the time that its machine has run, is not followed.
-/// Milliseconds (P18).
-const STEP_MS_MAX: u64 = 3_600_000;
-
 /// What an epoch's first entry says of clocks, and the instant of CLOCK_BOOTTIME at which it is true: two that
 /// agree are enough, nobody waits for a voter that is down.
 pub(crate) async fn epoch_start(site: &Arc<Site>) -> (EpochStart, Duration) {
     let voters = site.voters();
     let count = voters.len() as u32;
     let (readings, at) = ask(site, voters, |readings| agreed_time(count, readings).is_some()).await;
-    (EpochStart { leader: site.me, voters: count, readings }, at)
+    let start = EpochStart {
+        leader: site.me,
+        voters: count,
+        readings,
+        machine: machine_clock(site.clock.as_ref()),
+        accept_clock: site.accepts_clock(),
+    };
+    (start, at)
+}
+
+/// How long this machine has run in this life of it. `None` where it does not say which life that is.
+fn machine_clock(clock: &dyn Clock) -> Option<MachineClock> {
+    let hash = Hash::of(boot_id().ok()?.as_bytes());
+    let boot = u64::from_le_bytes(*hash.0.first_chunk()?);
+    Some(MachineClock { boot, boot_ms: u64::try_from(clock.boot().as_millis()).unwrap_or(u64::MAX) })
 }
 
 /// Asks voters for their clocks, all at once, until `enough`; answers what was read, brought to one instant,
@@ -90,7 +102,7 @@ async fn ask_until_they_agree(site: &Arc<Site>, term: &Term) {
     while !term.ended() {
         term.sleep(ASK_EVERY).await;
         let (start, _) = epoch_start(site).await;
-        if agreed_time(start.voters, &start.readings).is_some() {
+        if site.replica.read(|ledger| ledger.agreed_by(&start)).is_ok() {
             tracing::info!("the clocks agree again: another epoch begins");
             return;
         }

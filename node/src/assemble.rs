@@ -53,8 +53,9 @@ pub enum End {
 }
 
 impl Node {
-    /// Listens, opens the data folder and begins to stand for leadership. `pages` are added to its HTTP.
-    pub async fn start(options: Config, pages: axum::Router) -> Result<Node> {
+    /// Listens, opens the data folder and begins to stand for leadership. `accept_clock` is an operator's word
+    /// that the clock of a one-node cluster is right (P18); `pages` are added to its HTTP.
+    pub async fn start(options: Config, accept_clock: bool, pages: axum::Router) -> Result<Node> {
         let admin = bind(options.listen, "--listen").await?;
         let http = bind(options.http, "--http").await?;
         let transport = GrpcTransport::bind(options.peer_listen).with_context(|| {
@@ -82,7 +83,8 @@ impl Node {
         raft.snapshot_every = options.raft.snapshot_every;
         raft.log_keep = options.raft.log_keep;
         let replica = Replica::start(raft, desk.clone()).await?;
-        let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled(tzdb())));
+        let site =
+            Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled(tzdb())).accept_clock(accept_clock));
         desk.open(&site);
         let stop = CancellationToken::new();
         let node = Node {

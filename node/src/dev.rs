@@ -34,6 +34,9 @@ pub struct Args {
     /// A folder on a memory-backed file system, for the journal
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub journal_dir: PathBuf,
+    /// The machine's clock is right, although it was moved by more than an hour
+    #[arg(long)]
+    pub accept_clock: bool,
 }
 
 /// Runs the node and its mailbox.
@@ -44,7 +47,7 @@ pub async fn run(args: Args) -> Result<()> {
     let sink = mailbox(&args.data_dir)?;
     let asked = stop_when_told()?;
     let pages = axum::Router::new().nest("/mailbox", reveille_sink::pages(sink.handle()));
-    let node = Node::start(config(&args)?, pages).await?;
+    let node = Node::start(config(&args)?, args.accept_clock, pages).await?;
     make_cluster(&node).await?;
     let relay = Relay {
         name: "mailbox".to_owned(),

@@ -15,6 +15,9 @@ pub struct Args {
     /// Configuration file (TOML); flags and `REVEILLE__…` variables override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The clock of this one-node cluster is right, although it was moved by more than an hour
+    #[arg(long)]
+    pub accept_clock: bool,
     /// What the file may say, as flags.
     #[command(flatten)]
     pub settings: Settings,
@@ -25,7 +28,7 @@ pub async fn run(args: Args) -> Result<()> {
     crate::logging::start();
     let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
     let asked = stop_when_told()?;
-    let node = Node::start(config, axum::Router::new()).await?;
+    let node = Node::start(config, args.accept_clock, axum::Router::new()).await?;
     tracing::info!(
         node = %node.site.me,
         admin = %node.admin_address,

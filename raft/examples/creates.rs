@@ -122,7 +122,7 @@ async fn lead(replicas: &[Replica]) -> Result<Replica, Failure> {
             let Role::Leader { term } = role else { continue };
             let leader = Holder { node: replica.node(), incarnation: Incarnation(1) };
             let readings = vec![Reading { node: leader.node, wall: Time(1_788_000_000_000) }];
-            let command = Command::EpochStart(EpochStart { leader, voters: 1, readings });
+            let command = Command::EpochStart(EpochStart::new(leader, 1, readings));
             let reply = replica.propose_as_leader(term, command, in_seconds(5)).await;
             if let Ok(Reply { outcome: Outcome::EpochStarted { epoch, base, .. }, .. }) = reply {
                 replica.set_stamp(Arc::new(Term { epoch, now: AtomicI64::new(base.0) }));

@@ -78,7 +78,7 @@ impl Stage {
     fn new() -> Stage {
         let mut stage = Stage { ledger: Ledger::new(), epoch: Epoch(0), index: 0 };
         let readings = vec![Reading { node: NodeId(1), wall: NOW }];
-        stage.play(Command::EpochStart(EpochStart { leader: HOLDER, voters: 1, readings }));
+        stage.play(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
         stage.epoch = Epoch(1);
         stage.play(Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: LEVEL, life: 1 }));
         stage
@@ -151,7 +151,7 @@ impl Stage {
     }
 
     fn could_grant(&self) -> bool {
-        could_grant(&self.ledger, NOW, |holder| holder == HOLDER)
+        could_grant(&self.ledger, true, NOW, |holder| holder == HOLDER)
     }
 }
 
@@ -162,7 +162,7 @@ fn it_could_grant_what_is_due_to_a_holder_with_a_lease_and_a_relay() {
     assert!(!stage.could_grant(), "no work");
     stage.run();
     assert!(stage.could_grant());
-    assert!(!could_grant(&stage.ledger, NOW, |_| false), "nobody has a lease");
+    assert!(!could_grant(&stage.ledger, true, NOW, |_| false), "nobody has a lease");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_paused_run_and_one_past_its_deadline_are_not_its_fault() {
     stage.relay("default");
     let run = stage.run();
     let over = NOW.plus_ms(400 * 86_400_000);
-    assert!(!could_grant(&stage.ledger, over, |_| true), "past its deadline");
+    assert!(!could_grant(&stage.ledger, true, over, |_| true), "past its deadline");
     stage.play(Command::RunPause(RunPause { run, reason: "by hand".into() }));
     assert!(!stage.could_grant(), "paused");
 }

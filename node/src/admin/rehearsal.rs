@@ -43,7 +43,7 @@ pub fn rehearse(schedule: &Schedule, pattern: &Pattern, zone: &Zone, now: Time) 
     let mut rehearsal = Rehearsal::default();
     let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
     let readings = vec![Reading { node: leader.node, wall: now }];
-    let begun = stage.play(Epoch(0), Command::EpochStart(EpochStart { leader, voters: 1, readings }));
+    let begun = stage.play(Epoch(0), Command::EpochStart(EpochStart::new(leader, 1, readings)));
     let Outcome::EpochStarted { epoch, .. } = begun else { return rehearsal };
     let created = stage.play(epoch, Command::ScheduleCreate(Box::new(stand_in(schedule))));
     let Outcome::Schedule(id) = created else { return rehearsal };

@@ -98,6 +98,26 @@ pub struct EpochStart {
     pub voters: u32,
     /// The clocks that answered, the leader's own among them.
     pub readings: Vec<Reading>,
+    /// How long the leader's machine has run, where it knows: what a single voter's clock is held against.
+    pub machine: Option<MachineClock>,
+    /// An operator has looked at a single voter's clock: it is taken, however far it was moved.
+    pub accept_clock: bool,
+}
+
+impl EpochStart {
+    /// With wall clocks alone.
+    pub fn new(leader: Holder, voters: u32, readings: Vec<Reading>) -> EpochStart {
+        EpochStart { leader, voters, readings, machine: None, accept_clock: false }
+    }
+}
+
+/// The clock of one machine that nobody sets (CLOCK_BOOTTIME).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineClock {
+    /// Names one life of one machine: a hash of its boot id.
+    pub boot: u64,
+    /// How long that life has lasted, sleep included. Milliseconds.
+    pub boot_ms: u64,
 }
 
 /// See [`Command::NodeUp`].

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
-use crate::command::{Cause, Next, Reason, Relay};
+use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
 use crate::deaths::Deaths;
 use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
@@ -489,6 +489,15 @@ pub struct StoredBlob {
     pub references: u64,
 }
 
+/// A single voter's clock, and how long its machine had run when it showed that (P18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SoleClock {
+    /// Its wall clock.
+    pub reading: Reading,
+    /// Its machine.
+    pub machine: MachineClock,
+}
+
 /// The one row that changes with every entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
@@ -498,6 +507,8 @@ pub struct Head {
     pub now: Time,
     /// The epoch in force.
     pub epoch: Option<EpochState>,
+    /// The clock of a cluster of one voter, as it was last agreed with.
+    pub sole_clock: Option<SoleClock>,
     /// Raft group.
     pub group: u32,
     /// Incarnation of the cluster: raised by a restore (P21).
@@ -563,6 +574,7 @@ impl Ledger {
                 applied: 0,
                 now: Time(0),
                 epoch: None,
+                sole_clock: None,
                 group: GROUP,
                 cluster_incarnation: 1,
                 level: LEVEL,

@@ -92,7 +92,7 @@ impl Drill {
         self.now = now;
         let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
         let readings = vec![Reading { node: NodeId(1), wall: now }];
-        self.put(Command::EpochStart(EpochStart { leader, voters: 1, readings }));
+        self.put(Command::EpochStart(EpochStart::new(leader, 1, readings)));
     }
 
     fn put(&mut self, command: Command) -> Outcome {

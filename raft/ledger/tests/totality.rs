@@ -62,7 +62,7 @@ const NODE: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
 fn ledger_at_work() -> (Ledger, Fence) {
     let mut ledger = Ledger::new();
     let readings = vec![Reading { node: NodeId(1), wall: Time(0) }];
-    put(&mut ledger, Time(0), Command::EpochStart(EpochStart { leader: NODE, voters: 1, readings }));
+    put(&mut ledger, Time(0), Command::EpochStart(EpochStart::new(NODE, 1, readings)));
     put(&mut ledger, Time(0), Command::NodeUp(NodeUp { holder: NODE, name: "n1".into(), level: 1, life: 1 }));
     put(&mut ledger, Time(0), Command::ScheduleCreate(Box::new(create("default", "daily", None))));
     let fire = Fire {
@@ -234,10 +234,14 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
     let held = prop_oneof![Just(NODE), holder(),];
     let claim = (run(), prop_oneof![3 => Just(0), 1 => number()], set(), held)
         .prop_map(|(page, chunk, slice, holder)| Claim { page, chunk, slice, holder });
+    let machine = (long(), long()).prop_map(|(boot, boot_ms)| MachineClock { boot, boot_ms });
     let item = prop_oneof![schedule().prop_map(Quarantined::Schedule), run().prop_map(Quarantined::Run)];
     prop_oneof![
-        (holder(), number(), prop::collection::vec(reading, 0..4))
-            .prop_map(|(leader, voters, readings)| { Command::EpochStart(EpochStart { leader, voters, readings }) }),
+        (holder(), number(), prop::collection::vec(reading, 0..4), prop::option::of(machine), any::<bool>()).prop_map(
+            |(leader, voters, readings, machine, accept_clock)| {
+                Command::EpochStart(EpochStart { leader, voters, readings, machine, accept_clock })
+            }
+        ),
         Just(Command::Tick),
         (holder(), text(), number(), long()).prop_map(|(holder, name, level, life)| Command::NodeUp(NodeUp {
             holder,

@@ -170,7 +170,7 @@ async fn keep_terms(replica: Replica, leader: Holder) {
 
 async fn begin(replica: &Replica, leader: Holder, term: u64) -> bool {
     let readings = vec![Reading { node: leader.node, wall: wall() }];
-    let start = Command::EpochStart(EpochStart { leader, voters: 1, readings });
+    let start = Command::EpochStart(EpochStart::new(leader, 1, readings));
     match replica.propose_as_leader(term, start, soon()).await {
         Ok(Reply { outcome: Outcome::EpochStarted { epoch, base, .. }, .. }) => {
             replica.set_stamp(Arc::new(Term { epoch, now: AtomicI64::new(base.0) }));

@@ -59,7 +59,7 @@ fn fired(expression: &str, zones: &Zones) -> Ledger {
         ledger.apply(index, &Entry { epoch: Epoch(1), now, command });
     };
     let readings = vec![Reading { node: leader.node, wall: now }];
-    play(&mut ledger, Command::EpochStart(EpochStart { leader, voters: 1, readings }));
+    play(&mut ledger, Command::EpochStart(EpochStart::new(leader, 1, readings)));
     let asked = create(expression, zones, now.plus_ms(-600_000));
     let (pattern, zone) = (Pattern::compile(&asked.when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
     play(&mut ledger, Command::ScheduleCreate(Box::new(asked)));

@@ -9,10 +9,13 @@ use crate::effect::Effect;
 use crate::ids::{Epoch, Holder, NodeId, Time};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
-use crate::state::{EpochState, LEVEL, Ledger, Node};
+use crate::state::{EpochState, LEVEL, Ledger, Node, SoleClock};
 
 /// Two clocks agree when they differ by at most this. Milliseconds (P18).
 pub const AGREEMENT_MS: i64 = 2_000;
+/// A single voter's clock may be moved by this much against the time that its machine has run; beyond it an
+/// operator must look. Milliseconds (P18).
+pub const STEP_MS_MAX: u64 = 3_600_000;
 
 /// The lower of the closest pair of readings, if that pair agrees (P18). A single voter agrees with
 /// itself; of a node that reads twice only the first reading counts, so that none agrees with itself
@@ -29,18 +32,51 @@ pub fn agreed_time(voters: u32, readings: &[Reading]) -> Option<Time> {
     (closest[1].since_ms(closest[0]) <= AGREEMENT_MS).then_some(closest[0])
 }
 
+impl SoleClock {
+    /// The clock of a single voter that says how long its machine has run.
+    fn of(start: &EpochStart) -> Option<SoleClock> {
+        let reading = start.readings.first().copied().filter(|_| start.voters == 1)?;
+        Some(SoleClock { reading, machine: start.machine? })
+    }
+
+    /// By how much the wall clock was moved since, against the time that the machine has run. Milliseconds.
+    /// `None`: it is another machine, or another life of it.
+    fn moved_ms(&self, now: &SoleClock) -> Option<i64> {
+        let ran_ms = now.machine.boot_ms.checked_sub(self.machine.boot_ms)?;
+        let same = self.reading.node == now.reading.node && self.machine.boot == now.machine.boot;
+        let passed_ms = now.reading.wall.since_ms(self.reading.wall);
+        same.then(|| passed_ms.saturating_sub(i64::try_from(ran_ms).unwrap_or(i64::MAX)))
+    }
+}
+
 impl Ledger {
+    /// P18: what the clocks at the start of an epoch agree on; or what is wrong with them, for people.
+    pub fn agreed_by(&self, start: &EpochStart) -> Result<Time, String> {
+        let agreed = agreed_time(start.voters, &start.readings).ok_or_else(|| Refusal::ClocksDisagree.to_string())?;
+        let now = SoleClock::of(start).filter(|_| !start.accept_clock);
+        let moved_ms = now.and_then(|now| self.head.sole_clock?.moved_ms(&now)).unwrap_or(0);
+        if moved_ms.unsigned_abs() <= STEP_MS_MAX {
+            return Ok(agreed);
+        }
+        Err(format!(
+            "the clock of the only voter was moved by {} min against the time that its machine has run: nothing \
+             fires; set it right (chrony, ntpd), or if it is right now, start once with --accept-clock",
+            moved_ms / 60_000
+        ))
+    }
+
     pub(super) fn epoch_start(&mut self, context: &mut Context, start: &EpochStart) -> Result<Outcome, Refusal> {
         let epoch = Epoch(context.index);
-        let agreed = agreed_time(start.voters, &start.readings);
-        let base = agreed.unwrap_or(self.head.now).max(self.head.now);
-        let clocks_agree = agreed.is_some();
+        let agreed = self.agreed_by(start);
+        let base = agreed.as_ref().copied().unwrap_or(self.head.now).max(self.head.now);
+        let clocks_agree = agreed.is_ok();
         self.head.now = base;
         self.head.epoch = Some(EpochState { epoch, leader: start.leader, base, clocks_agree });
         context.now = base;
         context.emit(Effect::EpochBegan { epoch, leader: start.leader });
-        if !clocks_agree {
-            context.alarm(Refusal::ClocksDisagree.to_string());
+        match agreed {
+            Ok(_) => self.head.sole_clock = SoleClock::of(start),
+            Err(cause) => context.alarm(cause),
         }
         Ok(Outcome::EpochStarted { epoch, base, clocks_agree })
     }

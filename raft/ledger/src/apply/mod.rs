@@ -16,7 +16,7 @@ mod schedule;
 mod settle;
 
 pub use claim::closed_slots;
-pub use epoch::agreed_time;
+pub use epoch::{STEP_MS_MAX, agreed_time};
 pub use fire::{OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE};
 
 use crate::command::{Command, Entry};

@@ -226,7 +226,7 @@ impl World {
         let node = NodeId(node);
         let readings = vec![Reading { node, wall }, Reading { node: NodeId(9), wall: wall.plus_ms(900) }];
         let leader = Holder { node, incarnation: Incarnation(1) };
-        let command = Command::EpochStart(EpochStart { leader, voters: 3, readings });
+        let command = Command::EpochStart(EpochStart::new(leader, 3, readings));
         self.put_entry(Entry { epoch: Epoch(0), now: Time(0), command });
     }
 

@@ -166,7 +166,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
     let decide = |decision| Command::Decide(Decide { run: RUN, recipients: vec![7], decision });
     let quarantine = |item| Command::Quarantine(Quarantine { item, cause: "it panicked".into() });
     vec![
-        ("EpochStart", Command::EpochStart(EpochStart { leader: HOLDER, voters: 3, readings: vec![reading] })),
+        ("EpochStart", Command::EpochStart(epoch_start(3, vec![reading]))),
         ("Tick", Command::Tick),
         ("NodeUp", Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: 1, life: u64::MAX })),
         ("RelayPut", Command::RelayPut(relay())),
@@ -195,6 +195,11 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Quarantine run", quarantine(Quarantined::Run(RUN))),
         ("Quarantine schedule", quarantine(Quarantined::Schedule(ScheduleId(900)))),
     ]
+}
+
+fn epoch_start(voters: u32, readings: Vec<Reading>) -> EpochStart {
+    let machine = Some(MachineClock { boot: u64::MAX, boot_ms: 300 });
+    EpochStart { machine, ..EpochStart::new(HOLDER, voters, readings) }
 }
 
 /// One of each outcome and refusal: they travel between nodes, and answers are stored.
@@ -245,7 +250,7 @@ pub fn ledger() -> Ledger {
         applied.reply.outcome
     };
     let reading = Reading { node: NODE, wall: Time(0) };
-    put(0, Command::EpochStart(EpochStart { leader: HOLDER, voters: 1, readings: vec![reading] }));
+    put(0, Command::EpochStart(epoch_start(1, vec![reading])));
     put(0, Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: 1, life: 77 }));
     put(0, Command::RelayPut(relay()));
     let cron = When::Cron { expression: "0 9 * * 1".into() };

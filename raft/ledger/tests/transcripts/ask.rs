@@ -70,7 +70,7 @@ impl World {
         }
         let nodes = words.number("nodes", 2_u64)?;
         let readings = (1..=nodes.max(2)).map(|node| Reading { node: NodeId(node), wall: self.first }).collect();
-        let start = EpochStart { leader: holder(1, 1), voters: 3, readings };
+        let start = EpochStart::new(holder(1, 1), 3, readings);
         self.commit_entry(Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) })?;
         for node in 1..=nodes {
             let up = NodeUp { holder: holder(node, 1), name: format!("n{node}"), level: 1, life: node };
@@ -79,7 +79,8 @@ impl World {
         Ok(format!("{nodes} nodes are up, epoch 1"))
     }
 
-    /// `epoch node=2 clocks="0s,1s"`: a new leader, and the clocks that answered, by node number from 1.
+    /// `epoch node=2 clocks="0s,1s"`: a new leader, and the clocks that answered, by node number from 1. Of a
+    /// single voter also `machine=7/90s`, which life of its machine it is and for how long, and `accept=yes`.
     fn epoch(&mut self, words: &mut Words) -> Told<String> {
         let leader = holder(words.number("node", 1)?, words.number("incarnation", 1)?);
         let voters = words.number("voters", 3)?;
@@ -90,7 +91,10 @@ impl World {
                 list.split(',').enumerate().map(|(place, text)| self.reading(place, text)).collect::<Told<_>>()?
             }
         };
-        let command = Command::EpochStart(EpochStart { leader, voters, readings });
+        let machine = words.key("machine").map(Self::machine).transpose()?;
+        let accept_clock = words.key("accept").is_some();
+        let start = EpochStart { machine, accept_clock, ..EpochStart::new(leader, voters, readings) };
+        let command = Command::EpochStart(start);
         self.commit_entry(Entry { epoch: Epoch(0), now: Time(0), command })
     }
 
@@ -101,6 +105,11 @@ impl World {
             None => (place as u64 + 1, text),
         };
         Ok(Reading { node: NodeId(node), wall: self.first.plus_ms(milliseconds(wall)?) })
+    }
+
+    fn machine(text: &str) -> Told<MachineClock> {
+        let (boot, ran) = text.split_once('/').ok_or("machine=LIFE/TIME")?;
+        Ok(MachineClock { boot: boot.parse()?, boot_ms: u64::try_from(milliseconds(ran)?)? })
     }
 
     /// `wait 90s`: ticks, none further than the ledger allows.

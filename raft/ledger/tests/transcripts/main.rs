@@ -53,6 +53,7 @@ scripts! {
     requests
     retries_p6
     scope_of_answers_p6
+    sole_clock_p18
     suspects_p12
     trigger_p17
 }
