@@ -99,13 +99,19 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
 
 /// Returns when another epoch would begin with clocks that agree.
 async fn ask_until_they_agree(site: &Arc<Site>, term: &Term) {
+    let mut said = false;
     while !term.ended() {
-        term.sleep(ASK_EVERY).await;
         let (start, _) = epoch_start(site).await;
-        if site.replica.read(|ledger| ledger.agreed_by(&start)).is_ok() {
-            tracing::info!("the clocks agree again: another epoch begins");
-            return;
+        match site.replica.read(|ledger| ledger.agreed_by(&start)) {
+            Ok(_) => {
+                tracing::info!("the clocks agree: another epoch begins");
+                return;
+            }
+            Err(cause) if !said => tracing::error!("{cause}"),
+            Err(_) => {}
         }
+        said = true;
+        term.sleep(ASK_EVERY).await;
     }
 }
 

@@ -84,7 +84,12 @@ fn states(members: &[MemberStatus]) -> Vec<Finding> {
 fn clocks(status: &GetClusterStatusResponse) -> Vec<Finding> {
     const SET: &str = "set the clocks (chrony, ntpd), then: reveille cluster status";
     let mut findings = Vec::new();
-    if status.epoch > 0 && !status.clocks_agree {
+    let alone = status.members.iter().filter(|member| votes(member)).count() == 1;
+    if status.epoch > 0 && !status.clocks_agree && alone {
+        let what = "the clock of the only node was moved by more than an hour while its machine ran".to_owned();
+        let next = "set it right; or, if it is right now, start the node once with --accept-clock";
+        findings.push(Finding::problem("clocks", what, "nothing fires until it is right, or you say that it is", next));
+    } else if status.epoch > 0 && !status.clocks_agree {
         let what = "no two voters' clocks agreed when this leadership began".to_owned();
         findings.push(Finding::problem("clocks", what, "nothing fires until two of them agree within 2s", SET));
     }

@@ -104,6 +104,10 @@ impl From<v1::GetClusterStatusResponse> for StatusView {
     }
 }
 
+const CLOCKS_DISAGREE: &str = "the clocks disagree: nothing fires until two voters agree within 2s; set them";
+const SOLE_CLOCK_MOVED: &str = "the clock of the only node was moved by more than an hour: nothing fires; set it right, \
+    or, if it is right now, start the node once with --accept-clock";
+
 impl StatusView {
     /// What an operator has to see to, each with the next step.
     pub fn troubles(&self) -> Vec<String> {
@@ -118,7 +122,8 @@ impl StatusView {
             ));
         }
         if self.epoch.is_some() && !self.clocks_agree {
-            troubles.push("the clocks disagree: nothing fires until two voters agree within 2s; set them".to_owned());
+            let alone = self.members.iter().filter(|member| member.votes).count() == 1;
+            troubles.push(if alone { SOLE_CLOCK_MOVED } else { CLOCKS_DISAGREE }.to_owned());
         }
         let off = self.members.iter().filter_map(|member| Some((member, member.clock_offset_ms?)));
         troubles.extend(off.filter(|(_, offset)| offset.abs() > CLOCK_OFF_MS).map(|(member, offset)| {
