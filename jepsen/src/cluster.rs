@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use crate::admin::Admin;
-use crate::node::Node;
+use crate::node::{Node, free_ports};
 use crate::pages;
 
 /// A process must answer within this after its start, and a cluster must be whole again after a change.
@@ -51,12 +51,10 @@ impl Cluster {
         };
         let memory = Path::new(MEMORY);
         let journals = if memory.is_dir() { temporary(memory, &mut folders)? } else { data.join("journals") };
-        let mut nodes = Vec::new();
-        for number in 1..=count {
-            let mut node = Node::new(format!("n{number}"), &binary, &data, &journals)?;
-            node.start()?;
-            nodes.push(node);
-        }
+        let named = (1..).map(|number: u32| format!("n{number}")).zip(free_ports(count)?);
+        let mut nodes: Vec<Node> =
+            named.map(|(name, ports)| Node::new(name, ports, &binary, &data, &journals)).collect();
+        nodes.iter_mut().try_for_each(Node::start)?;
         let admin = Admin::new(nodes.iter().map(|node| node.admin.to_string()).collect())?;
         let mut cluster = Cluster { nodes, admin, _folders: folders };
         cluster.wait_until("every node answers", async |nodes| all_answer(nodes).await).await?;

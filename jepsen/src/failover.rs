@@ -2,7 +2,7 @@
 //!
 //! The figure covers the whole way: the election, the next epoch in the ledger, the fires that were missed
 //! meanwhile, a claim, a dialogue, and the accept that the sink notes. Mail flows all the time, and every kill is
-//! judged: nobody twice, nobody lost.
+//! judged: nobody twice, nobody lost, and no more in doubt than the killed nodes had sessions (I5).
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -31,6 +31,8 @@ const PHASES_MS: u64 = 1_000;
 const STAYS_FOR: Duration = Duration::from_secs(8);
 /// Mails among which the first of a new epoch is looked for: far more than arrive between two looks.
 const NEWEST: usize = 5_000;
+/// Where to look when it does not come.
+const LOGS: &str = "--keep FOLDER keeps the logs of the nodes";
 
 /// Options of `failover`.
 #[derive(Clone, Debug, clap::Args)]
@@ -56,14 +58,16 @@ pub struct Args {
 struct Report {
     kills: u32,
     failover_ms: Failover,
+    /// Epochs after the first, until the last mail.
     elections: u64,
-    /// Null unless `--busy`.
+    /// Those after the last kill; null unless `--busy`.
     elections_by_own_fault: Option<u64>,
     mails: u64,
     in_doubt: u64,
     arrived_of_in_doubt: u64,
     duplicates: u64,
     lost: u64,
+    unexplained: u64,
     valid: bool,
 }
 
@@ -73,7 +77,7 @@ struct Failover {
     max: Option<f64>,
 }
 
-/// Runs it; valid when nothing was lost and nothing came twice.
+/// Runs it; valid when nothing was lost, nothing came twice, and doubt kept its bound.
 pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     if args.kills == 0 && !args.busy {
         bail!("--kills 0 without --busy leaves nothing to do");
@@ -87,25 +91,27 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     for number in 0..args.kills {
         took_us.push(kill_the_leader(&mut cluster, &sink, &mut stream, &watch, number).await?);
     }
-    let elections = watch.epochs().saturating_sub(1);
-    let elections_by_own_fault = match args.busy {
-        true => Some(keep_busy(&cluster, &mut stream, &watch, Duration::from_secs(args.seconds)).await?),
-        false => None,
-    };
-    let tally = judge(&cluster, &sink, &stream).await?;
+    note_epochs(&sink, &watch);
+    let before = watch.epochs();
+    if args.busy {
+        keep_busy(&cluster, &mut stream, Duration::from_secs(args.seconds)).await?;
+        note_epochs(&sink, &watch);
+    }
+    let tally = judge(&cluster, &sink, &stream, &watch).await?;
     took_us.sort_unstable();
     let at = |per_cent| percentile(&took_us, per_cent).map(in_ms);
     let report = Report {
         kills: args.kills,
         failover_ms: Failover { p50: at(50.0), max: at(100.0) },
-        elections,
-        elections_by_own_fault,
+        elections: watch.epochs().saturating_sub(1),
+        elections_by_own_fault: args.busy.then(|| watch.epochs() - before),
         mails: tally.arrived,
         in_doubt: tally.in_doubt,
         arrived_of_in_doubt: tally.in_doubt_arrived,
         duplicates: tally.duplicates,
         lost: tally.lost,
-        valid: tally.is_clean(),
+        unexplained: tally.unexplained,
+        valid: tally.is_clean() && keeps_its_bound(args.kills, &tally),
     };
     Outcome::new(&report, report.valid)
 }
@@ -119,30 +125,17 @@ async fn kill_the_leader(
     number: u32,
 ) -> Result<i64> {
     stream.extend(cluster.admin(), SystemTime::now() + COVER).await?;
-    let phase = u64::from(number) * PHASE_STEP_MS % PHASES_MS;
-    let until = Instant::now() + COMES_WITHIN;
-    let (leader, epoch) = loop {
-        if let Some((leader, epoch)) = cluster.leader().await
-            && first_since(sink, epoch).is_some()
-        {
-            break (leader, epoch);
-        }
-        if Instant::now() > until {
-            bail!("no mail came under the leader's epoch within {} s", COMES_WITHIN.as_secs());
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    };
-    tokio::time::sleep(Duration::from_millis(phase)).await;
-
+    let phase = Duration::from_millis(u64::from(number) * PHASE_STEP_MS % PHASES_MS);
+    let (leader, epoch) = leader_at(cluster, sink, phase).await?;
     let killed_us = monotonic_us();
     cluster.kill(&leader)?;
     let until = Instant::now() + COMES_WITHIN;
     let (accepted_us, next) = loop {
-        if let Some(first) = first_since(sink, epoch + 1) {
+        if let Some(first) = first_since(sink, epoch + 1, killed_us) {
             break first;
         }
         if Instant::now() > until {
-            bail!("no mail came under a next epoch within {} s after the kill", COMES_WITHIN.as_secs());
+            bail!("no mail came under a next epoch within {} s after the kill; {LOGS}", COMES_WITHIN.as_secs());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     };
@@ -158,30 +151,60 @@ async fn kill_the_leader(
     Ok(took_us)
 }
 
-/// When the first mail of this epoch or a later one was accepted (CLOCK_BOOTTIME, microseconds), and its epoch.
-fn first_since(sink: &Sink, epoch: u64) -> Option<(i64, u64)> {
+/// The leader and its epoch, so long after a mail of that epoch came, and still leading then.
+async fn leader_at(cluster: &Cluster, sink: &Sink, phase: Duration) -> Result<(String, u64)> {
+    let until = Instant::now() + COMES_WITHIN;
+    loop {
+        if let Some((leader, epoch)) = cluster.leader().await
+            && first_since(sink, epoch, 0).is_some()
+        {
+            tokio::time::sleep(phase).await;
+            if cluster.leader().await.is_some_and(|(_, now)| now == epoch) {
+                return Ok((leader, epoch));
+            }
+        }
+        if Instant::now() > until {
+            bail!("no mail came under the leader's epoch within {} s; {LOGS}", COMES_WITHIN.as_secs());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// When the first mail of this epoch or a later one was accepted (CLOCK_BOOTTIME, microseconds), and its epoch;
+/// of mails that were accepted at this instant or later.
+fn first_since(sink: &Sink, epoch: u64, since_us: i64) -> Option<(i64, u64)> {
     let mails = sink.mails();
     let newest = mails.iter().rev().take(NEWEST);
     let fenced =
         newest.filter_map(|(_, mail)| Some((mail.accept_monotonic_us as i64, epoch_of(mail.fence.as_deref()?)?)));
-    fenced.filter(|(_, of)| *of >= epoch).min()
+    fenced.filter(|(at_us, of)| *of >= epoch && *at_us >= since_us).min()
 }
 
-/// Elections while all cores are busy and nobody is killed.
-async fn keep_busy(cluster: &Cluster, stream: &mut Stream, watch: &Watch, length: Duration) -> Result<u64> {
+/// An epoch may be over before its leader is asked; its mails name it all the same.
+fn note_epochs(sink: &Sink, watch: &Watch) {
+    let mails = sink.mails();
+    mails.iter().filter_map(|(_, mail)| epoch_of(mail.fence.as_deref()?)).for_each(|epoch| watch.saw(epoch));
+}
+
+/// I5: a kill leaves in doubt at most what was past the gate, and that is one mail a session.
+fn keeps_its_bound(kills: u32, tally: &Tally) -> bool {
+    tally.in_doubt <= u64::from(kills) * u64::from(SESSIONS)
+}
+
+/// Keeps all cores busy; nobody is killed.
+async fn keep_busy(cluster: &Cluster, stream: &mut Stream, length: Duration) -> Result<()> {
     stream.extend(cluster.admin(), SystemTime::now() + length + COVER).await?;
-    let before = watch.epochs();
     let spin = Spin::start();
     eprintln!("{} threads keep all cores busy for {} s", spin.threads(), length.as_secs());
     tokio::time::sleep(length).await;
     drop(spin);
     // What began in the last moment shows a moment later.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    Ok(watch.epochs() - before)
+    Ok(())
 }
 
 /// Judges once the stream has ended, everybody arrived or is in doubt, and doubts stay as they are.
-async fn judge(cluster: &Cluster, sink: &Sink, stream: &Stream) -> Result<Tally> {
+async fn judge(cluster: &Cluster, sink: &Sink, stream: &Stream, watch: &Watch) -> Result<Tally> {
     let end = stream.end().unwrap_or(SystemTime::now());
     let left = end.duration_since(SystemTime::now()).unwrap_or_default();
     eprintln!("waiting for the last {:.0} s of the stream, and until nothing moves", left.as_secs_f64());
@@ -194,8 +217,21 @@ async fn judge(cluster: &Cluster, sink: &Sink, stream: &Stream) -> Result<Tally>
         if tally != former {
             (former, since) = (tally, Instant::now());
         } else if (tally.lost == 0 && since.elapsed() >= STAYS_FOR) || Instant::now() > until {
+            note_epochs(sink, watch);
             return Ok(tally);
         }
         tokio::time::sleep(10 * LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubt_is_bounded_by_the_sessions_of_those_who_were_killed() {
+        let tally = |in_doubt| Tally { in_doubt, ..Tally::default() };
+        assert!(keeps_its_bound(2, &tally(20)) && !keeps_its_bound(2, &tally(21)));
+        assert!(keeps_its_bound(0, &tally(0)) && !keeps_its_bound(0, &tally(1)), "nobody was killed");
     }
 }

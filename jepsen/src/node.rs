@@ -20,6 +20,9 @@ const DRAWS: u32 = 1_000;
 /// Lines of a log that an error shows.
 const LAST_LINES: usize = 12;
 
+/// Where a node listens: its admin API, its peers, HTTP.
+pub type Ports = [SocketAddr; 3];
+
 /// One node, whether its process runs or not.
 pub struct Node {
     /// `n1`, `n2` …: also what it says in EHLO.
@@ -38,10 +41,10 @@ pub struct Node {
 
 impl Node {
     /// A node that does not run yet, its files below these folders.
-    pub fn new(name: String, binary: &Path, data: &Path, journals: &Path) -> Result<Node> {
-        let [admin, peers, http] = free_ports()?;
+    pub fn new(name: String, ports: Ports, binary: &Path, data: &Path, journals: &Path) -> Node {
+        let ([admin, peers, http], binary) = (ports, binary.to_owned());
         let (folder, journals) = (data.join(&name), journals.join(&name));
-        Ok(Node { admin, peers, http, binary: binary.to_owned(), folder, journals, process: None, name })
+        Node { name, admin, peers, http, binary, folder, journals, process: None }
     }
 
     /// Starts the process; its output goes to `node.log` in its folder.
@@ -54,6 +57,7 @@ impl Node {
             command.env_remove(name);
         }
         command
+            .env_remove("RUST_LOG")
             .arg("start")
             .args(["--name", &self.name])
             .arg("--data-dir")
@@ -118,18 +122,20 @@ impl Drop for Node {
     }
 }
 
-/// Three ports that were free a moment ago: held together while they are drawn.
-fn free_ports() -> Result<[SocketAddr; 3]> {
+/// Ports for so many nodes that were free a moment ago: all held together while they are drawn, so that no two
+/// nodes have one in common.
+pub fn free_ports(nodes: u8) -> Result<Vec<Ports>> {
     let mut held = Vec::new();
     let mut addresses = Vec::new();
     for _ in 0..DRAWS {
+        if addresses.len() == 3 * usize::from(nodes) {
+            let (ports, _) = addresses.as_chunks::<3>();
+            return Ok(ports.to_vec());
+        }
         let port = rand::rng().random_range(PORTS);
         if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
             addresses.push(listener.local_addr()?);
             held.push(listener);
-        }
-        if let &[admin, peers, http] = addresses.as_slice() {
-            return Ok([admin, peers, http]);
         }
     }
     anyhow::bail!("no free ports between {} and {} on this machine", PORTS.start, PORTS.end)
@@ -137,26 +143,33 @@ fn free_ports() -> Result<[SocketAddr; 3]> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
-    fn a_node_has_three_ports_of_its_own() {
-        let [admin, peers, http] = free_ports().unwrap();
-        assert!(admin != peers && peers != http && http != admin);
-        assert!([admin, peers, http].iter().all(|address| PORTS.contains(&address.port())));
+    fn every_node_has_three_ports_of_its_own() {
+        let ports = free_ports(7).unwrap();
+        let all: BTreeSet<SocketAddr> = ports.into_iter().flatten().collect();
+        assert_eq!(all.len(), 21);
+        assert!(all.iter().all(|address| PORTS.contains(&address.port())));
     }
 
     #[test]
     fn a_process_does_not_outlive_its_node() {
         let folder = tempfile::tempdir().unwrap();
-        let mut node = Node::new("n1".to_owned(), Path::new("/bin/sh"), folder.path(), folder.path()).unwrap();
-        // `sh start …` finds no script of that name and ends; what counts is that its end is seen.
+        let script = folder.path().join("sleeps");
+        std::fs::write(&script, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        std::fs::set_permissions(&script, Permissions::from_mode(0o700)).unwrap();
+        let ports = free_ports(1).unwrap()[0];
+        let mut node = Node::new("n1".to_owned(), ports, &script, folder.path(), folder.path());
         node.start().unwrap();
-        let id = node.process_id().unwrap();
-        while node.ended().is_none() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        assert_eq!(node.ended(), None);
+        let process = format!("/proc/{}", node.process_id().unwrap());
+        assert!(Path::new(&process).exists());
         drop(node);
-        assert!(!Path::new(&format!("/proc/{id}")).exists());
+        assert!(!Path::new(&process).exists());
     }
 }

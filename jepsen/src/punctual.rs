@@ -1,7 +1,7 @@
 //! `punctual`: how late mails come when many schedules are due in the same second.
 //!
 //! Lateness is the sink's note of the accept minus the due instant: one machine, one wall clock. A negative
-//! lateness would be a mail that came early; it is counted and told.
+//! lateness would be a mail that came early: counted, told, and not valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -57,11 +57,13 @@ struct Report {
     arrived: u64,
     duplicates: u64,
     missing: u64,
+    unexplained: u64,
     early: u64,
     lateness_ms: Lateness,
     create_per_second: f64,
     /// From just before the due instant until the last mail.
     cpu_seconds: BTreeMap<String, f64>,
+    valid: bool,
 }
 
 #[derive(Serialize)]
@@ -73,7 +75,7 @@ struct Lateness {
     max: Option<f64>,
 }
 
-/// Runs it; valid when each mail came exactly once.
+/// Runs it; valid when each mail came exactly once, and none before its instant.
 pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let mails = args.schedules * u64::from(args.recipients);
     let sink = Sink::start(SinkOptions { keep_records: 2 * mails as usize, keep_bodies: 0, ..SinkOptions::default() })?;
@@ -111,7 +113,8 @@ async fn prepare(cluster: &Cluster, args: &Args) -> Result<(SystemTime, f64)> {
     let created = load::create(cluster.admin(), args.clients, Until::Count(args.schedules), what, body).await?;
     let left = due.duration_since(SystemTime::now()).unwrap_or_default();
     if left < QUIET_BEFORE {
-        bail!("creating slowed down so much that it ended {:.1} s before the due instant", left.as_secs_f64());
+        let next = "choose fewer --schedules, or a quieter machine";
+        bail!("creating slowed down so much that {:.1} s are left to the due instant; {next}", left.as_secs_f64());
     }
     eprintln!("{} {what} are created; due in {:.0} s", created.count(), left.as_secs_f64());
     Ok((due, rounded(created.rate())))
@@ -143,12 +146,14 @@ fn report(
         arrived: tally.arrived,
         duplicates: tally.duplicates,
         missing: tally.lost,
+        unexplained: tally.unexplained,
         early,
         lateness_ms: Lateness { min: at(0.0), p50: at(50.0), p99: at(99.0), max: at(100.0) },
         create_per_second,
         cpu_seconds,
+        valid: tally.is_clean() && early == 0,
     };
-    Outcome::new(&report, tally.is_clean())
+    Outcome::new(&report, report.valid)
 }
 
 /// CPU of each node, and of this process as `sink`: while mails arrive it does nothing else.

@@ -10,7 +10,7 @@ use reveille_sink::Mails;
 #[derive(Debug, Default)]
 pub struct Arrivals(BTreeMap<String, u32>);
 
-/// What became of the addresses that were expected.
+/// What became of the addresses that were expected, and what else came.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Addresses with a mail.
@@ -23,6 +23,8 @@ pub struct Tally {
     pub in_doubt: u64,
     /// Those of them with a mail.
     pub in_doubt_arrived: u64,
+    /// Mails to addresses that nobody was to write to.
+    pub unexplained: u64,
 }
 
 impl Arrivals {
@@ -39,26 +41,31 @@ impl Arrivals {
         arrivals
     }
 
-    /// Judges: each of `expected` arrived once, or is in doubt.
+    /// Judges: each of `expected` arrived once, or is in doubt, and nobody else got anything. `expected` names
+    /// each address once, and all that any mail may be for.
     pub fn judge(&self, expected: impl Iterator<Item = String>, doubts: &BTreeSet<String>) -> Tally {
         let mut tally = Tally::default();
+        let mut explained = 0;
         for address in expected {
             let mails = self.0.get(&address).copied().unwrap_or(0);
             let in_doubt = doubts.contains(&address);
+            explained += u64::from(mails);
             tally.arrived += u64::from(mails > 0);
             tally.duplicates += u64::from(mails.saturating_sub(1));
             tally.lost += u64::from(mails == 0 && !in_doubt);
             tally.in_doubt += u64::from(in_doubt);
             tally.in_doubt_arrived += u64::from(in_doubt && mails > 0);
         }
+        let all: u64 = self.0.values().copied().map(u64::from).sum();
+        tally.unexplained = all.saturating_sub(explained);
         tally
     }
 }
 
 impl Tally {
-    /// Nothing came twice and nobody is missing.
+    /// Nothing came twice, nobody is missing, and nobody got what was not for him.
     pub fn is_clean(&self) -> bool {
-        self.duplicates == 0 && self.lost == 0
+        self.duplicates == 0 && self.lost == 0 && self.unexplained == 0
     }
 }
 
@@ -96,8 +103,10 @@ mod tests {
     }
 
     #[test]
-    fn mails_to_others_prove_nothing() {
-        assert_eq!(judge(&["a", "b", "z"], &[]).lost, 1);
+    fn mails_to_others_prove_nothing_and_are_not_clean() {
+        let tally = judge(&["a", "b", "z", "z"], &[]);
+        assert_eq!(tally, Tally { arrived: 2, lost: 1, unexplained: 2, ..Tally::default() });
+        assert!(!judge(&["a", "b", "c", "z"], &[]).is_clean());
     }
 
     #[test]
