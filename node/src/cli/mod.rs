@@ -19,6 +19,7 @@
 mod args;
 mod ask;
 mod client;
+mod clocks;
 mod doctor;
 mod early;
 mod failure;

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberRole, MemberStatus};
 
+use crate::cli::clocks::{self, Verdict};
 use crate::cli::human;
 use crate::cli::view::doctor::Finding;
 
-/// Two clocks agree within this (P18).
-const CLOCK_OFF_MS: i64 = 2_000;
 /// A follower is some entries behind at any moment; a busy second has hundreds.
 const LAG_MAX: u64 = 1_000;
 
@@ -24,7 +23,7 @@ pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> 
     let mut findings = leadership(status);
     findings.extend(status.members.iter().filter_map(standing));
     findings.extend(states(&status.members));
-    findings.extend(clocks(status));
+    findings.extend(agreement(status));
     findings.extend(releases(&status.members, own_tzdb));
     findings
 }
@@ -81,8 +80,9 @@ fn states(members: &[MemberStatus]) -> Vec<Finding> {
     told.collect()
 }
 
-fn clocks(status: &GetClusterStatusResponse) -> Vec<Finding> {
+fn agreement(status: &GetClusterStatusResponse) -> Vec<Finding> {
     const SET: &str = "set the clocks (chrony, ntpd), then: reveille cluster status";
+    const FIND_OUT: &str = "find out which is wrong, and set it (chrony, ntpd), then: reveille cluster status";
     let mut findings = Vec::new();
     let alone = status.members.iter().filter(|member| votes(member)).count() == 1;
     if status.epoch > 0 && !status.clocks_agree && alone {
@@ -93,25 +93,20 @@ fn clocks(status: &GetClusterStatusResponse) -> Vec<Finding> {
         let what = "no two voters' clocks agreed when this leadership began".to_owned();
         findings.push(Finding::problem("clocks", what, "nothing fires until two of them agree within 2s", SET));
     }
-    let mut read: Vec<(i64, &str)> =
-        status.members.iter().filter_map(|member| Some((member.clock_offset_ms?, name(member)))).collect();
-    read.sort_unstable();
-    let (Some(first), Some(last)) = (read.first(), read.last()) else { return findings };
-    if last.0 - first.0 <= CLOCK_OFF_MS {
-        return findings;
-    }
     let why = "an instant would come early or late if that node led alone (P18)";
-    let median = read.get((read.len() - 1) / 2).map_or(0, |(offset, _)| *offset);
-    let off: Vec<_> = read.iter().filter(|(offset, _)| (offset - median).abs() > CLOCK_OFF_MS).collect();
-    findings.extend(off.iter().map(|(offset, name)| {
-        let way = if *offset < median { "behind" } else { "ahead of" };
-        let what = format!("the clock of {name} is {} {way} the others", human::duration(offset - median));
-        Finding::problem("clock", what, why, SET)
-    }));
-    if off.is_empty() {
-        let apart = human::duration(last.0 - first.0);
-        let what = format!("the clocks of {} and {} are {apart} apart", first.1, last.1);
-        findings.push(Finding::problem("clock", what, why, SET));
+    let offsets = status.members.iter().filter_map(|member| Some((name(member), member.clock_offset_ms?)));
+    match clocks::judge(offsets) {
+        Verdict::Agree => {}
+        Verdict::Off(off) => findings.extend(off.into_iter().map(|(name, offset)| {
+            let way = if offset < 0 { "behind" } else { "ahead of" };
+            let what = format!("the clock of {name} is {} {way} the others", human::duration(offset));
+            Finding::problem("clock", what, why, SET)
+        })),
+        Verdict::Apart(behind, ahead, apart) => {
+            let what = format!("the clocks of {behind} and {ahead} are {} apart", human::duration(apart));
+            let why = "one of them is wrong: an instant would come early or late if that node led alone (P18)";
+            findings.push(Finding::problem("clock", what, why, FIND_OUT));
+        }
     }
     findings
 }

@@ -5,13 +5,12 @@ use serde::Serialize;
 
 use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
+use crate::cli::clocks::{self, Verdict};
 use crate::cli::human;
 use crate::cli::word::word;
 
 /// Role of a member that did not answer.
 const UNREACHABLE: &str = "unreachable";
-/// Two clocks agree within this (P18).
-const CLOCK_OFF_MS: i64 = 2_000;
 
 /// A cluster that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -125,13 +124,22 @@ impl StatusView {
             let alone = self.members.iter().filter(|member| member.votes).count() == 1;
             troubles.push(if alone { SOLE_CLOCK_MOVED } else { CLOCKS_DISAGREE }.to_owned());
         }
-        let off = self.members.iter().filter_map(|member| Some((member, member.clock_offset_ms?)));
-        troubles.extend(off.filter(|(_, offset)| offset.abs() > CLOCK_OFF_MS).map(|(member, offset)| {
-            let way = if offset < 0 { "behind" } else { "ahead" };
-            let offset = human::duration(offset);
-            format!("the clock of {} is {offset} {way} of that of {}; set it", member.name, self.answered_by)
-        }));
+        match self.clocks() {
+            Verdict::Agree => {}
+            Verdict::Off(off) => troubles.extend(off.into_iter().map(|(name, offset)| {
+                let way = if offset < 0 { "behind" } else { "ahead of" };
+                format!("the clock of {name} is {} {way} the others; set it", human::duration(offset))
+            })),
+            Verdict::Apart(behind, ahead, apart) => troubles.push(format!(
+                "the clocks of {behind} and {ahead} are {} apart; find out which is wrong, and set it",
+                human::duration(apart)
+            )),
+        }
         troubles
+    }
+
+    fn clocks(&self) -> Verdict<'_> {
+        clocks::judge(self.members.iter().filter_map(|member| Some((member.name.as_str(), member.clock_offset_ms?))))
     }
 }
 
@@ -213,13 +221,19 @@ impl View for StatusView {
             ("clocks", clocks),
         ];
         let columns = ["NAME", "ROLE", "ADDRESS", "LIFE", "APPLIED", "LAG", "CLOCK", "STATE", "VERSION", "TZDB"];
-        let members = table(&columns, self.members.iter().map(MemberStatusView::cells).collect(), paint);
+        let off = match self.clocks() {
+            Verdict::Agree => Vec::new(),
+            Verdict::Off(off) => off.into_iter().map(|(name, _)| name).collect(),
+            Verdict::Apart(behind, ahead, _) => vec![behind, ahead],
+        };
+        let cells = self.members.iter().map(|member| member.cells(off.contains(&member.name.as_str())));
+        let members = table(&columns, cells.collect(), paint);
         format!("{}\n\n{members}", card(pairs, paint))
     }
 }
 
 impl MemberStatusView {
-    fn cells(&self) -> Vec<Cell> {
+    fn cells(&self, clock_is_off: bool) -> Vec<Cell> {
         let tone = match self.role.as_str() {
             "leader" => Tone::Good,
             UNREACHABLE => Tone::Bad,
@@ -230,7 +244,7 @@ impl MemberStatusView {
         let clock = self.clock_offset_ms.map_or_else(
             || Cell::or_dash(None),
             |offset| {
-                let tone = if offset.abs() > CLOCK_OFF_MS { Tone::Bad } else { Tone::Plain };
+                let tone = if clock_is_off { Tone::Bad } else { Tone::Plain };
                 Cell::toned(format!("{}{}", if offset < 0 { "-" } else { "+" }, human::duration(offset)), tone)
             },
         );
@@ -288,10 +302,16 @@ mod tests {
             };
             StatusView::from(status).troubles()
         };
-        assert!(troubles(vec![member("a", leads, 0), member("b", leads, 9), member("c", lost, 0)]).is_empty());
+        let follows = v1::MemberRole::Follower;
+        assert!(troubles(vec![member("a", leads, 0), member("b", follows, 9), member("c", lost, 0)]).is_empty());
         let two = troubles(vec![member("a", leads, 0), member("b", lost, 0), member("c", lost, 0)]);
         assert!(matches!(two.as_slice(), [one] if one.starts_with("no quorum: b, c cannot")), "{two:?}");
-        let off = troubles(vec![member("a", leads, 0), member("b", leads, 90_000_000)]);
-        assert_eq!(off, ["the clock of b is 1d 1h ahead of that of a; set it"]);
+        let (b, c) = (member("b", follows, 90_000_000), member("c", follows, 90_000_200));
+        let off = troubles(vec![member("a", leads, 0), b.clone(), c]);
+        assert_eq!(off, ["the clock of a is 1d 1h behind the others; set it"], "it answered, and is the odd one");
+        let off = troubles(vec![member("a", leads, 0), b, member("c", follows, -300)]);
+        assert_eq!(off, ["the clock of b is 1d 1h ahead of the others; set it"]);
+        let apart = troubles(vec![member("a", leads, 0), member("b", follows, 5_000)]);
+        assert_eq!(apart, ["the clocks of a and b are 5s apart; find out which is wrong, and set it"]);
     }
 }

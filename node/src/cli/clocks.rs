@@ -1,0 +1,63 @@
+//! Whose clock is wrong, by what one node read of all: for `cluster status` and `doctor`.
+//!
+//! Offsets are against the clock of whoever answered, and that clock may be the wrong one. So each is held
+//! against the one in the middle, and somebody is blamed only where a majority is near it: of two clocks that
+//! differ nobody can say which is right. Pure.
+
+/// Two clocks agree within this (P18). Milliseconds.
+pub const AGREE_WITHIN_MS: i64 = 2_000;
+
+/// What the offsets tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// All agree.
+    Agree,
+    /// A majority agrees, and these are off it, by so many milliseconds; above zero: ahead.
+    Off(Vec<(&'a str, i64)>),
+    /// They differ, and nobody can be blamed: the two that are farthest apart, the one behind first.
+    Apart(&'a str, &'a str, i64),
+}
+
+/// Judges offsets by name; milliseconds against any clock that is the same for all.
+pub fn judge<'a>(offsets: impl Iterator<Item = (&'a str, i64)>) -> Verdict<'a> {
+    let mut read: Vec<(i64, &str)> = offsets.map(|(name, offset)| (offset, name)).collect();
+    read.sort_unstable();
+    let (Some(first), Some(last)) = (read.first(), read.last()) else { return Verdict::Agree };
+    let apart_ms = last.0.saturating_sub(first.0);
+    if apart_ms <= AGREE_WITHIN_MS {
+        return Verdict::Agree;
+    }
+    let median = read.get((read.len() - 1) / 2).map_or(0, |(offset, _)| *offset);
+    let against = read.iter().map(|(offset, name)| (*name, offset.saturating_sub(median)));
+    let off: Vec<_> = against.filter(|(_, offset)| offset.unsigned_abs() > AGREE_WITHIN_MS.unsigned_abs()).collect();
+    if off.is_empty() || 2 * off.len() >= read.len() {
+        return Verdict::Apart(first.1, last.1, apart_ms);
+    }
+    Verdict::Off(off)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_odd_one_is_blamed_also_where_it_is_the_one_that_answered() {
+        assert_eq!(judge([("a", 0), ("b", 2_000), ("c", 500)].into_iter()), Verdict::Agree);
+        assert_eq!(judge([("a", 0), ("b", 60_000), ("c", 60_100)].into_iter()), Verdict::Off(vec![("a", -60_000)]));
+        let four = [("a", 0), ("b", 9_000), ("c", 9_000), ("d", 9_000)];
+        assert_eq!(judge(four.into_iter()), Verdict::Off(vec![("a", -9_000)]));
+        let five = [("a", 0), ("b", 9_000), ("c", 10), ("d", -9_000), ("e", 20)];
+        assert_eq!(judge(five.into_iter()), Verdict::Off(vec![("d", -9_010), ("b", 8_990)]));
+    }
+
+    #[test]
+    fn nobody_is_blamed_without_a_majority() {
+        assert_eq!(judge([("a", 0), ("b", -9_000)].into_iter()), Verdict::Apart("b", "a", 9_000));
+        assert_eq!(judge([("a", 0), ("b", 9_000), ("c", -9_000)].into_iter()), Verdict::Apart("c", "b", 18_000));
+        assert_eq!(judge([("a", 0), ("b", 1_500), ("c", -1_500)].into_iter()), Verdict::Apart("c", "b", 3_000));
+        let halves = [("a", 0), ("b", 0), ("c", 9_000), ("d", 9_000)];
+        assert_eq!(judge(halves.into_iter()), Verdict::Apart("a", "d", 9_000));
+        assert_eq!(judge([("a", i64::MIN), ("b", i64::MAX)].into_iter()), Verdict::Apart("a", "b", i64::MAX));
+        assert_eq!(judge([].into_iter()), Verdict::Agree);
+    }
+}
