@@ -49,7 +49,7 @@ fn start(out: &mut String, depth: usize) {
 }
 
 fn text(string: &str) -> String {
-    const MEAN_SOMETHING: [&str; 8] = ["null", "true", "false", "yes", "no", "on", "off", "y"];
+    const MEAN_SOMETHING: [&str; 7] = ["null", "true", "false", "yes", "no", "on", "off"];
     let word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./@".contains(&byte);
     let is_plain = string.starts_with(|first: char| first.is_ascii_alphabetic())
         && string.bytes().all(word)

@@ -98,6 +98,17 @@ async fn fewer_than_were_named_is_partly_done() {
     assert_eq!(sent.first().map(|one| (one.resolution(), one.all)), Some((v1::Resolution::Sent, false)));
 }
 
+#[tokio::test]
+async fn where_nobody_is_named_it_says_how_to_name_all() {
+    let fake = Fake::refusing(Code::Internal, "INTERNAL", "nobody should ask").await;
+    for line in ["in-doubt resolve r1.0 --sent --yes", "dead-letter requeue r1.0", "dead-letter discard r1.0 --yes"] {
+        let ended = fake.reveille(&format!("{line} -o json")).await;
+        assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("RECIPIENT")), "{ended:?}");
+        assert_eq!(ended.error()["next"], "name recipients, or take all of the run with --all");
+    }
+    assert_eq!(fake.methods(), [""; 0]);
+}
+
 async fn interrupted(arguments: &[&str]) -> Ended {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();

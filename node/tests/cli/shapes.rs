@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1;
 use serde_json::{Value, json};
 
-use crate::fake::Fake;
+use crate::fake::{Fake, one, unknown};
 use crate::terminal::keys;
 
 fn at(text: &str) -> Option<prost_types::Timestamp> {
@@ -111,6 +111,37 @@ async fn a_run() {
         }),
     );
     assert!(json.get("barrier").is_none(), "only of a run that was just paused or cancelled");
+}
+
+#[tokio::test]
+async fn a_run_that_waits_says_for_which_relay() {
+    let relay = |name: &str, pool: &str, condition: v1::RelayCondition| v1::Relay {
+        name: name.into(),
+        pool: pool.into(),
+        health: Some(v1::RelayHealth {
+            node: "n1".into(),
+            condition: condition.into(),
+            cause: "connection refused".into(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let (down, up) = (v1::RelayCondition::Failing, v1::RelayCondition::Ready);
+    let said = async |relays: Vec<v1::Relay>, line: &str| {
+        let fake = Fake::start(move |method, _| match method {
+            "GetRun" => one(v1::GetRunResponse { run: Some(run()), freshness: None }),
+            "GetSchedule" => one(v1::GetScheduleResponse { schedule: Some(schedule()), freshness: None }),
+            "ListRelays" => one(v1::ListRelaysResponse { relays: relays.clone(), ..Default::default() }),
+            _ => Err(unknown(method)),
+        });
+        fake.await.reveille(line).await.stderr
+    };
+    let words = "waiting: n1 leaves relay main alone: connection refused; reveille relay show main\n";
+    let alone = vec![relay("main", "default", down), relay("other", "elsewhere", up)];
+    assert_eq!(said(alone.clone(), "run show r1042.3").await, words);
+    assert_eq!(said(alone, "run show r1042.3 -o json").await, "");
+    let served = vec![relay("main", "default", down), relay("second", "", up)];
+    assert_eq!(said(served, "run show r1042.3").await, "");
 }
 
 #[tokio::test]

@@ -186,8 +186,8 @@ pub struct Paging {
 pub struct Picked {
     /// The run: rINDEX.PLACE, or NAME@INSTANT
     pub run: String,
-    /// Recipients: addresses, or '#' and the number in the run
-    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "RECIPIENT")]
+    /// Recipients: addresses, or '#' and the number in the run; or --all
+    #[arg(conflicts_with = "all", value_name = "RECIPIENT")]
     pub recipients: Vec<String>,
     /// All of them in this run
     #[arg(long)]

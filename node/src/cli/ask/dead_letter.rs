@@ -36,6 +36,7 @@ async fn page(desk: &Desk<'_>, question: ListDeadLettersRequest) -> Result<Page<
 }
 
 async fn requeue(desk: &Desk<'_>, tenant: String, picked: Picked) -> Result<(), Stop> {
+    desk.terminal.detail(&format!("again: {}", whom(&picked)?));
     let (run, recipients, all) = (picked.run.clone(), picked.recipients.clone(), picked.all);
     let question = RequeueDeadLettersRequest { tenant, run: run.clone(), recipients, all };
     let call = |channel, question| async move { Service::new(channel).requeue_dead_letters(question).await };
@@ -44,7 +45,7 @@ async fn requeue(desk: &Desk<'_>, tenant: String, picked: Picked) -> Result<(), 
 }
 
 async fn discard(desk: &Desk<'_>, tenant: String, picked: Picked) -> Result<(), Stop> {
-    desk.terminal.confirm(&format!("Take off the list for good: {}?", whom(&picked)))?;
+    desk.terminal.confirm(&format!("Take off the list for good: {}?", whom(&picked)?))?;
     let (run, recipients, all) = (picked.run.clone(), picked.recipients.clone(), picked.all);
     let question = DiscardDeadLettersRequest { tenant, run: run.clone(), recipients, all };
     let call = |channel, question| async move { Service::new(channel).discard_dead_letters(question).await };

@@ -49,7 +49,7 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
         true => "Send again what may have arrived: it may come twice",
         false => "Take as sent what may never have arrived",
     };
-    desk.terminal.confirm(&format!("{what} ({})?", whom(&picked)))?;
+    desk.terminal.confirm(&format!("{what} ({})?", whom(&picked)?))?;
     let question = ResolveDoubtsRequest {
         tenant,
         run: picked.run.clone(),

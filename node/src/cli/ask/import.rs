@@ -70,7 +70,14 @@ async fn import(desk: &Desk<'_>, tenant: &str, args: &CrontabArgs) -> Result<(),
 /// The file's bytes. Read by a thread of its own, so that Ctrl-C ends a wait for stdin.
 async fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let place = path.display().to_string();
-    let unreadable = |error: String| Failure::file(place.clone(), format!("cannot be read: {error}"));
+    let refused =
+        |message: String, next: &str| Failure { next: Some(next.to_owned()), ..Failure::file(place.clone(), message) };
+    let unreadable = |error: String| {
+        refused(
+            format!("cannot be read: {error}"),
+            "name a crontab, or - for stdin: crontab -l | reveille import crontab -",
+        )
+    };
     let (give, get) = oneshot::channel();
     let path = path.to_owned();
     std::thread::spawn(move || {
@@ -80,7 +87,8 @@ async fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let read = get.await.map_err(|_| unreadable("its reader ended".to_owned()))?;
     let bytes = read.map_err(|error| unreadable(error.to_string()))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Failure::file(place.clone(), format!("more than {FILE_BYTES_MAX} bytes: this is no crontab")));
+        let next = "name a crontab: a user's by crontab -l, the system's is /etc/crontab";
+        return Err(refused(format!("more than {FILE_BYTES_MAX} bytes: this is no crontab"), next));
     }
     Ok(bytes)
 }

@@ -140,11 +140,15 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Whom a decision concerns, in words.
-fn whom(picked: &Picked) -> String {
-    match picked.recipients.as_slice() {
-        [] => format!("all of run {}", picked.run),
+/// Whom a decision concerns, in words; refused where nobody is named.
+fn whom(picked: &Picked) -> Result<String, Failure> {
+    Ok(match picked.recipients.as_slice() {
+        [] if picked.all => format!("all of run {}", picked.run),
+        [] => {
+            let message = format!("whose of run {}? nobody is named", picked.run);
+            return Err(Failure::usage("RECIPIENT", message, "name recipients, or take all of the run with --all"));
+        }
         [one] => format!("{one} of run {}", picked.run),
         more => format!("{} of run {}", human::counted(more.len() as u64, "recipient"), picked.run),
-    }
+    })
 }

@@ -1,18 +1,25 @@
 //! `reveille run …`, all but `watch`, and `reveille explain`.
 
+use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient as Service;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    CancelRunRequest, ExplainRequest, GetRunRequest, ListRunsRequest, PauseRunRequest, ResumeRunRequest, RunState,
+    CancelRunRequest, ExplainRequest, GetRunRequest, GetScheduleRequest, ListRelaysRequest, ListRunsRequest,
+    PauseRunRequest, ResumeRunRequest, RunState,
 };
 
 use super::{Desk, Page, watch};
-use crate::cli::args::{ExplainArgs, RunArgs, RunCommand};
+use crate::cli::args::{ExplainArgs, Format, RunArgs, RunCommand};
 use crate::cli::client::Nature;
+use crate::cli::doctor;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::barrier::BarrierView;
 use crate::cli::view::explain::StoryView;
 use crate::cli::view::run::RunView;
 use crate::cli::word::name as name_of;
+
+/// A cluster has some; where there are more, nothing is said of them.
+const RELAYS_LOOKED_AT: i32 = 100;
 
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
@@ -66,7 +73,33 @@ async fn show(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> 
     let call = |channel, question| async move { Service::new(channel).get_run(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
     desk.note(answer.freshness.as_ref());
-    desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
+    let run = answer.run.unwrap_or_default();
+    let waits =
+        run.state() == RunState::Open && run.counts.is_some_and(|counts| counts.pending > 0 || counts.claimed > 0);
+    let (tenant, schedule) = (run.tenant.clone(), run.schedule.clone());
+    desk.terminal.show(&RunView::from(run))?;
+    // With -o json an error is alone on stderr.
+    if waits && desk.terminal.format() == Format::Table {
+        hint(desk, tenant, schedule).await;
+    }
+    Ok(())
+}
+
+/// Says why a run waits, where no relay of its pool takes mail from the node that answers. A hint: the run is
+/// shown already, so whatever cannot be asked is passed over.
+async fn hint(desk: &Desk<'_>, tenant: String, name: String) {
+    let question = GetScheduleRequest { tenant, name, stale: desk.stale };
+    let call = |channel, question| async move { ScheduleServiceClient::new(channel).get_schedule(question).await };
+    let Ok(answer) = desk.client.ask(Nature::Read, question, call).await else { return };
+    let Some(schedule) = answer.schedule else { return };
+    let question = ListRelaysRequest { page_size: RELAYS_LOOKED_AT, stale: desk.stale, ..ListRelaysRequest::default() };
+    let call = |channel, question| async move { RelayServiceClient::new(channel).list_relays(question).await };
+    let Ok(answer) = desk.client.ask(Nature::Read, question, call).await else { return };
+    if answer.next_page_token.is_empty()
+        && let Some(words) = doctor::relay::nobody_takes(&answer.relays, &schedule.pool)
+    {
+        desk.terminal.say(&words);
+    }
 }
 
 async fn pause(desk: &Desk<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {

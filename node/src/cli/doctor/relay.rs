@@ -40,11 +40,31 @@ fn unserved(pools: &BTreeMap<&str, Vec<&Relay>>, schedules: &[Schedule]) -> Vec<
     told.collect()
 }
 
+/// Why mail of a pool waits, in one line, where the node that answers sends none by any relay of it.
+pub fn nobody_takes(relays: &[Relay], of_pool: &str) -> Option<String> {
+    let mut of_pool = relays.iter().filter(|relay| pool(&relay.pool) == pool(of_pool)).peekable();
+    let first = *of_pool.peek()?;
+    let health = first.health.as_ref()?;
+    let takes = |relay: &Relay| !relay.health.as_ref().is_some_and(is_open);
+    if of_pool.any(takes) {
+        return None;
+    }
+    let cause = cause(health);
+    Some(format!(
+        "waiting: {} leaves relay {name} alone: {cause}; reveille relay show {name}",
+        health.node,
+        name = first.name
+    ))
+}
+
+fn cause(health: &RelayHealth) -> &str {
+    if health.cause.is_empty() { "no cause was given" } else { &health.cause }
+}
+
 /// A relay that the node which answers leaves alone.
 fn circuit(relay: &Relay, health: &RelayHealth, alone: bool) -> Finding {
     let until = instant::text(health.until.as_ref()).map(|until| format!(", until {until}")).unwrap_or_default();
-    let cause = if health.cause.is_empty() { "no cause was given" } else { &health.cause };
-    let what = format!("{} leaves relay {} alone{until}: {cause}", health.node, relay.name);
+    let what = format!("{} leaves relay {} alone{until}: {}", health.node, relay.name, cause(health));
     let next = format!("reveille relay test {}", relay.name);
     if alone {
         let why = "no other relay is in its pool: that mail waits, and expires at its time";
