@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use tempfile::NamedTempFile;
 
 /// Far beyond what any step takes, so that a loaded machine fails no test.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -13,7 +15,8 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Process {
     pub admin: String,
     pub peers: String,
-    log: PathBuf,
+    /// Beside its folders: their disk may be full.
+    log: NamedTempFile,
     child: Child,
 }
 
@@ -21,7 +24,12 @@ pub struct Process {
 pub fn start(folder: &Path, name: &str, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
     command.args(["start", "--name", name, "--data-dir"]).arg(folder.join(name));
-    command.arg("--journal-dir").arg(folder.join("journal")).args(flags).env_remove("RUST_LOG").stdin(Stdio::null());
+    command.arg("--journal-dir").arg(folder.join("journal")).args(flags).stdin(Stdio::null());
+    // What is configured in the surroundings is not what is tested.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE__")) {
+        command.env_remove(name);
+    }
+    command.env_remove("RUST_LOG");
     command
 }
 
@@ -34,9 +42,9 @@ pub fn ports() -> [String; 3] {
 impl Process {
     /// Starts one, and waits until it listens.
     pub fn listening(folder: &Path, name: &str) -> Process {
-        let log = folder.join(format!("{name}.log"));
+        let log = NamedTempFile::new().expect("a log");
         let ports = ["--listen", "--peer-listen", "--http"].map(|flag| [flag, "127.0.0.1:0"]);
-        let said = fs::File::create(&log).expect("a log");
+        let said = log.reopen().expect("a log");
         let child = start(folder, name, ports.as_flattened()).stderr(said).spawn().expect("it starts");
         let mut process = Process { admin: String::new(), peers: String::new(), log, child };
         until("it listens", || process.said().contains(" listening "));
@@ -46,7 +54,7 @@ impl Process {
 
     /// All that it has logged.
     pub fn said(&self) -> String {
-        fs::read_to_string(&self.log).expect("a log")
+        fs::read_to_string(self.log.path()).expect("a log")
     }
 
     fn named(&self, key: &str) -> String {

@@ -8,13 +8,12 @@ use crate::process::{Ended, Process, ports, start};
 #[test]
 fn a_port_that_is_taken_is_named_with_its_flag() {
     let folder = tempfile::tempdir().expect("a folder");
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let taken = taken.local_addr().expect("an address").to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = listener.local_addr().expect("an address").to_string();
     for (place, flag) in ["--listen", "--peer-listen", "--http"].into_iter().enumerate() {
         let mut ports = ports();
         ports[place] = taken.clone();
         let flags = ["--listen", &ports[0], "--peer-listen", &ports[1], "--http", &ports[2]];
-        let _hold = TcpListener::bind(&taken);
         let ended = Ended::from(start(folder.path(), "a", &flags).output().expect("it runs"));
         assert_eq!(ended.code, Some(1), "{flag}: {ended:?}");
         assert!(
