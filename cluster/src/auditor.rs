@@ -35,7 +35,7 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
     while !term.ended() {
         sweep(&site, &term, &mut stumbles).await;
         quarantine(&term, &stumbles, &mut quarantined).await;
-        term.sleep(SWEEP_EVERY).await;
+        term.sleep_until_bell(&term.late, SWEEP_EVERY).await;
     }
 }
 

@@ -15,7 +15,7 @@
 //! This crate knows neither openraft nor tonic: it speaks to a `Replica` and answers its `PeerService`.
 //!
 //! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher`, `lane`, `gate`, [`lease`],
-//! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `steering`, `supervisor`; the rooms that
+//! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `steering`, [`walk`], `supervisor`; the rooms that
 //! stand alone: [`relay`], [`compose`], [`pace`], `fair`, [`clock`].
 
 mod auditor;
@@ -48,4 +48,5 @@ mod stumbles;
 mod supervisor;
 pub mod term;
 mod timer;
+pub mod walk;
 pub mod zones;

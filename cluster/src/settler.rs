@@ -23,7 +23,7 @@ const QUEUE_MAX: usize = 8_192;
 /// What the outcomes of one entry may weigh, in bytes: half the bound of an entry, since a row's own fields
 /// come on top.
 const BATCH_WEIGHT_MAX: usize = reveille_ledger::command::ENTRY_BYTES_MAX / 2;
-/// How long outcomes are gathered: it costs little lateness and saves many entries.
+/// How long outcomes are gathered while others are under way: it costs little lateness and saves many entries.
 const GATHER: Duration = Duration::from_millis(20);
 /// How long one proposal is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -91,7 +91,14 @@ impl Actor {
         while let Some(first) = self.outcomes.recv().await {
             let mut weight = first.1.weight();
             let mut batch = vec![first];
-            let end = Instant::now() + GATHER;
+            while weight < BATCH_WEIGHT_MAX
+                && let Ok(next) = self.outcomes.try_recv()
+            {
+                weight += next.1.weight();
+                batch.push(next);
+            }
+            let wait = if self.is_all(batch.len()) { Duration::ZERO } else { GATHER };
+            let end = Instant::now() + wait;
             while weight < BATCH_WEIGHT_MAX
                 && let Ok(Some(next)) =
                     timeout(end.saturating_duration_since(Instant::now()), self.outcomes.recv()).await
@@ -101,6 +108,15 @@ impl Actor {
             }
             self.put(gather(batch)).await;
         }
+    }
+
+    /// Is this as much as the node has claimed? Then nobody else is to be waited for.
+    fn is_all(&self, outcomes: usize) -> bool {
+        let me = self.site.me;
+        self.site.replica.read(|ledger| {
+            let own = ledger.rows().iter().filter(|(_, row)| row.holder == me);
+            own.map(|(_, row)| row.claimed.len() as usize).sum::<usize>() <= outcomes
+        })
     }
 
     async fn put(&self, outcomes: Vec<RowOutcome>) {

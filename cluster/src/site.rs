@@ -126,6 +126,11 @@ impl Site {
         applied
     }
 
+    /// How far ledger time is ahead of the clocks: zero but for a test clock (P19). Milliseconds.
+    pub fn offset_ms(&self) -> i64 {
+        self.replica.read(|ledger| ledger.head().offset_ms())
+    }
+
     /// The nodes that vote.
     pub(crate) fn voters(&self) -> Vec<NodeId> {
         let members = self.replica.members();
@@ -149,7 +154,7 @@ struct TermStamp(Arc<Term>);
 
 impl Stamp for TermStamp {
     fn stamp(&self) -> Option<(Epoch, Time)> {
-        (!self.0.ended()).then(|| (self.0.epoch(), self.0.now()))
+        (!self.0.ended()).then(|| (self.0.epoch(), self.0.stamp()))
     }
 }
 
@@ -158,15 +163,16 @@ impl Stamp for TermStamp {
 pub(crate) enum Concerns {
     Timer,
     Dispatcher,
-    Both,
+    Everybody,
     Nobody,
 }
 
 /// Which of the leader's actors may have something to do.
 pub(crate) fn concerns(hint: &Hint) -> Concerns {
     match hint {
-        Hint::LookAtState => Concerns::Both,
+        Hint::LookAtState => Concerns::Everybody,
         Hint::Effect { effect, .. } => match effect {
+            Effect::ClockMoved(_) => Concerns::Everybody,
             Effect::DueChanged { .. } => Concerns::Timer,
             Effect::WorkAppeared(_) | Effect::RowClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
             _ => Concerns::Nobody,

@@ -48,6 +48,8 @@ pub struct Term {
     pub(crate) work: Notify,
     /// Rings for the timer: the next due instant may be another.
     pub(crate) due: Notify,
+    /// Rings for the auditor: it is much later than before.
+    pub(crate) late: Notify,
 }
 
 impl Term {
@@ -61,8 +63,15 @@ impl Term {
         self.clocks_agree
     }
 
-    /// Ledger time, as this leader stamps it.
+    /// Ledger time. Looks at the state for the offset of a test clock (P19): not to be asked inside a look.
     pub fn now(&self) -> Time {
+        let offset_ms = self.site.offset_ms();
+        self.stamp().plus_ms(offset_ms)
+    }
+
+    /// What this leader stamps on its entries: ledger time, but for the offset of a test clock, which `apply`
+    /// adds (P19).
+    pub(crate) fn stamp(&self) -> Time {
         self.clock.lock().now(self.site.clock.boot())
     }
 
@@ -264,6 +273,8 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
     };
     let Outcome::EpochStarted { epoch, base, clocks_agree } = reply.outcome else { return None };
     let applied_at = site.clock.boot();
+    // No entry but this one was applied under the epoch: the offset is the one that went into its base (P19).
+    let base = base.plus_ms(-site.offset_ms());
     // A base that the clocks agreed on is the time at which they were read; what the commit took has passed since.
     let base_at = if agreed == Some(base) { read_at } else { applied_at };
     Some(Term {
@@ -276,6 +287,7 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
         ended,
         work: Notify::new(),
         due: Notify::new(),
+        late: Notify::new(),
     })
 }
 
@@ -300,9 +312,10 @@ async fn listen(site: Arc<Site>, term: Arc<Term>) {
         match concerns(&hint) {
             Concerns::Timer => term.due.notify_one(),
             Concerns::Dispatcher => term.work.notify_one(),
-            Concerns::Both => {
+            Concerns::Everybody => {
                 term.due.notify_one();
                 term.work.notify_one();
+                term.late.notify_one();
             }
             Concerns::Nobody => {}
         }

@@ -65,7 +65,7 @@ impl Admin {
     /// Makes the cluster of the first node and these peers.
     pub async fn init(&self, peers: Vec<String>) -> Result<()> {
         let channel = self.channels.first().context("a cluster without nodes")?.clone();
-        let request = InitClusterRequest { peers, request_id: String::new(), validate_only: false };
+        let request = InitClusterRequest { peers, ..InitClusterRequest::default() };
         ClusterServiceClient::new(channel).init_cluster(request).await.map_err(|status| refused("init", &status))?;
         Ok(())
     }

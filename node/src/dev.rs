@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use reveille_cluster::site::Site;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay};
+use reveille_ledger::reply::Outcome;
 use reveille_raft::{ClusterId, Member};
 use reveille_sink::{Sink, SinkOptions};
 
@@ -37,6 +39,9 @@ pub struct Args {
     /// The machine's clock is right, although it was moved by more than an hour
     #[arg(long)]
     pub accept_clock: bool,
+    /// Time that `reveille clock advance` moves forward; chosen at the first start, for good
+    #[arg(long)]
+    pub test_clock: bool,
 }
 
 /// Runs the node and its mailbox.
@@ -59,11 +64,15 @@ pub async fn run(args: Args) -> Result<()> {
         max_sessions: SESSIONS,
     };
     let site = node.site.clone();
+    let has_test_clock = keep_time(&site, &args).await?;
     site.replica.propose(&Command::RelayPut(relay), Instant::now() + PATIENCE).await.context("no leader yet")?;
     eprintln!("admin     {}", node.admin_address);
     eprintln!("mailbox   http://{}/mailbox  (smtp://{})", node.http_address, sink.address());
     eprintln!("health    http://{}/readyz", node.http_address);
     eprintln!("data      {}", args.data_dir.display());
+    if has_test_clock {
+        eprintln!("clock     a test's: `reveille clock advance 20h` moves it");
+    }
     if node.admin_address.port() != Config::ADMIN_PORT {
         eprintln!("\nfirst     export REVEILLE_ENDPOINT={}", node.admin_address);
     }
@@ -103,6 +112,18 @@ async fn make_cluster(node: &Node) -> Result<()> {
         replica.initialize(cluster, &[(node.site.me.node, member)].into()).await.context("a cluster of one")?;
     }
     Ok(())
+}
+
+/// P19: a test clock is chosen before anything else; answers whether there is one.
+async fn keep_time(site: &Site, args: &Args) -> Result<bool> {
+    if args.test_clock {
+        let deadline = Instant::now() + PATIENCE;
+        let chosen = site.replica.propose(&Command::TestClock, deadline).await.context("no leader yet")?;
+        if let Outcome::Refused(refusal) = chosen.outcome {
+            anyhow::bail!("{refusal}; give another folder with --data-dir than {}", args.data_dir.display());
+        }
+    }
+    Ok(site.replica.read(|ledger| ledger.head().test_clock.is_some()))
 }
 
 fn mailbox(folder: &std::path::Path) -> Result<Sink> {

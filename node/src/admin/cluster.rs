@@ -62,15 +62,13 @@ impl Admin {
         let raft = self.site.replica.status();
         let name = |node: NodeId| members.get(&node).map_or_else(|| node.to_string(), |member| member.name.clone());
         let leader = raft.leader.map(name).unwrap_or_default();
-        let (epoch, incarnation, group) = self
-            .site
-            .replica
-            .read(|ledger| (ledger.head().epoch, ledger.head().cluster_incarnation, ledger.head().group));
+        let head = self.site.replica.read(|ledger| ledger.head().clone());
+        let epoch = head.epoch;
         let shown = members.iter().map(|(node, member)| standing(*node, member, described.remove(node), &raft));
         GetClusterStatusResponse {
             cluster: self.site.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
-            incarnation,
-            group,
+            incarnation: head.cluster_incarnation,
+            group: head.group,
             leader,
             epoch: epoch.map_or(0, |epoch| epoch.epoch.0),
             term: raft.term,
@@ -78,6 +76,7 @@ impl Admin {
             clocks_agree: epoch.is_some_and(|epoch| epoch.clocks_agree),
             answered_by: self.site.introduction.name.clone(),
             members: shown.collect(),
+            test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
         }
     }
 

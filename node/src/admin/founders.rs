@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::admin::v1::{InitClusterRequest, InitClusterResponse};
 use reveille_raft::{ClusterId, Member};
@@ -29,10 +30,12 @@ pub async fn found(
     request: InitClusterRequest,
     deadline: Instant,
 ) -> Result<InitClusterResponse, Fault> {
-    let named = if request.peers.is_empty() { admin.join.clone() } else { request.peers };
-    let peers = addresses(&named)?;
+    let named = if request.peers.is_empty() { &admin.join } else { &request.peers };
+    let peers = addresses(named)?;
     if let Some(cluster) = admin.site.replica.cluster() {
-        return again(admin, cluster, &peers, deadline).await;
+        let made = again(admin, cluster, &peers, deadline).await?;
+        keep_time(admin, cluster, &request, deadline).await?;
+        return Ok(made);
     }
     let members = introductions(admin, peers, deadline).await?;
     if request.validate_only {
@@ -43,12 +46,29 @@ pub async fn found(
     made.map_err(|error| refusals::not_changed(&error).request(&request.request_id))?;
     tracing::info!(%cluster, founders = members.len(), "a cluster was made");
     known_members(admin, deadline).await;
+    keep_time(admin, cluster, &request, deadline).await?;
     Ok(answer(cluster.to_string(), &members))
 }
 
 fn answer(cluster: String, members: &Members) -> InitClusterResponse {
     let members = members.iter().map(|(node, member)| views::member(*node, member)).collect();
     InitClusterResponse { cluster, members }
+}
+
+/// P19: the clock is chosen once. A making that was cut short before it is done again by the same request.
+async fn keep_time(
+    admin: &Admin,
+    cluster: ClusterId,
+    request: &InitClusterRequest,
+    deadline: Instant,
+) -> Result<(), Fault> {
+    if request.test_clock && !request.validate_only {
+        admin.write(Command::TestClock, &request.request_id, deadline).await?;
+    } else if !request.test_clock && admin.site.replica.read(|ledger| ledger.head().test_clock.is_some()) {
+        let message = format!("this node belongs to cluster {cluster}, whose clock is a test's for good");
+        return Err(refusals::already_initialized(message));
+    }
+    Ok(())
 }
 
 /// The members, once this node has heard of them: a moment after it got the name of a cluster.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::middleware::map_response;
 use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
+use reveille_proto::admin::v1::clock_service_server::ClockServiceServer;
 use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
 use reveille_proto::admin::v1::doubt_service_server::DoubtServiceServer;
@@ -82,6 +83,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .with_service_name(ClusterServiceServer::<Admin>::NAME)
+        .with_service_name(ClockServiceServer::<Admin>::NAME)
         .with_service_name(RelayServiceServer::<Admin>::NAME)
         .with_service_name(ScheduleServiceServer::<Admin>::NAME)
         .with_service_name(RunServiceServer::<Admin>::NAME)
@@ -102,6 +104,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
     }
     add!(
         ClusterServiceServer,
+        ClockServiceServer,
         RelayServiceServer,
         ScheduleServiceServer,
         RunServiceServer,

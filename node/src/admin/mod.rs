@@ -16,6 +16,7 @@
 //! [`naming`] (which run and which recipient a caller means), [`blobs`], [`story`], [`rehearsal`], [`probe`].
 
 mod blobs;
+mod clock;
 mod cluster;
 mod creation;
 mod dead_letter;

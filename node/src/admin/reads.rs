@@ -30,19 +30,19 @@ impl Admin {
             let read = self.site.replica.linearizable(deadline).await;
             read.map_err(|error| refusals::not_read(error, self.leader().as_ref()))?;
         }
-        let (value, index, now) = self.site.replica.read(|ledger| {
+        let (value, index, stamped) = self.site.replica.read(|ledger| {
             let head = ledger.head();
-            (look(ledger), head.applied, head.now)
+            (look(ledger), head.applied, head.now.plus_ms(-head.offset_ms()))
         });
-        let age_ms = self.site.clock.wall().since_ms(now).max(0);
+        let age_ms = self.site.clock.wall().since_ms(stamped).max(0);
         let age = (stale && index > 0).then(|| duration(age_ms));
         Ok((value, Some(Freshness { index, stale, age })))
     }
 
-    /// Ledger time by this node's wall clock, but never further from what it has applied than an idle leader
+    /// Ledger time by this node's wall clock (and the offset of a test clock, P19), but never further from what it has applied than an idle leader
     /// lets pass between two entries: a clock that is wrong by hours is heard for seconds.
     pub(super) fn now(&self, applied: Time) -> Time {
-        self.site.clock.wall().clamp(applied, applied.plus_ms(BETWEEN_ENTRIES_MS_MAX))
+        self.site.clock.wall().plus_ms(self.site.offset_ms()).clamp(applied, applied.plus_ms(BETWEEN_ENTRIES_MS_MAX))
     }
 
     /// # Errors

@@ -153,6 +153,12 @@ pub fn not_possible(message: impl Into<String>) -> Fault {
     Fault::new(Code::FailedPrecondition, ErrorReason::NotPossible, message)
 }
 
+/// The cluster keeps real time.
+pub fn no_test_clock() -> Fault {
+    let message = "this cluster keeps real time: a test clock is chosen when a cluster is made, and for good";
+    not_possible(message).next("reveille dev --test-clock --data-dir DIR, or reveille cluster init --test-clock")
+}
+
 /// Somebody else was faster.
 pub fn stale_etag(message: impl Into<String>) -> Fault {
     Fault::new(Code::Aborted, ErrorReason::EtagMismatch, message).next("reveille schedule show")

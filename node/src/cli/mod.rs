@@ -103,6 +103,7 @@ async fn until_interrupted(global: &Global, question: Question, terminal: &Termi
 async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
     match question {
         Question::Cluster(args) => ask::cluster::run(desk, args).await,
+        Question::Clock(args) => ask::clock::run(desk, args).await,
         Question::Relay(args) => ask::relay::run(desk, args).await,
         Question::Schedule(args) => ask::schedule::run(desk, args).await,
         Question::Import(args) => ask::import::run(desk, args).await,

@@ -51,7 +51,7 @@ impl Admin {
 
     /// Makes the cluster of the first node and its peers.
     pub async fn init(&self, peers: Vec<String>) -> Result<()> {
-        let request = InitClusterRequest { peers, request_id: String::new(), validate_only: false };
+        let request = InitClusterRequest { peers, ..InitClusterRequest::default() };
         ClusterServiceClient::new(self.first()?).init_cluster(request).await?;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The command line from outside: the binary is started, against a node that answers what a test tells it.
 
 mod changes;
+mod clock;
 mod completion;
 mod config;
 mod create;

@@ -23,7 +23,9 @@ pub const SLICE_MAX: u32 = 256;
 pub struct Entry {
     /// The epoch of the leader that proposed it (P13). `EpochStart` carries zero: it makes one.
     pub epoch: Epoch,
-    /// Ledger time when it was proposed, stamped by the leader (P18). Ignored on `EpochStart`.
+    /// What the leader's clock said when it was proposed (P18): ledger time, but for the offset of a test
+    /// clock, which `apply` adds (P19). So no stamp is stale because the clock was moved after it was given.
+    /// Ignored on `EpochStart`.
     pub now: Time,
     /// What is asked.
     pub command: Command,
@@ -78,6 +80,10 @@ pub enum Command {
     OptOut(OptOut),
     /// Takes an item that makes the leader fail out of the way (P13).
     Quarantine(Quarantine),
+    /// Gives the cluster a clock that is moved by hand (P19): for good, and before anything else is in it.
+    TestClock,
+    /// Moves the test clock forward (P19).
+    Advance(Advance),
 }
 
 /// One voter's clock at the start of an epoch.
@@ -388,6 +394,15 @@ impl RowOutcome {
             alone: false,
         }
     }
+}
+
+/// See [`Command::Advance`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advance {
+    /// Ledger time after it: later than before it, and unless it jumps not beyond the next due instant.
+    pub to: Time,
+    /// Leaps over what falls due in between, as an outage would; the policies decide what becomes of it.
+    pub jump: bool,
 }
 
 /// See [`Command::RunPause`].

@@ -54,4 +54,6 @@ pub enum Effect {
     RunFinished(RunId),
     /// Every node: an operator should look (log it, count it).
     Alarm(String),
+    /// The leader's timer, dispatcher and auditor: ledger time was moved by hand to this (P19).
+    ClockMoved(Time),
 }

@@ -517,6 +517,24 @@ pub struct Head {
     pub level: u32,
     /// Log index of the last opt-out, pause or cancel: see [`Ledger::floor`].
     pub forbidden_index: u64,
+    /// The clock that is moved by hand; none where real time is kept (P19).
+    pub test_clock: Option<TestClock>,
+}
+
+/// A clock that is moved by hand (P19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestClock {
+    /// Log index of the entry that chose it.
+    pub index: u64,
+    /// How far ledger time is ahead of the leader's clock; only grows. Milliseconds.
+    pub offset_ms: i64,
+}
+
+impl Head {
+    /// How far ledger time is ahead of the leader's clock: zero but for a test clock (P19). Milliseconds.
+    pub fn offset_ms(&self) -> i64 {
+        self.test_clock.map_or(0, |clock| clock.offset_ms)
+    }
 }
 
 /// The level that this build applies (P23).
@@ -579,6 +597,7 @@ impl Ledger {
                 cluster_incarnation: 1,
                 level: LEVEL,
                 forbidden_index: 0,
+                test_clock: None,
             },
             nodes: Table::default(),
             relays: Table::default(),

@@ -273,7 +273,13 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(Picked { run, recipients })),
         (text(), text()).prop_map(|(tenant, key)| Command::OptOut(OptOut { tenant, key })),
         (item, text()).prop_map(|(item, cause)| Command::Quarantine(Quarantine { item, cause })),
+        Just(Command::TestClock),
+        wild_advance(),
     ]
+}
+
+fn wild_advance() -> impl Strategy<Value = Command> {
+    (time(), any::<bool>()).prop_map(|(to, jump)| Command::Advance(Advance { to, jump }))
 }
 
 /// A fire of version 1 is aimed at the plan of a schedule that is there, so that it gets past the first checks.
@@ -335,6 +341,36 @@ proptest! {
             let violations = check(&ledger);
             prop_assert!(violations.is_empty(), "{:?}: {:?}", entry, violations);
             look(&ledger);
+        }
+        let restored = Ledger::from_rows(ledger.all_rows()).expect("the rows read back");
+        prop_assert_eq!(restored.state_hash(), ledger.state_hash());
+    }
+
+    #[test]
+    fn a_test_clock_goes_to_the_ends_of_time_and_never_back(
+        entries in prop::collection::vec(
+            (prop_oneof![3 => wild_advance(), 1 => Just(Command::Tick), 1 => wild_create()], prop::option::of(time())),
+            1..30,
+        ),
+    ) {
+        let mut ledger = Ledger::new();
+        let reading = Reading { node: NODE.node, wall: Time(0) };
+        let start = EpochStart { leader: NODE, voters: 1, readings: vec![reading], machine: None, accept_clock: false };
+        put(&mut ledger, Time(0), Command::EpochStart(start));
+        prop_assert_eq!(put(&mut ledger, Time(0), Command::TestClock), Outcome::Done);
+        for (command, stamp) in entries {
+            let before = ledger.clone();
+            let stamp = stamp.unwrap_or(before.head().now.plus_ms(-before.head().offset_ms()));
+            let is_advance = matches!(command, Command::Advance(_));
+            let done = put(&mut ledger, stamp, command.clone()) == Outcome::Done;
+            if let (true, true, Command::Advance(advance)) = (is_advance, done, command) {
+                prop_assert_eq!(ledger.head().now, advance.to);
+                let due = before.due().next().filter(|(due, _)| *due < advance.to);
+                prop_assert!(advance.jump || due.is_none(), "{:?} over {:?}", advance, due);
+            }
+            grows(&before, &ledger);
+            prop_assert!(ledger.head().offset_ms() >= before.head().offset_ms());
+            prop_assert_eq!(check(&ledger), []);
         }
         let restored = Ledger::from_rows(ledger.all_rows()).expect("the rows read back");
         prop_assert_eq!(restored.state_hash(), ledger.state_hash());

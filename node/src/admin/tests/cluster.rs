@@ -32,7 +32,8 @@ async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
     assert_eq!(reason(&early.expect_err("no cluster")), (Code::FailedPrecondition, "NOT_INITIALIZED".to_owned()));
 
     let peer = two.site.introduction.address.clone();
-    let request = InitClusterRequest { peers: vec![peer], request_id: "a".to_owned(), validate_only: true };
+    let (peers, request_id) = (vec![peer], "a".to_owned());
+    let request = InitClusterRequest { peers, request_id, validate_only: true, ..InitClusterRequest::default() };
     let seen = cluster.init_cluster(request.clone()).await.expect("founders answer").into_inner();
     assert_eq!((seen.cluster.as_str(), seen.members.len()), ("", 2));
     assert_eq!(one.site.replica.cluster(), None);

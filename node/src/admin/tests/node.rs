@@ -11,6 +11,7 @@ use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
 use reveille_cluster::zones::Zones;
 use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
@@ -35,6 +36,8 @@ use crate::admin::{Admin, serve};
 
 /// Far beyond what any step takes, so that a loaded machine fails no test.
 pub const PATIENCE: Duration = Duration::from_secs(90);
+/// Mails whose text the mailbox keeps: those of three schedules in a year.
+const MAILS_KEPT: usize = 2_000;
 
 /// A node before there is a cluster, with its API.
 pub struct Founder {
@@ -96,7 +99,8 @@ impl Founder {
         let (site, cancel) = (Arc::clone(&self.site), CancellationToken::new());
         let station = Station::start(site, self.leading, options, &cancel).await.expect("a station");
         let faults = faults.parse().expect("a fault plan");
-        let sink = Sink::start(SinkOptions { faults, ..SinkOptions::default() }).expect("a mailbox");
+        let options = SinkOptions { faults, keep_bodies: MAILS_KEPT, ..SinkOptions::default() };
+        let sink = Sink::start(options).expect("a mailbox");
         let node = Node { channel: self.channel, sink, station: Some(station), stop: self.stop, _folder: self.folder };
         let relay = node.relay();
         node.relays()
@@ -109,8 +113,16 @@ impl Founder {
 
 /// A cluster of one, made and at work.
 pub async fn node(faults: &str) -> Node {
+    made(faults, InitClusterRequest::default()).await
+}
+
+/// The same with a clock that is moved by hand.
+pub async fn node_with_test_clock(faults: &str) -> Node {
+    made(faults, InitClusterRequest { test_clock: true, ..InitClusterRequest::default() }).await
+}
+
+async fn made(faults: &str, request: InitClusterRequest) -> Node {
     let founder = founder(1).await;
-    let request = InitClusterRequest::default();
     ClusterServiceClient::new(founder.channel.clone()).init_cluster(request).await.expect("a cluster");
     founder.work(faults).await
 }
@@ -124,6 +136,7 @@ macro_rules! clients {
 }
 
 clients!(
+    clocks: ClockServiceClient,
     relays: RelayServiceClient,
     schedules: ScheduleServiceClient,
     runs: RunServiceClient,

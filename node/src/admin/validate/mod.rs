@@ -4,6 +4,7 @@
 //! names all that is wrong: the path of the field, what is wrong, and what to write instead.
 
 mod audience;
+mod clock;
 mod policies;
 mod relay;
 mod schedule;
@@ -21,6 +22,7 @@ use reveille_proto::admin::v1::ErrorReason;
 use super::Fault;
 use super::fault::Violation;
 
+pub use clock::target as clock_target;
 pub use relay::relay;
 pub use schedule::{Asked, schedule};
 

@@ -22,6 +22,9 @@ pub enum ClusterCommand {
         /// Peer addresses of the other founders
         #[arg(long = "peer", value_delimiter = ',', value_name = "HOST:PORT,…", value_parser = super::parse_endpoint)]
         peers: Vec<String>,
+        /// Give it a clock that `clock advance` moves: for good, for tests, and only with relays on this machine
+        #[arg(long)]
+        test_clock: bool,
         /// Check that all founders answer, and change nothing
         #[arg(long)]
         dry_run: bool,

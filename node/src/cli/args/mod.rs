@@ -1,5 +1,6 @@
 //! The tree of commands, with the help that teaches it. Parsed into types once; nothing here acts.
 
+mod clock;
 mod cluster;
 mod completion;
 mod config;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
 pub use cluster::{ClusterArgs, ClusterCommand};
 pub use completion::{CompletionArgs, ManArgs};
 pub use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
@@ -145,6 +147,8 @@ pub enum Command {
 pub enum Question {
     /// The cluster: make it, look at it, move its leader
     Cluster(ClusterArgs),
+    /// The test clock: show it, move it forward
+    Clock(ClockArgs),
     /// SMTP relays that take the mail
     Relay(RelayArgs),
     /// Schedules: what is sent, to whom, and when

@@ -14,15 +14,16 @@ use crate::cli::view::cluster::{LeaderView, MadeView, MemberView, StatusView};
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: ClusterArgs) -> Result<(), Stop> {
     match args.command {
-        ClusterCommand::Init { peers, dry_run } => init(desk, peers, dry_run).await,
+        ClusterCommand::Init { peers, test_clock, dry_run } => init(desk, peers, test_clock, dry_run).await,
         ClusterCommand::Status => status(desk).await,
         ClusterCommand::Members => members(desk).await,
         ClusterCommand::TransferLeader { to } => transfer_leader(desk, to).await,
     }
 }
 
-async fn init(desk: &Desk<'_>, peers: Vec<String>, validate_only: bool) -> Result<(), Stop> {
-    let question = InitClusterRequest { peers, request_id: desk.client.request_id().to_owned(), validate_only };
+async fn init(desk: &Desk<'_>, peers: Vec<String>, test_clock: bool, validate_only: bool) -> Result<(), Stop> {
+    let request_id = desk.client.request_id().to_owned();
+    let question = InitClusterRequest { peers, request_id, validate_only, test_clock };
     let call = |channel, question| async move { Service::new(channel).init_cluster(question).await };
     let made = MadeView::from(desk.change(question, call).await?);
     desk.terminal.show(&made)?;

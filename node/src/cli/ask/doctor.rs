@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
@@ -26,6 +26,7 @@ use crate::cli::doctor::work::Work;
 use crate::cli::doctor::{cluster, folder, relay, work};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::human;
+use crate::cli::instant::duration_ms;
 use crate::cli::view::doctor::{DoctorView, Finding, Severity};
 use crate::config::{Said, Settings};
 
@@ -50,7 +51,8 @@ pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
                 let mut asker = Asker { desk, stale, tenant: args.tenant, findings: &mut findings };
                 let (relays, work) = (asker.relays().await, asker.work().await);
                 findings.extend(relays.iter().flat_map(|relays| relay::judge(relays, &work.schedules)));
-                findings.extend(work::judge(&work, Timestamp::now()));
+                let ahead = status.test_clock_offset.as_ref().map_or(0, duration_ms);
+                findings.extend(work::judge(&work, Timestamp::now() + SignedDuration::from_millis(ahead)));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! One function a command: the question it asks, and what it prints of the answer.
 
+pub mod clock;
 pub mod cluster;
 pub mod completion;
 pub mod config;

@@ -7,6 +7,7 @@ use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
 use crate::cli::clocks::{self, Verdict};
 use crate::cli::human;
+use crate::cli::instant::duration_ms;
 use crate::cli::word::word;
 
 /// Role of a member that did not answer.
@@ -45,6 +46,8 @@ pub struct StatusView {
     term: u64,
     commit_index: u64,
     clocks_agree: bool,
+    /// How far the time of a test is ahead; none where real time is kept.
+    test_clock_offset_ms: Option<i64>,
     answered_by: String,
     members: Vec<MemberStatusView>,
 }
@@ -97,6 +100,7 @@ impl From<v1::GetClusterStatusResponse> for StatusView {
             term: status.term,
             commit_index: status.commit_index,
             clocks_agree: status.clocks_agree,
+            test_clock_offset_ms: status.test_clock_offset.as_ref().map(duration_ms),
             answered_by: status.answered_by,
             members: status.members.into_iter().map(MemberStatusView::from).collect(),
         }
@@ -212,7 +216,7 @@ impl View for StatusView {
             (_, false) => Cell::toned("disagree: nothing fires", Tone::Bad),
         };
         let epoch = self.epoch.map(|epoch| epoch.to_string());
-        let pairs = vec![
+        let mut pairs = vec![
             ("cluster", Cell::or_dash(self.cluster.as_deref())),
             ("leader", leader),
             ("epoch", Cell::or_dash(epoch.as_deref())),
@@ -220,6 +224,9 @@ impl View for StatusView {
             ("committed", self.commit_index.to_string().into()),
             ("clocks", clocks),
         ];
+        if let Some(offset) = self.test_clock_offset_ms {
+            pairs.push(("test clock", Cell::toned(format!("{} ahead", human::duration(offset)), Tone::Notable)));
+        }
         let columns = ["NAME", "ROLE", "ADDRESS", "LIFE", "APPLIED", "LAG", "CLOCK", "STATE", "VERSION", "TZDB"];
         let off = match self.clocks() {
             Verdict::Agree => Vec::new(),

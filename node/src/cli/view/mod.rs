@@ -5,6 +5,7 @@
 //! The same structs know how they look in a table, on a card of their own, and by name.
 
 pub mod barrier;
+pub mod clock;
 pub mod cluster;
 pub mod completion;
 pub mod config;

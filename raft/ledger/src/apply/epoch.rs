@@ -68,7 +68,8 @@ impl Ledger {
     pub(super) fn epoch_start(&mut self, context: &mut Context, start: &EpochStart) -> Result<Outcome, Refusal> {
         let epoch = Epoch(context.index);
         let agreed = self.agreed_by(start);
-        let base = agreed.as_ref().copied().unwrap_or(self.head.now).max(self.head.now);
+        let wall = agreed.as_ref().ok().map(|wall| wall.plus_ms(self.head.offset_ms()));
+        let base = wall.unwrap_or(self.head.now).max(self.head.now);
         let clocks_agree = agreed.is_ok();
         self.head.now = base;
         self.head.epoch = Some(EpochState { epoch, leader: start.leader, base, clocks_agree });

@@ -14,6 +14,7 @@ mod registry;
 mod run;
 mod schedule;
 mod settle;
+mod test_clock;
 
 pub use claim::closed_slots;
 pub use epoch::{STEP_MS_MAX, agreed_time};
@@ -72,12 +73,17 @@ impl Ledger {
     /// its state differ from the others'.
     pub fn apply(&mut self, index: u64, entry: &Entry) -> Applied {
         self.skip(index);
-        let mut context = Context { index, now: entry.now, repeats: None, effects: Vec::new() };
+        let mut context = Context { index, now: self.time_of(entry), repeats: None, effects: Vec::new() };
         let outcome = self
             .admit(entry)
             .and_then(|()| self.dispatch(&mut context, &entry.command))
             .unwrap_or_else(Outcome::Refused);
         Applied { reply: Reply { index: context.repeats.unwrap_or(index), outcome }, effects: context.effects }
+    }
+
+    /// P18, P19: ledger time of an entry.
+    fn time_of(&self, entry: &Entry) -> Time {
+        entry.now.plus_ms(self.head.offset_ms())
     }
 
     /// An entry of Raft itself (blank, membership) was committed at `index`.
@@ -98,14 +104,14 @@ impl Ledger {
         if self.head.epoch.is_none() || entry.epoch != current {
             return Err(Refusal::WrongEpoch { proposed: entry.epoch, current });
         }
-        let ledger = self.head.now;
-        if entry.now < ledger {
-            return Err(Refusal::TimeWentBack { ledger, entry: entry.now });
+        let (ledger, now) = (self.head.now, self.time_of(entry));
+        if now < ledger {
+            return Err(Refusal::TimeWentBack { ledger, entry: now });
         }
-        if entry.now.since_ms(ledger) > LEAP_MS_MAX {
-            return Err(Refusal::TimeLeaps { ledger, entry: entry.now });
+        if now.since_ms(ledger) > LEAP_MS_MAX {
+            return Err(Refusal::TimeLeaps { ledger, entry: now });
         }
-        self.head.now = entry.now;
+        self.head.now = now;
         self.forget_old_answers();
         Ok(())
     }
@@ -135,6 +141,8 @@ impl Ledger {
             Command::Discard(picked) => self.discard(picked),
             Command::OptOut(optout) => Ok(self.opt_out(context, optout)),
             Command::Quarantine(quarantine) => self.quarantine(context, quarantine),
+            Command::TestClock => self.choose_test_clock(context),
+            Command::Advance(advance) => self.advance(context, advance),
         }
     }
 

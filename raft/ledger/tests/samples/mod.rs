@@ -12,7 +12,7 @@ use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 23;
+pub const COMMANDS: u8 = 25;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -45,6 +45,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::Discard(_) => "Discard",
         Command::OptOut(_) => "OptOut",
         Command::Quarantine(_) => "Quarantine",
+        Command::TestClock => "TestClock",
+        Command::Advance(_) => "Advance",
     }
 }
 
@@ -194,6 +196,8 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("OptOut", Command::OptOut(OptOut { tenant: "default".into(), key: "u1@example.org".into() })),
         ("Quarantine run", quarantine(Quarantined::Run(RUN))),
         ("Quarantine schedule", quarantine(Quarantined::Schedule(ScheduleId(900)))),
+        ("TestClock", Command::TestClock),
+        ("Advance", Command::Advance(Advance { to: Time(1_772_409_600_000), jump: true })),
     ]
 }
 

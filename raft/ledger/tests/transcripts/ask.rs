@@ -58,6 +58,11 @@ impl World {
                 key: words.need("address key")?.into(),
             }),
             "quarantine" => self.quarantine(words)?,
+            "test_clock" => Command::TestClock,
+            "advance" => Command::Advance(Advance {
+                to: self.first.plus_ms(milliseconds(words.need("to when")?)?),
+                jump: words.key("jump") == Some("yes"),
+            }),
             _ => return Ok(None),
         };
         self.commit(command, words).map(Some)
@@ -120,7 +125,7 @@ impl World {
             left -= step;
             let head = self.ledger.head();
             let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-            let now = head.now.plus_ms(step);
+            let now = head.now.plus_ms(step - head.offset_ms());
             self.commit_entry(Entry { epoch, now, command: Command::Tick })?;
         }
         Ok(format!("it is {}", self.time(self.ledger.head().now)))
@@ -335,6 +340,7 @@ impl World {
         };
         let told = crate::tell::fire(self, &fire);
         let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let now = now.plus_ms(-self.ledger.head().offset_ms());
         Ok(told + &self.commit_entry(Entry { epoch, now, command: Command::Fire(vec![fire]) })?)
     }
 

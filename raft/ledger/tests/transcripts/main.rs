@@ -50,10 +50,12 @@ scripts! {
     pages
     policy_refusals_p6
     quarantine
+    real_time_p19
     requests
     retries_p6
     scope_of_answers_p6
     sole_clock_p18
     suspects_p12
+    test_clock_p19
     trigger_p17
 }

@@ -85,6 +85,7 @@ fn effect_words(world: &World, effect: &Effect) -> String {
         Effect::RelaysChanged => "pools: relays changed".to_owned(),
         Effect::RunFinished(run) => format!("{run} is finished"),
         Effect::Alarm(text) => format!("alarm: {text}"),
+        Effect::ClockMoved(now) => format!("leader: it is {}", world.time(*now)),
     }
 }
 

@@ -40,7 +40,7 @@ impl World {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let epoch = Epoch(words.number("epoch", epoch.0)?);
-        let now = words.ms("at")?.map_or(head.now, |ms| self.first.plus_ms(ms));
+        let now = words.ms("at")?.map_or(head.now, |ms| self.first.plus_ms(ms)).plus_ms(-head.offset_ms());
         self.commit_entry(Entry { epoch, now, command })
     }
 
@@ -49,7 +49,8 @@ impl World {
         self.index += 1;
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        self.ledger.apply(self.index, &Entry { epoch, now: head.now, command });
+        let now = head.now.plus_ms(-head.offset_ms());
+        self.ledger.apply(self.index, &Entry { epoch, now, command });
     }
 
     pub fn commit_entry(&mut self, entry: Entry) -> Told<String> {

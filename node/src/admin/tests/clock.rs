@@ -1,0 +1,277 @@
+//! A clock that is moved by hand (P19): whole years, and outages of any length, judged by the mailbox.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::civil::{Date, date};
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::{Timestamp, ToSpan, Zoned};
+use reveille_proto::admin::v1::advance_clock_request::Target;
+use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, AdvanceClockRequest, AdvanceClockResponse, CatchUp, GetClockRequest, GetRunRequest,
+    HistoryOutcome, InitClusterRequest, ListScheduleHistoryRequest, Policies, Relay, RunState, ScheduleBody,
+    TriggerScheduleRequest, When, when,
+};
+use tonic::{Code, Status};
+
+use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
+
+const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+fn at(seconds: i64) -> Target {
+    Target::To(prost_types::Timestamp { seconds, nanos: 0 })
+}
+
+fn by(seconds: i64) -> Target {
+    Target::By(prost_types::Duration { seconds, nanos: 0 })
+}
+
+/// The last word of a walk.
+async fn advance(node: &Node, target: Target, jump: bool) -> Result<AdvanceClockResponse, Status> {
+    let request = AdvanceClockRequest { target: Some(target), jump };
+    let mut words = node.clocks().advance_clock(request).await?.into_inner();
+    let mut last = None;
+    while let Some(word) = words.message().await? {
+        last = Some(word);
+    }
+    Ok(last.filter(|word| word.done).expect("a last word"))
+}
+
+async fn walk(node: &Node, target: Target) -> AdvanceClockResponse {
+    advance(node, target, false).await.expect("it goes forward")
+}
+
+async fn jump(node: &Node, target: Target) -> AdvanceClockResponse {
+    advance(node, target, true).await.expect("it leaps")
+}
+
+/// Ledger time, in whole seconds.
+async fn now(node: &Node) -> i64 {
+    let clock = node.clocks().get_clock(GetClockRequest::default()).await.expect("a clock").into_inner();
+    clock.now.expect("an instant").seconds
+}
+
+/// The first second of a day that has not begun yet.
+async fn coming_day(node: &Node) -> i64 {
+    (now(node).await / DAY + 2) * DAY
+}
+
+async fn create(node: &Node, name: &str, pattern: when::Pattern, zone: &str, policies: Policies) {
+    let body = ScheduleBody {
+        when: Some(When { pattern: Some(pattern) }),
+        zone: zone.to_owned(),
+        policies: Some(policies),
+        ..yearly(name, &[address(name).as_str()])
+    };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+}
+
+/// The only recipient of a schedule; nobody else writes there.
+fn address(schedule: &str) -> String {
+    format!("{schedule}@example.net")
+}
+
+/// The instants that the mails to a schedule's recipient name as theirs, in the order of their arrival.
+fn dates(node: &Node, schedule: &str) -> Vec<Timestamp> {
+    let (address, mails) = (address(schedule), node.sink.mails());
+    let own = mails.iter().filter(|(_, mail)| mail.recipient == address);
+    own.map(|(number, _)| {
+        let text = node.sink.text(number).expect("its text is kept");
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let date = text.lines().find_map(|line| line.strip_prefix("Date: ")).expect("a Date");
+        jiff::fmt::rfc2822::parse(date).expect("a date").timestamp()
+    })
+    .collect()
+}
+
+/// How many instants of a schedule fired and how many were explained, by its history.
+async fn accounts(node: &Node, schedule: &str) -> (i64, i64) {
+    let (mut fired, mut explained, mut page_token) = (0, 0, String::new());
+    loop {
+        let request = ListScheduleHistoryRequest {
+            name: schedule.to_owned(),
+            page_size: 1_000,
+            page_token,
+            ..ListScheduleHistoryRequest::default()
+        };
+        let page = node.schedules().list_schedule_history(request).await.expect("a history").into_inner();
+        for entry in &page.entries {
+            match entry.outcome() {
+                HistoryOutcome::Fired => fired += 1,
+                _ => explained += i64::from(entry.count),
+            }
+        }
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return (fired, explained);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_in_use_keeps_real_time() {
+    let node = node("").await;
+    let shown = node.clocks().get_clock(GetClockRequest::default()).await.expect_err("real time");
+    assert_eq!(reason(&shown), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    for leap in [false, true] {
+        let moved = advance(&node, by(HOUR), leap).await.expect_err("real time");
+        assert!(moved.message().contains("keeps real time"), "{moved:?}");
+    }
+    let request = InitClusterRequest { test_clock: true, ..InitClusterRequest::default() };
+    let late = ClusterServiceClient::new(node.channel.clone()).init_cluster(request).await.expect_err("in use");
+    assert!(late.message().contains("in use with real time"), "{late:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_clock_goes_forward_only_and_no_mail_leaves_the_machine() {
+    let node = node_with_test_clock("").await;
+    let init = |test_clock| InitClusterRequest { test_clock, ..InitClusterRequest::default() };
+    let mut cluster = ClusterServiceClient::new(node.channel.clone());
+    cluster.init_cluster(init(true)).await.expect("the same again");
+    let other = cluster.init_cluster(init(false)).await.expect_err("its clock is a test's for good");
+    assert_eq!(reason(&other), (Code::FailedPrecondition, "ALREADY_INITIALIZED".to_owned()));
+    let far = Relay { name: "far".to_owned(), host: "192.0.2.1".to_owned(), port: 25, ..Relay::default() };
+    let far = AddRelayRequest { relay: Some(far), ..AddRelayRequest::default() };
+    let far = node.relays().add_relay(far).await.expect_err("another machine");
+    assert!(far.message().contains("no mail leaves this machine"), "{far:?}");
+
+    let before = now(&node).await;
+    let walked = walk(&node, by(20 * HOUR)).await;
+    assert_eq!((walked.steps, walked.fired), (1, 0), "nothing is due");
+    assert!((20 * HOUR..21 * HOUR).contains(&(now(&node).await - before)));
+    for back in [by(0), by(-HOUR), at(before)] {
+        let back = advance(&node, back, true).await.expect_err("no way back");
+        assert_eq!(back.code(), Code::InvalidArgument, "{back:?}");
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_year_brings_one_mail_a_local_date_in_zones_with_odd_clock_changes() {
+    let node = node_with_test_clock("").await;
+    let year = Timestamp::from_second(now(&node).await).expect("an instant").to_zoned(TimeZone::UTC).year() + 1;
+    let noon = |year| date(year, 1, 1).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).expect("an instant").timestamp();
+    walk(&node, at(noon(year).as_second())).await;
+    // Each at a local time that one of its clock changes leaves out or tells twice.
+    let zones = [
+        ("lord-howe", "Australia/Lord_Howe", "15 2 * * *", "02:15", Some("02:30")),
+        ("casablanca", "Africa/Casablanca", "30 2 * * *", "02:30", Some("03:00")),
+        ("st-johns", "America/St_Johns", "30 1 * * *", "01:30", None),
+    ];
+    for (name, zone, cron, _, _) in zones {
+        create(&node, name, when::Pattern::Cron(cron.to_owned()), zone, Policies::default()).await;
+    }
+    let walked = walk(&node, at(noon(year + 1).as_second())).await;
+    let last = date(year + 1, 1, 1);
+    let dates_of_year: Vec<Date> = date(year, 1, 2).series(1.day()).take_while(|date| *date <= last).collect();
+    let mails = 3 * dates_of_year.len() as u64;
+    assert_eq!((walked.fired, node.sink.accepted_count()), (mails, mails), "{walked:?}");
+    for (name, zone, _, usual, moved) in zones {
+        let rules = TimeZoneDatabase::bundled().get(zone).expect("a zone");
+        let local: Vec<Zoned> = dates(&node, name).into_iter().map(|at| at.to_zoned(rules.clone())).collect();
+        assert_eq!(local.iter().map(Zoned::date).collect::<Vec<_>>(), dates_of_year, "{zone}: one mail a date");
+        let times: BTreeSet<String> = local.iter().map(|at| at.strftime("%H:%M").to_string()).collect();
+        let allowed: BTreeSet<String> = std::iter::once(usual).chain(moved).map(str::to_owned).collect();
+        assert!(times.is_subset(&allowed), "{zone}: at the usual time, or at the end of a gap: {times:?}");
+        // Whether Morocco changes its clocks is decided anew now and then; Lord Howe goes by half an hour.
+        assert!(name != "lord-howe" || times == allowed, "{zone}: {times:?}");
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_is_sent_to_all_once_whatever_is_asked_again_and_the_next_day_again() {
+    let node = node_with_test_clock("").await;
+    let day = coming_day(&node).await;
+    walk(&node, at(day + 8 * HOUR)).await;
+    let people = ["ada@example.net", "bob@example.net", "cyd@example.net"];
+    let nine = when::Pattern::Cron("0 9 * * *".to_owned());
+    let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &people) };
+    node.schedules().create_schedule(creation(body.clone())).await.expect("created");
+    let mails = |count: u64| assert_eq!(node.sink.accepted_count(), count);
+    walk(&node, at(day + 10 * HOUR)).await;
+    mails(3);
+    // The same body again, and time that passes: nothing more on that day.
+    for _ in 0..3 {
+        let again = node.schedules().create_schedule(creation(body.clone())).await.expect("the same").into_inner();
+        assert!(!again.created);
+        walk(&node, by(HOUR)).await;
+    }
+    mails(3);
+    // One that is triggered is one occurrence, however often its request comes.
+    let (name, request_id) = ("morning".to_owned(), "by-hand".to_owned());
+    let trigger = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
+    for _ in 0..3 {
+        node.schedules().trigger_schedule(trigger.clone()).await.expect("triggered");
+        walk(&node, by(MINUTE)).await;
+    }
+    mails(6);
+    walk(&node, by(20 * HOUR)).await;
+    mails(9);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_any_outage_what_fired_and_what_was_explained_is_what_was_expected() {
+    const EVERY: i64 = 10 * MINUTE;
+    let node = node_with_test_clock("").await;
+    let day = coming_day(&node).await;
+    walk(&node, at(day + 5 * MINUTE)).await;
+    let policies = [("one", CatchUp::One), ("all", CatchUp::All), ("none", CatchUp::None)];
+    for (name, catch_up) in policies {
+        let every = reveille_proto::admin::v1::Every {
+            period: Some(prost_types::Duration { seconds: EVERY, nanos: 0 }),
+            ..Default::default()
+        };
+        let policies = Policies { catch_up: catch_up.into(), ..Policies::default() };
+        create(&node, name, when::Pattern::Every(every), "UTC", policies).await;
+    }
+    let begun = now(&node).await;
+    // Each ends five minutes after an instant, and is as long as it is said to be.
+    for outage in [MINUTE, 11 * MINUTE, 23 * HOUR, 4 * DAY] {
+        let end = (now(&node).await + outage).div_euclid(EVERY) * EVERY + EVERY + 5 * MINUTE;
+        // One of a minute leaps over an instant all the same.
+        let begin = if outage == MINUTE { end - 5 * MINUTE - MINUTE / 2 } else { end - outage };
+        walk(&node, at(begin)).await;
+        let mut before = BTreeMap::new();
+        for (name, _) in policies {
+            before.insert(name, accounts(&node, name).await.0);
+        }
+        let leapt = jump(&node, by(outage)).await;
+        assert_eq!(leapt.steps, 1);
+        let now = now(&node).await;
+        for (name, catch_up) in policies {
+            let (fired, explained) = accounts(&node, name).await;
+            let expected = now.div_euclid(EVERY) - begun.div_euclid(EVERY);
+            assert_eq!(fired + explained, expected, "{name} after {outage} s");
+            assert_eq!(dates(&node, name).len() as i64, fired, "{name} after {outage} s: each came once");
+            let caught_up = fired - before[name];
+            match catch_up {
+                _ if outage == MINUTE => assert_eq!(caught_up, 1, "{name}: half a minute late is on time"),
+                CatchUp::One => assert_eq!(caught_up, 1, "after {outage} s"),
+                CatchUp::None => assert_eq!(caught_up, 0, "after {outage} s"),
+                _ => assert!(caught_up >= 1, "after {outage} s"),
+            }
+        }
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_walk_stops_at_retries_and_deadlines_too() {
+    let node = node_with_test_clock("rcpt:450=4.2.1 mailbox busy#2").await;
+    let busy = node.triggered("busy", &["ada@example.net"], "").await.run;
+    let stuck = node.triggered("stuck", &["bob@example.net"], "no-relay-here").await.run;
+    let walked = walk(&node, by(2 * DAY)).await;
+    assert!(walked.steps >= 4, "two retries, a deadline, the end: {walked:?}");
+    for (run, state) in [(busy, RunState::Finished), (stuck, RunState::Expired)] {
+        let request = GetRunRequest { run, ..GetRunRequest::default() };
+        let run = node.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
+        assert_eq!(run.state(), state, "{run:?}");
+    }
+    assert_eq!(node.sink.accepted_count(), 1);
+    node.stop().await;
+}

@@ -1,0 +1,45 @@
+//! `reveille clock …`.
+
+use clap::{Args, Subcommand};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cli::instant::{parse_duration, parse_instant};
+
+/// The noun.
+#[derive(Debug, Args)]
+pub struct ClockArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ClockCommand,
+}
+
+/// Its verbs.
+#[derive(Debug, Subcommand)]
+pub enum ClockCommand {
+    /// What time it is, and when the next schedule is due
+    Show,
+    /// Move it forward, from one due instant to the next, and wait until each one's work is done
+    ///
+    /// There is no way back. Without --timeout it goes on until it is there; Ctrl-C leaves the clock where it
+    /// is.
+    #[command(after_long_help = "\
+Examples:
+  reveille clock advance 20h
+  reveille clock advance --to 2027-03-14T00:00:00Z
+  reveille clock advance 4d --jump      # as if nothing had run for four days")]
+    Advance(AdvanceArgs),
+}
+
+/// How far.
+#[derive(Debug, Args)]
+pub struct AdvanceArgs {
+    /// How far from now, such as 90m, 20h or 365d
+    #[arg(value_name = "DURATION", value_parser = parse_duration, required_unless_present = "to", conflicts_with = "to")]
+    pub by: Option<SignedDuration>,
+    /// To which instant
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub to: Option<Timestamp>,
+    /// Leap at once, as an outage would: what falls due in between is missed, and caught up by its policy
+    #[arg(long)]
+    pub jump: bool,
+}

@@ -1,0 +1,89 @@
+//! `reveille clock …`: the test clock of a cluster that was made with one.
+
+use std::time::Duration;
+
+use reveille_proto::admin::v1::advance_clock_request::Target;
+use reveille_proto::admin::v1::clock_service_client::ClockServiceClient as Service;
+use reveille_proto::admin::v1::{AdvanceClockRequest, GetClockRequest};
+use tokio::time::{Instant, timeout};
+
+use super::Desk;
+use crate::cli::args::{AdvanceArgs, ClockArgs, ClockCommand, Format};
+use crate::cli::client::{Nature, is_passing};
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::instant::{duration_to_wire, to_wire};
+use crate::cli::view::clock::{AdvancedView, ClockView};
+
+/// What to do about a walk that was cut short.
+const GO_ON: &str = "reveille clock show, then reveille clock advance --to INSTANT";
+/// Where a walk stands is said this often.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+
+/// Does what the verb says.
+pub async fn run(desk: &Desk<'_>, args: ClockArgs) -> Result<(), Stop> {
+    match args.command {
+        ClockCommand::Show => show(desk).await,
+        ClockCommand::Advance(args) => advance(desk, args).await,
+    }
+}
+
+async fn show(desk: &Desk<'_>) -> Result<(), Stop> {
+    let call = |channel, question| async move { Service::new(channel).get_clock(question).await };
+    let answer = desk.client.ask(Nature::Read, GetClockRequest { stale: desk.stale }, call).await?;
+    desk.terminal.show(&ClockView::from(answer))
+}
+
+async fn advance(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
+    let Some(within) = desk.global.timeout else { return walk(desk, args).await };
+    let Ok(result) = timeout(within, walk(desk, args)).await else {
+        return Err(Failure {
+            exit: Exit::TimedOut,
+            reason: "TIMED_OUT".into(),
+            message: "the clock is on its way and stays where it is".to_owned(),
+            next: Some(GO_ON.to_owned()),
+            ..Failure::default()
+        }
+        .into());
+    };
+    result
+}
+
+/// Walks with one node, which sees it through over fail-overs. A lost connection ends it: where the clock stands
+/// then is to be looked at, and `--to` goes on from there.
+async fn walk(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
+    let call = |channel, question| async move { Service::new(channel).advance_clock(question).await };
+    let by = args.by.map(|by| Target::By(duration_to_wire(by)));
+    let target = args.to.map(|to| Target::To(to_wire(to))).or(by);
+    let question = AdvanceClockRequest { target, jump: args.jump };
+    let begun = Instant::now();
+    let client = desk.patient_client();
+    let mut stream = client.ask(Nature::Once, question, call).await?;
+    let mut said = begun;
+    loop {
+        match stream.message().await {
+            Ok(Some(word)) if word.done => {
+                let seconds = begun.elapsed().as_millis() as f64 / 1_000.0;
+                return desk.terminal.show(&AdvancedView::from(&word).after(seconds));
+            }
+            // With -o json an error is alone on stderr.
+            Ok(Some(word)) if said.elapsed() >= SAY_EVERY && desk.terminal.format() == Format::Table => {
+                said = Instant::now();
+                desk.terminal.say(&AdvancedView::from(&word).standing());
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(cut_short("the node ended before its last word").into()),
+            Err(status) if is_passing(&status) => return Err(cut_short(status.message()).into()),
+            Err(status) => return Err(Failure::of_status(&status).into()),
+        }
+    }
+}
+
+fn cut_short(cause: &str) -> Failure {
+    Failure {
+        exit: Exit::TimedOut,
+        reason: "ANSWER_LOST".into(),
+        message: format!("the connection broke on the way ({cause}); the clock stays where it is"),
+        next: Some(GO_ON.to_owned()),
+        ..Failure::default()
+    }
+}

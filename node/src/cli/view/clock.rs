@@ -1,0 +1,132 @@
+//! What `clock …` prints.
+
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::View;
+use super::sheet::{Cell, card};
+use crate::cli::human;
+use crate::cli::instant::{duration_ms, text};
+
+/// The test clock as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClockView {
+    now: Option<String>,
+    offset_ms: i64,
+    next_due: Option<String>,
+}
+
+/// How it went forward.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AdvancedView {
+    /// Ledger time before it.
+    from: Option<String>,
+    /// Ledger time after it.
+    to: Option<String>,
+    /// How often the clock was moved.
+    steps: u64,
+    /// Runs that schedules opened meanwhile.
+    fired: u64,
+    /// Real time that it took.
+    seconds: f64,
+    /// What it waited for when this was said.
+    #[serde(skip)]
+    waits_for: String,
+}
+
+impl From<v1::GetClockResponse> for ClockView {
+    fn from(clock: v1::GetClockResponse) -> ClockView {
+        ClockView {
+            now: text(clock.now.as_ref()),
+            offset_ms: clock.offset.as_ref().map_or(0, duration_ms),
+            next_due: text(clock.next_due.as_ref()),
+        }
+    }
+}
+
+impl From<&v1::AdvanceClockResponse> for AdvancedView {
+    fn from(word: &v1::AdvanceClockResponse) -> AdvancedView {
+        let left = [
+            (word.due, "due schedule"),
+            (word.pending, "pending recipient"),
+            (word.claimed, "claimed recipient"),
+            (word.late, "overdue run"),
+        ];
+        let left = left.iter().filter(|(count, _)| *count > 0).map(|(count, what)| human::counted(*count, what));
+        AdvancedView {
+            from: text(word.from.as_ref()),
+            to: text(word.now.as_ref()),
+            steps: word.steps,
+            fired: word.fired,
+            seconds: 0.0,
+            waits_for: left.collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+impl AdvancedView {
+    /// With the real time that it took.
+    pub fn after(self, seconds: f64) -> AdvancedView {
+        AdvancedView { seconds, ..self }
+    }
+
+    /// Where a walk stands, in one line.
+    pub fn standing(&self) -> String {
+        let now = self.to.as_deref().unwrap_or("?");
+        let (steps, fired) = (human::counted(self.steps, "step"), human::count(self.fired));
+        let waits = if self.waits_for.is_empty() { String::new() } else { format!(", waits for {}", self.waits_for) };
+        format!("{now}: {steps}, {fired} fired{waits}")
+    }
+}
+
+impl View for ClockView {
+    fn name(&self) -> String {
+        self.now.clone().unwrap_or_default()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let pairs = vec![
+            ("now", Cell::or_dash(self.now.as_deref())),
+            ("ahead", human::duration(self.offset_ms).into()),
+            ("next due", Cell::or_dash(self.next_due.as_deref())),
+        ];
+        card(pairs, paint)
+    }
+}
+
+impl View for AdvancedView {
+    fn name(&self) -> String {
+        self.to.clone().unwrap_or_default()
+    }
+
+    fn text(&self, _paint: bool) -> String {
+        format!(
+            "{} to {}: {}, {} fired, in {:.1} s",
+            self.from.as_deref().unwrap_or("?"),
+            self.to.as_deref().unwrap_or("?"),
+            human::counted(self.steps, "step"),
+            human::count(self.fired),
+            self.seconds
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_says_where_it_stands_and_what_it_waits_for() {
+        let word = v1::AdvanceClockResponse {
+            now: Some(prost_types::Timestamp { seconds: 0, nanos: 0 }),
+            steps: 1,
+            fired: 1_200,
+            claimed: 2,
+            ..v1::AdvanceClockResponse::default()
+        };
+        let standing = AdvancedView::from(&word).standing();
+        assert_eq!(standing, "1970-01-01T00:00:00Z: 1 step, 1,200 fired, waits for 2 claimed recipients");
+        let quiet = v1::AdvanceClockResponse { claimed: 0, ..word };
+        assert_eq!(AdvancedView::from(&quiet).standing(), "1970-01-01T00:00:00Z: 1 step, 1,200 fired");
+    }
+}

@@ -1,0 +1,71 @@
+//! `clock`: what it asks, what it prints, and what a walk that was cut short means.
+
+use prost::Message;
+use reveille_proto::admin::v1;
+use serde_json::json;
+use tonic::Code;
+
+use crate::fake::{Fake, refusal};
+use crate::terminal::keys;
+
+fn at(seconds: i64) -> Option<prost_types::Timestamp> {
+    Some(prost_types::Timestamp { seconds, nanos: 0 })
+}
+
+fn word(now: i64, done: bool) -> Vec<u8> {
+    let (from, now, to) = (at(0), at(now), at(86_400));
+    v1::AdvanceClockResponse { from, now, to, steps: 3, fired: 2, done, ..Default::default() }.encode_to_vec()
+}
+
+#[tokio::test]
+async fn a_clock_is_shown() {
+    let offset = Some(prost_types::Duration { seconds: 72_000, nanos: 0 });
+    let fake = Fake::answering("GetClock", v1::GetClockResponse { now: at(0), offset, next_due: None }).await;
+    let json = fake.reveille("clock show -o json").await.json();
+    assert_eq!(json, json!({"now": "1970-01-01T00:00:00Z", "offset_ms": 72_000_000, "next_due": null}));
+}
+
+#[tokio::test]
+async fn a_walk_ends_with_one_object() {
+    let fake = Fake::start(|_, _| Ok(vec![word(3_600, false), word(86_400, true)])).await;
+    let ended = fake.reveille("clock advance 24h --jump -o json").await;
+    let json = ended.json();
+    assert_eq!(keys(&json), "fired from seconds steps to");
+    assert_eq!((&json["from"], &json["to"]), (&json!("1970-01-01T00:00:00Z"), &json!("1970-01-02T00:00:00Z")));
+    assert_eq!((&json["steps"], &json["fired"]), (&json!(3), &json!(2)));
+    let by = prost_types::Duration { seconds: 86_400, nanos: 0 };
+    let target = Some(v1::advance_clock_request::Target::By(by));
+    assert_eq!(
+        fake.requests::<v1::AdvanceClockRequest>("AdvanceClock"),
+        [v1::AdvanceClockRequest { target, jump: true }]
+    );
+}
+
+#[tokio::test]
+async fn a_walk_that_is_cut_short_may_have_moved_the_clock() {
+    let fake = Fake::start(|_, _| Ok(vec![word(3_600, false)])).await;
+    let ended = fake.reveille("clock advance --to 1970-01-02T00:00:00Z -o json").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(8), ""), "{ended:?}");
+    assert_eq!(ended.error()["reason"], "ANSWER_LOST");
+    assert_eq!(fake.methods().len(), 1, "it is not asked again: it would go on from there");
+}
+
+#[tokio::test]
+async fn real_time_is_not_moved() {
+    let message = "this cluster keeps real time";
+    let fake = Fake::start(move |_, _| Err(refusal(Code::FailedPrecondition, "NOT_POSSIBLE", message))).await;
+    for line in ["clock show -o json", "clock advance 1h -o json"] {
+        let ended = fake.reveille(line).await;
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        assert_eq!(ended.error()["reason"], "NOT_POSSIBLE");
+    }
+}
+
+#[tokio::test]
+async fn the_distance_or_the_end_is_given_and_not_both() {
+    let fake = Fake::refusing(Code::Unimplemented, "GENERAL", "not asked").await;
+    for line in ["clock advance", "clock advance 1h --to 1970-01-02T00:00:00Z", "clock advance soon"] {
+        assert_eq!(fake.reveille(line).await.code, Some(2), "{line}");
+    }
+    assert!(fake.methods().is_empty());
+}

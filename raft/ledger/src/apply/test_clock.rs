@@ -1,0 +1,48 @@
+//! The test clock (P19): ledger time runs ahead of the clocks by an offset that entries move, forward only.
+//!
+//! Everything that is measured in ledger time follows it: what is due, deadlines, waves, rests. Leases and
+//! network time-outs are not measured in it (P18). No real relay may be in such a cluster.
+
+use super::Context;
+use crate::command::Advance;
+use crate::effect::Effect;
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Ledger, TestClock};
+
+impl Ledger {
+    pub(super) fn choose_test_clock(&mut self, context: &mut Context) -> Result<Outcome, Refusal> {
+        if let Some(clock) = self.head.test_clock {
+            context.repeats = Some(clock.index);
+            return Ok(Outcome::Done);
+        }
+        let is_fresh = self.relays.is_empty() && self.schedules.is_empty() && self.history.is_empty();
+        let is_used = !is_fresh || !self.pages.is_empty() || !self.opted_out.is_empty();
+        if is_used {
+            let why = "a test clock is chosen when a cluster is made, and this one is in use with real time";
+            return Err(Refusal::NotPossible(why.to_owned()));
+        }
+        self.head.test_clock = Some(TestClock { index: context.index, offset_ms: 0 });
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn advance(&mut self, context: &mut Context, advance: &Advance) -> Result<Outcome, Refusal> {
+        let Some(clock) = &mut self.head.test_clock else {
+            let why = "this cluster keeps real time; `cluster init --test-clock` makes one whose time can be moved";
+            return Err(Refusal::NotPossible(why.to_owned()));
+        };
+        let (now, to) = (context.now, advance.to);
+        if to <= now {
+            return Err(Refusal::NotPossible(format!("it is {now} already, and the clock only goes forward")));
+        }
+        let due = self.derived.due.first().map(|(due, _)| *due);
+        if let Some(due) = due.filter(|due| *due < to && !advance.jump) {
+            return Err(Refusal::NotPossible(format!("a schedule is due {due}, before {to}: advance to it, or jump")));
+        }
+        clock.offset_ms = clock.offset_ms.saturating_add(to.since_ms(now));
+        self.head.now = to;
+        self.forget_old_answers();
+        context.emit(Effect::ClockMoved(to));
+        Ok(Outcome::Done)
+    }
+}
