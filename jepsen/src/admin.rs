@@ -3,22 +3,28 @@
 //! Every request here may be asked twice without harm: reads, and writes that carry a request id or name what
 //! they make.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
+use reveille_proto::admin::v1::advance_clock_request::Target;
+use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, CreateScheduleRequest, GetRunRequest, InitClusterRequest, ListDoubtsRequest, ListRunsRequest,
-    Relay, RelayTls, Run, RunCounts, ScheduleBody,
+    AddRelayRequest, AdvanceClockRequest, CreateScheduleRequest, GetClockRequest, GetRunRequest, HistoryOutcome,
+    InitClusterRequest, ListDoubtsRequest, ListRunsRequest, ListScheduleHistoryRequest, Relay, RelayTls, Run,
+    RunCounts, ScheduleBody,
 };
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
+
+use crate::almanac::wire;
 
 /// One node is waited for this long before the next one is asked.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -27,6 +33,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause after all nodes were asked in vain.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// A walk tells where it stands four times a second; one without a word for so long is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// Walks that were cut short, one after the other.
+const WALKS_IN_VAIN_MAX: usize = 200;
 /// Entries of one page.
 const PAGE: i32 = 1_000;
 
@@ -35,6 +45,15 @@ const PAGE: i32 = 1_000;
 pub struct Admin {
     endpoints: Vec<String>,
     channels: Vec<Channel>,
+}
+
+/// What became of the instants of a schedule, by the ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accounts {
+    /// A run opened.
+    pub fired: u64,
+    /// It says why not.
+    pub explained: u64,
 }
 
 /// How a write went.
@@ -62,10 +81,10 @@ impl Admin {
         Admin::new(endpoints)
     }
 
-    /// Makes the cluster of the first node and these peers.
-    pub async fn init(&self, peers: Vec<String>) -> Result<()> {
+    /// Makes the cluster of the first node and these peers; with a clock that is moved by hand, or without.
+    pub async fn init(&self, peers: Vec<String>, test_clock: bool) -> Result<()> {
         let channel = self.channels.first().context("a cluster without nodes")?.clone();
-        let request = InitClusterRequest { peers, ..InitClusterRequest::default() };
+        let request = InitClusterRequest { peers, test_clock, ..InitClusterRequest::default() };
         ClusterServiceClient::new(channel).init_cluster(request).await.map_err(|status| refused("init", &status))?;
         Ok(())
     }
@@ -152,6 +171,83 @@ impl Admin {
         }
     }
 
+    /// How often each address is in doubt, over all runs.
+    pub async fn doubts_of_addresses(&self) -> Result<BTreeMap<String, u64>> {
+        let (mut found, mut page_token) = (BTreeMap::new(), String::new());
+        loop {
+            let request = ListDoubtsRequest { page_size: PAGE, page_token, ..ListDoubtsRequest::default() };
+            let (answer, _) = self
+                .ask("in-doubt list", |channel| {
+                    let request = request.clone();
+                    async move { DoubtServiceClient::new(channel).list_doubts(request).await }
+                })
+                .await?;
+            for doubt in answer.doubts {
+                *found.entry(doubt.recipient).or_default() += 1;
+            }
+            page_token = answer.next_page_token;
+            if page_token.is_empty() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// What became of the instants of a schedule.
+    pub async fn accounts(&self, schedule: &str) -> Result<Accounts> {
+        let (mut accounts, mut page_token) = (Accounts::default(), String::new());
+        loop {
+            let name = schedule.to_owned();
+            let request = ListScheduleHistoryRequest {
+                name,
+                page_size: PAGE,
+                page_token,
+                ..ListScheduleHistoryRequest::default()
+            };
+            let (answer, _) = self
+                .ask("schedule history", |channel| {
+                    let request = request.clone();
+                    async move { ScheduleServiceClient::new(channel).list_schedule_history(request).await }
+                })
+                .await?;
+            for entry in answer.entries {
+                match entry.outcome() {
+                    HistoryOutcome::Fired => accounts.fired += 1,
+                    _ => accounts.explained += u64::from(entry.count),
+                }
+            }
+            page_token = answer.next_page_token;
+            if page_token.is_empty() {
+                return Ok(accounts);
+            }
+        }
+    }
+
+    /// Moves the test clock to an instant, over lost nodes; answers in how many steps that are known of.
+    pub async fn advance(&self, to: Timestamp, jump: bool) -> Result<u64> {
+        let (mut steps, mut vain) = (0, 0);
+        loop {
+            let (clock, _) = self
+                .ask("clock show", |channel| async move {
+                    ClockServiceClient::new(channel).get_clock(GetClockRequest::default()).await
+                })
+                .await?;
+            if clock.now.is_some_and(|now| now.seconds >= to.as_second()) {
+                return Ok(steps);
+            }
+            let channel = self.channels.get(vain % self.channels.len().max(1)).context("a cluster without nodes")?;
+            let (walked, ended) = walk(channel.clone(), to, jump).await;
+            steps += walked;
+            if let Err(status) = ended {
+                vain += 1;
+                eprintln!("  {}", refused("clock advance", &status));
+                if vain > WALKS_IN_VAIN_MAX || !passes(status.code()) && status.code() != Code::InvalidArgument {
+                    return Err(refused("clock advance", &status));
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        }
+    }
+
     /// Asks one node after the other until one answers; also how often in vain.
     async fn ask<Answer, Asked>(&self, what: &str, call: impl Fn(Channel) -> Asked) -> Result<(Answer, u64)>
     where
@@ -175,6 +271,24 @@ impl Admin {
                 return Err(error.context(format!("no node answered within {} s", PATIENCE.as_secs())));
             }
             tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+}
+
+/// One walk by one node: its steps, and whether it came to its end.
+async fn walk(channel: Channel, to: Timestamp, jump: bool) -> (u64, Result<(), Status>) {
+    let request = AdvanceClockRequest { target: Some(Target::To(wire(to))), jump };
+    let mut words = match ClockServiceClient::new(channel).advance_clock(request).await {
+        Ok(answer) => answer.into_inner(),
+        Err(status) => return (0, Err(status)),
+    };
+    let mut steps = 0;
+    loop {
+        match tokio::time::timeout(SILENCE_MAX, words.message()).await {
+            Ok(Ok(Some(word))) => steps = word.steps,
+            Ok(Ok(None)) => return (steps, Ok(())),
+            Ok(Err(status)) => return (steps, Err(status)),
+            Err(_) => return (steps, Err(Status::deadline_exceeded("a walk without a word"))),
         }
     }
 }

@@ -43,6 +43,15 @@ pub struct Cluster {
 impl Cluster {
     /// Starts `count` nodes and makes them one cluster; returns when all are ready.
     pub async fn start(start: &Start, count: u8) -> Result<Cluster> {
+        Cluster::make(start, count, false).await
+    }
+
+    /// The same with a clock that is moved by hand.
+    pub async fn start_with_test_clock(start: &Start, count: u8) -> Result<Cluster> {
+        Cluster::make(start, count, true).await
+    }
+
+    async fn make(start: &Start, count: u8, test_clock: bool) -> Result<Cluster> {
         let binary = binary(start.reveille.as_deref())?;
         let mut folders = Vec::new();
         let data = match &start.keep {
@@ -59,7 +68,7 @@ impl Cluster {
         let mut cluster = Cluster { nodes, admin, _folders: folders };
         cluster.wait_until("every node answers", async |nodes| all_answer(nodes).await).await?;
         let peers = cluster.nodes.iter().skip(1).map(|node| node.peers.to_string()).collect();
-        cluster.admin.init(peers).await?;
+        cluster.admin.init(peers, test_clock).await?;
         cluster.wait_until_healthy().await?;
         eprintln!("{count} nodes of {} are one cluster", binary.display());
         Ok(cluster)

@@ -12,7 +12,9 @@
 //! are asked), `load.rs` (what they are given to do), `tally.rs` (the judgement), then one file a command.
 
 mod admin;
+mod almanac;
 mod busy;
+mod calendar;
 mod cluster;
 mod creates;
 mod doubt;
@@ -49,6 +51,7 @@ machine and with release builds only:
   target/release/reveille-jepsen doubt --journal keep
   target/release/reveille-jepsen doubt --journal delete
   target/release/reveille-jepsen failover --kills 20 --busy
+  target/release/reveille-jepsen calendar --schedules 10000 --days 30
 
 Talk goes to stderr. The last line on stdout is one JSON object.
 
@@ -78,6 +81,8 @@ enum Command {
     Doubt(doubt::Args),
     /// How long nothing is claimed after a kill -9 of the leader; elections on a busy machine
     Failover(failover::Args),
+    /// A month of daily schedules on a clock that is moved by hand, with outages and kills of the leader
+    Calendar(calendar::Args),
 }
 
 /// What a command comes to.
@@ -125,6 +130,7 @@ async fn obey(cli: Cli) -> Result<Outcome> {
         Command::Creates(args) => Box::pin(creates::run(&cli.start, &args)).await,
         Command::Doubt(args) => Box::pin(doubt::run(&cli.start, &args)).await,
         Command::Failover(args) => Box::pin(failover::run(&cli.start, &args)).await,
+        Command::Calendar(args) => Box::pin(calendar::run(&cli.start, &args)).await,
     }
 }
 
@@ -157,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_command_has_defaults_for_all_but_its_size() {
-        for line in ["punctual --schedules 5", "idle --schedules 5", "creates", "doubt", "failover"] {
+        for line in ["punctual --schedules 5", "idle --schedules 5", "creates", "doubt", "failover", "calendar"] {
             assert!(parse(line).is_ok(), "{line}");
         }
         assert!(parse("punctual").is_err());

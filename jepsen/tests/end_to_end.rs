@@ -64,3 +64,20 @@ fn a_kill_leaves_in_doubt_what_was_past_the_gate_and_nothing_of_it_stays_behind(
         left.retain(|folder| folder.exists());
     }
 }
+
+#[test]
+fn two_days_with_an_outage_and_a_kill_account_for_every_instant() {
+    let jepsen = Path::new(env!("CARGO_BIN_EXE_reveille-jepsen"));
+    if !jepsen.with_file_name("reveille").is_file() {
+        eprintln!("skipped: no `reveille` beside {}; `cargo build -p reveille` makes it", jepsen.display());
+        return;
+    }
+    let line = "calendar --schedules 48 --days 2 --outages 1 --kills 1";
+    let ended = Command::new(jepsen).args(line.split(' ')).output().unwrap();
+    let (data, talk) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success(), "{data}\n{talk}");
+    let report: serde_json::Value = serde_json::from_str(data.lines().last().unwrap()).unwrap();
+    let number = |field: &str| report[field].as_u64().unwrap();
+    assert_eq!(number("fired") + number("explained"), number("expected"), "{report}");
+    assert!(number("expected") >= 48 && number("duplicates") == 0 && number("lost") == 0, "{report}");
+}
