@@ -1,5 +1,6 @@
 //! The auditor: the cleanup crew that trails behind. It finds everything that is late and not terminal,
-//! drives it on or escalates it, and logs and counts each catch with its cause.
+//! drives it on or escalates it, and logs and counts each catch with its cause. It also proposes what is old
+//! enough to be pruned.
 //!
 //! Level-triggered: each sweep looks at the state alone and needs no memory of events, so nothing that an
 //! actor forgot stays forgotten. Belongs to a term.
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, Decide, Decision, Quarantine, Quarantined};
+use reveille_ledger::decide::prune::{self, Place};
 use reveille_ledger::ids::{Fence, Holder, RunId, Time};
-use reveille_ledger::policy::{DAY_MS, InDoubt};
+use reveille_ledger::policy::{DAY_MS, InDoubt, MINUTE_MS};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Run, RunState, Standing};
 
@@ -29,11 +31,16 @@ const DECISIONS_MAX: usize = 32;
 /// An active schedule this far behind its instant is a catch: the timer has missed it. Milliseconds.
 const OVERDUE_MS: i64 = 5_000;
 
+/// Between two walks over what may be old enough to be pruned (P24), by ledger time. Milliseconds.
+const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
+
 /// Sweeps until the term ends.
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
     let (mut stumbles, mut quarantined) = (Stumbles::new(), BTreeSet::new());
+    let mut pruning = Pruning { next: Time(i64::MIN), place: Place::default() };
     while !term.ended() {
         sweep(&site, &term, &mut stumbles).await;
+        pruning.go_on(&site, &term).await;
         quarantine(&term, &stumbles, &mut quarantined).await;
         term.sleep_until_bell(&term.late, SWEEP_EVERY).await;
     }
@@ -73,6 +80,35 @@ async fn sweep(site: &Site, term: &Term, stumbles: &mut Stumbles<RunId>) {
         }
     }
     site.replica.read(|ledger| watch(ledger, term, now));
+}
+
+/// A walk over all that is kept: one stretch a sweep, and a rest when it has come around.
+struct Pruning {
+    next: Time,
+    place: Place,
+}
+
+impl Pruning {
+    /// P24: one stretch, and one entry at most. What could not be proposed is found again.
+    async fn go_on(&mut self, site: &Site, term: &Term) {
+        let now = term.now();
+        if now < self.next {
+            return;
+        }
+        let (prune, place) = site.replica.read(|ledger| prune::stretch(ledger, &self.place, now));
+        if !prune.is_empty() {
+            let (pages, summaries, explained) = (prune.pages.len(), prune.summaries.len(), prune.history.len());
+            if term.propose(Command::Prune(prune)).await.is_none() {
+                return;
+            }
+            tracing::info!(pages, summaries, explained, "pruned what is older than it has to be kept");
+            metrics::counter!("reveille_pruned_pages_total").increment(pages as u64);
+        }
+        match place {
+            Some(place) => self.place = place,
+            None => *self = Pruning { next: now.plus_ms(PRUNE_EVERY_MS), place: Place::default() },
+        }
+    }
 }
 
 fn catch(cause: &'static str, count: usize) {

@@ -160,7 +160,7 @@ impl Work {
                     pool: page.pool.clone(),
                     priority: page.priority,
                     due: page.due,
-                    late: page.runs.iter().all(|run| run.cause == Cause::CatchUp),
+                    late: page.runs.iter().all(|run| matches!(run.cause, Cause::CatchUp | Cause::Backfill)),
                     page: id,
                     chunk: number,
                     claimable: slots.len(),

@@ -83,6 +83,7 @@ async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1
             version: 0,
             next: create.next,
             fired_through: create.after,
+            forgotten_through: None,
             opened: 0,
             tzdb: create.tzdb,
             refusals: 0,

@@ -107,7 +107,6 @@ impl Fault {
     }
 
     /// The reason.
-    #[cfg(test)]
     pub fn reason(&self) -> ErrorReason {
         self.0.reason
     }

@@ -15,6 +15,7 @@
 //! file a service; [`validate`] (requests become types) and [`views`] (state becomes messages);
 //! [`naming`] (which run and which recipient a caller means), [`blobs`], [`story`], [`rehearsal`], [`probe`].
 
+mod backfill;
 mod blobs;
 mod clock;
 mod cluster;
@@ -26,6 +27,7 @@ mod fault;
 mod founders;
 mod listen;
 mod listing;
+mod mask;
 mod naming;
 mod opt_out;
 mod paging;
@@ -40,6 +42,7 @@ mod schedule;
 mod story;
 #[cfg(test)]
 mod tests;
+mod update;
 mod validate;
 mod views;
 mod watch;

@@ -2,6 +2,7 @@
 
 use reveille_cluster::barrier::BarrierError;
 use reveille_cluster::handover::HandoverError;
+use reveille_ledger::Summary;
 use reveille_ledger::ids::RunId;
 use reveille_ledger::refusal::Refusal;
 use reveille_proto::admin::v1::ErrorReason;
@@ -121,6 +122,16 @@ pub fn no_schedule(name: &str) -> Fault {
 pub fn no_run(run: impl ToString) -> Fault {
     let message = format!("no run {}", run.to_string());
     Fault::new(Code::NotFound, ErrorReason::RunNotFound, message).next("reveille run list")
+}
+
+/// The details of a run are gone, and what is left is its summary (P24).
+pub fn pruned(run: RunId, summary: &Summary) -> Fault {
+    let kept = "its counts are kept, its recipients are not";
+    let message = format!(
+        "run {run} of {} was pruned on {} by entry {}: {kept}",
+        summary.name, summary.pruned_at, summary.pruned_index
+    );
+    Fault::new(Code::NotFound, ErrorReason::RunNotFound, message).next(format!("reveille run show {run}"))
 }
 
 /// No such recipient in a run.

@@ -140,6 +140,7 @@ mod tests {
                 version: 2,
                 next: Some(Next { nominal: Nominal::Instant(due), due }),
                 fired_through: paused_at,
+                forgotten_through: None,
                 opened: 7,
                 tzdb: "x".to_owned(),
                 refusals: 0,

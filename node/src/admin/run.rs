@@ -20,8 +20,11 @@ use super::validate::Fields;
 use super::watch::Watched;
 use super::{Admin, Fault, deadline, refusals, story, validate, views};
 
-/// The message of a run.
+/// The message of a run, or of what is left of it.
 pub fn look(ledger: &Ledger, run: RunId) -> Result<Run, Fault> {
+    if let Some(summary) = ledger.summaries().get(&run) {
+        return Ok(views::summary(run, summary));
+    }
     let (_, page, place) = ledger.page_of(run).ok_or_else(|| refusals::no_run(run))?;
     let known = page.runs.get(place).ok_or_else(|| refusals::no_run(run))?;
     Ok(views::run(run, page, known))

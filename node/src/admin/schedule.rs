@@ -1,4 +1,4 @@
-//! Schedules: created, shown, paused, resumed, triggered, deleted; and what became of their instants.
+//! Schedules: created, shown, changed, paused, resumed, triggered, deleted; and what became of their instants.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,17 +11,18 @@ use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
 use reveille_proto::admin::v1::{
-    self, CreateScheduleRequest, CreateScheduleResponse, DeleteScheduleRequest, DeleteScheduleResponse, Freshness,
-    GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListScheduleHistoryResponse,
-    ListSchedulesRequest, ListSchedulesResponse, PauseScheduleRequest, PauseScheduleResponse, ResumeScheduleRequest,
-    ResumeScheduleResponse, ScheduleState, TriggerScheduleRequest, TriggerScheduleResponse,
+    self, BackfillScheduleRequest, BackfillScheduleResponse, CreateScheduleRequest, CreateScheduleResponse,
+    DeleteScheduleRequest, DeleteScheduleResponse, Freshness, GetScheduleRequest, GetScheduleResponse,
+    ListScheduleHistoryRequest, ListScheduleHistoryResponse, ListSchedulesRequest, ListSchedulesResponse,
+    PauseScheduleRequest, PauseScheduleResponse, ResumeScheduleRequest, ResumeScheduleResponse, ScheduleState,
+    TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest, UpdateScheduleResponse,
 };
 use tonic::{Request, Response, Status};
 
 use super::paging::{LOOK_MAX, Paging};
 use super::rehearsal::{Rehearsal, rehearse};
 use super::validate::{Fields, tenant};
-use super::{Admin, Fault, creation, deadline, past, refusals, run, views};
+use super::{Admin, Fault, backfill, creation, deadline, past, refusals, run, update, views};
 
 /// Instants that an answer about one schedule names.
 pub const INSTANTS_SHOWN: usize = 10;
@@ -142,6 +143,14 @@ impl ScheduleService for Admin {
         Ok(Response::new(GetScheduleResponse { schedule: Some(shown), freshness }))
     }
 
+    async fn update_schedule(
+        &self,
+        request: Request<UpdateScheduleRequest>,
+    ) -> Result<Response<UpdateScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(update::update(self, request.into_inner(), deadline).await?))
+    }
+
     async fn pause_schedule(
         &self,
         request: Request<PauseScheduleRequest>,
@@ -169,7 +178,7 @@ impl ScheduleService for Admin {
         let request = request.into_inner();
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
         let (id, plan_version) = (found.id, found.schedule.plan.version);
-        let etag = format!("{}.{plan_version}", id.0);
+        let etag = views::etag(id, &found.schedule);
         if !request.etag.is_empty() && request.etag != etag {
             let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);
             return Err(refusals::stale_etag(message).into());
@@ -210,6 +219,14 @@ impl ScheduleService for Admin {
         };
         let run = self.site.replica.read(|ledger| run::look(ledger, opened))?;
         Ok(Response::new(TriggerScheduleResponse { run: Some(run) }))
+    }
+
+    async fn backfill_schedule(
+        &self,
+        request: Request<BackfillScheduleRequest>,
+    ) -> Result<Response<BackfillScheduleResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(backfill::backfill(self, &request.into_inner(), deadline).await?))
     }
 
     async fn delete_schedule(

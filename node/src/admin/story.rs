@@ -40,6 +40,7 @@ fn opened(id: RunId, page: &Page, run: &Run) -> Event {
         Cause::Due => "due",
         Cause::CatchUp => "missed and caught up; it was due",
         Cause::Trigger => "triggered",
+        Cause::Backfill => "backfilled; it was due",
     };
     let detail = format!("{} {}, {why} {}", run.name, run.nominal, run.due);
     Event { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }

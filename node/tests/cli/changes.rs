@@ -110,3 +110,45 @@ async fn a_cluster_is_made_of_the_founders_that_are_named() {
     let asked: Vec<v1::InitClusterRequest> = fake.requests("InitCluster");
     assert_eq!(asked.first().map(|asked| asked.peers.clone()), Some(vec!["b:7601".to_owned(), "c:7601".to_owned()]));
 }
+
+/// Four occurrences that never opened; three of them open at most.
+async fn gaps() -> Fake {
+    Fake::start(|method, bytes| {
+        if method != "BackfillSchedule" {
+            return Err(unknown(method));
+        }
+        let request = v1::BackfillScheduleRequest::decode(bytes).expect("a request");
+        let rest = prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 };
+        let run = |run: &str| if request.validate_only { String::new() } else { run.to_owned() };
+        one(v1::BackfillScheduleResponse {
+            opened: request.max.min(4),
+            opened_before: 2,
+            first_run: run("r9.0"),
+            last_run: run("r9.3"),
+            rest: (request.max < 4).then_some(rest),
+            ..v1::BackfillScheduleResponse::default()
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_backfill_counts_before_it_opens_and_says_what_is_left() {
+    let fake = gaps().await;
+    let line = "schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z";
+    let looked = fake.reveille(&format!("{line} --dry-run -o json")).await;
+    assert_eq!(
+        (looked.code, looked.json()["opened"].clone(), looked.json()["first_run"].clone()),
+        (Some(0), 4.into(), serde_json::Value::Null)
+    );
+    let unconfirmed = fake.reveille(line).await;
+    assert_eq!(unconfirmed.code, Some(2), "{unconfirmed:?}");
+    assert!(unconfirmed.stderr.contains("4 occurrences of morning never opened"), "{}", unconfirmed.stderr);
+    let asked: Vec<v1::BackfillScheduleRequest> = fake.requests("BackfillSchedule");
+    assert!(asked.iter().all(|asked| asked.validate_only), "{asked:?}");
+
+    assert_eq!(fake.reveille(&format!("{line} --yes")).await.code, Some(0));
+    let partly = fake.reveille(&format!("{line} --max 3 --yes")).await;
+    assert_eq!(partly.code, Some(7), "{partly:?}");
+    assert!(partly.stderr.contains("--from 2026-03-02T00:00:00Z --to 2026-03-05T00:00:00Z"), "{}", partly.stderr);
+}

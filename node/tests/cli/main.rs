@@ -14,4 +14,5 @@ mod nodes;
 mod preview;
 mod shapes;
 mod terminal;
+mod update;
 mod watch;

@@ -23,6 +23,7 @@ fn schedule() -> v1::Schedule {
         start_within: Some(prost_types::Duration { seconds: 43_200, nanos: 0 }),
         finish_by: Some(prost_types::Duration { seconds: 86_400, nanos: 0 }),
         max_attempts: 5,
+        retention: Some(prost_types::Duration { seconds: 90 * 86_400, nanos: 0 }),
         ..v1::Policies::default()
     };
     policies.set_dst_gap(v1::DstGap::After);
@@ -87,7 +88,7 @@ async fn a_schedule() {
             "next": [{"instant": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": ""}],
             "policies": {
                 "dst_gap": "after", "dst_overlap": "first", "catch_up": "one", "start_within_ms": 43_200_000,
-                "finish_by_ms": 86_400_000, "in_doubt": "assume_sent", "max_attempts": 5,
+                "finish_by_ms": 86_400_000, "in_doubt": "assume_sent", "max_attempts": 5, "retention_ms": 86_400_000_i64 * 90,
             },
             "reason": null, "start": null, "end": null, "max_runs": null,
         }),

@@ -30,6 +30,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     check_rows(ledger, &mut found);
     check_due(ledger, &mut found);
     check_blobs(ledger, &mut found);
+    check_summaries(ledger, &mut found);
     found
 }
 
@@ -66,6 +67,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
         report(found, "P1", run.counts == counts, name);
         report(found, "P1", counts.total() == u64::from(run.count), name);
         report(found, "P1", counts.is_finished() == run.finished_index.is_some(), name);
+        report(found, "P24", run.finished_at.is_some() == run.finished_index.is_some(), name);
         let state_fits = match run.state {
             RunState::Open => !counts.is_finished(),
             RunState::Finished => counts.is_finished(),
@@ -104,7 +106,7 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, slots: u32, found: &mut Ve
 fn check_names(ledger: &Ledger, found: &mut Vec<Violation>) {
     for (id, _, run) in ledger.runs() {
         let known = ledger.history().get(&(run.schedule, run.nominal.clone()));
-        let named = known == Some(&History::Opened(id));
+        let named = known.and_then(History::run) == Some(id);
         report(found, "P7", named, || format!("{id} of {}, {}: the history says {known:?}", run.name, run.nominal));
     }
 }
@@ -198,4 +200,20 @@ fn check_blobs(ledger: &Ledger, found: &mut Vec<Violation>) {
     }
     let stored: BTreeMap<Hash, u64> = ledger.blobs.iter().map(|(hash, blob)| (*hash, blob.references)).collect();
     report(found, "P20", references == stored, || "blobs and those who hold them disagree".to_owned());
+}
+
+/// P24: a run is there, or a summary of it, and the name stands for both; nothing else is left of what was pruned.
+fn check_summaries(ledger: &Ledger, found: &mut Vec<Violation>) {
+    for (id, summary) in ledger.summaries().iter() {
+        report(found, "P24", ledger.run(*id).is_none(), || format!("{id} is there, and a summary of it"));
+        let known = ledger.history().get(&(summary.schedule, summary.nominal.clone()));
+        report(found, "P7", known.and_then(History::run) == Some(*id), || format!("{id}, pruned: {known:?}"));
+        let finished = summary.counts.is_finished();
+        report(found, "P24", finished, || format!("{id} was pruned while it was open: {:?}", summary.counts));
+    }
+    let orphan = |page: &RunId| ledger.pages().get(page).is_none();
+    let rows = ledger.rows().iter().map(|(_, row)| row.page).chain(ledger.closed().iter().map(|((page, _), _)| *page));
+    for page in rows.chain(ledger.chunks().iter().map(|((page, _), _)| *page)) {
+        report(found, "P24", !orphan(&page), || format!("something of page {page} is left, and not the page"));
+    }
 }

@@ -84,6 +84,12 @@ pub enum Command {
     TestClock,
     /// Moves the test clock forward (P19).
     Advance(Advance),
+    /// Changes a schedule.
+    ScheduleEdit(Box<ScheduleEdit>),
+    /// Opens occurrences that the plan has left behind unopened (P7).
+    Backfill(Backfill),
+    /// Forgets what is older than it has to be kept (P24).
+    Prune(Prune),
 }
 
 /// One voter's clock at the start of an epoch.
@@ -220,6 +226,8 @@ pub enum Reason {
     DoesNotExist,
     /// An instant of that name has opened already: the zone's rules were changed in between (P7).
     OpenedBefore,
+    /// It was missed while the schedule did not fire, and then the schedule got another timing.
+    Edited,
 }
 
 /// A range of instants of one schedule that were not opened.
@@ -244,6 +252,8 @@ pub enum Cause {
     CatchUp,
     /// Somebody triggered it.
     Trigger,
+    /// Somebody backfilled it.
+    Backfill,
 }
 
 /// An occurrence that opens.
@@ -280,6 +290,57 @@ pub struct Fire {
     pub tzdb: String,
 }
 
+/// See [`Command::ScheduleEdit`]: what is not named stays. Runs that are open keep what they opened with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleEdit {
+    /// Request id, where the caller gave one.
+    pub request: Option<String>,
+    /// Hash of what was asked for: tells a repeat of the request from another one under its id.
+    pub body: Hash,
+    /// The schedule.
+    pub schedule: ScheduleId,
+    /// Must equal the plan's.
+    pub plan_version: u64,
+    /// When it fires. Must be there where `policies` change what the calendar gives.
+    pub timing: Option<Retiming>,
+    /// Policies.
+    pub policies: Option<Policies>,
+    /// Pool of relays.
+    pub pool: Option<String>,
+    /// Higher goes first within the tenant.
+    pub priority: Option<u8>,
+    /// Content.
+    pub content: Option<Content>,
+    /// Audience.
+    pub audience: Option<Audience>,
+}
+
+/// Another timing of a schedule, and what becomes of the former one (P8): its instants up to `through` are
+/// opened or explained, those after it are none any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retiming {
+    /// When it fires.
+    pub when: When,
+    /// IANA name of the zone.
+    pub zone: String,
+    /// No instant before this fires.
+    pub start: Option<Time>,
+    /// No instant after this fires.
+    pub end: Option<Time>,
+    /// Occurrences that open at most, those before the edit among them.
+    pub max_runs: Option<u32>,
+    /// The former timing holds up to here, the new one after it. Not above ledger time.
+    pub through: Time,
+    /// Of a schedule that fires: what of the former timing is due.
+    pub due: Option<Fire>,
+    /// Of a schedule that does not fire: what of the former timing was missed.
+    pub explained: Vec<Explained>,
+    /// The first instant of the new timing after `through`.
+    pub next: Option<Next>,
+    /// Version of the time zone database that computed it.
+    pub tzdb: String,
+}
+
 /// See [`Command::SchedulePause`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulePause {
@@ -306,6 +367,30 @@ pub struct Trigger {
     pub schedule: ScheduleId,
     /// The occurrence's name: the same request id never opens a second run.
     pub request: String,
+}
+
+/// See [`Command::Backfill`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backfill {
+    /// Request id, where the caller gave one.
+    pub request: Option<String>,
+    /// Hash of what was asked for: tells a repeat of the request from another one under its id.
+    pub body: Hash,
+    /// The schedule.
+    pub schedule: ScheduleId,
+    /// What opens, in order; what has opened before is left out when this is applied.
+    pub openings: Vec<Opening>,
+}
+
+/// See [`Command::Prune`]: what is not old enough when this is applied stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prune {
+    /// Pages, by their first run: each of their runs leaves a summary.
+    pub pages: Vec<RunId>,
+    /// Runs whose summary goes too, and with it their name.
+    pub summaries: Vec<RunId>,
+    /// Ranges of instants that were explained, by their first.
+    pub history: Vec<(ScheduleId, Nominal)>,
 }
 
 /// One slice for one holder.

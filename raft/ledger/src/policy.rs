@@ -55,6 +55,8 @@ pub struct Policies {
     pub backoff_from_ms: i64,
     /// Longest wait after a failed attempt. Milliseconds.
     pub backoff_to_ms: i64,
+    /// The details of a run are kept this long after it finished (P24). Milliseconds.
+    pub retention_ms: i64,
 }
 
 impl Default for Policies {
@@ -68,6 +70,7 @@ impl Default for Policies {
             max_attempts: 5,
             backoff_from_ms: MINUTE_MS,
             backoff_to_ms: HOUR_MS,
+            retention_ms: 90 * DAY_MS,
         }
     }
 }

@@ -40,4 +40,17 @@ pub enum Outcome {
     Moved(u64),
     /// Nothing was done.
     Refused(Refusal),
+    /// Occurrences that the plan had left behind were opened.
+    Backfilled {
+        /// How many opened.
+        opened: u32,
+        /// The first run.
+        first: Option<RunId>,
+        /// The last run.
+        last: Option<RunId>,
+        /// How many of those asked for had opened before.
+        known: u32,
+    },
+    /// Number of runs whose details went.
+    Pruned(u32),
 }

@@ -255,6 +255,7 @@ tables! {
     10 => dead,
     11 => opted_out,
     12 => answers,
+    13 => summaries,
 }
 
 impl Ledger {

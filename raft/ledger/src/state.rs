@@ -13,7 +13,7 @@ use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
 use crate::deaths::Deaths;
 use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
-use crate::policy::Policies;
+use crate::policy::{DAY_MS, Policies};
 use crate::reply::Outcome;
 use crate::table::Table;
 
@@ -181,6 +181,8 @@ pub struct Plan {
     /// overlap hour may be told twice), so this is an instant; that no name opens twice is the history's
     /// to know.
     pub fired_through: Time,
+    /// Occurrences up to here may have been forgotten (P24): a backfill cannot know which of them opened.
+    pub forgotten_through: Option<Time>,
     /// Occurrences that opened.
     pub opened: u32,
     /// Time zone database that computed `next`.
@@ -290,6 +292,8 @@ pub struct Run {
     pub counts: Counts,
     /// Log index of the entry after which nothing was pending or claimed.
     pub finished_index: Option<u64>,
+    /// Ledger time of that entry.
+    pub finished_at: Option<Time>,
     /// Recipients whose refusals for good, in a row, do not name a mailbox, oldest first (P6: ten pause the
     /// run, and from then on nobody dies of one).
     pub policy_refusals: Vec<u32>,
@@ -308,6 +312,67 @@ impl Run {
     /// assumed may turn out not to have been handed off (P14).
     pub fn may_come_back(&self) -> bool {
         self.counts.get(Standing::InDoubt) > 0 || self.counts.get(Standing::Assumed) > 0
+    }
+
+    /// When its details may go (P24): its retention after it finished, and not before the horizon of evidence
+    /// while somebody is in doubt. None while it is not finished.
+    pub fn kept_until(&self) -> Option<Time> {
+        let horizon_ms = if self.counts.get(Standing::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
+        Some(self.finished_at?.plus_ms(self.policies.retention_ms.max(horizon_ms)))
+    }
+}
+
+/// What is in doubt may be resolved for this long after its run finished, by a holder that comes back with its
+/// journal (P24). Milliseconds.
+pub const EVIDENCE_MS: i64 = 30 * DAY_MS;
+/// Summaries of runs, their names and explained instants are kept this long after what they tell of, and
+/// never shorter than the details (P24). Milliseconds.
+pub const SUMMARIES_MS: i64 = 400 * DAY_MS;
+
+/// What is left of a run whose details were pruned (P24).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Tenant.
+    pub tenant: String,
+    /// Its schedule.
+    pub schedule: ScheduleId,
+    /// The schedule's name.
+    pub name: String,
+    /// Its own name among the schedule's occurrences.
+    pub nominal: Nominal,
+    /// When it was due.
+    pub due: Time,
+    /// Why it opened.
+    pub cause: Cause,
+    /// When it opened.
+    pub opened_at: Time,
+    /// What was not sent by then expired.
+    pub finish_by: Time,
+    /// How it ended.
+    pub state: RunState,
+    /// Recipients by standing. Who is in doubt here stays so for ever: the rows that evidence could name are
+    /// gone.
+    pub counts: Counts,
+    /// Log index of the entry after which nothing was pending or claimed.
+    pub finished_index: Option<u64>,
+    /// The same recipient was accepted under two fences.
+    pub known_duplicates: u32,
+    /// An accept for a recipient that was closed as something else.
+    pub contradictions: u32,
+    /// A definite not-sent for a recipient that was assumed.
+    pub assumptions_disproved: u32,
+    /// Recipients that were sent again by decision while in doubt.
+    pub resent: u32,
+    /// Log index of the entry that pruned it.
+    pub pruned_index: u64,
+    /// When.
+    pub pruned_at: Time,
+}
+
+impl Summary {
+    /// When it may go too (P24).
+    pub fn kept_until(&self) -> Time {
+        self.pruned_at.max(self.opened_at.plus_ms(SUMMARIES_MS))
     }
 }
 
@@ -337,6 +402,11 @@ impl Page {
     pub fn run_of_slot(&self, slot: u32) -> Option<usize> {
         let place = self.runs.partition_point(|run| run.first <= slot).checked_sub(1)?;
         (slot < self.runs[place].first + self.runs[place].count).then_some(place)
+    }
+
+    /// When all details of it may go (P24); none while one of its runs is not finished.
+    pub fn kept_until(&self) -> Option<Time> {
+        self.runs.iter().map(Run::kept_until).try_fold(Time(i64::MIN), |latest, until| Some(latest.max(until?)))
     }
 
     /// Does any run of it have something pending or claimed?
@@ -465,6 +535,38 @@ pub enum History {
         /// Log index of the entry that said so.
         index: u64,
     },
+    /// It opened as this run by a backfill, and had been explained before, as the first of a range that
+    /// otherwise stands as it was.
+    Backfilled {
+        /// The run.
+        run: RunId,
+        /// The last of the range.
+        last: Nominal,
+        /// How many, this one among them.
+        count: u32,
+        /// Why they had not opened.
+        reason: Reason,
+        /// Log index of the entry that had said so.
+        index: u64,
+    },
+}
+
+impl History {
+    /// The last instant that this row tells of, by its name; a civil one as if it were UTC.
+    pub fn last<'a>(&'a self, first: &'a Nominal) -> &'a Nominal {
+        match self {
+            History::Opened(_) => first,
+            History::Explained { last, .. } | History::Backfilled { last, .. } => last,
+        }
+    }
+
+    /// The run as which it opened, if it did.
+    pub fn run(&self) -> Option<RunId> {
+        match self {
+            History::Opened(run) | History::Backfilled { run, .. } => Some(*run),
+            History::Explained { .. } => None,
+        }
+    }
 }
 
 /// A stored answer to a request id.
@@ -556,6 +658,7 @@ pub struct Ledger {
     pub(crate) dead: Table<(RunId, u32), DeadLetter>,
     pub(crate) opted_out: Table<(String, String), OptedOut>,
     pub(crate) answers: Table<(String, String), Answer>,
+    pub(crate) summaries: Table<RunId, Summary>,
     pub(crate) derived: Derived,
 }
 
@@ -611,6 +714,7 @@ impl Ledger {
             dead: Table::default(),
             opted_out: Table::default(),
             answers: Table::default(),
+            summaries: Table::default(),
             derived: Derived::default(),
         }
     }
@@ -665,6 +769,11 @@ impl Ledger {
         &self.dead
     }
 
+    /// What is left of runs that were pruned (P24).
+    pub fn summaries(&self) -> &Table<RunId, Summary> {
+        &self.summaries
+    }
+
     /// Opt-outs by tenant and address key.
     pub fn opted_out(&self) -> &Table<(String, String), OptedOut> {
         &self.opted_out
@@ -710,6 +819,11 @@ impl Ledger {
     /// The bytes of a content or an audience.
     pub fn blob(&self, hash: &Hash) -> Option<&[u8]> {
         self.blobs.get(hash).map(|blob| blob.bytes.as_slice())
+    }
+
+    /// The stored answer to a request id of a tenant.
+    pub fn answer_to(&self, tenant: &str, request: &str) -> Option<&Answer> {
+        self.answers.get(&(tenant.to_owned(), request.to_owned()))
     }
 
     /// Where a recipient of a run stands.

@@ -145,11 +145,13 @@ fn next() -> impl Strategy<Value = Next> {
 }
 
 fn policies() -> impl Strategy<Value = Policies> {
-    (time(), time(), time(), time(), any::<u8>()).prop_map(|(start, finish, from, to, max_attempts)| Policies {
+    let times = (time(), time(), time(), time(), time());
+    (times, any::<u8>()).prop_map(|((start, finish, from, to, retention), max_attempts)| Policies {
         start_within_ms: start.0,
         finish_by_ms: finish.0,
         backoff_from_ms: from.0,
         backoff_to_ms: to.0,
+        retention_ms: retention.0,
         max_attempts,
         ..Policies::default()
     })
@@ -190,6 +192,68 @@ fn wild_fire() -> impl Strategy<Value = Fire> {
             tzdb: "wild".into(),
         },
     )
+}
+
+fn wild_edit() -> impl Strategy<Value = Command> {
+    let request = (prop::option::of(text()), text(), schedule(), prop_oneof![3 => Just(1), 1 => long()]);
+    let explained = (nominal(), nominal(), number()).prop_map(|(first, last, count)| Explained {
+        first,
+        last,
+        count,
+        reason: Reason::Edited,
+    });
+    let plan = (time(), prop::option::of(wild_fire()), prop::collection::vec(explained, 0..2));
+    let timing = (plan, prop::option::of(next()), prop::option::of(number())).prop_map(
+        |((through, due, explained), next, max_runs)| Retiming {
+            when: When::Every { period_ms: 1, anchor_ms: 0 },
+            zone: "UTC".into(),
+            start: None,
+            end: None,
+            max_runs,
+            through,
+            due,
+            explained,
+            next,
+            tzdb: "wild".into(),
+        },
+    );
+    let parts = (prop::option::of(timing), prop::option::of(policies()), any::<[bool; 2]>());
+    (request, parts).prop_map(|((request, body, schedule, plan_version), (timing, policies, [content, audience]))| {
+        let create = create("default", "daily", None);
+        Command::ScheduleEdit(Box::new(ScheduleEdit {
+            request,
+            body: Hash::of(body.as_bytes()),
+            schedule,
+            plan_version,
+            timing,
+            policies,
+            pool: None,
+            priority: None,
+            content: content.then_some(create.content),
+            audience: audience
+                .then(|| Audience { recipients: create.audience.recipients[..2].to_vec(), columns: vec![] }),
+        }))
+    })
+}
+
+fn wild_backfill() -> impl Strategy<Value = Command> {
+    let opening = (nominal(), time(), time()).prop_map(|(nominal, due, finish_by)| Opening {
+        nominal,
+        due,
+        cause: Cause::Backfill,
+        finish_by,
+    });
+    let lists = prop::collection::vec(opening, 0..4);
+    (schedule(), prop::option::of(text()), lists).prop_map(|(schedule, request, openings)| {
+        Command::Backfill(Backfill { request, body: Hash([0; 32]), schedule, openings })
+    })
+}
+
+fn wild_prune() -> impl Strategy<Value = Command> {
+    let runs = || prop::collection::vec(run(), 0..3);
+    let history = prop::collection::vec((schedule(), nominal()), 0..3);
+    (runs(), runs(), history)
+        .prop_map(|(pages, summaries, history)| Command::Prune(Prune { pages, summaries, history }))
 }
 
 fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
@@ -250,6 +314,9 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             life
         })),
         wild_create(),
+        wild_edit(),
+        wild_backfill(),
+        wild_prune(),
         (schedule(), text()).prop_map(|(schedule, reason)| Command::SchedulePause(SchedulePause { schedule, reason })),
         (schedule(), long()).prop_map(|(schedule, plan_version)| {
             Command::ScheduleResume(ScheduleResume { schedule, plan_version })
@@ -282,8 +349,18 @@ fn wild_advance() -> impl Strategy<Value = Command> {
     (time(), any::<bool>()).prop_map(|(to, jump)| Command::Advance(Advance { to, jump }))
 }
 
-/// A fire of version 1 is aimed at the plan of a schedule that is there, so that it gets past the first checks.
+/// A fire or an edit of version 1 is aimed at the plan of a schedule that is there, so that it gets past the first checks.
 fn aimed(ledger: &Ledger, mut command: Command) -> Command {
+    if let Command::ScheduleEdit(edit) = &mut command
+        && edit.plan_version == 1
+        && let Some((id, schedule)) = ledger.schedules().iter().next()
+    {
+        (edit.schedule, edit.plan_version) = (*id, schedule.plan.version);
+        let due = edit.timing.as_mut().and_then(|timing| timing.due.as_mut());
+        if let (Some(fire), Some(next)) = (due, &schedule.plan.next) {
+            (fire.schedule, fire.plan_version, fire.from) = (*id, schedule.plan.version, next.nominal.clone());
+        }
+    }
     let Command::Fire(fires) = &mut command else { return command };
     let plans: Vec<_> = ledger.schedules().iter().map(|(id, schedule)| (*id, &schedule.plan)).collect();
     for fire in fires.iter_mut().filter(|fire| fire.plan_version == 1 && !plans.is_empty()) {

@@ -57,8 +57,9 @@ impl RunArgument {
     pub fn find(&self, ledger: &Ledger, zones: &Zones, tenant: &str) -> Result<RunId, Fault> {
         match self {
             RunArgument::Number(run) => {
-                let page = ledger.page_of(*run).map(|(_, page, _)| page);
-                page.filter(|page| page.tenant == tenant).map(|_| *run).ok_or_else(|| refusals::no_run(run))
+                let kept = ledger.page_of(*run).map(|(_, page, _)| &page.tenant);
+                let owner = kept.or_else(|| ledger.summaries().get(run).map(|summary| &summary.tenant));
+                owner.filter(|owner| *owner == tenant).map(|_| *run).ok_or_else(|| refusals::no_run(run))
             }
             RunArgument::Occurrence { schedule, occurrence } => {
                 let (id, known) =
@@ -70,11 +71,16 @@ impl RunArgument {
     }
 }
 
+/// Why the details of a run are not there.
+fn absent(ledger: &Ledger, run: RunId) -> Fault {
+    match ledger.summaries().get(&run) {
+        Some(summary) => refusals::pruned(run, summary),
+        None => refusals::no_run(run),
+    }
+}
+
 fn occurrence_of(ledger: &Ledger, zones: &Zones, id: ScheduleId, zone: &str, text: &str) -> Option<RunId> {
-    let named = |nominal: Nominal| match ledger.history().get(&(id, nominal)) {
-        Some(History::Opened(run)) => Some(*run),
-        Some(History::Explained { .. }) | None => None,
-    };
+    let named = |nominal: Nominal| ledger.history().get(&(id, nominal)).and_then(History::run);
     let rules = zones.get(zone).ok().map(|zone| zone.rules);
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
         let civil = rules.map_or_else(|| Offset::UTC.to_datetime(instant), |rules| rules.to_datetime(instant));
@@ -99,11 +105,12 @@ fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option
     let near = civil_ms(civil)?;
     let first = Nominal::Civil { civil_ms: near.saturating_sub(MOVED_MS_MAX), fold: 0 };
     let last = Nominal::Civil { civil_ms: near.saturating_add(MOVED_MS_MAX), fold: 1 };
-    let runs = ledger.history().range((id, first)..=(id, last)).filter_map(|(_, row)| match row {
-        History::Opened(run) => Some(*run),
-        History::Explained { .. } => None,
-    });
-    runs.into_iter().find(|run| ledger.run(*run).is_some_and(|run| run.due == due))
+    let runs = ledger.history().range((id, first)..=(id, last)).filter_map(|(_, row)| row.run());
+    let due_of = |run: &RunId| {
+        let kept = ledger.run(*run).map(|run| run.due);
+        kept.or_else(|| ledger.summaries().get(run).map(|summary| summary.due))
+    };
+    runs.into_iter().find(|run| due_of(run) == Some(due))
 }
 
 fn civil_ms(civil: DateTime) -> Option<i64> {
@@ -175,12 +182,12 @@ impl Admin {
         let mut blobs = Blobs::default();
         let (found, _) = self
             .read(true, deadline, |ledger| {
-                let known = ledger.run(run)?;
+                let known = ledger.run(run).ok_or_else(|| absent(ledger, run))?;
                 blobs.take(ledger, known.audience);
-                Some((known.audience, known.count))
+                Ok::<_, Fault>((known.audience, known.count))
             })
             .await?;
-        let (audience, count) = found.ok_or_else(|| refusals::no_run(run))?;
+        let (audience, count) = found?;
         let mut audiences = Audiences::new(&blobs);
         let keys = audiences.get(audience).recipients.iter().map(|recipient| recipient.key.as_str());
         let keys: BTreeMap<&str, u32> = keys.zip(0..).collect();
@@ -209,7 +216,7 @@ impl Admin {
         let (found, _) = self
             .read(stale, deadline, |ledger| {
                 let run = argument.find(ledger, &self.site.zones, &tenant)?;
-                let known = ledger.run(run).ok_or_else(|| refusals::no_run(run))?;
+                let known = ledger.run(run).ok_or_else(|| absent(ledger, run))?;
                 blobs.take(ledger, known.audience);
                 Ok::<_, Fault>((run, known.audience, known.count))
             })

@@ -1,7 +1,7 @@
 //! Names of runs and recipients, in a night in which the clocks change.
 
 use super::*;
-use reveille_ledger::command::{Command, Entry, EpochStart, Reading, ScheduleCreate, Trigger};
+use reveille_ledger::command::{Command, Entry, EpochStart, Prune, Reading, ScheduleCreate, Trigger};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{first, plan_fire};
@@ -112,4 +112,43 @@ fn a_recipient_is_an_address_or_a_number() {
     for text in ["", "17", "#", "#-1", "#1.5", "ada"] {
         assert!(RecipientArgument::parse("recipient", text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_run_that_was_pruned_is_still_found_and_says_what_is_left() {
+    let zones = Zones::bundled("x");
+    let mut ledger = fired("30 2 * * *", &zones);
+    let (fired, triggered) = (RunId { index: 3, place: 0 }, RunId { index: 4, place: 0 });
+    let mut play = |days: i64, command| {
+        let (head, day_ms) = (ledger.head(), reveille_ledger::policy::DAY_MS);
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let (index, now) = (head.applied + 1, head.now.plus_ms(days * day_ms));
+        let command = match days {
+            0 => command,
+            _ => {
+                let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+                let readings = vec![Reading { node: leader.node, wall: now }];
+                Command::EpochStart(EpochStart::new(leader, 1, readings))
+            }
+        };
+        ledger.apply(index, &Entry { epoch, now, command }).reply.outcome
+    };
+    play(0, Command::RunCancel(fired));
+    play(0, Command::RunCancel(triggered));
+    play(91, Command::Tick);
+    let prune = Prune { pages: vec![fired], ..Prune::default() };
+    assert_eq!(play(0, Command::Prune(prune)), reveille_ledger::reply::Outcome::Pruned(1));
+
+    for name in ["r3.0", "night@2026-03-08T02:30", "night@2026-03-08T03:00:00"] {
+        let found = RunArgument::parse(name).expect(name).find(&ledger, &zones, "default").expect(name);
+        assert_eq!(found, fired, "{name}");
+    }
+    let left = crate::admin::run::look(&ledger, fired).expect("a summary");
+    assert_eq!((left.pruned_index, left.counts.map(|counts| counts.cancelled)), (Some(8), Some(1)));
+    let gone = absent(&ledger, fired);
+    assert_eq!(gone.code(), Code::NotFound);
+    assert!(format!("{gone:?}").contains("run r3.0 of night was pruned on"), "{gone:?}");
+    let kept = crate::admin::run::look(&ledger, triggered).expect("the run");
+    assert_eq!(kept.pruned_index, None);
+    assert!(RunArgument::parse("r3.0").expect("a run").find(&ledger, &zones, "other").is_err());
 }

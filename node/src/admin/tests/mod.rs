@@ -7,3 +7,4 @@ mod node;
 mod schedules;
 mod sizes;
 mod troubles;
+mod updates;

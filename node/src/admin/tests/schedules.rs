@@ -1,9 +1,9 @@
 //! A schedule's life as its owner sees it.
 
 use reveille_proto::admin::v1::{
-    CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome, ListScheduleHistoryRequest,
-    ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause, ScheduleBody, ScheduleState,
-    TriggerScheduleRequest, When, when,
+    BackfillScheduleRequest, CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome,
+    ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause,
+    ScheduleBody, ScheduleState, TriggerScheduleRequest, When, when,
 };
 use tonic::Code;
 
@@ -142,5 +142,54 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     let deleted = node.schedules().delete_schedule(delete.clone()).await.expect("deleted").into_inner();
     assert!(deleted.index > 0 && deleted.open_runs.is_empty());
     assert_eq!(node.schedules().delete_schedule(delete).await.expect_err("gone").code(), Code::NotFound);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
+    let node = node("").await;
+    node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
+    let at = |text: &str| {
+        let instant: jiff::Timestamp = text.parse().expect("an instant");
+        Some(prost_types::Timestamp { seconds: instant.as_second(), nanos: 0 })
+    };
+    let request = |max, request_id: &str, validate_only| BackfillScheduleRequest {
+        name: "report".to_owned(),
+        from: at("2020-01-01T00:00:00Z"),
+        to: at("2023-06-01T00:00:00Z"),
+        max,
+        request_id: request_id.to_owned(),
+        validate_only,
+        ..BackfillScheduleRequest::default()
+    };
+    let looked = node.schedules().backfill_schedule(request(0, "", true)).await.expect("a look").into_inner();
+    assert_eq!((looked.opened, looked.opened_before, looked.first_run.as_str()), (4, 0, ""));
+    assert_eq!(looked.last.map(|last| last.local), Some("2023-01-01T00:00:00+00:00".to_owned()));
+
+    let first = node.schedules().backfill_schedule(request(3, "mine", false)).await.expect("opened").into_inner();
+    assert_eq!((first.opened, first.rest), (3, at("2023-01-01T00:00:00Z")));
+    let again = node.schedules().backfill_schedule(request(3, "mine", false)).await.expect("stored").into_inner();
+    assert_eq!((again.opened, &again.first_run), (3, &first.first_run));
+    let reused = node.schedules().backfill_schedule(request(4, "mine", false)).await.expect_err("another range");
+    assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
+    let rest = node.schedules().backfill_schedule(request(0, "", false)).await.expect("opened").into_inner();
+    assert_eq!((rest.opened, rest.opened_before, rest.rest), (1, 3, None));
+    let nothing = node.schedules().backfill_schedule(request(0, "", false)).await.expect("nothing").into_inner();
+    assert_eq!((nothing.opened, nothing.opened_before), (0, 4));
+
+    let run = node.until(&rest.first_run, |run| run.finished_index.is_some()).await;
+    assert_eq!((run.cause(), run.counts.map(|counts| counts.sent)), (RunCause::Backfill, Some(1)));
+    let history = ListScheduleHistoryRequest { name: "report".to_owned(), ..ListScheduleHistoryRequest::default() };
+    let history = node.schedules().list_schedule_history(history).await.expect("a history").into_inner().entries;
+    assert_eq!(history.len(), 4);
+    assert!(history.iter().all(|entry| entry.reason.starts_with("backfilled")), "{history:?}");
+
+    let ahead = BackfillScheduleRequest {
+        from: at("2222-01-01T00:00:00Z"),
+        to: at("2223-01-01T00:00:00Z"),
+        ..request(0, "", true)
+    };
+    let ahead = node.schedules().backfill_schedule(ahead).await.expect_err("the future");
+    assert!(ahead.message().starts_with("from: lies ahead"), "{}", ahead.message());
     node.stop().await;
 }

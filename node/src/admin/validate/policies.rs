@@ -8,6 +8,7 @@ use super::{Bounds, Fields};
 
 const START_WITHIN: Bounds = Bounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: 12 * HOUR_MS };
 const FINISH_BY: Bounds = Bounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: DAY_MS };
+const RETENTION: Bounds = Bounds { least_ms: DAY_MS, most_ms: 3_650 * DAY_MS, default_ms: 90 * DAY_MS };
 /// With back-off up to an hour, more attempts than this would outlast every deadline.
 const ATTEMPTS_MAX: u32 = 100;
 
@@ -48,6 +49,7 @@ pub fn policies(fields: &mut Fields, asked: v1::Policies) -> Policies {
         catch_up: known(fields, "catch_up", catch_up.ok()),
         start_within_ms: fields.length("schedule.policies.start_within", asked.start_within, START_WITHIN),
         finish_by_ms: fields.length("schedule.policies.finish_by", asked.finish_by, FINISH_BY),
+        retention_ms: fields.length("schedule.policies.retention", asked.retention, RETENTION),
         in_doubt: known(fields, "in_doubt", in_doubt.ok()),
         max_attempts: max_attempts.unwrap_or(default.max_attempts),
         ..default

@@ -1,53 +1,59 @@
 //! What became of an instant, in words.
 
 use reveille_ledger::command::{Cause, Reason};
-use reveille_ledger::ids::Nominal;
+use reveille_ledger::ids::{Nominal, RunId};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::{History, Ledger};
 use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 
 use crate::admin::validate::in_words;
 
-/// One row of a schedule's history.
-pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &History) -> HistoryEntry {
+/// The entries of one row of a schedule's history: one, or two where a backfill opened the first of a range.
+pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &History) -> Vec<HistoryEntry> {
     match row {
-        History::Opened(run) => {
-            let (_, page, place) = match ledger.page_of(*run) {
-                Some(found) => found,
-                // A run that was pruned keeps its name.
-                None => return opened(nominal, run.to_string(), String::new(), run.index),
-            };
-            let reason = page.runs.get(place).map_or_else(String::new, |known| {
-                let late_ms = page.opened_at.since_ms(known.due).max(0);
-                match known.cause {
-                    Cause::Due => String::new(),
-                    Cause::CatchUp => format!("missed, and caught up {} late", in_words(late_ms / 1_000 * 1_000)),
-                    Cause::Trigger => "triggered".to_owned(),
-                }
-            });
-            opened(nominal, run.to_string(), reason, run.index)
-        }
+        History::Opened(run) => vec![opened(nominal, *run, ledger)],
         History::Explained { last, count, reason, index } => {
-            let (outcome, reason) = explained(*reason, policies);
-            HistoryEntry {
-                nominal: nominal.to_string(),
-                last: last.to_string(),
-                outcome: outcome.into(),
-                reason,
-                count: *count,
-                run: String::new(),
-                index: *index,
-            }
+            vec![explained(nominal, (last, *count, *reason, *index), policies)]
+        }
+        History::Backfilled { run, last, count, reason, index } => {
+            let rest = explained(nominal, (last, count.saturating_sub(1), *reason, *index), policies);
+            let reason = format!("{}; the first of them was backfilled", rest.reason);
+            vec![opened(nominal, *run, ledger), HistoryEntry { reason, ..rest }]
         }
     }
 }
 
-fn opened(nominal: &Nominal, run: String, reason: String, index: u64) -> HistoryEntry {
+fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
+    let kept = ledger.page_of(run).and_then(|(_, page, place)| {
+        let known = page.runs.get(place)?;
+        Some((page.opened_at, known.due, known.cause))
+    });
+    let summary = || ledger.summaries().get(&run).map(|left| (left.opened_at, left.due, left.cause));
+    let reason = kept.or_else(summary).map_or_else(String::new, |(opened_at, due, cause)| {
+        let late_ms = opened_at.since_ms(due).max(0) / 1_000 * 1_000;
+        match cause {
+            Cause::Due => String::new(),
+            Cause::CatchUp => format!("missed, and caught up {} late", in_words(late_ms)),
+            Cause::Trigger => "triggered".to_owned(),
+            Cause::Backfill => format!("backfilled {} late", in_words(late_ms)),
+        }
+    });
     let (nominal, outcome) = (nominal.to_string(), HistoryOutcome::Fired.into());
+    let (run, index) = (run.to_string(), run.index);
     HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
 }
 
-fn explained(reason: Reason, policies: &Policies) -> (HistoryOutcome, String) {
+fn explained(
+    nominal: &Nominal,
+    (last, count, reason, index): (&Nominal, u32, Reason, u64),
+    policies: &Policies,
+) -> HistoryEntry {
+    let (outcome, reason) = why(reason, policies);
+    let (nominal, last) = (nominal.to_string(), last.to_string());
+    HistoryEntry { nominal, last, outcome: outcome.into(), reason, count, run: String::new(), index }
+}
+
+fn why(reason: Reason, policies: &Policies) -> (HistoryOutcome, String) {
     match reason {
         Reason::Coalesced => (HistoryOutcome::Coalesced, "missed; a later missed instant stands for it".to_owned()),
         Reason::NoCatchUp => (HistoryOutcome::Skipped, "missed, and catch_up is none".to_owned()),
@@ -56,6 +62,9 @@ fn explained(reason: Reason, policies: &Policies) -> (HistoryOutcome, String) {
             (HistoryOutcome::Expired, format!("missed by more than start_within, {bound}"))
         }
         Reason::DoesNotExist => (HistoryOutcome::Skipped, "the local time or date does not exist".to_owned()),
+        Reason::Edited => {
+            (HistoryOutcome::Skipped, "missed while it did not fire, before its timing was edited".to_owned())
+        }
         Reason::OpenedBefore => (HistoryOutcome::Refused, "an instant of that name has opened already".to_owned()),
     }
 }

@@ -16,8 +16,8 @@ use reveille_raft::peer::BarrierReport;
 pub use doubt::{Held, cause, dead_letter, doubt};
 pub use history::history;
 pub use relay::{health, relay};
-pub use run::{recipient_state, run, run_state};
-pub use schedule::{schedule, schedule_state, told};
+pub use run::{recipient_state, run, run_state, summary};
+pub use schedule::{body, etag, schedule, schedule_state, told};
 
 /// An instant.
 pub fn timestamp(time: Time) -> Timestamp {

@@ -2,7 +2,7 @@
 
 use reveille_ledger::command::Cause;
 use reveille_ledger::ids::RunId;
-use reveille_ledger::{Page, Run, RunState, Standing};
+use reveille_ledger::{Counts, Page, Run, RunState, Standing, Summary};
 use reveille_proto::admin::v1;
 
 use super::timestamp;
@@ -10,7 +10,6 @@ use super::timestamp;
 /// A run of a page.
 pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
     let (state, reason) = run_state(&run.state);
-    let count = |standing| run.counts.get(standing);
     v1::Run {
         run: id.to_string(),
         tenant: page.tenant.clone(),
@@ -20,17 +19,7 @@ pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
         state: state.into(),
         reason,
         audience: run.count,
-        counts: Some(v1::RunCounts {
-            pending: count(Standing::Pending),
-            claimed: count(Standing::Claimed),
-            sent: count(Standing::Sent),
-            assumed: count(Standing::Assumed),
-            dead: count(Standing::Dead),
-            suppressed: count(Standing::Suppressed),
-            expired: count(Standing::Expired),
-            cancelled: count(Standing::Cancelled),
-            in_doubt: count(Standing::InDoubt),
-        }),
+        counts: Some(counts(&run.counts)),
         opened_index: id.index,
         finished_index: run.finished_index,
         due: Some(timestamp(run.due)),
@@ -38,6 +27,46 @@ pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
         finish_by: Some(timestamp(run.finish_by)),
         known_duplicates: run.known_duplicates,
         resent: run.resent,
+        pruned_index: None,
+    }
+}
+
+/// What is left of a run that was pruned.
+pub fn summary(id: RunId, summary: &Summary) -> v1::Run {
+    let (state, reason) = run_state(&summary.state);
+    v1::Run {
+        run: id.to_string(),
+        tenant: summary.tenant.clone(),
+        schedule: summary.name.clone(),
+        nominal: summary.nominal.to_string(),
+        cause: cause(summary.cause).into(),
+        state: state.into(),
+        reason,
+        audience: u32::try_from(summary.counts.total()).unwrap_or(u32::MAX),
+        counts: Some(counts(&summary.counts)),
+        opened_index: id.index,
+        finished_index: summary.finished_index,
+        due: Some(timestamp(summary.due)),
+        opened_at: Some(timestamp(summary.opened_at)),
+        finish_by: Some(timestamp(summary.finish_by)),
+        known_duplicates: summary.known_duplicates,
+        resent: summary.resent,
+        pruned_index: Some(summary.pruned_index),
+    }
+}
+
+fn counts(counts: &Counts) -> v1::RunCounts {
+    let count = |standing| counts.get(standing);
+    v1::RunCounts {
+        pending: count(Standing::Pending),
+        claimed: count(Standing::Claimed),
+        sent: count(Standing::Sent),
+        assumed: count(Standing::Assumed),
+        dead: count(Standing::Dead),
+        suppressed: count(Standing::Suppressed),
+        expired: count(Standing::Expired),
+        cancelled: count(Standing::Cancelled),
+        in_doubt: count(Standing::InDoubt),
     }
 }
 
@@ -46,6 +75,7 @@ fn cause(cause: Cause) -> v1::RunCause {
         Cause::Due => v1::RunCause::Due,
         Cause::CatchUp => v1::RunCause::CatchUp,
         Cause::Trigger => v1::RunCause::Trigger,
+        Cause::Backfill => v1::RunCause::Backfill,
     }
 }
 

@@ -3,6 +3,7 @@
 use jiff::tz::TimeZone;
 use reveille_cluster::zones::Zones;
 use reveille_ledger::command::Next;
+use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap};
 use reveille_ledger::decide::calendar::{Pattern, Remark, Step, When, next_after, steps_after};
 use reveille_ledger::ids::{ScheduleId, Time};
@@ -37,8 +38,45 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         policies: Some(policies(&schedule.policies)),
         pool: schedule.pool.clone(),
         priority: u32::from(schedule.priority),
-        etag: format!("{}.{}", id.0, schedule.plan.version),
+        etag: etag(id, schedule),
         index: schedule.index,
+    }
+}
+
+/// Changes with whatever changes the schedule, and with nothing that it does by itself.
+pub fn etag(id: ScheduleId, schedule: &Schedule) -> String {
+    format!("{}.{}", id.0, schedule.plan.version)
+}
+
+/// The request that would create it as it is now.
+pub fn body(schedule: &Schedule, content: &Content, audience: &Audience) -> v1::ScheduleBody {
+    let field = |(name, value): &(String, String)| v1::Field { name: name.clone(), value: value.clone() };
+    let recipient = |known: &Recipient| v1::Recipient { address: known.address.clone(), values: known.values.clone() };
+    v1::ScheduleBody {
+        tenant: schedule.tenant.clone(),
+        name: schedule.name.clone(),
+        when: Some(pattern(&schedule.when)),
+        zone: schedule.zone.clone(),
+        start: schedule.start.map(timestamp),
+        end: schedule.end.map(timestamp),
+        max_runs: schedule.max_runs,
+        policies: Some(policies(&schedule.policies)),
+        pool: schedule.pool.clone(),
+        priority: u32::from(schedule.priority),
+        paused: None,
+        content: Some(v1::Content {
+            sender: content.sender.clone(),
+            reply_to: content.reply_to.clone().unwrap_or_default(),
+            subject: content.subject.clone(),
+            text: content.text.clone(),
+            html: content.html.clone(),
+            headers: content.headers.iter().map(field).collect(),
+            variables: content.variables.iter().map(field).collect(),
+        }),
+        audience: Some(v1::Audience {
+            columns: audience.columns.clone(),
+            recipients: audience.recipients.iter().map(recipient).collect(),
+        }),
     }
 }
 
@@ -98,6 +136,7 @@ fn policies(policies: &Policies) -> v1::Policies {
         finish_by: Some(duration(policies.finish_by_ms)),
         in_doubt: in_doubt.into(),
         max_attempts: u32::from(policies.max_attempts),
+        retention: Some(duration(policies.retention_ms)),
     }
 }
 

@@ -7,6 +7,7 @@ mod config;
 mod dead_letter;
 mod doctor;
 mod doubt;
+mod given;
 mod import;
 mod opt_out;
 mod policies;
@@ -31,7 +32,10 @@ pub use opt_out::{OptOutArgs, OptOutCommand};
 pub use policies::{DstArgs, PolicyArgs};
 pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, Tls};
 pub use run::{ExplainArgs, RunArgs, RunCommand};
-pub use schedule::{ContentArgs, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand};
+pub use schedule::{
+    BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand,
+    UpdateArgs,
+};
 pub use when::WhenArgs;
 
 use super::instant::parse_duration;

@@ -46,6 +46,9 @@ pub struct PolicyArgs {
     /// Attempts about a mailbox before its recipient is dead [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub max_attempts: Option<u8>,
+    /// Who got what is kept this long after a run finished, and its counts for 400 days [default: 90d]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub retention: Option<SignedDuration>,
 }
 
 impl DstArgs {
@@ -62,6 +65,7 @@ impl PolicyArgs {
             start_within: self.start_within.map(duration_to_wire),
             finish_by: self.finish_by.map(duration_to_wire),
             max_attempts: self.max_attempts.unwrap_or_default().into(),
+            retention: self.retention.map(duration_to_wire),
             ..v1::Policies::default()
         };
         policies.set_dst_gap(match self.dst.dst_gap {

@@ -6,6 +6,8 @@ use clap::{ArgGroup, Args, Subcommand};
 use jiff::Timestamp;
 use reveille_ledger::address::Address;
 
+use super::given::Given;
+use super::when;
 use super::{DstArgs, Paging, PolicyArgs, WhenArgs};
 use crate::cli::instant::parse_instant;
 
@@ -62,6 +64,16 @@ Examples:
   reveille schedule preview --cron '0 2 * * *' --tz America/New_York --from 2026-03-07T12:00:00Z
   reveille schedule preview --daily 09:00 --days mon-fri --tz Europe/Berlin --count 5 -o json")]
     Preview(PreviewArgs),
+    /// Change what is given; all else stays, and open runs keep what they opened with
+    ///
+    /// The change is shown, old and new, and made on what was read: a change of somebody else in between is
+    /// a conflict with --etag, and otherwise this one comes on top of it.
+    #[command(after_long_help = "\
+Examples:
+  reveille schedule update morning --daily 08:30 --dry-run
+  reveille schedule update morning --subject 'Good day, {{ name }}' --text body.txt
+  reveille schedule update morning --catch-up none --clear end,max-runs")]
+    Update(Box<UpdateArgs>),
     /// Stop it from firing; open runs go on
     Pause {
         /// Its name
@@ -83,6 +95,15 @@ Examples:
         /// Its name
         name: String,
     },
+    /// Open occurrences of the past that never opened
+    ///
+    /// What has opened, by whatever, never opens again. They go out after what is on time. What would open is
+    /// counted first.
+    #[command(after_long_help = "\
+Examples:
+  reveille schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z --dry-run
+  reveille schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z --yes")]
+    Backfill(BackfillArgs),
     /// Delete it; open runs go on
     Delete {
         /// Its name
@@ -100,6 +121,7 @@ Examples:
 
 /// `schedule create`.
 #[derive(Debug, Args)]
+#[command(group = when::needed(), group = ArgGroup::new("audience-needed").required(true).args(["to", "recipients"]))]
 pub struct CreateArgs {
     /// Its name, unique in the tenant
     pub name: String,
@@ -144,11 +166,11 @@ pub struct CreateArgs {
     pub policies: PolicyArgs,
 }
 
-/// To whom; exactly one of both ways.
-#[derive(Debug, Args)]
+/// To whom; one of both ways.
+#[derive(Clone, Debug, Args)]
 #[group(skip)]
 #[command(next_help_heading = "Recipients")]
-#[command(group = ArgGroup::new("audience").required(true).args(["to", "recipients"]))]
+#[command(group = ArgGroup::new("audience").args(["to", "recipients"]))]
 pub struct RecipientArgs {
     /// An address; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
@@ -188,8 +210,104 @@ pub struct ContentArgs {
     pub headers: Vec<(String, String)>,
 }
 
+/// `schedule update`: what is given changes.
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// Its name
+    pub name: String,
+    /// Only if it is still as it was shown: the `etag` of `schedule show -o json`
+    #[arg(long, value_name = "ETAG")]
+    pub etag: Option<String>,
+    /// Print the old and the new instants, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Take back what was given: end, reply-to, html …; may be repeated
+    #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
+        "start", "end", "max-runs", "reply-to", "text", "html", "var", "header",
+    ])]
+    pub clear: Vec<String>,
+    /// Pool of relays
+    #[arg(long)]
+    pub pool: Option<String>,
+    /// Higher goes first within the tenant
+    #[arg(long, value_name = "0-255")]
+    pub priority: Option<u8>,
+    /// When it fires.
+    #[command(flatten)]
+    pub when: WhenArgs,
+    /// Time zone, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE", help_heading = "When")]
+    pub tz: Option<String>,
+    /// No instant before this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub start: Option<Timestamp>,
+    /// No instant after this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub end: Option<Timestamp>,
+    /// Occurrences at most, those that have opened among them
+    #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_runs: Option<u32>,
+    /// To whom.
+    #[command(flatten)]
+    pub recipients: RecipientArgs,
+    /// What.
+    #[command(flatten)]
+    pub content: ContentChange,
+    /// How.
+    #[command(flatten)]
+    pub policies: Given<PolicyArgs>,
+}
+
+/// What is sent from now on; each alone.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Content")]
+pub struct ContentChange {
+    /// From: ADDRESS or 'NAME <ADDRESS>'
+    #[arg(long, value_name = "ADDRESS")]
+    pub sender: Option<String>,
+    /// Reply-To
+    #[arg(long, value_name = "ADDRESS")]
+    pub reply_to: Option<String>,
+    /// Subject, a template
+    #[arg(long)]
+    pub subject: Option<String>,
+    /// Plain text, a template
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+    /// HTML, a template; its variables are escaped
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// A variable with the same value for everybody; may be repeated, and replaces all of them
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub variables: Vec<(String, String)>,
+    /// A header field; may be repeated, and replaces all of them
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub headers: Vec<(String, String)>,
+}
+
+/// `schedule backfill`.
+#[derive(Debug, Args)]
+pub struct BackfillArgs {
+    /// Its name
+    pub name: String,
+    /// From this instant on
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub from: Timestamp,
+    /// Up to this instant; at most as far as the schedule has come
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub to: Timestamp,
+    /// Occurrences at most, oldest first
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub max: u32,
+    /// Count what would open, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 /// `schedule preview`.
 #[derive(Debug, Args)]
+#[command(group = when::needed())]
 pub struct PreviewArgs {
     /// Instants strictly after this one [default: now]
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
@@ -206,6 +324,13 @@ pub struct PreviewArgs {
     /// Clock changes.
     #[command(flatten)]
     pub dst: DstArgs,
+}
+
+impl RecipientArgs {
+    /// Was one of both given?
+    pub fn is_given(&self) -> bool {
+        !self.to.is_empty() || self.recipients.is_some()
+    }
 }
 
 fn parse_address(text: &str) -> Result<String, String> {

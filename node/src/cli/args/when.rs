@@ -7,11 +7,11 @@ use reveille_proto::admin::v1;
 
 use crate::cli::instant::{duration_to_wire, parse_duration, parse_instant, to_wire};
 
-/// Exactly one of four ways to say when.
+/// At most one of four ways to say when; [`needed`] where there must be one.
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
 #[command(next_help_heading = "When")]
-#[command(group = ArgGroup::new("when").required(true).args(["cron", "daily", "every", "at"]))]
+#[command(group = ArgGroup::new("when").args(["cron", "daily", "every", "at"]))]
 pub struct WhenArgs {
     /// Five fields (minute hour day-of-month month weekday), or @daily, @weekly …
     #[arg(long, value_name = "EXPR")]
@@ -28,6 +28,11 @@ pub struct WhenArgs {
     /// Once, such as 2026-12-24T09:00:00+01:00
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     pub at: Option<Timestamp>,
+}
+
+/// The flags of which a new schedule needs one.
+pub fn needed() -> ArgGroup {
+    ArgGroup::new("when-needed").required(true).args(["cron", "daily", "every", "at"])
 }
 
 /// A time of day, on a whole minute.
@@ -82,6 +87,11 @@ impl WhenArgs {
             return Some(calendar::When::Every { period_ms, anchor_ms });
         }
         self.at.map(|instant| calendar::When::At { instant_ms: instant.as_millisecond() })
+    }
+
+    /// Was one of them given?
+    pub fn is_given(&self) -> bool {
+        self.cron.is_some() || self.daily.is_some() || self.every.is_some() || self.at.is_some()
     }
 
     /// For the API.

@@ -49,7 +49,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<()
 }
 
 /// From the command line or the file; with bad rows nothing is created, unless they may be left out.
-fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
+pub(super) fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
     let Some(path) = &args.recipients else {
         let recipient = |address: &String| Recipient { address: address.clone(), values: Vec::new() };
         let audience = Audience { columns: Vec::new(), recipients: args.to.iter().map(recipient).collect() };
@@ -94,7 +94,7 @@ fn content(args: ContentArgs) -> Result<Content, Failure> {
 }
 
 /// Reads a template: UTF-8, with or without a byte order mark.
-fn template(path: &Path) -> Result<String, Failure> {
+pub(super) fn template(path: &Path) -> Result<String, Failure> {
     let place = || path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
     if bytes.len() > CONTENT_BYTES_MAX {
@@ -110,7 +110,7 @@ fn template(path: &Path) -> Result<String, Failure> {
 }
 
 /// A recipient that the cluster refuses is named by its line in the file, not by its place in the request.
-fn at_line(failure: Failure, args: &RecipientArgs, recipients: &Recipients) -> Failure {
+pub(super) fn at_line(failure: Failure, args: &RecipientArgs, recipients: &Recipients) -> Failure {
     let place = failure.field.as_deref().and_then(|field| {
         let (_, rest) = field.split_once("recipients[")?;
         rest.split_once(']')?.0.parse::<usize>().ok()

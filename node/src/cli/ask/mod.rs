@@ -1,5 +1,6 @@
 //! One function a command: the question it asks, and what it prints of the answer.
 
+mod backfill;
 pub mod clock;
 pub mod cluster;
 pub mod completion;
@@ -14,6 +15,7 @@ mod preview;
 pub mod relay;
 pub mod run;
 pub mod schedule;
+mod update;
 pub mod version;
 mod watch;
 

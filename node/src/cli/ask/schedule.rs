@@ -1,4 +1,4 @@
-//! `reveille schedule …`, all but `create` and `preview`.
+//! `reveille schedule …`, all but `backfill`, `create`, `update` and `preview`.
 
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{
@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
     ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
 };
 
-use super::{Desk, Page, create, preview};
+use super::{Desk, Page, backfill, create, preview, update};
 use crate::cli::args::{ScheduleArgs, ScheduleCommand};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
@@ -27,9 +27,11 @@ pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
             desk.list(paging, |size, token| page(desk, &tenant, &states, size, token)).await
         }
         ScheduleCommand::Show { name } => show(desk, tenant, name).await,
+        ScheduleCommand::Update(args) => update::run(desk, tenant, *args).await,
         ScheduleCommand::Pause { name, reason } => pause(desk, tenant, name, reason).await,
         ScheduleCommand::Resume { name, dry_run } => resume(desk, tenant, name, dry_run).await,
         ScheduleCommand::Trigger { name } => trigger(desk, tenant, name).await,
+        ScheduleCommand::Backfill(args) => backfill::run(desk, tenant, args).await,
         ScheduleCommand::Delete { name } => delete(desk, tenant, name).await,
         ScheduleCommand::History { name, paging } => {
             desk.list(paging, |size, token| history(desk, &tenant, &name, size, token)).await

@@ -4,6 +4,7 @@
 //! instants RFC 3339 in UTC with `Z`, no value is null; fields are added, never renamed or removed.
 //! The same structs know how they look in a table, on a card of their own, and by name.
 
+pub mod backfill;
 pub mod barrier;
 pub mod clock;
 pub mod cluster;
@@ -23,6 +24,7 @@ pub mod relay;
 pub mod run;
 pub mod schedule;
 pub mod sheet;
+pub mod update;
 pub mod version;
 
 use serde::Serialize;

@@ -29,6 +29,7 @@ pub struct RunView {
     finish_by: Option<String>,
     known_duplicates: u32,
     resent: u32,
+    pruned_index: Option<u64>,
     /// Only of a run that was just paused or cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<BarrierView>,
@@ -67,6 +68,7 @@ impl From<v1::Run> for RunView {
             finished_index: run.finished_index,
             known_duplicates: run.known_duplicates,
             resent: run.resent,
+            pruned_index: run.pruned_index,
             barrier: None,
         }
     }
@@ -179,6 +181,10 @@ impl View for RunView {
         }
         if self.resent > 0 {
             pairs.push(("resent", Cell::count(self.resent.into(), Tone::Notable)));
+        }
+        if let Some(index) = self.pruned_index {
+            let what = format!("at log index {index}: who got what is not kept any more");
+            pairs.push(("pruned", Cell::toned(what, Tone::Notable)));
         }
         card(pairs, paint)
     }

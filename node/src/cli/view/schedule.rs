@@ -76,6 +76,7 @@ struct PoliciesView {
     finish_by_ms: i64,
     in_doubt: String,
     max_attempts: u32,
+    retention_ms: i64,
 }
 
 /// What a resume does, or would do.
@@ -140,6 +141,7 @@ impl From<v1::Policies> for PoliciesView {
             start_within_ms: policies.start_within.as_ref().map(duration_ms).unwrap_or_default(),
             finish_by_ms: policies.finish_by.as_ref().map(duration_ms).unwrap_or_default(),
             max_attempts: policies.max_attempts,
+            retention_ms: policies.retention.as_ref().map(duration_ms).unwrap_or_default(),
         }
     }
 }
@@ -159,6 +161,11 @@ impl ScheduleView {
     /// With how its creation went.
     pub fn with_creation(self, creation: CreationView) -> ScheduleView {
         ScheduleView { creation: Some(creation), ..self }
+    }
+
+    /// Its next instants.
+    pub fn next(&self) -> &[InstantView] {
+        &self.next
     }
 
     fn tone(&self) -> Tone {
@@ -215,6 +222,7 @@ impl View for ScheduleView {
             ("clocks", dst.into()),
             ("late", late.into()),
             ("sending", sending.into()),
+            ("kept", human::duration(policies.retention_ms).into()),
             ("pool", self.pool.as_str().into()),
         ];
         let bounds = [("start", &self.start), ("end", &self.end)];

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::command::{Fire, Opening};
+use crate::command::{Explained, Fire, Opening};
 use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
 use crate::refusal::Refusal;
@@ -28,7 +28,7 @@ pub(super) struct Opened {
 }
 
 /// Occurrences by schedule and name.
-type Names = BTreeSet<(ScheduleId, Nominal)>;
+pub(super) type Names = BTreeSet<(ScheduleId, Nominal)>;
 
 /// Occurrences with equal keys share a page. Large ones carry their own number, so they share none.
 type PageKey = (String, String, u8, Time, Option<usize>);
@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// Checks one fire against the plan and moves the plan. `names` are those that this entry opens.
-    fn fire_one(&mut self, context: &mut Context, fire: &Fire, names: &mut Names) -> Result<(), Refusal> {
+    pub(super) fn fire_one(&mut self, context: &mut Context, fire: &Fire, names: &mut Names) -> Result<(), Refusal> {
         let id = fire.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;
@@ -84,18 +84,7 @@ impl Ledger {
             return Err(Refusal::FiredThrough);
         }
         names.extend(fresh);
-        for explained in &fire.explained {
-            let history = History::Explained {
-                last: explained.last.clone(),
-                count: explained.count,
-                reason: explained.reason,
-                index: context.index,
-            };
-            let name = (id, explained.first.clone());
-            if !self.has_opened(&name) {
-                self.history.put(name, history);
-            }
-        }
+        self.explain(context, id, &fire.explained);
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.plan.fired_through = fire.through;
             schedule.plan.next = fire.next.clone();
@@ -109,9 +98,36 @@ impl Ledger {
         Ok(())
     }
 
+    /// Records why instants did not open; what has opened stays on record (P7).
+    pub(super) fn explain(&mut self, context: &Context, id: ScheduleId, explained: &[Explained]) {
+        for explained in explained {
+            let history = History::Explained {
+                last: explained.last.clone(),
+                count: explained.count,
+                reason: explained.reason,
+                index: context.index,
+            };
+            let name = (id, explained.first.clone());
+            if !self.has_opened(&name) {
+                self.history.put(name, history);
+            }
+        }
+    }
+
+    /// Writes down the run of a name. What a backfill opens keeps what was said of those after it.
+    fn record_opened(&mut self, name: (ScheduleId, Nominal), run: RunId) {
+        let history = match self.history.get(&name).cloned() {
+            Some(History::Explained { last, count, reason, index }) if count > 1 => {
+                History::Backfilled { run, last, count, reason, index }
+            }
+            _ => History::Opened(run),
+        };
+        self.history.put(name, history);
+    }
+
     /// P7: has an occurrence of that name opened? What has stays on record, whatever is said of it later.
-    fn has_opened(&self, name: &(ScheduleId, Nominal)) -> bool {
-        matches!(self.history.get(name), Some(History::Opened(_)))
+    pub(super) fn has_opened(&self, name: &(ScheduleId, Nominal)) -> bool {
+        self.history.get(name).is_some_and(|known| known.run().is_some())
     }
 
     /// P8: the second refusal of an unchanged plan blocks the schedule; a stale proposal is no refusal of
@@ -179,7 +195,7 @@ impl Ledger {
             self.hold_again(&entry.content);
             self.hold_again(&entry.audience);
             page.runs.push(entry);
-            self.history.put((number, opening.nominal), History::Opened(run));
+            self.record_opened((number, opening.nominal), run);
             runs.push((number, run));
         }
         for chunk in 0..page.slots.div_ceil(CHUNK) {
@@ -210,6 +226,7 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u
         state: RunState::Open,
         counts: Counts::pending(schedule.recipients),
         finished_index: None,
+        finished_at: None,
         policy_refusals: Vec::new(),
         known_duplicates: 0,
         contradictions: 0,

@@ -4,11 +4,14 @@
 //! it refuses. One family of commands a file; this file holds the one exhaustive match and what is true
 //! of every entry: the epoch (P13), ledger time (P18) and stored answers.
 
+mod backfill;
 mod claim;
 mod doubt;
+mod edit;
 mod epoch;
 mod fire;
 mod moves;
+mod prune;
 mod refused;
 mod registry;
 mod run;
@@ -16,9 +19,11 @@ mod schedule;
 mod settle;
 mod test_clock;
 
+pub use backfill::BACKFILL_MAX;
 pub use claim::closed_slots;
 pub use epoch::{STEP_MS_MAX, agreed_time};
 pub use fire::{OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE};
+pub(crate) use prune::history_kept_until;
 
 use crate::command::{Command, Entry};
 use crate::effect::Effect;
@@ -143,6 +148,9 @@ impl Ledger {
             Command::Quarantine(quarantine) => self.quarantine(context, quarantine),
             Command::TestClock => self.choose_test_clock(context),
             Command::Advance(advance) => self.advance(context, advance),
+            Command::ScheduleEdit(edit) => self.schedule_edit(context, edit),
+            Command::Backfill(backfill) => self.backfill(context, backfill),
+            Command::Prune(prune) => Ok(self.prune(context, prune)),
         }
     }
 

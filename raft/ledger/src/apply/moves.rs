@@ -71,9 +71,10 @@ impl Ledger {
             match (run.counts.is_finished(), run.finished_index) {
                 (true, None) => {
                     run.finished_index = Some(context.index);
+                    run.finished_at = Some(context.now);
                     context.emit(Effect::RunFinished(name));
                 }
-                (false, Some(_)) => run.finished_index = None,
+                (false, Some(_)) => (run.finished_index, run.finished_at) = (None, None),
                 _ => {}
             }
             run.state = state_after_move(run);

@@ -17,12 +17,12 @@ use crate::state::{Activity, History, Ledger, Plan, Schedule};
 // Content and audience travel once, in the entry that creates their schedule.
 const _: () = assert!(CONTENT_BYTES_MAX + INLINE_BYTES_MAX <= ENTRY_BYTES_MAX * 5 / 4);
 
-fn bounded(what: &str, value: usize, bound: usize) -> Result<(), Refusal> {
+pub(super) fn bounded(what: &str, value: usize, bound: usize) -> Result<(), Refusal> {
     if value <= bound { Ok(()) } else { Err(Refusal::TooLarge { what: what.to_owned(), bound: bound as u64 }) }
 }
 
 /// The body that makes two creates the same: all but the request id and what the proposer computed.
-fn body_of(create: &ScheduleCreate) -> Hash {
+pub(super) fn body_of(create: &ScheduleCreate) -> Hash {
     body_hash(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..create.clone() })
 }
 
@@ -84,6 +84,7 @@ impl Ledger {
                 version: 1,
                 next: create.next.clone(),
                 fired_through: create.after,
+                forgotten_through: None,
                 opened: 0,
                 tzdb: create.tzdb.clone(),
                 refusals: 0,
@@ -159,9 +160,9 @@ impl Ledger {
     pub(super) fn trigger(&mut self, context: &mut Context, trigger: &Trigger) -> Result<Outcome, Refusal> {
         let id = trigger.schedule;
         let nominal = Nominal::Trigger(trigger.request.clone());
-        if let Some(History::Opened(run)) = self.history.get(&(id, nominal.clone())) {
+        if let Some(run) = self.history.get(&(id, nominal.clone())).and_then(History::run) {
             context.repeats = Some(run.index);
-            return Ok(Outcome::Run(*run));
+            return Ok(Outcome::Run(run));
         }
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         if matches!(schedule.activity, Activity::Blocked { .. }) {

@@ -8,7 +8,7 @@ use super::calendar::{self, Pattern, Step};
 use crate::command::{Cause, Explained, Fire, Next, Opening, Reason};
 use crate::ids::{Nominal, ScheduleId, Time};
 use crate::policy::{CatchUp, MINUTE_MS};
-use crate::state::{History, Ledger, Schedule};
+use crate::state::{Ledger, Schedule};
 
 /// What is at most this late counts as on time: a fail-over is no missed instant. Milliseconds.
 pub const ON_TIME_MS: i64 = MINUTE_MS;
@@ -84,7 +84,7 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
     let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_))).filter(|_| !more_to_come);
     for (place, step) in steps.iter().enumerate() {
         let nominal = Nominal::from(step.nominal());
-        let known = matches!(ledger.history().get(&(id, nominal.clone())), Some(History::Opened(_)));
+        let known = ledger.history().get(&(id, nominal.clone())).is_some_and(|known| known.run().is_some());
         let verdict = match step {
             _ if known => Err(Reason::OpenedBefore),
             Step::Absent(_) => Err(Reason::DoesNotExist),

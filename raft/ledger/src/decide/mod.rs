@@ -3,5 +3,8 @@
 //! Pure like the rest, but it uses the zone's rules, so `apply` never calls it (P2): its results travel
 //! in the entry.
 
+pub mod backfill;
 pub mod calendar;
 pub mod catch_up;
+pub mod edit;
+pub mod prune;

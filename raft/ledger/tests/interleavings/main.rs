@@ -11,6 +11,7 @@ use reveille_ledger::check::check;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
+use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::{Outcome, Reply};
@@ -26,6 +27,9 @@ enum Step {
     Trigger(u8, u8),
     Pause(u8),
     Resume(u8),
+    Edit(u8, u8),
+    Backfill(u8, u8),
+    Prune(u8),
     Delete(u8),
     Fire(u8),
     Claim(u8, u8, u8),
@@ -51,6 +55,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (small(), 0u8..4).prop_map(|(which, request)| Step::Trigger(which, request)),
         1 => small().prop_map(Step::Pause),
         1 => small().prop_map(Step::Resume),
+        1 => (small(), small()).prop_map(|(which, what)| Step::Edit(which, what)),
+        1 => (small(), small()).prop_map(|(which, back)| Step::Backfill(which, back)),
+        1 => small().prop_map(Step::Prune),
         1 => small().prop_map(Step::Delete),
         3 => small().prop_map(Step::Fire),
         6 => (small(), small(), small()).prop_map(|(page, holder, take)| Step::Claim(page, holder, take)),
@@ -89,9 +96,7 @@ impl World {
     }
 
     fn put(&mut self, command: Command) -> Outcome {
-        let head = self.ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        let entry = Entry { epoch, now: head.now, command };
+        let entry = self.entry(command);
         self.put_entry(entry)
     }
 
@@ -164,6 +169,9 @@ impl World {
                 let plan_version = plan - u64::from(which > 220);
                 self.put(Command::ScheduleResume(ScheduleResume { schedule, plan_version }));
             }
+            Step::Edit(which, what) => self.edit(which, what),
+            Step::Backfill(which, back) => self.backfill(which, back),
+            Step::Prune(which) => self.prune(which),
             Step::Delete(which) => {
                 let Some(schedule) = pick(&self.schedules(), which) else { return };
                 self.put(Command::ScheduleDelete(schedule));
@@ -267,6 +275,101 @@ impl World {
         self.put(Command::Fire(fires));
     }
 
+    /// Another period, with what is due of the former one; another content and audience, or both.
+    fn edit(&mut self, which: u8, what: u8) {
+        let Some(id) = pick(&self.schedules(), which) else { return };
+        let Some(schedule) = self.ledger.schedules().get(&id).cloned() else { return };
+        let through = self.ledger.head().now;
+        let missed = schedule.plan.next.clone().filter(|next| next.due <= through);
+        let fires = schedule.activity == reveille_ledger::Activity::Active;
+        let due = missed.clone().filter(|_| fires).and_then(|_| self.next_fire(id, which));
+        let due = due.map(|fire| {
+            let following = through.plus_ms(60_000);
+            Fire { next: Some(Next { nominal: Nominal::Instant(following), due: following }), ..fire }
+        });
+        let explained = missed.filter(|_| !fires).map(|next| Explained {
+            first: next.nominal.clone(),
+            last: next.nominal,
+            count: 1,
+            reason: Reason::Edited,
+        });
+        let ahead = through.max(schedule.plan.fired_through).plus_ms(1 + i64::from(what) * 500);
+        let retimed = Retiming {
+            when: When::Every { period_ms: 60_000, anchor_ms: ahead.0 },
+            zone: "UTC".into(),
+            start: None,
+            end: None,
+            max_runs: None,
+            through,
+            due,
+            explained: explained.into_iter().collect(),
+            next: Some(Next { nominal: Nominal::Instant(ahead), due: ahead }),
+            tzdb: "test".into(),
+        };
+        let other = self::schedule(0, u16::from(what % 5) + 1, through);
+        let edit = ScheduleEdit {
+            request: (what >= 200).then(|| format!("request {}", which % 4)),
+            body: Hash::of(&[what]),
+            schedule: id,
+            plan_version: schedule.plan.version - u64::from(which > 220),
+            timing: (what % 3 > 0).then_some(retimed),
+            policies: (what % 7 == 0).then(|| Policies { max_attempts: 9, ..schedule.policies.clone() }),
+            pool: None,
+            priority: None,
+            content: (what % 2 == 0).then(|| Content { subject: what.to_string(), ..other.content }),
+            audience: (what % 5 == 0).then_some(other.audience),
+        };
+        let before = rows_without_head(&self.ledger);
+        let outcome = self.put(Command::ScheduleEdit(Box::new(edit.clone())));
+        if edit.request.is_some() && outcome == Outcome::Schedule(id) {
+            let once = rows_without_head(&self.ledger);
+            self.put(Command::ScheduleEdit(Box::new(edit)));
+            assert_eq!(once, rows_without_head(&self.ledger), "an edit that is asked for twice");
+        } else if matches!(outcome, Outcome::Refused(_)) {
+            assert_eq!(before, rows_without_head(&self.ledger), "a refusal changes nothing");
+        }
+    }
+
+    /// A stretch below `fired_through`; some of it has opened, and asking again opens nothing more.
+    fn backfill(&mut self, which: u8, back: u8) {
+        let Some(id) = pick(&self.schedules(), which) else { return };
+        let Some(through) = self.ledger.schedules().get(&id).map(|known| known.plan.fired_through) else { return };
+        let opening = |step: i64| {
+            let due = Time((through.0 / 30_000 - i64::from(back % 7) + step) * 30_000);
+            let finish_by = self.ledger.head().now.plus_ms(120_000);
+            Opening { nominal: Nominal::Instant(due), due, cause: Cause::Backfill, finish_by }
+        };
+        let openings: Vec<Opening> = (0..i64::from(back % 4)).map(opening).collect();
+        let count = openings.len() as u32;
+        let backfill = Command::Backfill(Backfill { request: None, body: Hash([0; 32]), schedule: id, openings });
+        if !matches!(self.put(backfill.clone()), Outcome::Backfilled { .. }) {
+            return;
+        }
+        let once = rows_without_head(&self.ledger);
+        let again = self.put(backfill);
+        assert_eq!(again, Outcome::Backfilled { opened: 0, first: None, last: None, known: count });
+        assert_eq!(once, rows_without_head(&self.ledger), "P7: a backfill that comes twice");
+    }
+
+    /// What is old enough; or everything by name, of which only that goes.
+    fn prune(&mut self, which: u8) {
+        let (found, _) = stretch(&self.ledger, &Place::default(), self.ledger.head().now);
+        let all = Prune {
+            pages: self.ledger.pages().iter().map(|(id, _)| *id).collect(),
+            summaries: self.ledger.summaries().iter().map(|(id, _)| *id).collect(),
+            history: self.ledger.history().iter().map(|(name, _)| name.clone()).collect(),
+        };
+        let by_place = self.ledger.clone().apply(self.log.len() as u64 + 1, &self.entry(Command::Prune(found.clone())));
+        let by_name = self.put(Command::Prune(if which.is_multiple_of(2) { all } else { found }));
+        assert_eq!(by_name, by_place.reply.outcome, "P24: what is found is what may go");
+    }
+
+    fn entry(&self, command: Command) -> Entry {
+        let head = self.ledger.head();
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        Entry { epoch, now: head.now, command }
+    }
+
     fn next_fire(&self, schedule: ScheduleId, which: u8) -> Option<Fire> {
         let plan = &self.ledger.schedules().get(&schedule)?.plan;
         let next = plan.next.clone()?;
@@ -333,7 +436,7 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
         start: None,
         end: None,
         max_runs: None,
-        policies: Policies { max_attempts: 3, ..Policies::default() },
+        policies: Policies { max_attempts: 3, retention_ms: 60_000, ..Policies::default() },
         pool: "default".into(),
         priority: 0,
         paused: None,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use reveille_ledger::command::*;
 use reveille_ledger::ids::{RunId, Time};
-use reveille_ledger::{History, Ledger, Row, Run, RunState, Standing, WAVE_MS};
+use reveille_ledger::{Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
 
 type Seat = (RunId, u32, u16);
 
@@ -40,13 +40,33 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
             assert_eq!(is_suspect(after, *seat), expected, "P12: {}", told());
         }
     }
-    assert!(was.keys().all(|seat| is.contains_key(seat)), "somebody is gone after {entry:?}");
-    for (id, _, run) in before.runs() {
+    let pruned: Vec<RunId> = before.runs().map(|(id, ..)| id).filter(|id| after.run(*id).is_none()).collect();
+    assert!(pruned.is_empty() || matches!(entry.command, Command::Prune(_)), "a run is gone after {entry:?}");
+    for (id, page, run) in before.runs().filter(|(id, ..)| pruned.contains(id)) {
+        judge_pruned(page, run, after, id, entry.now);
+    }
+    let is_left = |seat: &Seat| is.contains_key(seat) || pruned.contains(&seat.0);
+    assert!(was.keys().all(is_left), "somebody is gone after {entry:?}");
+    for (id, _, run) in before.runs().filter(|(id, ..)| !pruned.contains(id)) {
         let now = after.run(id).expect("a run stays");
         let told = || format!("{id} was {:?} and is {:?} after {entry:?}", run.state, now.state);
         assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", told());
     }
     grows(before, after);
+}
+
+/// P24: only what was finished and old enough goes, with all that shares its page, and its name and its counts
+/// stay.
+fn judge_pruned(page: &Page, run: &Run, after: &Ledger, id: RunId, now: Time) {
+    let summary = after.summaries().get(&id).expect("a summary stays");
+    assert_eq!((summary.counts, &summary.nominal), (run.counts, &run.nominal), "{id}");
+    for run in &page.runs {
+        let open = run.counts.get(Standing::Pending) + run.counts.get(Standing::Claimed);
+        let doubts = run.counts.get(Standing::InDoubt);
+        let age_ms = run.finished_at.map_or(-1, |at| now.since_ms(at));
+        assert!(open == 0 && age_ms >= run.policies.retention_ms, "{id} was pruned too early: {run:?}");
+        assert!(doubts == 0 || age_ms >= 30 * 86_400_000, "{id} was pruned before its evidence: {run:?}");
+    }
 }
 
 fn is_suspect(ledger: &Ledger, (page, chunk, slot): Seat) -> bool {
@@ -91,7 +111,7 @@ fn grows(before: &Ledger, after: &Ledger) {
     }
     for (name, was) in before.history().iter() {
         let is = after.history().get(name);
-        assert!(!matches!(was, History::Opened(_)) || is == Some(was), "P7: {name:?} was {was:?} and is {is:?}");
+        assert!(was.run().is_none() || is == Some(was), "P7: {name:?} was {was:?} and is {is:?}");
     }
 }
 

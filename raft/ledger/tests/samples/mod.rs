@@ -12,7 +12,7 @@ use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 25;
+pub const COMMANDS: u8 = 28;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -47,6 +47,9 @@ pub fn name(command: &Command) -> &'static str {
         Command::Quarantine(_) => "Quarantine",
         Command::TestClock => "TestClock",
         Command::Advance(_) => "Advance",
+        Command::ScheduleEdit(_) => "ScheduleEdit",
+        Command::Backfill(_) => "Backfill",
+        Command::Prune(_) => "Prune",
     }
 }
 
@@ -95,6 +98,7 @@ fn create(name: &str, when: When) -> ScheduleCreate {
             max_attempts: 3,
             backoff_from_ms: 30_000,
             backoff_to_ms: 600_000,
+            retention_ms: 86_400_000,
         },
         pool: "bulk".into(),
         priority: 7,
@@ -125,13 +129,58 @@ fn fire() -> Fire {
             Opening { nominal: civil.clone(), due: Time(5), cause: Cause::Due, finish_by: Time(6) },
             Opening { nominal: next(7).nominal, due: Time(7_000), cause: Cause::CatchUp, finish_by: Time(8_000) },
         ],
-        explained: [Reason::Coalesced, Reason::NoCatchUp, Reason::TooLate, Reason::DoesNotExist, Reason::OpenedBefore]
-            .map(|reason| Explained { first: civil.clone(), last: next(3).nominal, count: 300, reason })
-            .into(),
+        explained: [
+            Reason::Coalesced,
+            Reason::NoCatchUp,
+            Reason::TooLate,
+            Reason::DoesNotExist,
+            Reason::OpenedBefore,
+            Reason::Edited,
+        ]
+        .map(|reason| Explained { first: civil.clone(), last: next(3).nominal, count: 300, reason })
+        .into(),
         through: Time(7_000),
         next: Some(next(9)),
         tzdb: "2026f".into(),
     }
+}
+
+/// An edit of everything.
+fn edit() -> ScheduleEdit {
+    let create = create("daily", When::At { instant_ms: 1_772_409_600_000 });
+    let explained = Explained { first: next(3).nominal, last: next(9).nominal, count: 7, reason: Reason::Edited };
+    ScheduleEdit {
+        request: create.request,
+        body: Hash([7; 32]),
+        schedule: ScheduleId(900),
+        plan_version: 4,
+        timing: Some(Retiming {
+            when: create.when,
+            zone: create.zone,
+            start: create.start,
+            end: create.end,
+            max_runs: create.max_runs,
+            through: Time(9_000),
+            due: Some(fire()),
+            explained: vec![explained],
+            next: create.next,
+            tzdb: create.tzdb,
+        }),
+        policies: Some(create.policies),
+        pool: Some(create.pool),
+        priority: Some(create.priority),
+        content: Some(create.content),
+        audience: Some(create.audience),
+    }
+}
+
+fn backfill(schedule: ScheduleId, name: Next) -> Backfill {
+    let opening = Opening { nominal: name.nominal, due: name.due, cause: Cause::Backfill, finish_by: Time(3_600_000) };
+    Backfill { request: Some("request-9".into()), body: Hash([9; 32]), schedule, openings: vec![opening] }
+}
+
+fn prune(page: RunId) -> Prune {
+    Prune { pages: vec![page], summaries: vec![RUN], history: vec![(ScheduleId(900), next(4).nominal)] }
 }
 
 fn settle() -> RowOutcome {
@@ -198,6 +247,9 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Quarantine schedule", quarantine(Quarantined::Schedule(ScheduleId(900)))),
         ("TestClock", Command::TestClock),
         ("Advance", Command::Advance(Advance { to: Time(1_772_409_600_000), jump: true })),
+        ("ScheduleEdit", Command::ScheduleEdit(Box::new(edit()))),
+        ("Backfill", Command::Backfill(backfill(ScheduleId(900), next(4)))),
+        ("Prune", Command::Prune(prune(RUN))),
     ]
 }
 
@@ -217,6 +269,8 @@ pub fn replies() -> Vec<(String, Reply)> {
         Outcome::Fired(vec![Ok(vec![RUN]), Err(Refusal::StalePlan)]),
         Outcome::Claimed(vec![Ok(FENCE), Err(Refusal::NothingPending)]),
         Outcome::Moved(300),
+        Outcome::Backfilled { opened: 300, first: Some(RUN), last: None, known: 2 },
+        Outcome::Pruned(300),
     ];
     let refusals = vec![
         Refusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },
@@ -288,7 +342,9 @@ pub fn ledger() -> Ledger {
     };
     let Outcome::Fired(fired) = put(10_000, Command::Fire(vec![fire])) else { panic!("fired") };
     let page = fired[0].as_ref().expect("a run")[0];
-    put(10_000, Command::Trigger(Trigger { schedule: active, request: "now".into() }));
+    let trigger = Command::Trigger(Trigger { schedule: active, request: "now".into() });
+    let Outcome::Run(triggered) = put(10_000, trigger) else { panic!("a run") };
+    put(10_000, Command::Backfill(backfill(active, next(3))));
     let mut claim = |slots: Bitmap| {
         let claim = Claim { page, chunk: 0, slice: slots, holder: HOLDER };
         let Outcome::Claimed(answers) = put(11_000, Command::Claim(vec![claim])) else { panic!("claimed") };
@@ -314,6 +370,12 @@ pub fn ledger() -> Ledger {
     put(13_000, Command::RunPause(RunPause { run: page, reason: "look".into() }));
     let again = Holder { incarnation: Incarnation(4), ..HOLDER };
     put(14_000, Command::NodeUp(NodeUp { holder: again, name: "n1".into(), level: 1, life: 78 }));
+    put(14_000, Command::RunCancel(triggered));
+    let later = 200_000_000;
+    let readings = vec![Reading { node: NODE, wall: Time(later) }];
+    put(later, Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
+    assert_eq!(put(later, Command::Prune(prune(triggered))), Outcome::Pruned(1));
+    put(later, other("late", "request-8"));
     assert_eq!(ledger.nodes().get(&NODE).map(|node| node.deaths.times()), Some(&[Time(14_000)][..]));
     assert!(matches!(ledger.run(page).map(|run| &run.state), Some(RunState::Paused { .. })));
     ledger

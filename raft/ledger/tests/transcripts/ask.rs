@@ -3,10 +3,14 @@
 use goldenscript::Context;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::*;
+use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::calendar::{self, Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Zone};
+use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
+use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{CatchUp, InDoubt, Policies};
+use reveille_ledger::{Activity, BACKFILL_MAX};
 
 use crate::words::{Told, Words, milliseconds, slots};
 use crate::world::{World, audience, content};
@@ -26,6 +30,9 @@ impl World {
             "relay" => self.relay(words)?,
             "remove_relay" => Command::RelayRemove(words.need("name")?.into()),
             "create" => return self.create(words).map(Some),
+            "edit" => return self.edit(words).map(Some),
+            "backfill" => return self.backfill(words).map(Some),
+            "prune" => self.prune(words)?,
             "pause" => Command::SchedulePause(SchedulePause {
                 schedule: self.schedule(words.need("schedule")?)?,
                 reason: words.key("reason").unwrap_or("rest").into(),
@@ -212,6 +219,108 @@ impl World {
         Ok(if count == 1 { output } else { format!("{count} schedules, the last one:\n{output}") })
     }
 
+    /// `edit daily cron="0 10 * * *"`: what is not said stays. `due=` and `every=` make another period; the
+    /// former timing is left by what a proposer computes, up to now or `through=`.
+    fn edit(&mut self, words: &mut Words) -> Told<String> {
+        let id = self.schedule(words.need("schedule")?)?;
+        let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?.clone();
+        let when = match (words.key("cron"), words.ms("every")?) {
+            (Some(expression), _) => Some(When::Cron { expression: expression.into() }),
+            (None, Some(period)) => {
+                let anchor = words.ms("due")?.map_or(self.first, |ms| self.first.plus_ms(ms));
+                Some(When::Every { period_ms: period.unsigned_abs(), anchor_ms: anchor.0 })
+            }
+            (None, None) => None,
+        };
+        let zone = words.key("zone").map(str::to_owned);
+        let max_runs = words.key("max_runs").map(str::parse).transpose()?;
+        let through = words.ms("through")?.map_or(self.ledger.head().now, |ms| self.first.plus_ms(ms));
+        let timing = match when.is_some() || zone.is_some() || max_runs.is_some() {
+            false => None,
+            true => Some(self.retiming(id, when, zone, max_runs.or(schedule.max_runs), through)?),
+        };
+        let edit = ScheduleEdit {
+            request: words.key("request").map(str::to_owned),
+            body: Hash::of(words.key("body").unwrap_or("").as_bytes()),
+            schedule: id,
+            plan_version: words.number("plan", schedule.plan.version)?,
+            timing,
+            policies: words.key("catch_up").map(|_| Policies { catch_up: CatchUp::None, ..schedule.policies }),
+            pool: words.key("pool").map(str::to_owned),
+            priority: words.key("priority").map(str::parse).transpose()?,
+            content: words.key("subject").map(content),
+            audience: words.key("size").map(str::parse).transpose()?.map(audience),
+        };
+        self.commit(Command::ScheduleEdit(Box::new(edit)), words)
+    }
+
+    /// `backfill daily from=1d to=3d max=2`: what a proposer finds there; or `opens=`, whatever it finds.
+    fn backfill(&mut self, words: &mut Words) -> Told<String> {
+        let schedule = self.schedule(words.need("schedule")?)?;
+        let known = self.ledger.schedules().get(&schedule).ok_or("no such schedule")?;
+        let now = self.ledger.head().now;
+        let at = |ms: Option<i64>| ms.map_or(now, |ms| self.first.plus_ms(ms));
+        let (from, to) = (at(words.ms("from")?), at(words.ms("to")?));
+        let (pattern, zone) = (Pattern::compile(&known.when)?, rules(&known.zone)?);
+        let calendar = Calendar { pattern: &pattern, zone: &zone };
+        let has_opened = |name: &Nominal| {
+            self.ledger.history().get(&(schedule, name.clone())).is_some_and(|row| row.run().is_some())
+        };
+        let found = range(known, calendar, (from, to), words.number("max", BACKFILL_MAX)?, now, has_opened);
+        let rest = found.rest.map_or("nothing".to_owned(), |rest| format!("what begins at {}", self.time(rest)));
+        let told = format!("{} to open, {} known, {rest} is left\n", found.openings.len(), found.known);
+        let opening = |next: Next| Opening {
+            nominal: next.nominal,
+            due: next.due,
+            cause: Cause::Backfill,
+            finish_by: now.plus_ms(known.policies.finish_by_ms),
+        };
+        let openings = match words.key("opens") {
+            Some(text) => self.instants(text)?.into_iter().map(opening).collect(),
+            None => found.openings,
+        };
+        let request = words.key("request").map(str::to_owned);
+        let body = Hash::of(words.key("body").unwrap_or("").as_bytes());
+        Ok(told + &self.commit(Command::Backfill(Backfill { request, body, schedule, openings }), words)?)
+    }
+
+    /// `prune`: what the auditor finds; or whatever is named: `prune r5.0`, `prune summary=r5.0`.
+    fn prune(&mut self, words: &mut Words) -> Told<Command> {
+        let summaries = words.all("summary").into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?;
+        let pages = words.rest().into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?;
+        if pages.is_empty() && summaries.is_empty() {
+            let (found, more) = stretch(&self.ledger, &Place::default(), self.ledger.head().now);
+            return if more.is_none() { Ok(Command::Prune(found)) } else { Err("more than one stretch".into()) };
+        }
+        Ok(Command::Prune(Prune { pages, summaries, history: vec![] }))
+    }
+
+    fn retiming(
+        &self,
+        id: ScheduleId,
+        when: Option<When>,
+        zone: Option<String>,
+        max_runs: Option<u32>,
+        through: Time,
+    ) -> Told<Retiming> {
+        let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?;
+        let wanted = Wanted {
+            when: when.unwrap_or_else(|| schedule.when.clone()),
+            zone: zone.unwrap_or_else(|| schedule.zone.clone()),
+            start: schedule.start,
+            end: schedule.end,
+            max_runs,
+            dst: schedule.policies.dst,
+        };
+        let former = (Pattern::compile(&schedule.when)?, rules(&schedule.zone)?);
+        let next = (Pattern::compile(&wanted.when)?, rules(&wanted.zone)?);
+        let former = Calendar { pattern: &former.0, zone: &former.1 };
+        let calendar = Calendar { pattern: &next.0, zone: &next.1 };
+        let fires = schedule.activity == Activity::Active;
+        let due = fires.then(|| catch_up::plan_fire(&self.ledger, id, former.pattern, former.zone, through)).flatten();
+        Ok(retime(schedule, due, Some(former), (wanted, calendar), through)?)
+    }
+
     fn policies(&self, words: &mut Words) -> Told<Policies> {
         let usual = Policies::default();
         Ok(Policies {
@@ -236,6 +345,7 @@ impl World {
             max_attempts: words.number("max_attempts", usual.max_attempts)?,
             backoff_from_ms: words.ms("backoff_from")?.unwrap_or(usual.backoff_from_ms),
             backoff_to_ms: words.ms("backoff_to")?.unwrap_or(usual.backoff_to_ms),
+            retention_ms: words.ms("retention")?.unwrap_or(usual.retention_ms),
         })
     }
 
@@ -320,6 +430,7 @@ impl World {
                 "too_late" => Reason::TooLate,
                 "does_not_exist" => Reason::DoesNotExist,
                 "opened_before" => Reason::OpenedBefore,
+                "edited" => Reason::Edited,
                 other => return Err(format!("reason {other}?").into()),
             };
             let (first, last) = (self.instant(first)?.nominal, self.instant(last)?.nominal);

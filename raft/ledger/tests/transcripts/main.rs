@@ -34,12 +34,14 @@ macro_rules! scripts {
 
 scripts! {
     accounting_p1
+    backfill_p7
     barrier_state_p15
     catch_up_p16
     claim_p4
     dead_letters
     deaths_p12
     decisions
+    edit_p8
     epochs_p13
     evidence_p14
     explain
@@ -49,6 +51,7 @@ scripts! {
     names_p7
     pages
     policy_refusals_p6
+    pruning_p24
     quarantine
     real_time_p19
     requests

@@ -25,6 +25,8 @@ impl World {
             "claimable" => self.show_claimable(words),
             "story" => self.show_story(words),
             "pages" => Ok(self.show_pages()),
+            "frozen" => self.show_frozen(words),
+            "kept" => Ok(self.show_kept()),
             "answers" => Ok(format!("{} requests are remembered\n", self.remembered())),
             other => Err(format!("nobody knows '{other}'").into()),
         }
@@ -32,11 +34,18 @@ impl World {
 
     fn show_run(&self, words: &mut Words) -> Told<String> {
         let id = self.run(words.need("run")?)?;
-        let run = self.ledger.run(id).ok_or("no such run")?;
-        let mut text = format!("{id} of {}: {}, {} recipients:", run.name, state(run), run.count);
+        let (mut text, counts) = match (self.ledger.run(id), self.ledger.summaries().get(&id)) {
+            (Some(run), _) => (format!("{id} of {}: {}, {} recipients:", run.name, state(run), run.count), run.counts),
+            (None, Some(summary)) => {
+                let ended = summary.state.word();
+                let pruned = format!("pruned by {}", summary.pruned_index);
+                (format!("{id} of {}, {}: {ended}, {pruned}:", summary.name, summary.nominal), summary.counts)
+            }
+            (None, None) => return Ok("no such run\n".into()),
+        };
         for standing in Standing::ALL {
-            if run.counts.get(standing) > 0 {
-                let _ = write!(text, " {} {}", run.counts.get(standing), word(standing));
+            if counts.get(standing) > 0 {
+                let _ = write!(text, " {} {}", counts.get(standing), word(standing));
             }
         }
         Ok(text + "\n")
@@ -109,6 +118,9 @@ impl World {
             History::Explained { last, count, reason, index } => {
                 format!("{nominal} to {last}: {count} {reason:?}, said {index}\n")
             }
+            History::Backfilled { run, last, count, reason, index } => {
+                format!("{nominal}: opened as {run}, the first of {count} to {last}: {reason:?}, said {index}\n")
+            }
         };
         Ok(rows.map(one).collect())
     }
@@ -153,6 +165,39 @@ impl World {
             let _ = writeln!(text, "  opted out at {}", opted_out.index);
         }
         Ok(text)
+    }
+
+    /// Rows by table: what is kept at all.
+    fn show_kept(&self) -> String {
+        let ledger = &self.ledger;
+        let blobs = ledger.all_rows().filter(|(key, _)| key.first() == Some(&5)).count();
+        format!(
+            "{} pages, {} chunks, {} open rows, {} closed rows, {} letters, {blobs} blobs, {} names, {} summaries\n",
+            ledger.pages().len(),
+            ledger.chunks().len(),
+            ledger.rows().len(),
+            ledger.closed().len(),
+            ledger.dead().len(),
+            ledger.history().len(),
+            ledger.summaries().len(),
+        )
+    }
+
+    /// What a run sends, beside what its schedule would send now.
+    fn show_frozen(&self, words: &mut Words) -> Told<String> {
+        let id = self.run(words.need("run")?)?;
+        let run = self.ledger.run(id).ok_or("no such run")?;
+        let schedule = self.ledger.schedules().get(&run.schedule).ok_or("no such schedule")?;
+        let subject = |hash| {
+            let content = self.ledger.blob(hash).and_then(reveille_ledger::content::Content::from_blob);
+            content.map_or("content is gone".to_owned(), |content| content.subject)
+        };
+        let (mine, others) = (subject(&run.content), subject(&schedule.content));
+        let catch_up = (run.policies.catch_up, schedule.policies.catch_up);
+        Ok(format!(
+            "{id}: '{mine}' to {}, catch up {:?}; the next one: '{others}' to {}, catch up {:?}\n",
+            run.count, catch_up.0, schedule.recipients, catch_up.1
+        ))
     }
 
     fn show_pages(&self) -> String {

@@ -51,6 +51,11 @@ fn reply(world: &World, reply: &Reply) -> String {
             Ok(fence) => format!("granted {fence}"),
             Err(refusal) => format!("refused: {refusal}"),
         })),
+        Outcome::Backfilled { opened, first, last, known } => {
+            let run = |run: &Option<RunId>| run.map_or("none".to_owned(), |run| run.to_string());
+            format!("backfilled {opened}, {} to {}; {known} had opened before", run(first), run(last))
+        }
+        Outcome::Pruned(runs) => format!("pruned {runs} runs"),
         Outcome::Moved(count) => format!("moved {count}"),
         Outcome::Refused(refusal) => format!("refused: {refusal}"),
     };
@@ -95,6 +100,10 @@ fn changes(world: &World, before: &Ledger) -> Vec<String> {
     for (id, _) in world.ledger.schedules().iter() {
         differences(&mut lines, &schedule_facts(world, before, *id), &schedule_facts(world, &world.ledger, *id));
     }
+    let gone = before.runs().filter(|(id, ..)| world.ledger.run(*id).is_none());
+    lines.extend(gone.map(|(id, _, run)| format!("{id} of {} is pruned", run.name)));
+    let gone = before.summaries().iter().filter(|(id, _)| !world.ledger.summaries().contains(id));
+    lines.extend(gone.map(|(id, summary)| format!("the summary of {id} of {} is forgotten", summary.name)));
     for (id, page, run) in world.ledger.runs() {
         match before.run(id) {
             None => lines.push(opened(world, id, page, run)),
@@ -130,6 +139,7 @@ fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
         fact("opened", plan.opened.to_string()),
         fact("fired through", world.time(plan.fired_through)),
         fact("refusals", plan.refusals.to_string()),
+        fact("forgotten through", plan.forgotten_through.map_or("nothing".to_owned(), |at| world.time(at))),
     ])
 }
 

@@ -1,0 +1,132 @@
+//! Backfill: which occurrences of the past open, and opening them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use prost::Message;
+use reveille_ledger::BACKFILL_MAX;
+use reveille_ledger::command::{Backfill, Command};
+use reveille_ledger::decide::backfill::{Range, range};
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::ids::{Hash, Nominal, Time};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_proto::admin::v1::{self, BackfillScheduleRequest, BackfillScheduleResponse};
+
+use super::schedule::Found;
+use super::validate::Fields;
+use super::views::timestamp;
+use super::{Admin, Fault, refusals, views};
+
+/// What is asked for, as types.
+struct Asked {
+    from: Time,
+    to: Time,
+    most: usize,
+    request: Option<String>,
+    body: Hash,
+}
+
+/// Answers a request.
+pub async fn backfill(
+    admin: &Admin,
+    request: &BackfillScheduleRequest,
+    deadline: Instant,
+) -> Result<BackfillScheduleResponse, Fault> {
+    let asked = read(request)?;
+    let found = admin.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+    let (id, tenant, through) = (found.id, found.schedule.tenant.clone(), found.schedule.plan.fired_through);
+    if asked.from > through {
+        let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
+        return Err(Fault::of_field("from", message));
+    }
+    let answer = asked
+        .request
+        .as_deref()
+        .and_then(|request| admin.site.replica.read(|ledger| ledger.answer_to(&tenant, request).cloned()));
+    if let Some(answer) = answer {
+        if answer.body != asked.body {
+            let reused = Refusal::RequestReused(request.request_id.clone());
+            return Err(refusals::refused(&reused).request(&request.request_id));
+        }
+        return Ok(answered(BackfillScheduleResponse::default(), &answer.outcome));
+    }
+    let (range, response) = look(admin, found, &asked).await?;
+    if request.validate_only || range.openings.is_empty() {
+        return Ok(response);
+    }
+    let backfill = Backfill { request: asked.request, body: asked.body, schedule: id, openings: range.openings };
+    let reply = admin.write(Command::Backfill(backfill), &request.request_id, deadline).await?;
+    Ok(answered(response, &reply.outcome))
+}
+
+fn read(request: &BackfillScheduleRequest) -> Result<Asked, Fault> {
+    let mut fields = Fields::default();
+    let id = fields.request_id(&request.request_id);
+    let mut instant = |field: &str, given: Option<prost_types::Timestamp>| match given {
+        Some(given) => fields.instant(field, given),
+        None => {
+            fields.refuse(field, "is missing; give an instant");
+            None
+        }
+    };
+    let (from, to) = (instant("from", request.from), instant("to", request.to));
+    if let (Some(from), Some(to)) = (from, to)
+        && to < from
+    {
+        fields.refuse("to", format!("{to} is before {from}"));
+    }
+    let most = match request.max as usize {
+        0 => BACKFILL_MAX,
+        most => most,
+    };
+    if most > BACKFILL_MAX {
+        fields.refuse("max", format!("is above {BACKFILL_MAX}; open the rest with another backfill"));
+    }
+    let asked = BackfillScheduleRequest { request_id: String::new(), validate_only: false, ..request.clone() };
+    let body = Hash::of(&asked.encode_to_vec());
+    fields.done(from.zip(to).map(|(from, to)| Asked { from, to, most, request: id, body }))
+}
+
+/// What opens, and how it is told.
+async fn look(admin: &Admin, found: Found, asked: &Asked) -> Result<(Range, BackfillScheduleResponse), Fault> {
+    let site = Arc::clone(&admin.site);
+    let (span, most) = ((asked.from, asked.to), asked.most);
+    let looked = admin.calendar(move |zones| {
+        let schedule = &found.schedule;
+        let zone = zones.get(&schedule.zone).map_err(|unknown| refusals::not_possible(unknown.to_string()))?;
+        let pattern = Pattern::compile(&schedule.when).map_err(|error| refusals::not_possible(error.to_string()))?;
+        let calendar = Calendar { pattern: &pattern, zone: &zone };
+        // Asked name by name: entries do not wait for a calendar to be walked.
+        let is_known = |name: &Nominal| {
+            let name = (found.id, name.clone());
+            site.replica.read(|ledger| ledger.history().get(&name).is_some_and(|row| row.run().is_some()))
+        };
+        let range = range(schedule, calendar, span, most, found.now, is_known);
+        let told = |due: Time| views::told(&pattern, &zone.rules, &schedule.policies, due);
+        let response = BackfillScheduleResponse {
+            opened: range.openings.len() as u32,
+            opened_before: range.known,
+            first: range.openings.first().map(|opening| told(opening.due)),
+            last: range.openings.last().map(|opening| told(opening.due)),
+            rest: range.rest.map(timestamp),
+            ..BackfillScheduleResponse::default()
+        };
+        Ok((range, response))
+    });
+    looked.await?
+}
+
+/// With what the ledger says of it: some may have opened between the look and the entry.
+fn answered(response: BackfillScheduleResponse, outcome: &Outcome) -> BackfillScheduleResponse {
+    let Outcome::Backfilled { opened, first, last, known } = outcome else { return response };
+    let run = |run: &Option<_>| run.map(|run: reveille_ledger::ids::RunId| run.to_string()).unwrap_or_default();
+    v1::BackfillScheduleResponse {
+        opened: *opened,
+        opened_before: response.opened_before + known,
+        first_run: run(first),
+        last_run: run(last),
+        ..response
+    }
+}

@@ -1,0 +1,131 @@
+//! Field masks of a schedule: which of its fields a request changes.
+//!
+//! A path names a field of `ScheduleBody`, or one of `policies` and `content`. Whatever it names is taken
+//! from the request, also when it is absent there: so a field is cleared.
+
+use prost::Message;
+use prost_types::FieldMask;
+use reveille_ledger::ids::Hash;
+use reveille_proto::admin::v1::ScheduleBody;
+
+use super::validate::Fields;
+
+/// Paths that were read, sorted and each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mask {
+    paths: Vec<String>,
+}
+
+/// One line a message: its fields, by name.
+macro_rules! fields {
+    ($($name:ident),*; $($message:ident: $($part:ident),*;)*) => {
+        /// All paths.
+        const PATHS: &[&str] = &[
+            $(stringify!($name),)*
+            $(stringify!($message), $(concat!(stringify!($message), ".", stringify!($part)),)*)*
+        ];
+
+        /// Moves what a path names.
+        fn take(path: &str, to: &mut ScheduleBody, from: &mut ScheduleBody) {
+            match path {
+                $(stringify!($name) => to.$name = std::mem::take(&mut from.$name),)*
+                $(stringify!($message) => to.$message = std::mem::take(&mut from.$message),)*
+                _ => match path.split_once('.') {
+                    $(Some((stringify!($message), part)) => {
+                        let from = from.$message.get_or_insert_default();
+                        let to = to.$message.get_or_insert_default();
+                        match part {
+                            $(stringify!($part) => to.$part = std::mem::take(&mut from.$part),)*
+                            _ => {}
+                        }
+                    })*
+                    _ => {}
+                },
+            }
+        }
+    };
+}
+fields! {
+    when, zone, start, end, max_runs, pool, priority, audience;
+    policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention;
+    content: sender, reply_to, subject, text, html, headers, variables;
+}
+
+impl Mask {
+    /// The paths of a request; what is no path is said, with those that are.
+    pub fn read(fields: &mut Fields, mask: Option<FieldMask>) -> Mask {
+        let mut paths = mask.unwrap_or_default().paths;
+        paths.sort();
+        paths.dedup();
+        // Who names the whole has named its parts.
+        let wholes: Vec<String> = paths.iter().filter(|path| !path.contains('.')).cloned().collect();
+        paths.retain(|path| path.split_once('.').is_none_or(|(whole, _)| !wholes.iter().any(|named| named == whole)));
+        if paths.is_empty() {
+            fields.refuse("update_mask", format!("names nothing; give some of {}", PATHS.join(", ")));
+        }
+        for path in paths.iter().filter(|path| !PATHS.contains(&path.as_str())) {
+            fields.refuse("update_mask", format!("{path:?} can not be changed; give some of {}", PATHS.join(", ")));
+        }
+        Mask { paths }
+    }
+
+    /// Does it name this field, or a part of it?
+    pub fn names(&self, field: &str) -> bool {
+        self.paths.iter().any(|path| path.split('.').next() == Some(field))
+    }
+
+    /// Takes what it names from `asked`.
+    pub fn lay_over(&self, body: &mut ScheduleBody, mut asked: ScheduleBody) {
+        self.paths.iter().for_each(|path| take(path, body, &mut asked));
+    }
+
+    /// Tells one change from another: by the paths and by what they take, whatever else a request holds.
+    pub fn hash(&self, asked: &ScheduleBody) -> Hash {
+        let mut taken =
+            ScheduleBody { tenant: asked.tenant.clone(), name: asked.name.clone(), ..ScheduleBody::default() };
+        self.lay_over(&mut taken, asked.clone());
+        Hash::of([self.paths.join(",").as_bytes(), b"\0", &taken.encode_to_vec()].concat().as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reveille_proto::admin::v1;
+
+    fn mask(paths: &[&str]) -> Mask {
+        let mut fields = Fields::default();
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        let mask = Mask::read(&mut fields, Some(FieldMask { paths }));
+        fields.done(Some(mask)).expect("known paths")
+    }
+
+    fn body(priority: u32, subject: &str) -> ScheduleBody {
+        let content = v1::Content { subject: subject.to_owned(), sender: "a@x.org".to_owned(), ..Default::default() };
+        ScheduleBody { priority, content: Some(content), max_runs: Some(3), ..ScheduleBody::default() }
+    }
+
+    #[test]
+    fn only_what_is_named_changes_and_what_is_absent_is_cleared() {
+        let mut changed = body(1, "old");
+        mask(&["content.subject", "max_runs"])
+            .lay_over(&mut changed, ScheduleBody { max_runs: None, ..body(9, "new") });
+        assert_eq!(changed, ScheduleBody { max_runs: None, ..body(1, "new") });
+    }
+
+    #[test]
+    fn equal_changes_are_known_whatever_else_the_request_holds() {
+        let subject = mask(&["content.subject"]);
+        assert_eq!(subject.hash(&body(1, "new")), subject.hash(&body(2, "new")));
+        assert_ne!(subject.hash(&body(1, "new")), subject.hash(&body(1, "newer")));
+        assert_ne!(subject.hash(&body(1, "new")), mask(&["content"]).hash(&body(1, "new")));
+    }
+
+    #[test]
+    fn an_unknown_path_is_named_with_those_that_are_known() {
+        let mut fields = Fields::default();
+        Mask::read(&mut fields, Some(FieldMask { paths: vec!["name".to_owned(), "zone".to_owned()] }));
+        let fault = fields.done(Some(())).expect_err("a name is for ever");
+        assert!(format!("{fault:?}").contains("\"name\" can not be changed; give some of when, zone"), "{fault:?}");
+    }
+}

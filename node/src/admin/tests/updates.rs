@@ -1,0 +1,129 @@
+//! An update of a schedule: what is named changes, once, and on what was read.
+
+use prost_types::FieldMask;
+use reveille_proto::admin::v1::{
+    Content, ListRunsRequest, Policies, Schedule, ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse, When,
+    when,
+};
+use tonic::Code;
+
+use super::node::{Node, creation, node, reason, yearly};
+
+fn update(paths: &[&str], body: ScheduleBody) -> UpdateScheduleRequest {
+    UpdateScheduleRequest {
+        schedule: Some(ScheduleBody { name: "report".to_owned(), ..body }),
+        update_mask: Some(FieldMask { paths: paths.iter().map(|path| (*path).to_owned()).collect() }),
+        ..UpdateScheduleRequest::default()
+    }
+}
+
+fn cron(expression: &str) -> ScheduleBody {
+    let pattern = when::Pattern::Cron(expression.to_owned());
+    ScheduleBody { when: Some(When { pattern: Some(pattern) }), ..ScheduleBody::default() }
+}
+
+async fn done(node: &Node, request: UpdateScheduleRequest) -> (Schedule, Schedule) {
+    let answer = node.schedules().update_schedule(request).await.expect("an update").into_inner();
+    let UpdateScheduleResponse { schedule, former, .. } = answer;
+    (former.expect("as it was"), schedule.expect("as it is"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_named_changes_and_an_open_run_keeps_what_it_opened_with() {
+    let node = node("").await;
+    let run = node.triggered("report", &["ada@example.net"], "nowhere").await;
+    let content = Content { subject: "Other".to_owned(), sender: "ignored".to_owned(), ..Content::default() };
+    let policies = Policies { max_attempts: 2, ..Policies::default() };
+    let body = ScheduleBody {
+        content: Some(content),
+        policies: Some(policies),
+        pool: "default".to_owned(),
+        ..cron("0 9 * * *")
+    };
+    let paths = ["content.subject", "policies.max_attempts", "when", "pool"];
+    let looked = UpdateScheduleRequest { validate_only: true, ..update(&paths, body.clone()) };
+    let (former, would_be) = done(&node, looked).await;
+    assert_eq!(former.next.first().map(|next| next.local.contains("-01-01T00:00")), Some(true), "{former:?}");
+    assert!(would_be.next.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", would_be.next);
+
+    let (same, changed) = done(&node, update(&paths, body)).await;
+    assert_eq!(same, former, "a look changed nothing");
+    assert_eq!(changed.next, would_be.next);
+    assert_ne!(changed.content_hash, former.content_hash);
+    assert_eq!(changed.audience_hash, former.audience_hash);
+    let attempts = |schedule: &Schedule| schedule.policies.as_ref().map(|policies| policies.max_attempts);
+    assert_eq!((attempts(&former), attempts(&changed)), (Some(5), Some(2)));
+    assert_ne!(changed.etag, former.etag);
+
+    // The open run waits in the pool that it opened with; the next one goes out, with the new subject.
+    let second = trigger(&node, "second").await;
+    node.until(&second, |run| run.finished_index.is_some()).await;
+    let waiting = node.until(&run.run, |_| true).await;
+    assert_eq!(waiting.counts.map(|counts| counts.pending), Some(1));
+    node.stop().await;
+}
+
+async fn trigger(node: &Node, request_id: &str) -> String {
+    let request = reveille_proto::admin::v1::TriggerScheduleRequest {
+        tenant: String::new(),
+        name: "report".to_owned(),
+        request_id: request_id.to_owned(),
+    };
+    let answer = node.schedules().trigger_schedule(request).await.expect("triggered").into_inner();
+    answer.run.expect("a run").run
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_etag_is_a_conflict_that_names_the_present_one() {
+    let node = node("").await;
+    node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
+    let priority = |priority, etag: &str, request_id: &str| UpdateScheduleRequest {
+        etag: etag.to_owned(),
+        request_id: request_id.to_owned(),
+        ..update(&["priority"], ScheduleBody { priority, ..ScheduleBody::default() })
+    };
+    let (former, first) = done(&node, priority(7, "", "mine")).await;
+    let stale = node.schedules().update_schedule(priority(8, &former.etag, "")).await.expect_err("stale");
+    assert_eq!(reason(&stale), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
+    assert!(stale.message().contains(&first.etag) && stale.message().contains(&former.etag), "{}", stale.message());
+
+    // The same request again is the first one, whatever the etag is by now; under its id is no other.
+    let (_, again) = done(&node, priority(7, &former.etag, "mine")).await;
+    assert_eq!((again.priority, &again.etag), (7, &first.etag));
+    let reused = node.schedules().update_schedule(priority(9, "", "mine")).await.expect_err("another change");
+    assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
+
+    // What is like that already is no change, and nobody's etag gets stale by it.
+    let (_, same) = done(&node, priority(7, "", "")).await;
+    assert_eq!(same, again);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_created_can_not_be_made_of_it_either() {
+    let node = node("").await;
+    node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
+    let refused = |request| {
+        let mut schedules = node.schedules();
+        async move { schedules.update_schedule(request).await.expect_err("refused").message().to_owned() }
+    };
+    let template = Content { subject: "{{ nobody }}".to_owned(), ..Content::default() };
+    let body = ScheduleBody { content: Some(template), ..ScheduleBody::default() };
+    assert!(refused(update(&["content.subject"], body)).await.contains("schedule.content.subject"));
+    assert!(refused(update(&["when"], cron("0 9 31 2 *"))).await.contains("schedule.when.cron"));
+    assert!(refused(update(&["zone"], ScheduleBody::default())).await.contains("schedule.zone: is missing"));
+    assert!(refused(update(&["name"], ScheduleBody::default())).await.contains("can not be changed"));
+    assert!(refused(update(&[], ScheduleBody::default())).await.contains("names nothing"));
+    let past = Some(prost_types::Timestamp { seconds: 1_000, nanos: 0 });
+    let over = refused(update(&["end"], ScheduleBody { end: past, ..ScheduleBody::default() })).await;
+    assert!(over.contains("schedule.when: has no instant after now"), "{over}");
+    let gone = UpdateScheduleRequest {
+        schedule: Some(ScheduleBody { name: "nobody".to_owned(), ..ScheduleBody::default() }),
+        ..update(&["pool"], ScheduleBody::default())
+    };
+    let gone = node.schedules().update_schedule(gone).await.expect_err("there is none");
+    assert_eq!(reason(&gone), (Code::NotFound, "SCHEDULE_NOT_FOUND".to_owned()));
+    let runs = node.runs().list_runs(ListRunsRequest::default()).await.expect("a list").into_inner().runs;
+    assert!(runs.is_empty());
+    node.stop().await;
+}

@@ -1,0 +1,258 @@
+//! The update of a schedule: what the mask names is laid over what is there, the whole is validated as a
+//! creation is, and the difference is proposed as one edit.
+//!
+//! A request may be asked again under its id. A change of somebody else in between is a conflict where the
+//! caller gave an etag, and otherwise the change is laid over that.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_cluster::zones::Zones;
+use reveille_ledger::command::{Command, Fire, Retiming, ScheduleCreate, ScheduleEdit};
+use reveille_ledger::content::{Audience, Content};
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::decide::catch_up::{Zone, plan_fire};
+use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
+use reveille_ledger::ids::{Hash, ScheduleId, Time};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Activity, Answer, Schedule};
+use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
+
+use super::mask::Mask;
+use super::schedule::INSTANTS_SHOWN;
+use super::validate::{self, Fields, tenant};
+use super::{Admin, Fault, refusals, views};
+
+/// Voters' clocks agree within this (P18): so much earlier than this node's clock is no leader's future.
+/// Milliseconds.
+const CLOCKS_MS: i64 = 2_000;
+/// Times that a change is laid over a plan that moved meanwhile.
+const TRIES: usize = 4;
+
+/// A schedule as it is, with all that an edit of it needs.
+struct Present {
+    id: ScheduleId,
+    schedule: Schedule,
+    content: Content,
+    audience: Audience,
+    answer: Option<Answer>,
+    /// Ledger time, applied and by this node's clock.
+    applied: Time,
+    now: Time,
+}
+
+/// An edit that can be proposed.
+struct Planned {
+    edit: ScheduleEdit,
+    duplicates: Vec<v1::Duplicate>,
+}
+
+/// Answers a request for a change.
+pub async fn update(
+    admin: &Admin,
+    mut request: UpdateScheduleRequest,
+    deadline: Instant,
+) -> Result<UpdateScheduleResponse, Fault> {
+    let mut fields = Fields::default();
+    let request_id = fields.request_id(&request.request_id);
+    let mask = Mask::read(&mut fields, request.update_mask.take());
+    let asked = request.schedule.take();
+    if asked.is_none() {
+        fields.refuse("schedule", "is missing; it names the schedule that is to change");
+    }
+    let (mask, asked) = fields.done(asked.map(|asked| (mask, asked)))?;
+    let body = mask.hash(&asked);
+    for _ in 1..TRIES {
+        let tried = attempt(admin, &request, (&asked, &mask, body), request_id.as_deref(), deadline).await;
+        match tried {
+            Err(fault) if fault.reason() == ErrorReason::EtagMismatch && request.etag.is_empty() => {}
+            answered => return answered,
+        }
+    }
+    attempt(admin, &request, (&asked, &mask, body), request_id.as_deref(), deadline).await
+}
+
+async fn attempt(
+    admin: &Admin,
+    request: &UpdateScheduleRequest,
+    (asked, mask, body): (&v1::ScheduleBody, &Mask, Hash),
+    request_id: Option<&str>,
+    deadline: Instant,
+) -> Result<UpdateScheduleResponse, Fault> {
+    let present = present(admin, asked, request_id, deadline).await?;
+    let (id, now) = (present.id, present.now);
+    if let Some(answer) = &present.answer {
+        if answer.body != body {
+            let reused = Refusal::RequestReused(request.request_id.clone());
+            return Err(refusals::refused(&reused).request(&request.request_id));
+        }
+        let shown = admin.show_schedule(id, &asked.name).await?;
+        let former = Some(shown.clone());
+        return Ok(UpdateScheduleResponse { schedule: Some(shown), former, ..UpdateScheduleResponse::default() });
+    }
+    let etag = views::etag(id, &present.schedule);
+    if !request.etag.is_empty() && request.etag != etag {
+        let changed = format!("last changed at log index {}", present.schedule.index);
+        let message = format!("the schedule is another one now: its etag is {etag}, {changed}, not {}", request.etag);
+        return Err(refusals::stale_etag(message));
+    }
+    let former = present.schedule.clone();
+    let request_id = request_id.map(str::to_owned);
+    let planned = plan(admin, present, (asked.clone(), mask.clone()), (request_id, body)).await;
+    let Planned { edit, duplicates } = planned.map_err(|fault| fault.request(&request.request_id))?;
+    let due = edit.timing.iter().flat_map(|timing| &timing.due);
+    let opens_count = due.clone().map(|fire| fire.opened.len() as u32).sum();
+    let explained = edit.timing.iter().flat_map(|timing| &timing.explained).chain(due.flat_map(|fire| &fire.explained));
+    let explained_count = explained.map(|range| range.count).fold(0, u32::saturating_add);
+    let mut would_be = former.clone();
+    would_be.take(&edit, former.index);
+    let changes = edit.changes_something();
+    let shown = admin.calendar(move |zones| {
+        let show = |schedule: &Schedule| views::schedule(id, schedule, zones, now, INSTANTS_SHOWN);
+        (show(&former), v1::Schedule { etag: String::new(), ..show(&would_be) })
+    });
+    let (former, would_be) = shown.await?;
+    let schedule = match (changes, request.validate_only) {
+        (false, _) => former.clone(),
+        (true, true) => would_be,
+        (true, false) => {
+            let reply = admin.write(Command::ScheduleEdit(Box::new(edit)), &request.request_id, deadline).await?;
+            let Outcome::Schedule(id) = reply.outcome else {
+                return Err(refusals::broken(format!("an edit was answered by {:?}", reply.outcome)));
+            };
+            admin.show_schedule(id, &asked.name).await?
+        }
+    };
+    Ok(UpdateScheduleResponse {
+        schedule: Some(schedule),
+        former: Some(former),
+        duplicates,
+        opens_count,
+        explained_count,
+    })
+}
+
+/// The schedule as it is, copied; and the stored answer to the request id.
+async fn present(
+    admin: &Admin,
+    asked: &v1::ScheduleBody,
+    request_id: Option<&str>,
+    deadline: Instant,
+) -> Result<Present, Fault> {
+    let tenant = tenant(&asked.tenant)?;
+    let look = admin.read(false, deadline, |ledger| {
+        let (id, schedule) = ledger.schedule_named(&tenant, &asked.name)?;
+        let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
+        let blobs = (bytes(&schedule.content), bytes(&schedule.audience));
+        let answer = request_id.and_then(|request| ledger.answer_to(&tenant, request)).cloned();
+        Some((id, schedule.clone(), blobs, answer, ledger.head().now))
+    });
+    let (found, _) = look.await?;
+    let (id, schedule, (content, audience), answer, applied) =
+        found.ok_or_else(|| refusals::no_schedule(&asked.name))?;
+    let unreadable = || refusals::broken(format!("the content or the audience of {} does not read back", asked.name));
+    Ok(Present {
+        content: Content::from_blob(&content).ok_or_else(unreadable)?,
+        audience: Audience::from_blob(&audience).ok_or_else(unreadable)?,
+        now: admin.now(applied),
+        id,
+        schedule,
+        answer,
+        applied,
+    })
+}
+
+/// Lays the change over what is there, and finds what has to be proposed.
+async fn plan(
+    admin: &Admin,
+    present: Present,
+    (asked, mask): (v1::ScheduleBody, Mask),
+    (request, body): (Option<String>, Hash),
+) -> Result<Planned, Fault> {
+    let site = Arc::clone(&admin.site);
+    let planned = admin.calendar(move |zones| {
+        let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
+        mask.lay_over(&mut wanted, asked);
+        let validate::Asked { create, duplicates } = validate::schedule(Some(wanted), present.now, true, zones)?;
+        let mut edit = difference(&present, &mask, &create);
+        (edit.request, edit.body) = (request, body);
+        if moves_instants(&present.schedule, &create) {
+            let through = present.now.plus_ms(-CLOCKS_MS).max(present.applied);
+            let due = |pattern: &Pattern, zone: &Zone| {
+                site.replica.read(|ledger| plan_fire(ledger, present.id, pattern, zone, through))
+            };
+            edit.timing = Some(retimed(&present, &create, zones, through, due)?);
+        }
+        Ok(Planned { edit, duplicates })
+    });
+    planned.await?
+}
+
+/// Does the calendar give other instants?
+fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
+    schedule.when != wanted.when
+        || schedule.zone != wanted.zone
+        || (schedule.start, schedule.end, schedule.max_runs) != (wanted.start, wanted.end, wanted.max_runs)
+        || schedule.policies.dst != wanted.policies.dst
+}
+
+/// What the mask names and what differs, but for the timing.
+fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> ScheduleEdit {
+    let schedule = &present.schedule;
+    let policies = mask.names("policies") && schedule.policies != wanted.policies;
+    let content = mask.names("content") && present.content != wanted.content;
+    let audience = mask.names("audience") && present.audience != wanted.audience;
+    ScheduleEdit {
+        request: None,
+        body: Hash([0; 32]),
+        schedule: present.id,
+        plan_version: schedule.plan.version,
+        timing: None,
+        policies: policies.then(|| wanted.policies.clone()),
+        pool: (schedule.pool != wanted.pool).then(|| wanted.pool.clone()),
+        priority: (schedule.priority != wanted.priority).then_some(wanted.priority),
+        content: content.then(|| wanted.content.clone()),
+        audience: audience.then(|| wanted.audience.clone()),
+    }
+}
+
+/// The other timing, which must have an instant to come.
+fn retimed(
+    present: &Present,
+    create: &ScheduleCreate,
+    zones: &Zones,
+    through: Time,
+    due: impl Fn(&Pattern, &Zone) -> Option<Fire>,
+) -> Result<Retiming, Fault> {
+    let schedule = &present.schedule;
+    let compiled = |of: &_| Pattern::compile(of).map_err(|error| refusals::not_possible(error.to_string()));
+    let zone = zones.get(&create.zone).map_err(|unknown| refusals::not_possible(unknown.to_string()))?;
+    let pattern = compiled(&create.when)?;
+    let former = (compiled(&schedule.when)?, zones.get(&schedule.zone).ok());
+    let former = former.1.as_ref().map(|zone| Calendar { pattern: &former.0, zone });
+    let due = former.filter(|_| schedule.activity == Activity::Active).and_then(|of| due(of.pattern, of.zone));
+    let wanted = Wanted {
+        when: create.when.clone(),
+        zone: create.zone.clone(),
+        start: create.start,
+        end: create.end,
+        max_runs: create.max_runs,
+        dst: create.policies.dst,
+    };
+    let retiming = retime(schedule, due, former, (wanted, Calendar { pattern: &pattern, zone: &zone }), through);
+    let retiming = retiming.map_err(|wait| refusals::not_possible(wait.to_string()))?;
+    match (&retiming.next, create.max_runs) {
+        (Some(_), _) => Ok(retiming),
+        (None, Some(most)) if schedule.plan.opened >= most => {
+            let opened = schedule.plan.opened;
+            Err(Fault::of_field("schedule.max_runs", format!("is {most}, but {opened} have opened; give more")))
+        }
+        (None, _) => {
+            let mut fields = Fields::default();
+            let message = format!("has no instant after now, {}; give one to come, or a later end", present.now);
+            fields.refuse_as(ErrorReason::NeverFires, "schedule.when", message);
+            fields.done(None)
+        }
+    }
+}

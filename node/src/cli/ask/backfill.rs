@@ -1,0 +1,55 @@
+//! `reveille schedule backfill`: what would open is counted, confirmed, and opened.
+
+use reveille_proto::admin::v1::BackfillScheduleRequest;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
+
+use super::Desk;
+use crate::cli::args::BackfillArgs;
+use crate::cli::client::Nature;
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::human;
+use crate::cli::instant::{text, to_wire};
+use crate::cli::view::backfill::BackfillView;
+
+/// Opens them, or counts what would open.
+pub async fn run(desk: &Desk<'_>, tenant: String, args: BackfillArgs) -> Result<(), Stop> {
+    let request = BackfillScheduleRequest {
+        tenant,
+        name: args.name.clone(),
+        from: Some(to_wire(args.from)),
+        to: Some(to_wire(args.to)),
+        max: args.max,
+        request_id: desk.client.request_id().to_owned(),
+        validate_only: false,
+    };
+    let call = |channel, question| async move { Service::new(channel).backfill_schedule(question).await };
+    let look = BackfillScheduleRequest { validate_only: true, ..request.clone() };
+    let looked = desk.client.ask(Nature::Read, look, call).await?;
+    let words = format!(
+        "{} of {} never opened between {} and {}, {} did",
+        human::counted(looked.opened.into(), "occurrence"),
+        args.name,
+        args.from,
+        args.to,
+        human::count(looked.opened_before.into()),
+    );
+    if args.dry_run {
+        desk.terminal.say(&words);
+        return desk.terminal.show(&BackfillView::new(args.name, looked));
+    }
+    if looked.opened > 0 && looked.first_run.is_empty() {
+        desk.terminal.confirm(&format!("{words}. Open them now?"))?;
+    }
+    let answer = desk.change(request, call).await?;
+    let rest = text(answer.rest.as_ref());
+    desk.terminal.show(&BackfillView::new(args.name.clone(), answer))?;
+    let Some(rest) = rest else { return Ok(()) };
+    Err(Failure {
+        exit: Exit::Partly,
+        reason: "PARTLY_DONE".into(),
+        message: format!("what comes after {} has not been looked at", human::counted(args.max.into(), "occurrence")),
+        next: Some(format!("reveille schedule backfill {} --from {rest} --to {}", args.name, args.to)),
+        ..Failure::default()
+    }
+    .into())
+}

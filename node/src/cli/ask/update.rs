@@ -1,0 +1,134 @@
+//! `reveille schedule update`: reads, shows what changes, and changes it on what was read.
+
+use prost_types::FieldMask;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
+use reveille_proto::admin::v1::{Content, Field, ScheduleBody, UpdateScheduleRequest};
+
+use super::Desk;
+use super::create::{at_line, recipients, template};
+use crate::cli::args::{ContentChange, UpdateArgs};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::human;
+use crate::cli::instant::to_wire;
+use crate::cli::recipients::Recipients;
+use crate::cli::view::update::UpdateView;
+
+/// Changes it, or shows what would change.
+pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {
+    let dry_run = args.dry_run;
+    let recipient_args = args.recipients.clone();
+    let (request, listed) = request(desk, tenant, args)?;
+    let named = |failure| match &listed {
+        Some(listed) => at_line(failure, &recipient_args, listed),
+        None => failure,
+    };
+    let call = |channel, question| async move { Service::new(channel).update_schedule(question).await };
+    let look = UpdateScheduleRequest { validate_only: true, ..request.clone() };
+    let seen = desk.client.ask(Nature::Read, look, call).await.map_err(named)?;
+    let etag = seen.former.as_ref().map(|former| former.etag.clone()).unwrap_or_default();
+    let duplicates = seen.duplicates.len() as u64;
+    let plan = UpdateView::from(seen);
+    if duplicates > 0 {
+        let duplicates = human::counted(duplicates, "duplicate");
+        desk.terminal.say(&format!("{duplicates} left out: each address gets one mail a run"));
+    }
+    if dry_run {
+        desk.terminal.say("checked; nothing was changed");
+        return desk.terminal.show(&plan);
+    }
+    plan.lines().iter().for_each(|line| desk.terminal.say(line));
+    let answer = desk.change(UpdateScheduleRequest { etag, ..request }, call).await.map_err(named)?;
+    // What the change was made on is what was shown: an answer that was stored tells no difference any more.
+    desk.terminal.show(&plan.made(answer.schedule.unwrap_or_default()))
+}
+
+/// The request, and the recipients where there are others.
+fn request(
+    desk: &Desk<'_>,
+    tenant: String,
+    args: UpdateArgs,
+) -> Result<(UpdateScheduleRequest, Option<Recipients>), Failure> {
+    let paths = paths(&args);
+    if paths.is_empty() {
+        let nothing = "nothing is given that would change".to_owned();
+        return Err(Failure::usage("schedule update", nothing, "reveille schedule update --help"));
+    }
+    let listed = match args.recipients.is_given() {
+        true => Some(recipients(&args.recipients)?),
+        false => None,
+    };
+    let body = ScheduleBody {
+        tenant,
+        name: args.name,
+        when: args.when.is_given().then(|| args.when.to_wire()),
+        zone: args.tz.unwrap_or_default(),
+        start: args.start.map(to_wire),
+        end: args.end.map(to_wire),
+        max_runs: args.max_runs,
+        policies: Some(args.policies.args.to_wire()),
+        pool: args.pool.unwrap_or_default(),
+        priority: args.priority.unwrap_or_default().into(),
+        paused: None,
+        content: Some(content(args.content)?),
+        audience: listed.as_ref().map(|listed| listed.audience.clone()),
+    };
+    let request = UpdateScheduleRequest {
+        schedule: Some(body),
+        update_mask: Some(FieldMask { paths }),
+        etag: args.etag.unwrap_or_default(),
+        request_id: desk.client.request_id().to_owned(),
+        validate_only: false,
+    };
+    Ok((request, listed))
+}
+
+/// Where the API has what a flag says.
+fn path_of(flag: &str) -> String {
+    match flag {
+        "start" | "end" => flag.to_owned(),
+        "max-runs" => "max_runs".to_owned(),
+        "reply-to" => "content.reply_to".to_owned(),
+        "var" => "content.variables".to_owned(),
+        "header" => "content.headers".to_owned(),
+        text => format!("content.{text}"),
+    }
+}
+
+/// What the flags change.
+fn paths(args: &UpdateArgs) -> Vec<String> {
+    let content = &args.content;
+    let given = [
+        ("when", args.when.is_given()),
+        ("zone", args.tz.is_some()),
+        ("start", args.start.is_some()),
+        ("end", args.end.is_some()),
+        ("max_runs", args.max_runs.is_some()),
+        ("pool", args.pool.is_some()),
+        ("priority", args.priority.is_some()),
+        ("audience", args.recipients.is_given()),
+        ("content.sender", content.sender.is_some()),
+        ("content.reply_to", content.reply_to.is_some()),
+        ("content.subject", content.subject.is_some()),
+        ("content.text", content.text.is_some()),
+        ("content.html", content.html.is_some()),
+        ("content.headers", !content.headers.is_empty()),
+        ("content.variables", !content.variables.is_empty()),
+    ];
+    let given = given.into_iter().filter(|(_, given)| *given).map(|(path, _)| path.to_owned());
+    let policies = args.policies.names.iter().map(|name| format!("policies.{name}"));
+    given.chain(policies).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
+}
+
+fn content(args: ContentChange) -> Result<Content, Failure> {
+    let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
+    Ok(Content {
+        sender: args.sender.unwrap_or_default(),
+        reply_to: args.reply_to.unwrap_or_default(),
+        subject: args.subject.unwrap_or_default(),
+        text: args.text.map(|path| template(&path)).transpose()?,
+        html: args.html.map(|path| template(&path)).transpose()?,
+        headers: fields(args.headers),
+        variables: fields(args.variables),
+    })
+}

@@ -1,0 +1,55 @@
+//! What `schedule backfill` prints.
+
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::instant::InstantView;
+use super::{View, some};
+use crate::cli::human;
+use crate::cli::instant::text;
+
+/// What a backfill opened, or would open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BackfillView {
+    schedule: String,
+    opened: u32,
+    opened_before: u32,
+    first: Option<InstantView>,
+    last: Option<InstantView>,
+    first_run: Option<String>,
+    last_run: Option<String>,
+    rest: Option<String>,
+}
+
+impl BackfillView {
+    /// Of this schedule.
+    pub fn new(schedule: String, answer: v1::BackfillScheduleResponse) -> BackfillView {
+        BackfillView {
+            schedule,
+            opened: answer.opened,
+            opened_before: answer.opened_before,
+            first: answer.first.map(InstantView::from),
+            last: answer.last.map(InstantView::from),
+            first_run: some(answer.first_run),
+            last_run: some(answer.last_run),
+            rest: text(answer.rest.as_ref()),
+        }
+    }
+}
+
+impl View for BackfillView {
+    fn name(&self) -> String {
+        self.schedule.clone()
+    }
+
+    fn text(&self, _paint: bool) -> String {
+        let mut said = human::counted(self.opened.into(), "occurrence");
+        if let (Some(first), Some(last)) = (&self.first, &self.last) {
+            said = format!("{said}, {} to {}", first.local, last.local);
+        }
+        match (&self.first_run, &self.last_run) {
+            (Some(first), Some(last)) => format!("{said}, opened as {first} to {last}"),
+            _ => format!("{said}; {} had opened before", self.opened_before),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What `schedule update` prints: the schedule, what changed on it, and its instants before and after.
+
+use reveille_proto::admin::v1;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::View;
+use super::instant::InstantView;
+use super::schedule::ScheduleView;
+use super::sheet::{Cell, Tone, table};
+use crate::cli::human;
+
+/// Fields of a schedule that follow from others, or from every change.
+const FOLLOWING: [&str; 4] = ["next", "etag", "index", "state"];
+/// Characters of a hash that are said.
+const HASH_SHOWN: usize = 12;
+
+/// A schedule that changed, or would.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UpdateView {
+    /// As it is, or would be.
+    #[serde(flatten)]
+    schedule: ScheduleView,
+    /// Field by field; of policies, each.
+    changes: Vec<ChangeView>,
+    /// The instants that were to come.
+    former_next: Vec<InstantView>,
+    /// Due instants of the former timing that open with it.
+    opens_count: u32,
+    /// Missed instants of the former timing that are explained instead.
+    explained_count: u32,
+}
+
+/// One field that changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct ChangeView {
+    field: String,
+    from: Value,
+    to: Value,
+}
+
+impl From<v1::UpdateScheduleResponse> for UpdateView {
+    fn from(answer: v1::UpdateScheduleResponse) -> UpdateView {
+        let former = answer.former.unwrap_or_default();
+        let former_next = former.next.iter().cloned().map(InstantView::from).collect();
+        let (former, schedule) = (ScheduleView::from(former), ScheduleView::from(answer.schedule.unwrap_or_default()));
+        let mut changes = Vec::new();
+        differences(&mut changes, "", &value(&former), &value(&schedule));
+        changes.retain(|change| !FOLLOWING.contains(&change.field.as_str()));
+        let (opens_count, explained_count) = (answer.opens_count, answer.explained_count);
+        UpdateView { schedule, changes, former_next, opens_count, explained_count }
+    }
+}
+
+fn value(schedule: &ScheduleView) -> Value {
+    // Texts, numbers and lists of them: there is nothing that JSON has no word for.
+    serde_json::to_value(schedule).unwrap_or_default()
+}
+
+/// Fields that differ; a part of a part is named `policies.catch_up`.
+fn differences(changes: &mut Vec<ChangeView>, within: &str, from: &Value, to: &Value) {
+    match (from, to) {
+        (Value::Object(from), Value::Object(to)) => {
+            for (name, now) in to {
+                let was = from.get(name).unwrap_or(&Value::Null);
+                let field = if within.is_empty() { name.clone() } else { format!("{within}.{name}") };
+                differences(changes, &field, was, now);
+            }
+        }
+        (from, to) if from != to => {
+            changes.push(ChangeView { field: within.to_owned(), from: from.clone(), to: to.clone() });
+        }
+        _ => {}
+    }
+}
+
+impl ChangeView {
+    fn line(&self) -> String {
+        format!("{}: {} → {}", self.field, self.said(&self.from), self.said(&self.to))
+    }
+
+    /// A value in words: lengths of time as people say them, hashes cut short.
+    fn said(&self, value: &Value) -> String {
+        match value {
+            Value::Null => "none".to_owned(),
+            Value::String(text) if self.field.ends_with("_hash") => text.chars().take(HASH_SHOWN).collect(),
+            Value::String(text) => text.clone(),
+            Value::Number(ms) if self.field.ends_with("_ms") => human::duration(ms.as_i64().unwrap_or_default()),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl UpdateView {
+    /// What changes, for people.
+    pub fn lines(&self) -> Vec<String> {
+        if self.changes.is_empty() {
+            return vec!["nothing changes: it is like that already".to_owned()];
+        }
+        let mut lines: Vec<String> = self.changes.iter().map(ChangeView::line).collect();
+        if self.opens_count > 0 {
+            let due = human::counted(self.opens_count.into(), "instant");
+            lines.push(format!("{due} of the former timing, due by now, still opened as it was"));
+        }
+        if self.explained_count > 0 {
+            let missed = human::counted(self.explained_count.into(), "missed instant");
+            lines.push(format!("{missed} of the former timing did not open: see the history"));
+        }
+        lines
+    }
+
+    /// The same change, made: with the schedule as it is now.
+    pub fn made(self, schedule: v1::Schedule) -> UpdateView {
+        UpdateView { schedule: schedule.into(), ..self }
+    }
+}
+
+impl View for UpdateView {
+    fn name(&self) -> String {
+        self.schedule.name()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let rows = self.former_next.len().max(self.schedule.next().len());
+        let local = |instants: &[InstantView], place: usize, tone| {
+            Cell::toned(instants.get(place).map_or("-", |one| one.local.as_str()), tone)
+        };
+        let row =
+            |place| vec![local(&self.former_next, place, Tone::Dim), local(self.schedule.next(), place, Tone::Good)];
+        let instants = table(&["NEXT, OLD", "NEXT, NEW"], (0..rows).map(row).collect(), paint);
+        format!("{}\n\n{instants}", self.lines().join("\n"))
+    }
+}

@@ -1,0 +1,112 @@
+//! `schedule update`: only what is given is asked for, what changes is shown, and it is made on what was read.
+
+use prost::Message;
+use reveille_proto::admin::v1;
+
+use crate::fake::{Fake, one, refusal, unknown};
+
+/// A schedule of priority 1 and etag v1; a change makes it 7 and v2.
+async fn schedule() -> Fake {
+    Fake::start(|method, bytes| {
+        if method != "UpdateSchedule" {
+            return Err(unknown(method));
+        }
+        let request = v1::UpdateScheduleRequest::decode(bytes).expect("a request");
+        if !matches!(request.etag.as_str(), "" | "v1") {
+            return Err(refusal(tonic::Code::Aborted, "ETAG_MISMATCH", "its etag is v1"));
+        }
+        let next = |local: &str| vec![v1::Instant { local: local.to_owned(), ..v1::Instant::default() }];
+        let former = v1::Schedule {
+            name: "morning".into(),
+            etag: "v1".into(),
+            priority: 1,
+            next: next("2026-03-02T09:00"),
+            ..v1::Schedule::default()
+        };
+        let schedule =
+            v1::Schedule { priority: 7, etag: "v2".into(), next: next("2026-03-02T08:30"), ..former.clone() };
+        one(v1::UpdateScheduleResponse {
+            schedule: Some(schedule),
+            former: Some(former),
+            opens_count: 1,
+            ..v1::UpdateScheduleResponse::default()
+        })
+    })
+    .await
+}
+
+fn asked(fake: &Fake) -> Vec<v1::UpdateScheduleRequest> {
+    fake.requests("UpdateSchedule")
+}
+
+fn paths(request: &v1::UpdateScheduleRequest) -> Vec<&str> {
+    request.update_mask.iter().flat_map(|mask| &mask.paths).map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn a_change_is_shown_and_made_on_the_etag_that_was_read() {
+    let fake = schedule().await;
+    let ended = fake.reveille("schedule update morning --priority 7 -o json").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("priority: 1 → 7"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 instant of the former timing, due by now"), "{}", ended.stderr);
+    let json = ended.json();
+    assert_eq!(json["changes"], serde_json::json!([{ "field": "priority", "from": 1, "to": 7 }]));
+    assert_eq!((&json["etag"], &json["priority"]), (&"v2".into(), &7.into()));
+    let asked = asked(&fake);
+    let how: Vec<(bool, &str)> = asked.iter().map(|asked| (asked.validate_only, asked.etag.as_str())).collect();
+    assert_eq!(how, [(true, ""), (false, "v1")]);
+    assert!(asked.iter().all(|asked| paths(asked) == ["priority"]), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_dry_run_prints_old_and_new_instants_and_asks_for_nothing_else() {
+    let fake = schedule().await;
+    let ended = fake.reveille("schedule update morning --priority 7 --dry-run").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let line = ended.stdout.lines().find(|line| line.contains("09:00")).expect("the instants");
+    assert!(line.contains("2026-03-02T09:00") && line.contains("2026-03-02T08:30"), "{}", ended.stdout);
+    assert_eq!(asked(&fake).iter().filter(|asked| !asked.validate_only).count(), 0);
+}
+
+#[tokio::test]
+async fn a_stale_etag_ends_with_4_before_anything_is_changed() {
+    let fake = schedule().await;
+    let ended = fake.reveille("schedule update morning --priority 7 --etag v0").await;
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.stderr.contains("its etag is v1"), "{}", ended.stderr);
+    assert_eq!(fake.methods().len(), 1);
+}
+
+#[tokio::test]
+async fn each_flag_names_its_own_field_and_defaults_name_none() {
+    let fake = schedule().await;
+    let line = "schedule update morning --daily 08:30 --days mon-fri --tz Europe/Berlin --max-attempts 3 \
+                --catch-up one --to ann@example.com --sender me@example.com --var a=b --clear end,html";
+    assert_eq!(fake.reveille(line).await.code, Some(0));
+    let asked = asked(&fake);
+    let mut named = paths(asked.first().expect("asked"));
+    named.sort_unstable();
+    let expected = [
+        "audience",
+        "content.html",
+        "content.sender",
+        "content.variables",
+        "end",
+        "policies.catch_up",
+        "policies.max_attempts",
+        "when",
+        "zone",
+    ];
+    assert_eq!(named, expected);
+}
+
+#[tokio::test]
+async fn what_changes_nothing_or_cannot_be_meant_is_not_asked_for() {
+    let fake = schedule().await;
+    for line in ["", "--dry-run", "--etag v1", "--daily 09:00 --cron @daily", "--to a@x.org --recipients f.csv"] {
+        let ended = fake.reveille(&format!("schedule update morning {line}")).await;
+        assert_eq!(ended.code, Some(2), "{line}: {ended:?}");
+    }
+    assert_eq!(fake.methods().len(), 0);
+}

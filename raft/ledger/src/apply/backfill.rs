@@ -1,0 +1,54 @@
+//! Backfill (P7): occurrences below `fired_through` that the history shows as never opened.
+//!
+//! The plan does not move. Names make it idempotent: what has opened, by whatever, never opens again, so a
+//! second backfill of a range opens nothing more. What opens goes after what is on time.
+
+use std::collections::BTreeSet;
+
+use super::Context;
+use super::fire::Opened;
+use super::schedule::bounded;
+use crate::command::{Backfill, Cause, Opening};
+use crate::ids::Nominal;
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Activity, Ledger};
+
+/// Occurrences that one backfill opens.
+pub const BACKFILL_MAX: usize = 1_000;
+
+impl Ledger {
+    pub(super) fn backfill(&mut self, context: &mut Context, backfill: &Backfill) -> Result<Outcome, Refusal> {
+        let id = backfill.schedule;
+        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        let (tenant, request) = (schedule.tenant.clone(), backfill.request.as_deref());
+        if let Some(outcome) = self.answered(&tenant, request, backfill.body)? {
+            context.repeats = request.and_then(|request| self.answer_to(&tenant, request)).map(|answer| answer.index);
+            return Ok(outcome);
+        }
+        bounded("occurrences in one backfill", backfill.openings.len(), BACKFILL_MAX)?;
+        if matches!(schedule.activity, Activity::Blocked { .. }) {
+            return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
+        }
+        let (through, forgotten) = (schedule.plan.fired_through, schedule.plan.forgotten_through);
+        let names: BTreeSet<&Nominal> = backfill.openings.iter().map(|opening| &opening.nominal).collect();
+        let is_behind = |opening: &Opening| {
+            opening.due <= through
+                && forgotten.is_none_or(|forgotten| opening.due > forgotten)
+                && opening.cause == Cause::Backfill
+                && !matches!(opening.nominal, Nominal::Trigger(_))
+        };
+        if names.len() < backfill.openings.len() || !backfill.openings.iter().all(is_behind) {
+            return Err(Refusal::NotPossible("a backfill of what the plan has not left behind, or twice".to_owned()));
+        }
+        let fresh = backfill.openings.iter().filter(|opening| !self.has_opened(&(id, opening.nominal.clone())));
+        let fresh: Vec<Opened> = fresh.map(|opening| Opened { schedule: id, opening: opening.clone() }).collect();
+        let known = (backfill.openings.len() - fresh.len()) as u32;
+        let runs = self.open_runs(context, fresh);
+        let run = |run: Option<&(_, _)>| run.map(|(_, run)| *run);
+        let (first, last, opened) = (run(runs.first()), run(runs.last()), runs.len() as u32);
+        let outcome = Outcome::Backfilled { opened, first, last, known };
+        self.remember(context, &tenant, request, backfill.body, &outcome);
+        Ok(outcome)
+    }
+}

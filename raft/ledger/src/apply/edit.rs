@@ -1,0 +1,194 @@
+//! The edit of a schedule: a compare-and-set on its plan, like a fire (P8).
+//!
+//! An open run is not touched: it pins content and audience by hash, and carries its policies. What of the
+//! former timing is due opens with what the schedule was before the edit, in the same entry; so no instant
+//! is lost between two timings and none fires twice. `fired_through` only grows (P7): an edit to a time that
+//! has gone by today begins tomorrow.
+
+use std::collections::BTreeSet;
+
+use super::Context;
+use super::fire::Opened;
+use super::schedule::{body_of, bounded};
+use crate::command::{Retiming, ScheduleCreate, ScheduleEdit};
+use crate::content::{Audience, CONTENT_BYTES_MAX, Content, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX};
+use crate::ids::{Hash, Time};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Activity, Ledger, Schedule};
+
+impl Ledger {
+    pub(super) fn schedule_edit(&mut self, context: &mut Context, edit: &ScheduleEdit) -> Result<Outcome, Refusal> {
+        let id = edit.schedule;
+        let tenant = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?.tenant.clone();
+        let request = edit.request.as_deref();
+        if let Some(outcome) = self.answered(&tenant, request, edit.body)? {
+            context.repeats = request.and_then(|request| self.answer_to(&tenant, request)).map(|answer| answer.index);
+            return Ok(outcome);
+        }
+        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        if schedule.plan.version != edit.plan_version {
+            return Err(Refusal::StalePlan);
+        }
+        check_bounds(edit)?;
+        match &edit.timing {
+            Some(timing) => check_timing(schedule, edit, timing, context.now)?,
+            None if edit.moves_instants(schedule) => {
+                return Err(Refusal::NotPossible("a policy of the calendar changes without the plan".to_owned()));
+            }
+            None => {}
+        }
+        let before = self.due_key(id);
+        if let Some(timing) = &edit.timing {
+            self.leave_timing(context, timing, edit)?;
+        }
+        let former = self.schedules.get(&id).map(|schedule| (schedule.content, schedule.audience));
+        edit.content.iter().for_each(|content| self.hold_blob(content.blob()));
+        edit.audience.iter().for_each(|audience| self.hold_blob(audience.blob()));
+        if let Some(schedule) = self.schedules.edit(&id) {
+            schedule.take(edit, context.index);
+        }
+        if let Some((content, audience)) = former {
+            edit.content.iter().for_each(|_| self.let_go(&content));
+            edit.audience.iter().for_each(|_| self.let_go(&audience));
+        }
+        let body = self.schedules.get(&id).and_then(|schedule| self.present_body(schedule));
+        if let (Some(schedule), Some(body)) = (self.schedules.edit(&id), body) {
+            schedule.body = body;
+        }
+        self.index_due(context, id, before);
+        let outcome = Outcome::Schedule(id);
+        self.remember(context, &tenant, request, edit.body, &outcome);
+        Ok(outcome)
+    }
+
+    /// P8: what of the former timing lies at or before `through` is opened or explained.
+    fn leave_timing(&mut self, context: &mut Context, timing: &Retiming, edit: &ScheduleEdit) -> Result<(), Refusal> {
+        if let Some(fire) = &timing.due {
+            self.fire_one(context, fire, &mut BTreeSet::new())?;
+            let schedule = fire.schedule;
+            let opened = fire.opened.iter().map(|opening| Opened { schedule, opening: opening.clone() });
+            self.open_runs(context, opened.collect());
+        }
+        self.explain(context, edit.schedule, &timing.explained);
+        Ok(())
+    }
+
+    /// The body with which a create would find this schedule as it is now.
+    fn present_body(&self, schedule: &Schedule) -> Option<Hash> {
+        let schedule = schedule.clone();
+        Some(body_of(&ScheduleCreate {
+            request: None,
+            content: Content::from_blob(self.blob(&schedule.content)?)?,
+            audience: Audience::from_blob(self.blob(&schedule.audience)?)?,
+            tenant: schedule.tenant,
+            name: schedule.name,
+            when: schedule.when,
+            zone: schedule.zone,
+            start: schedule.start,
+            end: schedule.end,
+            max_runs: schedule.max_runs,
+            policies: schedule.policies,
+            pool: schedule.pool,
+            priority: schedule.priority,
+            paused: None,
+            after: Time(0),
+            next: None,
+            tzdb: String::new(),
+        }))
+    }
+}
+
+impl ScheduleEdit {
+    /// Is anything to change?
+    pub fn changes_something(&self) -> bool {
+        self.timing.is_some()
+            || self.policies.is_some()
+            || self.pool.is_some()
+            || self.priority.is_some()
+            || self.content.is_some()
+            || self.audience.is_some()
+    }
+
+    /// Do its policies change what the calendar gives?
+    pub fn moves_instants(&self, schedule: &Schedule) -> bool {
+        self.policies.as_ref().is_some_and(|policies| policies.dst != schedule.policies.dst)
+    }
+}
+
+impl Schedule {
+    /// Becomes what an edit says, at a log index; all but what is computed over the whole of it. Also shows
+    /// an edit before it is made.
+    pub fn take(&mut self, edit: &ScheduleEdit, index: u64) {
+        if let Some(timing) = &edit.timing {
+            self.when = timing.when.clone();
+            self.zone = timing.zone.clone();
+            (self.start, self.end, self.max_runs) = (timing.start, timing.end, timing.max_runs);
+            self.plan.fired_through = self.plan.fired_through.max(timing.through);
+            self.plan.next = timing.next.clone();
+            self.plan.tzdb = timing.tzdb.clone();
+            self.activity = match (&self.activity, &timing.next) {
+                (Activity::Active | Activity::Done, Some(_)) => Activity::Active,
+                (Activity::Active | Activity::Done, None) => Activity::Done,
+                (stopped, _) => stopped.clone(),
+            };
+        }
+        if let Some(content) = &edit.content {
+            self.content = content.blob().hash;
+        }
+        if let Some(audience) = &edit.audience {
+            self.audience = audience.blob().hash;
+            self.recipients = audience.recipients.len() as u32;
+        }
+        self.policies = edit.policies.clone().unwrap_or_else(|| self.policies.clone());
+        self.pool = edit.pool.clone().unwrap_or_else(|| self.pool.clone());
+        self.priority = edit.priority.unwrap_or(self.priority);
+        self.plan.version += 1;
+        self.plan.refusals = 0;
+        self.index = index;
+    }
+}
+
+fn check_bounds(edit: &ScheduleEdit) -> Result<(), Refusal> {
+    if let Some(content) = &edit.content {
+        bounded("content (bytes)", content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
+    }
+    let Some(audience) = &edit.audience else { return Ok(()) };
+    bounded("inline audience (bytes)", audience.blob().bytes.len(), INLINE_BYTES_MAX)?;
+    bounded("inline audience (recipients)", audience.recipients.len(), INLINE_RECIPIENTS_MAX)?;
+    match audience.recipients.is_empty() {
+        true => Err(Refusal::NotPossible("a schedule needs at least one recipient".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// P7, P8: the former timing is left in order, and the new one lies ahead of it.
+fn check_timing(schedule: &Schedule, edit: &ScheduleEdit, timing: &Retiming, now: Time) -> Result<(), Refusal> {
+    let plan = &schedule.plan;
+    let wrong = |what: &str| Err(Refusal::NotPossible(what.to_owned()));
+    if timing.through > now {
+        return Err(Refusal::NotDue(timing.through));
+    }
+    let is_due = plan.next.as_ref().is_some_and(|next| next.due <= timing.through);
+    match &timing.due {
+        Some(fire) if fire.schedule != edit.schedule || !timing.explained.is_empty() => {
+            return wrong("an edit that fires something else");
+        }
+        Some(fire) if fire.through > timing.through || fire.next.iter().any(|next| next.due <= timing.through) => {
+            return wrong("more is due than this entry opens or explains");
+        }
+        None if is_due && (schedule.activity == Activity::Active || timing.explained.is_empty()) => {
+            return wrong("what is due is neither opened nor explained");
+        }
+        None if !is_due && !timing.explained.is_empty() => return wrong("nothing was missed that could be explained"),
+        _ => {}
+    }
+    if timing.next.iter().any(|next| next.due <= plan.fired_through.max(timing.through)) {
+        return Err(Refusal::FiredThrough);
+    }
+    let opened = u64::from(plan.opened) + timing.due.as_ref().map_or(0, |fire| fire.opened.len() as u64);
+    if timing.max_runs.is_some_and(|most| u64::from(most) <= opened) && timing.next.is_some() {
+        return wrong("max_runs is used up");
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Pruning (P24): what is older than it has to be kept goes, by an entry that names it.
+//!
+//! A page goes as a whole, when each of its runs is finished and old enough: recipients, rows, letters, and
+//! whatever content and audience nobody else holds. A summary of each run stays, with its name and its
+//! counts; who is in doubt by then is so for ever. Summaries and explained instants go much later. The plan
+//! does not move, and remembers up to where names were forgotten.
+//!
+//! Everything is looked at again here: a run that somebody has reopened since the entry was proposed stays.
+
+use super::Context;
+use crate::command::Prune;
+use crate::effect::Effect;
+use crate::ids::{Epoch, Fence, Nominal, RunId, ScheduleId, Time};
+use crate::policy::DAY_MS;
+use crate::reply::Outcome;
+use crate::state::{History, Ledger, Page, Run, SUMMARIES_MS, Summary};
+
+/// A civil time is read as UTC where it is only compared with days; it is never further from the instant.
+/// Milliseconds.
+const CIVIL_MS: i64 = DAY_MS;
+
+/// When a row of the history may go: the last instant that it tells of is long over. None for a run's name,
+/// which goes with its summary.
+pub fn history_kept_until(first: &Nominal, row: &History) -> Option<Time> {
+    match (row, row.last(first)) {
+        (History::Opened(_) | History::Backfilled { .. }, _) | (_, Nominal::Trigger(_)) => None,
+        (_, last) => Some(latest(last)?.plus_ms(SUMMARIES_MS)),
+    }
+}
+
+/// An instant that is not before the one of this name; none for a trigger.
+fn latest(name: &Nominal) -> Option<Time> {
+    match name {
+        Nominal::Civil { civil_ms, .. } => Some(Time(*civil_ms).plus_ms(CIVIL_MS)),
+        Nominal::Instant(instant) => Some(*instant),
+        Nominal::Trigger(_) => None,
+    }
+}
+
+impl Ledger {
+    pub(super) fn prune(&mut self, context: &mut Context, prune: &Prune) -> Outcome {
+        let runs = prune.pages.iter().map(|page| self.prune_page(context, *page)).sum();
+        for run in &prune.summaries {
+            self.prune_summary(*run, context.now);
+        }
+        for name in &prune.history {
+            let kept_until = self.history.get(name).and_then(|row| history_kept_until(&name.1, row));
+            if kept_until.is_some_and(|until| until <= context.now) {
+                self.forget_name(name);
+            }
+        }
+        Outcome::Pruned(runs)
+    }
+
+    fn prune_page(&mut self, context: &mut Context, id: RunId) -> u32 {
+        let kept_until = self.pages.get(&id).and_then(Page::kept_until);
+        if !kept_until.is_some_and(|until| until <= context.now) {
+            return 0;
+        }
+        let Some(page) = self.pages.remove(&id) else { return 0 };
+        self.prune_rows(context, id);
+        let chunks: Vec<_> = self.chunks.range((id, 0)..=(id, u32::MAX)).map(|(key, _)| *key).collect();
+        for key in &chunks {
+            self.chunks.remove(key);
+        }
+        for (place, run) in page.runs.iter().enumerate() {
+            let name = RunId { index: id.index, place: id.place + place as u32 };
+            let letters: Vec<_> = self.dead.range((name, 0)..=(name, u32::MAX)).map(|(key, _)| *key).collect();
+            for key in &letters {
+                self.dead.remove(key);
+            }
+            self.let_go(&run.content);
+            self.let_go(&run.audience);
+            self.summaries.put(name, summary(&page, run, context));
+        }
+        self.derived.open_pages.remove(&id);
+        page.runs.len() as u32
+    }
+
+    /// Rows of a page: the closed ones, and those that hold somebody in doubt for ever.
+    fn prune_rows(&mut self, context: &mut Context, id: RunId) {
+        let open: Vec<_> = self.rows.iter().filter(|(_, row)| row.page == id).map(|(fence, _)| *fence).collect();
+        for fence in open {
+            if let Some(row) = self.rows.remove(&fence) {
+                context.emit(Effect::RowClosed { fence, holder: row.holder });
+            }
+        }
+        let first = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
+        let closed = self.closed.range((id, first)..).take_while(|((page, _), _)| *page == id);
+        let closed: Vec<_> = closed.map(|(key, _)| *key).collect();
+        for key in &closed {
+            self.closed.remove(key);
+        }
+    }
+
+    fn prune_summary(&mut self, run: RunId, now: Time) {
+        if !self.summaries.get(&run).is_some_and(|summary| summary.kept_until() <= now) {
+            return;
+        }
+        let Some(summary) = self.summaries.remove(&run) else { return };
+        let name = (summary.schedule, summary.nominal);
+        self.forget_through(name.0, summary.due);
+        self.forget_name(&name);
+    }
+
+    /// Takes a name out of the history. What a backfill opened of a range leaves the rest of it explained.
+    fn forget_name(&mut self, name: &(ScheduleId, Nominal)) {
+        let Some(row) = self.history.remove(name) else { return };
+        if let Some(last) = latest(row.last(&name.1)) {
+            self.forget_through(name.0, last);
+        }
+    }
+
+    /// P7: a backfill opens nothing up to here any more.
+    fn forget_through(&mut self, schedule: ScheduleId, through: Time) {
+        if let Some(schedule) = self.schedules.edit(&schedule) {
+            let through = through.min(schedule.plan.fired_through);
+            schedule.plan.forgotten_through = schedule.plan.forgotten_through.max(Some(through));
+        }
+    }
+}
+
+fn summary(page: &Page, run: &Run, context: &Context) -> Summary {
+    Summary {
+        tenant: page.tenant.clone(),
+        schedule: run.schedule,
+        name: run.name.clone(),
+        nominal: run.nominal.clone(),
+        due: run.due,
+        cause: run.cause,
+        opened_at: page.opened_at,
+        finish_by: run.finish_by,
+        state: run.state.clone(),
+        counts: run.counts,
+        finished_index: run.finished_index,
+        known_duplicates: run.known_duplicates,
+        contradictions: run.contradictions,
+        assumptions_disproved: run.assumptions_disproved,
+        resent: run.resent,
+        pruned_index: context.index,
+        pruned_at: context.now,
+    }
+}

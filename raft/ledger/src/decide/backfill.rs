@@ -1,0 +1,65 @@
+//! Which occurrences of a stretch of the past a backfill opens (P7).
+
+use super::calendar::{self, Step};
+use super::catch_up::{FINISH_MS_MIN, STEPS_MAX};
+use super::edit::Calendar;
+use crate::command::{Cause, Opening};
+use crate::ids::{Nominal, Time};
+use crate::state::Schedule;
+
+/// Steps of a calendar that one backfill looks at.
+const LOOK_MAX: usize = 65_536;
+
+/// What a backfill of a range comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// What opens, oldest first.
+    pub openings: Vec<Opening>,
+    /// Occurrences of the range that have opened before.
+    pub known: u32,
+    /// The range was not looked at whole: the rest begins here.
+    pub rest: Option<Time>,
+}
+
+/// Looks at `from` to `to`, both included, as far as the plan has left it behind: what `is_known` has not seen
+/// opens, at most `most` of it, and has as long to be sent as one on time.
+pub fn range(
+    schedule: &Schedule,
+    calendar: Calendar<'_>,
+    (from, to): (Time, Time),
+    most: usize,
+    now: Time,
+    is_known: impl Fn(&Nominal) -> bool,
+) -> Range {
+    let from = schedule.start.map_or(from, |start| from.max(start));
+    let from = schedule.plan.forgotten_through.map_or(from, |forgotten| from.max(forgotten.plus_ms(1)));
+    let to = to.min(schedule.plan.fired_through).min(schedule.end.unwrap_or(to));
+    let finish_by = now.plus_ms(schedule.policies.finish_by_ms.max(FINISH_MS_MIN));
+    let mut found = Range::default();
+    let mut after = from.plus_ms(-1);
+    let mut looked = 0;
+    while after < to {
+        let (dst, rules) = (&schedule.policies.dst, &calendar.zone.rules);
+        let steps = calendar::missed(calendar.pattern, rules, dst, after.timestamp(), to.timestamp(), STEPS_MAX);
+        for step in &steps.steps {
+            let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
+            match step {
+                Step::Absent(_) => {}
+                Step::Fires(_) if is_known(&nominal) => found.known += 1,
+                Step::Fires(_) if found.openings.len() >= most => return Range { rest: Some(due), ..found },
+                Step::Fires(_) => {
+                    found.openings.push(Opening { nominal, due, cause: Cause::Backfill, finish_by });
+                }
+            }
+            after = due;
+        }
+        looked += steps.steps.len();
+        if steps.complete || steps.steps.is_empty() {
+            break;
+        }
+        if looked >= LOOK_MAX {
+            return Range { rest: Some(after.plus_ms(1)), ..found };
+        }
+    }
+    found
+}

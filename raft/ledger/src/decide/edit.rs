@@ -1,0 +1,100 @@
+//! What a schedule's other timing does to its plan (P8): computed where an edit is proposed, checked by
+//! `apply`.
+
+use super::calendar::{self, Pattern, When};
+use super::catch_up::{Zone, first};
+use crate::command::{Explained, Fire, Reason, Retiming};
+use crate::ids::Time;
+use crate::state::{Activity, Schedule};
+
+/// Missed instants that one edit counts; as many as a schedule by the minute misses in six weeks.
+const MISSED_MAX: u64 = 65_536;
+
+/// A pattern, and the rules by which it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Calendar<'a> {
+    /// When it fires.
+    pub pattern: &'a Pattern,
+    /// The zone's rules.
+    pub zone: &'a Zone,
+}
+
+/// Another timing, as it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// When it fires.
+    pub when: When,
+    /// IANA name of the zone.
+    pub zone: String,
+    /// No instant before this fires.
+    pub start: Option<Time>,
+    /// No instant after this fires.
+    pub end: Option<Time>,
+    /// Occurrences that open at most, those before the edit among them.
+    pub max_runs: Option<u32>,
+    /// Where the clocks change.
+    pub dst: calendar::Policies,
+}
+
+/// Why an edit has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotYet {
+    /// So many instants are due that one entry does not settle them; the timer is at it.
+    #[error("the schedule is catching up with missed instants; try again in a moment")]
+    CatchingUp,
+    /// More instants were missed than an edit explains.
+    #[error("more than 65,536 instants were missed since it stopped; resume it first")]
+    TooMuchMissed,
+}
+
+/// The change of a schedule's timing at `through`. `due` is the fire that moves its plan there, of a schedule
+/// that fires and is due; `former` is none where its zone is not known any more.
+///
+/// # Errors
+/// When what is due or was missed does not fit into the entry.
+pub fn retime(
+    schedule: &Schedule,
+    due: Option<Fire>,
+    former: Option<Calendar<'_>>,
+    (wanted, calendar): (Wanted, Calendar<'_>),
+    through: Time,
+) -> Result<Retiming, NotYet> {
+    if due.as_ref().and_then(|fire| fire.next.as_ref()).is_some_and(|next| next.due <= through) {
+        return Err(NotYet::CatchingUp);
+    }
+    let explained = match schedule.activity {
+        Activity::Active => None,
+        _ => missed(schedule, former, through)?,
+    };
+    let fired_through = schedule.plan.fired_through.max(through);
+    let next = first(calendar.pattern, calendar.zone, &wanted.dst, fired_through, wanted.start, wanted.end);
+    let opened = schedule.plan.opened as usize + due.as_ref().map_or(0, |fire| fire.opened.len());
+    Ok(Retiming {
+        when: wanted.when,
+        zone: wanted.zone,
+        start: wanted.start,
+        end: wanted.end,
+        max_runs: wanted.max_runs,
+        through,
+        due,
+        explained: explained.into_iter().collect(),
+        next: next.filter(|_| wanted.max_runs.is_none_or(|most| most as usize > opened)),
+        tzdb: calendar.zone.tzdb.clone(),
+    })
+}
+
+/// What a schedule that does not fire has missed up to `through`, as one range.
+fn missed(schedule: &Schedule, former: Option<Calendar<'_>>, through: Time) -> Result<Option<Explained>, NotYet> {
+    let Some(next) = schedule.plan.next.as_ref().filter(|next| next.due <= through) else { return Ok(None) };
+    let (first, reason) = (next.nominal.clone(), Reason::Edited);
+    let mut range = Explained { last: first.clone(), first, count: 1, reason };
+    let Some(Calendar { pattern, zone }) = former else { return Ok(Some(range)) };
+    let end = schedule.end.map_or(through, |end| through.min(end)).max(next.due);
+    let (dst, from) = (&schedule.policies.dst, next.due.timestamp());
+    let later = calendar::count(pattern, &zone.rules, dst, from, end.timestamp(), MISSED_MAX);
+    range.count += u32::try_from(later.firings).unwrap_or(u32::MAX - 1);
+    if let Some(last) = later.last {
+        range.last = last.nominal.into();
+    }
+    if later.complete { Ok(Some(range)) } else { Err(NotYet::TooMuchMissed) }
+}

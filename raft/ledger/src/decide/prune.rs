@@ -1,0 +1,79 @@
+//! What is old enough to go (P24): looked for a stretch at a time, so that no look at the state is long.
+//!
+//! Called by the leader's auditor, which keeps a [`Place`] between two looks and loses nothing when it loses
+//! that: the next one begins at the beginning. `apply` looks again at whatever is named.
+
+use std::ops::Bound;
+
+use crate::apply::history_kept_until;
+use crate::command::Prune;
+use crate::ids::{Nominal, RunId, ScheduleId, Time};
+use crate::state::Ledger;
+
+/// Runs that one entry prunes; a page that is larger goes alone.
+pub const RUNS_MAX: usize = 1_000;
+/// Rows of the history, and summaries, that one entry takes: names of at most 128 bytes, so far below the
+/// bound of an entry.
+const NAMES_MAX: usize = 1_000;
+/// Pages, summaries and rows of the history that one look goes over.
+const LOOK_MAX: usize = 4_096;
+
+/// Where the last look ended; the default begins anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    page: Option<RunId>,
+    summary: Option<RunId>,
+    history: Option<(ScheduleId, Nominal)>,
+}
+
+/// Goes on from `place`: what may go by `now`, and where to go on; none there when all has been looked at.
+pub fn stretch(ledger: &Ledger, place: &Place, now: Time) -> (Prune, Option<Place>) {
+    let mut prune = Prune::default();
+    let mut next = place.clone();
+    let mut runs = 0;
+    let mut more = false;
+    for (looked, (id, page)) in ledger.pages().range(after(&place.page)).enumerate() {
+        let goes = page.kept_until().is_some_and(|until| until <= now);
+        if looked >= LOOK_MAX || goes && runs > 0 && runs + page.runs.len() > RUNS_MAX {
+            more = true;
+            break;
+        }
+        next.page = Some(*id);
+        if goes {
+            runs += page.runs.len();
+            prune.pages.push(*id);
+        }
+    }
+    for (looked, (id, summary)) in ledger.summaries().range(after(&place.summary)).enumerate() {
+        if looked >= LOOK_MAX || prune.summaries.len() >= NAMES_MAX {
+            more = true;
+            break;
+        }
+        next.summary = Some(*id);
+        if summary.kept_until() <= now {
+            prune.summaries.push(*id);
+        }
+    }
+    for (looked, (name, row)) in ledger.history().range(after(&place.history)).enumerate() {
+        if looked >= LOOK_MAX || prune.history.len() >= NAMES_MAX {
+            more = true;
+            break;
+        }
+        next.history = Some(name.clone());
+        if history_kept_until(&name.1, row).is_some_and(|until| until <= now) {
+            prune.history.push(name.clone());
+        }
+    }
+    (prune, more.then_some(next))
+}
+
+impl Prune {
+    /// Does it name nothing?
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty() && self.summaries.is_empty() && self.history.is_empty()
+    }
+}
+
+fn after<K: Clone>(place: &Option<K>) -> (Bound<K>, Bound<K>) {
+    (place.clone().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
+}
