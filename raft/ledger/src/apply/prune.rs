@@ -54,7 +54,7 @@ impl Ledger {
 
     fn prune_page(&mut self, context: &mut Context, id: RunId) -> u32 {
         let kept_until = self.pages.get(&id).and_then(Page::kept_until);
-        if !kept_until.is_some_and(|until| until <= context.now) {
+        if kept_until.is_none_or(|until| until > context.now) {
             return 0;
         }
         let Some(page) = self.pages.remove(&id) else { return 0 };
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     fn prune_summary(&mut self, run: RunId, now: Time) {
-        if !self.summaries.get(&run).is_some_and(|summary| summary.kept_until() <= now) {
+        if self.summaries.get(&run).is_none_or(|summary| summary.kept_until() > now) {
             return;
         }
         let Some(summary) = self.summaries.remove(&run) else { return };
