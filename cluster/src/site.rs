@@ -12,7 +12,7 @@ use reveille_raft::{Hint, Replica, Stamp};
 
 use crate::clock::Clock;
 use crate::desk::Introduction;
-use crate::lease::NodeLease;
+use crate::lease::{LEASE, NodeLease};
 use crate::marks::Marks;
 use crate::relays::Relays;
 use crate::term::Term;
@@ -135,6 +135,13 @@ impl Site {
     pub(crate) fn voters(&self) -> Vec<NodeId> {
         let members = self.replica.members();
         members.into_iter().filter(|(_, member)| member.votes).map(|(node, _)| node).collect()
+    }
+
+    /// Does this node lead, and has a quorum answered it within the time of a lease? A leader that was cut off
+    /// goes on believing (P13), and is of no use to anybody who asks it.
+    pub fn leads_a_quorum(&self) -> bool {
+        let heard = |acked: std::time::Instant| acked.elapsed() < LEASE;
+        self.term().is_some() && self.replica.last_quorum_acked().is_some_and(heard)
     }
 
     /// How long this machine has slept since it booted.

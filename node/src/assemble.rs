@@ -56,6 +56,8 @@ impl Node {
     /// Listens, opens the data folder and begins to stand for leadership. `accept_clock` is an operator's word
     /// that the clock of a one-node cluster is right (P18); `pages` are added to its HTTP.
     pub async fn start(options: Config, accept_clock: bool, pages: axum::Router) -> Result<Node> {
+        // Before anything counts: what is counted without a recorder is lost.
+        health::recorder();
         let admin = bind(options.listen, "--listen").await?;
         let http = bind(options.http, "--http").await?;
         let transport = GrpcTransport::bind(options.peer_listen).with_context(|| {

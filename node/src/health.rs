@@ -34,10 +34,11 @@ async fn live(State(site): State<Arc<Site>>) -> Answer {
     }
 }
 
-/// 200 while it follows or leads: send requests elsewhere when it does not.
+/// 200 while it follows, or leads a quorum: send requests elsewhere when it does not.
 async fn ready(State(site): State<Arc<Site>>) -> Answer {
     match *site.replica.role().borrow() {
-        Role::Leader { .. } => answer(site.term().is_some(), "leads"),
+        Role::Leader { .. } if site.leads_a_quorum() => answer(true, "leads"),
+        Role::Leader { .. } => answer(false, "leads, and no quorum answers it"),
         Role::Follower { leader: Some(leader) } => answer(true, &format!("follows {leader}")),
         Role::Follower { leader: None } if site.replica.cluster().is_none() => {
             answer(false, "belongs to no cluster: run `reveille cluster init` on one node")
@@ -47,10 +48,11 @@ async fn ready(State(site): State<Arc<Site>>) -> Answer {
     }
 }
 
-/// 200 on the leader whose epoch is applied, 503 elsewhere.
+/// 200 on the leader whose epoch is applied and whom a quorum answers, 503 elsewhere.
 async fn leads(State(site): State<Arc<Site>>) -> Answer {
     match site.term() {
-        Some(term) => answer(true, &format!("leads epoch {}", term.epoch().0)),
+        Some(term) if site.leads_a_quorum() => answer(true, &format!("leads epoch {}", term.epoch().0)),
+        Some(_) => answer(false, "leads, and no quorum answers it"),
         None => answer(false, "does not lead"),
     }
 }

@@ -1,6 +1,7 @@
 //! `reveille start`: a node of a real cluster, until it is told to stop.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
@@ -43,6 +44,9 @@ pub async fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
+/// A second signal within this is the same one: `timeout` and service managers signal a process and its group.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
+
 /// SIGTERM and Ctrl-C ask for a graceful stop; a second one ends the process at once.
 pub fn stop_when_told() -> Result<CancellationToken> {
     let asked = CancellationToken::new();
@@ -50,15 +54,20 @@ pub fn stop_when_told() -> Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let told = asked.clone();
     tokio::spawn(async move {
-        for again in [false, true] {
+        let mut first: Option<Instant> = None;
+        loop {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            if again {
+            if first.is_some_and(|first| first.elapsed() < SAME_SIGNAL) {
+                continue;
+            }
+            if first.is_some() {
                 tracing::warn!("told twice: this process ends now; the next start settles what is open");
                 std::process::exit(130);
             }
+            first = Some(Instant::now());
             tracing::info!("stopping: what has not begun goes back, what is past its gate gets its answer");
             told.cancel();
         }
