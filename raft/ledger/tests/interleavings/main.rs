@@ -312,12 +312,12 @@ impl World {
             body: Hash::of(&[what]),
             schedule: id,
             plan_version: schedule.plan.version - u64::from(which > 220),
-            timing: (what % 3 > 0).then_some(retimed),
-            policies: (what % 7 == 0).then(|| Policies { max_attempts: 9, ..schedule.policies.clone() }),
+            timing: (!what.is_multiple_of(3)).then_some(retimed),
+            policies: what.is_multiple_of(7).then(|| Policies { max_attempts: 9, ..schedule.policies.clone() }),
             pool: None,
             priority: None,
-            content: (what % 2 == 0).then(|| Content { subject: what.to_string(), ..other.content }),
-            audience: (what % 5 == 0).then_some(other.audience),
+            content: what.is_multiple_of(2).then(|| Content { subject: what.to_string(), ..other.content }),
+            audience: what.is_multiple_of(5).then_some(other.audience),
         };
         let before = rows_without_head(&self.ledger);
         let outcome = self.put(Command::ScheduleEdit(Box::new(edit.clone())));
