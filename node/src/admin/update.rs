@@ -2,7 +2,7 @@
 //! creation is, and the difference is proposed as one edit.
 //!
 //! A request may be asked again under its id. A change of somebody else in between is a conflict where the
-//! caller gave an etag, and otherwise the change is laid over that.
+//! caller gave an etag, and otherwise the change is laid over that. A fire in between is nobody's change.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,11 +24,20 @@ use super::schedule::INSTANTS_SHOWN;
 use super::validate::{self, Fields, tenant};
 use super::{Admin, Fault, refusals, views};
 
-/// Voters' clocks agree within this (P18): so much earlier than this node's clock is no leader's future.
-/// Milliseconds.
+/// Voters' clocks agree within this (P18): so much earlier than this node's clock is hardly a leader's future.
+/// Ledger time may be further behind, for hours: it follows a clock that was set by a thousandth. Milliseconds.
 const CLOCKS_MS: i64 = 2_000;
 /// Times that a change is laid over a plan that moved meanwhile.
 const TRIES: usize = 4;
+
+/// Up to when the former timing is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// About now: what has gone by today begins tomorrow.
+    Now,
+    /// What this node has applied: ledger time is not where its clock is.
+    Applied,
+}
 
 /// A schedule as it is, with all that an edit of it needs.
 struct Present {
@@ -63,23 +72,33 @@ pub async fn update(
     }
     let (mask, asked) = fields.done(asked.map(|asked| (mask, asked)))?;
     let body = mask.hash(&asked);
-    for _ in 1..TRIES {
-        let tried = attempt(admin, &request, (&asked, &mask, body), request_id.as_deref(), deadline).await;
+    let (mut until, mut tries) = (Until::Now, 0);
+    loop {
+        tries += 1;
+        let tried = attempt(admin, &request, (&asked, &mask, body), (request_id.as_deref(), until), deadline).await?;
         match tried {
-            Err(fault) if fault.reason() == ErrorReason::EtagMismatch && request.etag.is_empty() => {}
-            answered => return answered,
+            Ok(answer) => return Ok(answer),
+            Err(refusal) if tries == TRIES || !is_overtaken(&refusal) => {
+                return Err(refusals::refused(&refusal).request(&request.request_id));
+            }
+            Err(Refusal::NotDue(_)) => until = Until::Applied,
+            Err(refusal) => tracing::debug!(%refusal, "an edit is planned anew"),
         }
     }
-    attempt(admin, &request, (&asked, &mask, body), request_id.as_deref(), deadline).await
+}
+
+/// Was the plan, or ledger time, another one than this node thought? Then it plans anew.
+fn is_overtaken(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::StalePlan | Refusal::FiredThrough | Refusal::NotDue(_))
 }
 
 async fn attempt(
     admin: &Admin,
     request: &UpdateScheduleRequest,
     (asked, mask, body): (&v1::ScheduleBody, &Mask, Hash),
-    request_id: Option<&str>,
+    (request_id, until): (Option<&str>, Until),
     deadline: Instant,
-) -> Result<UpdateScheduleResponse, Fault> {
+) -> Result<Result<UpdateScheduleResponse, Refusal>, Fault> {
     let present = present(admin, asked, request_id, deadline).await?;
     let (id, now) = (present.id, present.now);
     if let Some(answer) = &present.answer {
@@ -89,7 +108,7 @@ async fn attempt(
         }
         let shown = admin.show_schedule(id, &asked.name).await?;
         let former = Some(shown.clone());
-        return Ok(UpdateScheduleResponse { schedule: Some(shown), former, ..UpdateScheduleResponse::default() });
+        return Ok(Ok(UpdateScheduleResponse { schedule: Some(shown), former, ..UpdateScheduleResponse::default() }));
     }
     let etag = views::etag(id, &present.schedule);
     if !request.etag.is_empty() && request.etag != etag {
@@ -99,7 +118,7 @@ async fn attempt(
     }
     let former = present.schedule.clone();
     let request_id = request_id.map(str::to_owned);
-    let planned = plan(admin, present, (asked.clone(), mask.clone()), (request_id, body)).await;
+    let planned = plan(admin, present, until, (asked.clone(), mask.clone()), (request_id, body)).await;
     let Planned { edit, duplicates } = planned.map_err(|fault| fault.request(&request.request_id))?;
     let due = edit.timing.iter().flat_map(|timing| &timing.due);
     let opens_count = due.clone().map(|fire| fire.opened.len() as u32).sum();
@@ -117,20 +136,24 @@ async fn attempt(
         (false, _) => former.clone(),
         (true, true) => would_be,
         (true, false) => {
-            let reply = admin.write(Command::ScheduleEdit(Box::new(edit)), &request.request_id, deadline).await?;
-            let Outcome::Schedule(id) = reply.outcome else {
-                return Err(refusals::broken(format!("an edit was answered by {:?}", reply.outcome)));
+            let command = Command::ScheduleEdit(Box::new(edit));
+            let outcome = match admin.try_write(command, &request.request_id, deadline).await? {
+                Ok(reply) => reply.outcome,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let Outcome::Schedule(id) = outcome else {
+                return Err(refusals::broken(format!("an edit was answered by {outcome:?}")));
             };
             admin.show_schedule(id, &asked.name).await?
         }
     };
-    Ok(UpdateScheduleResponse {
+    Ok(Ok(UpdateScheduleResponse {
         schedule: Some(schedule),
         former: Some(former),
         duplicates,
         opens_count,
         explained_count,
-    })
+    }))
 }
 
 /// The schedule as it is, copied; and the stored answer to the request id.
@@ -167,6 +190,7 @@ async fn present(
 async fn plan(
     admin: &Admin,
     present: Present,
+    until: Until,
     (asked, mask): (v1::ScheduleBody, Mask),
     (request, body): (Option<String>, Hash),
 ) -> Result<Planned, Fault> {
@@ -178,7 +202,10 @@ async fn plan(
         let mut edit = difference(&present, &mask, &create);
         (edit.request, edit.body) = (request, body);
         if moves_instants(&present.schedule, &create) {
-            let through = present.now.plus_ms(-CLOCKS_MS).max(present.applied);
+            let through = match until {
+                Until::Now => present.now.plus_ms(-CLOCKS_MS).max(present.applied),
+                Until::Applied => present.applied,
+            };
             let due = |pattern: &Pattern, zone: &Zone| {
                 site.replica.read(|ledger| plan_fire(ledger, present.id, pattern, zone, through))
             };
@@ -253,6 +280,21 @@ fn retimed(
             let message = format!("has no instant after now, {}; give one to come, or a later end", present.now);
             fields.refuse_as(ErrorReason::NeverFires, "schedule.when", message);
             fields.done(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_in_between_is_planned_anew_and_what_is_wrong_is_not() {
+        for overtaken in [Refusal::StalePlan, Refusal::FiredThrough, Refusal::NotDue(Time(0))] {
+            assert!(is_overtaken(&overtaken), "{overtaken}");
+        }
+        for wrong in [Refusal::ClocksDisagree, Refusal::NotPossible("wrong".to_owned())] {
+            assert!(!is_overtaken(&wrong), "{wrong}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use reveille_ledger::command::Command;
+use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Outcome, Reply};
 
 use super::{Admin, Fault, refusals};
@@ -10,15 +11,26 @@ use super::{Admin, Fault, refusals};
 impl Admin {
     /// Proposes, waits until this node has applied it, and gives the ledger's reply; never a refusal.
     pub(super) async fn write(&self, command: Command, request_id: &str, deadline: Instant) -> Result<Reply, Fault> {
+        let written = self.try_write(command, request_id, deadline).await?;
+        written.map_err(|refusal| refusals::refused(&refusal).request(request_id))
+    }
+
+    /// The same for who looks again when the ledger refuses it.
+    pub(super) async fn try_write(
+        &self,
+        command: Command,
+        request_id: &str,
+        deadline: Instant,
+    ) -> Result<Result<Reply, Refusal>, Fault> {
         self.member()?;
         let reply = self.site.replica.propose(&command, deadline).await;
         let reply = reply.map_err(|error| refusals::not_proposed(&error, self.leader().as_ref(), request_id))?;
-        if let Outcome::Refused(refusal) = &reply.outcome {
-            return Err(refusals::refused(refusal).request(request_id));
+        if let Outcome::Refused(refusal) = reply.outcome {
+            return Ok(Err(refusal));
         }
         let applied = self.site.replica.wait_applied(reply.index, deadline).await;
         applied.ok_or_else(|| refusals::not_seen(reply.index, request_id))?;
-        Ok(reply)
+        Ok(Ok(reply))
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::SystemClock;
+use reveille_cluster::clock::{Clock, SystemClock};
 use reveille_cluster::desk::{Desk, Introduction};
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
 use reveille_cluster::zones::Zones;
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::ids::{Holder, Incarnation, NodeId, Time};
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
@@ -39,6 +40,33 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Mails whose text the mailbox keeps: those of three schedules in a year.
 const MAILS_KEPT: usize = 2_000;
 
+/// The machine's clocks, with a wall clock that can be set.
+#[derive(Debug, Default)]
+pub struct SetClock {
+    ahead_ms: AtomicI64,
+}
+
+impl SetClock {
+    /// As somebody would who corrects it. No time passes.
+    pub fn set_ahead(&self, by: Duration) {
+        self.ahead_ms.store(by.as_millis() as i64, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SetClock {
+    fn wall(&self) -> Time {
+        SystemClock.wall().plus_ms(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    fn boot(&self) -> Duration {
+        SystemClock.boot()
+    }
+
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+}
+
 /// A node before there is a cluster, with its API.
 pub struct Founder {
     pub site: Arc<Site>,
@@ -49,6 +77,10 @@ pub struct Founder {
 }
 
 pub async fn founder(number: u64) -> Founder {
+    founder_by(number, Arc::new(SystemClock)).await
+}
+
+async fn founder_by(number: u64, clock: Arc<dyn Clock>) -> Founder {
     let folder = tempfile::tempdir().expect("a folder");
     let loopback: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let transport = GrpcTransport::bind(loopback).expect("a port");
@@ -58,7 +90,6 @@ pub async fn founder(number: u64) -> Founder {
         version: "0.1.0".to_owned(),
         tzdb: "2026x".to_owned(),
     };
-    let clock = Arc::new(SystemClock);
     let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
     let me = Holder { node: NodeId(number), incarnation: Incarnation(1) };
     let mut options = Options::new(folder.path().join("data"), me.node, Arc::new(transport));
@@ -113,16 +144,20 @@ impl Founder {
 
 /// A cluster of one, made and at work.
 pub async fn node(faults: &str) -> Node {
-    made(faults, InitClusterRequest::default()).await
+    made(founder(1).await, faults, InitClusterRequest::default()).await
+}
+
+/// The same, whose wall clock can be set.
+pub async fn node_by(clock: &Arc<SetClock>) -> Node {
+    made(founder_by(1, Arc::clone(clock) as Arc<dyn Clock>).await, "", InitClusterRequest::default()).await
 }
 
 /// The same with a clock that is moved by hand.
 pub async fn node_with_test_clock(faults: &str) -> Node {
-    made(faults, InitClusterRequest { test_clock: true, ..InitClusterRequest::default() }).await
+    made(founder(1).await, faults, InitClusterRequest { test_clock: true, ..InitClusterRequest::default() }).await
 }
 
-async fn made(faults: &str, request: InitClusterRequest) -> Node {
-    let founder = founder(1).await;
+async fn made(founder: Founder, faults: &str, request: InitClusterRequest) -> Node {
     ClusterServiceClient::new(founder.channel.clone()).init_cluster(request).await.expect("a cluster");
     founder.work(faults).await
 }

@@ -1,5 +1,8 @@
 //! An update of a schedule: what is named changes, once, and on what was read.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{
     Content, ListRunsRequest, Policies, Schedule, ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse, When,
@@ -7,7 +10,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::Code;
 
-use super::node::{Node, creation, node, reason, yearly};
+use super::node::{Node, SetClock, creation, node, node_by, reason, yearly};
 
 fn update(paths: &[&str], body: ScheduleBody) -> UpdateScheduleRequest {
     UpdateScheduleRequest {
@@ -125,5 +128,21 @@ async fn what_could_not_be_created_can_not_be_made_of_it_either() {
     assert_eq!(reason(&gone), (Code::NotFound, "SCHEDULE_NOT_FOUND".to_owned()));
     let runs = node.runs().list_runs(ListRunsRequest::default()).await.expect("a list").into_inner().runs;
     assert!(runs.is_empty());
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
+    let clock = Arc::new(SetClock::default());
+    let node = node_by(&clock).await;
+    node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
+    // Ledger time follows by a thousandth and is behind for hours.
+    clock.set_ahead(Duration::from_secs(30));
+    let (_, changed) = done(&node, update(&["when"], cron("0 9 * * *"))).await;
+    assert!(changed.next.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", changed.next);
+    // With an etag it is the same: nobody has changed the schedule.
+    let with_etag = UpdateScheduleRequest { etag: changed.etag.clone(), ..update(&["when"], cron("0 10 * * *")) };
+    let (_, changed) = done(&node, with_etag).await;
+    assert!(changed.next.iter().all(|next| next.local.contains("T10:00:00")), "{:?}", changed.next);
     node.stop().await;
 }
