@@ -190,6 +190,27 @@ async fn what_cannot_be_meant_is_usage_and_says_where_why_and_what_next() {
     assert_eq!(refused(&["--daily", "25:00", "--tz", "UTC"]).await["field"], "--daily <HH:MM>");
 }
 
+/// The same name has the same place here and at the cluster; without a name there is none.
+#[tokio::test]
+async fn a_drawn_place_hangs_on_the_name() {
+    let named = |name: &'static str, tenant: &'static str| {
+        let zone = ["--tz", "UTC", "--from", "2026-11-20T00:00:00Z", "--count", "1"];
+        let what = ["--cron", "H H(0-7) * * *", "--name", name, "--tenant", tenant, "-o", "name"];
+        async move { preview(&[what.as_slice(), zone.as_slice()].concat()).await }
+    };
+    let ours = named("backups", "default").await;
+    assert_eq!(ours.stdout, "2026-11-20T07:07:00Z\n");
+    assert_eq!(ours.stderr, "H H(0-7) * * * is 7 7 * * * for backups\n");
+    assert_eq!(named("backups", "default").await.stdout, ours.stdout);
+    assert_ne!(named("backups", "acme").await.stdout, ours.stdout);
+    assert_ne!(named("letters", "default").await.stdout, ours.stdout);
+    let nameless = preview(&["--cron", "H 9 * * *", "--tz", "UTC", "-o", "json"]).await;
+    assert_eq!(nameless.code, Some(2), "{nameless:?}");
+    let error = nameless.error();
+    assert_eq!(error["message"], "`H` is drawn from a schedule's tenant and name, and no name was given");
+    assert!(error["next"].as_str().is_some_and(|next| next.contains("--name NAME")), "{error}");
+}
+
 #[tokio::test]
 async fn people_get_a_table() {
     let ended = preview(&["--cron", "@daily", "--tz", "UTC", "--from", "2026-01-01T00:00:00Z", "--count", "1"]).await;

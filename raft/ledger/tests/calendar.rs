@@ -3,6 +3,8 @@
 
 #[path = "calendar/grammar.rs"]
 mod grammar;
+#[path = "calendar/hashed.rs"]
+mod hashed;
 #[path = "calendar/oracle.rs"]
 mod oracle;
 #[path = "calendar/properties.rs"]

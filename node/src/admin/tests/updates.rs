@@ -31,6 +31,29 @@ async fn done(node: &Node, request: UpdateScheduleRequest) -> (Schedule, Schedul
     (former.expect("as it was"), schedule.expect("as it is"))
 }
 
+/// `H` is drawn once from tenant and name: what it came to is shown, and no other change moves it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drawn_place_stays_through_updates() {
+    let node = node("").await;
+    let body = ScheduleBody { when: cron("H H(0-7) * * *").when, ..yearly("report", &["ada@example.net"]) };
+    let made = node.schedules().create_schedule(creation(body.clone())).await.expect("created").into_inner();
+    let made = made.schedule.expect("a schedule");
+    assert_eq!(made.hashed_cron, "20 3 * * *");
+    assert_eq!(made.when, body.when, "it is shown as it was written, too");
+    assert!(made.next.iter().all(|next| next.local.contains("T03:20:00")), "{:?}", made.next);
+    let (_, subject) =
+        done(&node, update(&["priority"], ScheduleBody { priority: 9, ..ScheduleBody::default() })).await;
+    assert_eq!((&subject.hashed_cron, &subject.next), (&made.hashed_cron, &made.next));
+    let (former, other) = done(&node, update(&["when"], cron("H/30 9 * * *"))).await;
+    assert_eq!(former.hashed_cron, "20 3 * * *");
+    assert_eq!(other.hashed_cron, "10-59/30 9 * * *");
+    let (_, plain) = done(&node, update(&["when"], cron("5 9 * * *"))).await;
+    assert_eq!(plain.hashed_cron, "");
+    let again = node.schedules().create_schedule(creation(ScheduleBody { priority: 9, ..body })).await;
+    assert!(again.is_err(), "another body by now");
+    node.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_named_changes_and_an_open_run_keeps_what_it_opened_with() {
     let node = node("").await;

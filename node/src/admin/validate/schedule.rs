@@ -39,7 +39,7 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
     {
         fields.refuse("schedule.end", format!("{end} is before the start, {start}"));
     }
-    let pattern = when::pattern(&mut fields, body.when, start);
+    let pattern = when::pattern(&mut fields, body.when, start, (&tenant, &name));
     let zone = when::zone(&mut fields, &body.zone, zones);
     let policies = policies(&mut fields, body.policies.unwrap_or_default());
     if body.max_runs == Some(0) {

@@ -11,14 +11,23 @@ use reveille_proto::admin::v1::{self, ErrorReason, when};
 use super::{Fields, milliseconds};
 
 /// The pattern and what it compiles to. `start` anchors a period that names no anchor; without either it
-/// counts from the Unix epoch, so that the same request always means the same instants.
-pub fn pattern(fields: &mut Fields, asked: Option<v1::When>, start: Option<Time>) -> Option<(When, Pattern)> {
+/// counts from the Unix epoch, so that the same request always means the same instants. Tenant and name are
+/// what `H` in a cron expression is drawn from.
+pub fn pattern(
+    fields: &mut Fields,
+    asked: Option<v1::When>,
+    start: Option<Time>,
+    (tenant, name): (&str, &str),
+) -> Option<(When, Pattern)> {
     let Some(asked) = asked.and_then(|when| when.pattern) else {
         fields.refuse("schedule.when", "is missing; give one of cron, daily, every or at");
         return None;
     };
     let (field, when) = match asked {
-        when::Pattern::Cron(expression) => ("schedule.when.cron", Some(When::Cron { expression })),
+        when::Pattern::Cron(expression) => match When::cron(expression, tenant, name) {
+            Ok(when) => ("schedule.when.cron", Some(when)),
+            Err(error) => return refuse(fields, "schedule.when.cron", &error),
+        },
         when::Pattern::Daily(daily) => ("schedule.when.daily", read_daily(fields, &daily)),
         when::Pattern::Every(every) => ("schedule.when.every", read_every(fields, every, start)),
         when::Pattern::At(instant) => {
@@ -29,13 +38,15 @@ pub fn pattern(fields: &mut Fields, asked: Option<v1::When>, start: Option<Time>
     let when = when?;
     match Pattern::compile(&when) {
         Ok(pattern) => Some((when, pattern)),
-        Err(error) => {
-            let never = matches!(error, PatternError::NeverFires { .. } | PatternError::NoWeekday);
-            let reason = if never { ErrorReason::NeverFires } else { ErrorReason::InvalidField };
-            fields.refuse_as(reason, field, error.to_string());
-            None
-        }
+        Err(error) => refuse(fields, field, &error),
     }
+}
+
+fn refuse<T>(fields: &mut Fields, field: &str, error: &PatternError) -> Option<T> {
+    let never = matches!(error, PatternError::NeverFires { .. } | PatternError::NoWeekday);
+    let reason = if never { ErrorReason::NeverFires } else { ErrorReason::InvalidField };
+    fields.refuse_as(reason, field, error.to_string());
+    None
 }
 
 fn read_daily(fields: &mut Fields, daily: &v1::Daily) -> Option<When> {

@@ -40,6 +40,10 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         priority: u32::from(schedule.priority),
         etag: etag(id, schedule),
         index: schedule.index,
+        hashed_cron: match &schedule.when {
+            When::Hashed { expression, .. } => expression.clone(),
+            _ => String::new(),
+        },
     }
 }
 
@@ -102,7 +106,7 @@ fn pattern(when: &When) -> v1::When {
             let days = if every_day { String::new() } else { weekdays.to_string() };
             when::Pattern::Daily(v1::Daily { hour: u32::from(*hour), minute: u32::from(*minute), days })
         }
-        When::Cron { expression } => when::Pattern::Cron(expression.clone()),
+        When::Cron { expression } | When::Hashed { written: expression, .. } => when::Pattern::Cron(expression.clone()),
     };
     v1::When { pattern: Some(pattern) }
 }

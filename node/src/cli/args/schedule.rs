@@ -62,7 +62,8 @@ A recipients file is CSV with a header: email, and a column for each variable.
     #[command(after_long_help = "\
 Examples:
   reveille schedule preview --cron '0 2 * * *' --tz America/New_York --from 2026-03-07T12:00:00Z
-  reveille schedule preview --daily 09:00 --days mon-fri --tz Europe/Berlin --count 5 -o json")]
+  reveille schedule preview --daily 09:00 --days mon-fri --tz Europe/Berlin --count 5 -o json
+  reveille schedule preview --cron 'H H(0-7) * * *' --name backups --tz Europe/Berlin")]
     Preview(PreviewArgs),
     /// Change what is given; all else stays, and open runs keep what they opened with
     ///
@@ -321,6 +322,9 @@ pub struct PreviewArgs {
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", help_heading = "When")]
     pub tz: String,
+    /// Of the schedule that it would be: `H` in --cron is drawn from tenant and name
+    #[arg(long, help_heading = "When")]
+    pub name: Option<String>,
     /// Clock changes.
     #[command(flatten)]
     pub dst: DstArgs,

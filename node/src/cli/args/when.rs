@@ -13,7 +13,8 @@ use crate::cli::instant::{duration_to_wire, parse_duration, parse_instant, to_wi
 #[command(next_help_heading = "When")]
 #[command(group = ArgGroup::new("when").args(["cron", "daily", "every", "at"]))]
 pub struct WhenArgs {
-    /// Five fields (minute hour day-of-month month weekday), or @daily, @weekly …
+    /// Five fields (minute hour day-of-month month weekday), or @daily, @weekly …; `H` is a value drawn from
+    /// tenant and name: 'H H(0-7) * * *', 'H/15 * * * *'
     #[arg(long, value_name = "EXPR")]
     pub cron: Option<String>,
     /// At one time of day

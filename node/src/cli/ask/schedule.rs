@@ -21,7 +21,7 @@ pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         ScheduleCommand::Create(args) => create::run(desk, tenant, *args).await,
-        ScheduleCommand::Preview(args) => preview::run(desk, &args),
+        ScheduleCommand::Preview(args) => preview::run(desk, &tenant, &args),
         ScheduleCommand::List { paging, state } => {
             let states = state.iter().map(|word| state_of(word)).collect::<Vec<i32>>();
             desk.list(paging, |size, token| page(desk, &tenant, &states, size, token)).await

@@ -20,6 +20,8 @@ pub struct ScheduleView {
     state: String,
     reason: Option<String>,
     when: String,
+    /// What a cron expression with `H` came to.
+    hashed_cron: Option<String>,
     zone: String,
     start: Option<String>,
     end: Option<String>,
@@ -117,6 +119,7 @@ impl From<v1::Schedule> for ScheduleView {
             name: schedule.name,
             number: schedule.number,
             reason: some(schedule.reason),
+            hashed_cron: some(schedule.hashed_cron),
             zone: schedule.zone,
             max_runs: schedule.max_runs,
             recipients: schedule.recipients,
@@ -214,10 +217,14 @@ impl View for ScheduleView {
             Some(reason) => format!("{}: {reason}", self.state),
             None => self.state.clone(),
         };
+        let when = match &self.hashed_cron {
+            Some(expression) => format!("{}, which is {expression}, in {}", self.when, self.zone),
+            None => format!("{} in {}", self.when, self.zone),
+        };
         let mut pairs = vec![
             ("name", Cell::from(self.name.as_str())),
             ("state", Cell::toned(state, self.tone())),
-            ("when", format!("{} in {}", self.when, self.zone).into()),
+            ("when", when.into()),
             ("recipients", human::count(self.recipients.into()).into()),
             ("clocks", dst.into()),
             ("late", late.into()),

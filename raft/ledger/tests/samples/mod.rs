@@ -211,6 +211,7 @@ fn settle() -> RowOutcome {
 pub fn commands() -> Vec<(&'static str, Command)> {
     let daily = When::Daily { hour: 9, minute: 30, weekdays: Weekdays::EVERY_DAY };
     let every = When::Every { period_ms: 60_000, anchor_ms: -1 };
+    let hashed = When::Hashed { written: "H 9 * * 1".into(), expression: "7 9 * * 1".into() };
     let reading = Reading { node: NODE, wall: Time(1_772_409_600_000) };
     let create = |when| Command::ScheduleCreate(Box::new(create("daily", when)));
     let picked = || Picked { run: RUN, recipients: vec![0, 300] };
@@ -225,6 +226,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("ScheduleCreate at", create(When::At { instant_ms: 1_772_409_600_000 })),
         ("ScheduleCreate cron", create(When::Cron { expression: "0 9 * * 1".into() })),
         ("ScheduleCreate daily", create(daily)),
+        ("ScheduleCreate hashed", create(hashed)),
         ("ScheduleCreate every", create(every)),
         ("SchedulePause", Command::SchedulePause(SchedulePause { schedule: ScheduleId(900), reason: "rest".into() })),
         ("ScheduleResume", Command::ScheduleResume(ScheduleResume { schedule: ScheduleId(900), plan_version: 4 })),

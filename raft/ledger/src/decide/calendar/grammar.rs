@@ -17,6 +17,7 @@ use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::{DateTime, date};
 
 use super::PatternError;
+use super::hashed::is_hashed;
 
 /// Bytes of the longest expression: all sixty minutes listed, and some room.
 pub(super) const EXPRESSION_BYTES_MAX: usize = 512;
@@ -43,9 +44,10 @@ pub enum Field {
     Weekday,
 }
 
-const FIELDS: [Field; 5] = [Field::Minute, Field::Hour, Field::DayOfMonth, Field::Month, Field::Weekday];
-
 impl Field {
+    /// All five, in the order in which they are written.
+    pub(super) const ALL: [Field; 5] = [Field::Minute, Field::Hour, Field::DayOfMonth, Field::Month, Field::Weekday];
+
     /// What the field takes: the way out of a syntax error.
     pub(super) fn hint(self) -> &'static str {
         match self {
@@ -90,24 +92,33 @@ impl fmt::Display for Field {
 }
 
 /// One field as it was written.
-struct Word {
+pub(super) struct Word {
     /// Counted from 1.
     position: usize,
-    text: String,
+    /// The field itself.
+    pub text: String,
 }
 
 /// Reads `expression`; the flag says whether it is a fixed-time pattern: no `*`, `/` or `-` in
 /// minute and hour.
 pub(super) fn read(expression: &str) -> Result<(Cron, bool), PatternError> {
+    read_words(&split(expression)?, expression)
+}
+
+/// The five fields of `expression`, a nickname written out.
+pub(super) fn split(expression: &str) -> Result<[Word; 5], PatternError> {
     if expression.len() > EXPRESSION_BYTES_MAX {
         return Err(PatternError::TooLong { bytes: expression.len() });
     }
-    let words = words(expand(expression.trim())?.unwrap_or(expression));
-    let words = five(words)?;
-    for (field, word) in FIELDS.into_iter().zip(&words) {
+    five(words(expand(expression.trim())?.unwrap_or(expression)))
+}
+
+/// As [`read`], of fields that were split from `expression`.
+pub(super) fn read_words(words: &[Word; 5], expression: &str) -> Result<(Cron, bool), PatternError> {
+    for (field, word) in Field::ALL.into_iter().zip(words) {
         check(field, word)?;
     }
-    let cron = parse(&words.each_ref().map(|word| word.text.as_str())).map_err(|error| blame(&words, &error))?;
+    let cron = parse(&words.each_ref().map(|word| word.text.as_str())).map_err(|error| blame(words, &error))?;
     if cron.find_next_occurrence(&LAST_CYCLE, false).is_err() {
         return Err(PatternError::NeverFires { expression: expression.trim().to_string() });
     }
@@ -177,6 +188,9 @@ fn check_item(field: Field, item: &str) -> Result<(), String> {
     if item.is_empty() {
         return Err("an item of the list is empty".to_string());
     }
+    if is_hashed(item) {
+        return Err("`H` is drawn from a schedule's tenant and name, and there is no name here".to_string());
+    }
     let (days, nth) = match item.split_once('#') {
         Some((days, nth)) if field == Field::Weekday => (days, Some(nth)),
         _ => (item, None),
@@ -198,7 +212,7 @@ fn parse(fields: &[&str; 5]) -> Result<Cron, CronError> {
 
 /// croner does not say which field it refused: the one that fails alone.
 fn blame(words: &[Word; 5], error: &CronError) -> PatternError {
-    let alone = FIELDS.into_iter().zip(words).enumerate().find_map(|(place, (field, word))| {
+    let alone = Field::ALL.into_iter().zip(words).enumerate().find_map(|(place, (field, word))| {
         let mut fields = ["*"; 5];
         *fields.get_mut(place)? = word.text.as_str();
         parse(&fields).err().map(|error| syntax(field, word, plain(&error)))
@@ -207,7 +221,7 @@ fn blame(words: &[Word; 5], error: &CronError) -> PatternError {
     alone.unwrap_or_else(|| syntax(Field::Minute, minute, plain(error)))
 }
 
-fn syntax(field: Field, word: &Word, problem: String) -> PatternError {
+pub(super) fn syntax(field: Field, word: &Word, problem: String) -> PatternError {
     PatternError::Syntax { field, position: word.position, text: word.text.clone(), problem }
 }
 

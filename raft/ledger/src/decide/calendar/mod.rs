@@ -27,6 +27,7 @@
 
 pub mod firing;
 mod grammar;
+mod hashed;
 pub mod pattern;
 pub mod policy;
 pub mod range;

@@ -47,7 +47,7 @@ impl Pattern {
                 }
                 civil(&format!("{minute} {hour} * * {}", weekdays.names().join(",")))?
             }
-            When::Cron { expression } => civil(expression)?,
+            When::Cron { expression } | When::Hashed { expression, .. } => civil(expression)?,
         };
         Ok(Pattern { rule })
     }

@@ -40,6 +40,13 @@ pub enum When {
         /// As it was written.
         expression: String,
     },
+    /// A cron expression with `H` in it: made by [`When::cron`].
+    Hashed {
+        /// As it was written.
+        written: String,
+        /// What it came to for the schedule's name: five fields without `H`.
+        expression: String,
+    },
 }
 
 impl fmt::Display for When {
@@ -56,6 +63,7 @@ impl fmt::Display for When {
                 write!(f, "daily {hour:02}:{minute:02} {weekdays}")
             }
             When::Cron { expression } => write!(f, "cron {expression}"),
+            When::Hashed { written, expression } => write!(f, "cron {written} ({expression})"),
         }
     }
 }

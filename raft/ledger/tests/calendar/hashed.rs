@@ -1,0 +1,134 @@
+//! `H` in cron fields: the same name has the same place for ever, names spread over the whole of a field,
+//! and what makes no sense is refused with what to write instead.
+
+use std::collections::BTreeSet;
+
+use reveille_ledger::decide::calendar::{Field, Pattern, PatternError, When};
+
+/// What `H` comes to for a name; the expression compiles.
+fn written_out(expression: &str, name: &str) -> String {
+    let when = When::cron(expression.to_string(), "default", name).unwrap_or_else(|error| panic!("{error}"));
+    Pattern::compile(&when).unwrap_or_else(|error| panic!("{when}: {error}"));
+    match when {
+        When::Hashed { written, expression: out } if written == expression => out,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn fields(expression: &str, name: &str) -> Vec<String> {
+    written_out(expression, name).split(' ').map(str::to_string).collect()
+}
+
+fn names() -> impl Iterator<Item = String> {
+    (0..2_000).map(|number| format!("schedule-{number}"))
+}
+
+/// Recorded: a build that draws otherwise shows another place than the one that is stored.
+#[test]
+fn a_name_has_its_place_for_ever() {
+    let places = [
+        ("default", "backups", "H H(0-7) * * *"),
+        ("default", "backups", "H/15 * * * *"),
+        ("default", "backups", "H(0-29)/10 H H H H"),
+        ("acme", "backups", "h h * * +H"),
+        ("default", "news", "H,H(30-59) 9 * * mon-fri"),
+    ];
+    let places = places.map(|(tenant, name, expression)| {
+        When::cron(expression.to_string(), tenant, name).map_or_else(|error| error.to_string(), |when| when.to_string())
+    });
+    let recorded = [
+        "cron H H(0-7) * * * (7 7 * * *)",
+        "cron H/15 * * * * (1-59/15 * * * *)",
+        "cron H(0-29)/10 H H H H (1-29/10 21 6 2 4)",
+        "cron h h * * +H (18 17 * * +0)",
+        "cron H,H(30-59) 9 * * mon-fri (59,46 9 * * mon-fri)",
+    ];
+    assert_eq!(places, recorded);
+}
+
+#[test]
+fn an_expression_without_h_is_left_alone() {
+    for expression in ["0 9 * * thu", "@daily", "30 2 * mar Thu#2", "0 9 L * *"] {
+        let plain = When::Cron { expression: expression.to_string() };
+        assert_eq!(When::cron(expression.to_string(), "default", "x"), Ok(plain));
+    }
+}
+
+#[test]
+fn names_spread_over_the_whole_of_a_field_and_no_further() {
+    for (place, least, most) in [(0, 0, 59), (1, 0, 23), (2, 1, 28), (3, 1, 12), (4, 0, 6)] {
+        let value = |name: String| fields("H H H H H", &name)[place].parse::<u32>().unwrap();
+        let values: BTreeSet<u32> = names().map(value).collect();
+        assert_eq!(values, (least..=most).collect(), "field {place}");
+    }
+    let hours: BTreeSet<String> = names().map(|name| fields("0 H(22-23) * * *", &name)[1].clone()).collect();
+    assert_eq!(hours.into_iter().collect::<Vec<_>>(), ["22", "23"]);
+}
+
+#[test]
+fn fields_and_items_are_drawn_by_themselves() {
+    let both = |name: String| fields("H(0-22) H(0-22) * * *", &name);
+    let equal = names().filter(|name| both(name.clone())[0] == both(name.clone())[1]).count();
+    assert!((40..150).contains(&equal), "{equal} of 2,000 names have equal minute and hour");
+    let tenant = |tenant: &str| When::cron("H H * * *".to_string(), tenant, "x").unwrap();
+    assert_ne!(tenant("one"), tenant("two"));
+}
+
+/// Four times an hour is four times an hour, wherever the first one lies, and clock changes do not matter.
+#[test]
+fn a_step_begins_anywhere_within_its_first() {
+    for name in names() {
+        let minute = fields("H/15 * * * *", &name)[0].clone();
+        let start: u32 = minute.strip_suffix("-59/15").and_then(|start| start.parse().ok()).expect("a start");
+        assert!(start < 15, "{minute}");
+        let steps = When::cron("H/15 * * * *".to_string(), "default", &name).unwrap();
+        assert!(!Pattern::compile(&steps).unwrap().is_fixed_time());
+        let once = When::cron("H H * * *".to_string(), "default", &name).unwrap();
+        assert!(Pattern::compile(&once).unwrap().is_fixed_time());
+    }
+    let all: BTreeSet<String> = names().map(|name| fields("H(50-59)/10 * * * *", &name)[0].clone()).collect();
+    assert_eq!(all, (50..60).map(|minute| minute.to_string()).collect(), "one value, and no step");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_what_to_write() {
+    for (expression, field, position, words) in [
+        ("H/0 9 * * *", Field::Minute, 1, "a step of 0 has no next value"),
+        ("H/75 9 * * *", Field::Minute, 1, "a step of 75 is more than the 60 values; write `H`"),
+        ("0 H(0-7)/9 * * *", Field::Hour, 3, "a step of 9 is more than the 8 values; write `H(0-7)`"),
+        ("0 H(7-0) * * *", Field::Hour, 3, "a range goes from low to high, within 0 to 23"),
+        ("0 9 H(0-5) * *", Field::DayOfMonth, 5, "within 1 to 31"),
+        ("0 9 * * H(1-7)", Field::Weekday, 9, "within 0 to 6"),
+        ("0 9 * * H(mon-fri)", Field::Weekday, 9, "`H` stands alone, with a range as H(0-7)"),
+        ("H-5 9 * * *", Field::Minute, 1, "`H` stands alone"),
+        ("0-H 9 * * *", Field::Minute, 1, "`H` has no meaning here"),
+        ("*/H 9 * * *", Field::Minute, 1, "`H` has no meaning here"),
+        ("H(5) 9 * * *", Field::Minute, 1, "`H` stands alone"),
+        ("H() 9 * * *", Field::Minute, 1, "`H` stands alone"),
+        ("H/ 9 * * *", Field::Minute, 1, "`H` stands alone"),
+        ("HH 9 * * *", Field::Minute, 1, "`H` stands alone"),
+        ("0 9 HL * *", Field::DayOfMonth, 5, "`H` stands alone"),
+        ("0 9 * * H#2", Field::Weekday, 9, "`H` stands alone"),
+        ("H 99 * * *", Field::Hour, 3, "it takes 0-23"),
+    ] {
+        let taken = When::cron(expression.to_string(), "default", "x").and_then(|when| Pattern::compile(&when));
+        let Err(error) = taken else { panic!("{expression} was taken") };
+        let place = match &error {
+            PatternError::Syntax { field, position, .. } => (*field, *position),
+            other => panic!("{expression}: {other}"),
+        };
+        assert_eq!(place, (field, position), "{expression}: {error}");
+        assert!(error.to_string().contains(words), "{expression}: {error}");
+    }
+    assert_eq!(
+        When::cron("H H 31 2 *".to_string(), "default", "x"),
+        Err(PatternError::NeverFires { expression: "H H 31 2 *".to_string() })
+    );
+}
+
+/// Who has no name has no `H`: a crontab line, a preview without `--name`.
+#[test]
+fn without_a_name_it_is_refused() {
+    let error = Pattern::compile(&When::Cron { expression: "0 H * * *".to_string() }).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("hour field `H` (position 3): `H` is drawn from a schedule's tenant and name"));
+}
