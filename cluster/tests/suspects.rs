@@ -165,15 +165,18 @@ fn mailbox() -> Sink {
 }
 
 fn relay(sink: &Sink) -> Command {
-    Command::RelayPut(Relay {
-        name: "mailbox".into(),
-        pool: "default".into(),
-        host: "127.0.0.1".into(),
-        port: sink.address().port(),
-        access: Access::default(),
-        rate_milli: 0,
-        max_sessions: 4,
-    })
+    Command::RelayPut(
+        Relay {
+            name: "mailbox".into(),
+            pool: "default".into(),
+            host: "127.0.0.1".into(),
+            port: sink.address().port(),
+            access: Access::default(),
+            rate_milli: 0,
+            max_sessions: 4,
+        }
+        .into(),
+    )
 }
 
 fn schedule(recipients: u32) -> Command {

@@ -65,7 +65,7 @@ pub async fn run(args: Args) -> Result<()> {
     };
     let site = node.site.clone();
     let has_test_clock = keep_time(&site, &args).await?;
-    site.replica.propose(&Command::RelayPut(relay), Instant::now() + PATIENCE).await.context("no leader yet")?;
+    site.replica.propose(&Command::RelayPut(relay.into()), Instant::now() + PATIENCE).await.context("no leader yet")?;
     eprintln!("admin     {}", node.admin_address);
     eprintln!("mailbox   http://{}/mailbox  (smtp://{})", node.http_address, sink.address());
     eprintln!("health    http://{}/readyz", node.http_address);

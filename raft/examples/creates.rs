@@ -148,7 +148,7 @@ async fn propose_until(leader: Replica, client: usize, stop: Arc<AtomicBool>) ->
             rate_milli: latencies.len() as u64,
             max_sessions: 1,
         };
-        leader.propose(&Command::RelayPut(relay), in_seconds(30)).await?;
+        leader.propose(&Command::RelayPut(relay.into()), in_seconds(30)).await?;
         latencies.push(start.elapsed());
     }
     Ok(latencies)

@@ -32,15 +32,18 @@ impl World {
         world.put(Command::EpochStart(EpochStart::new(holder(1, 1), 2, readings)));
         world.up(1, 1);
         world.up(2, 1);
-        world.put(Command::RelayPut(Relay {
-            name: "mailbox".into(),
-            pool: "default".into(),
-            host: "127.0.0.1".into(),
-            port: 25,
-            access: Default::default(),
-            rate_milli: 0,
-            max_sessions: 2,
-        }));
+        world.put(Command::RelayPut(
+            Relay {
+                name: "mailbox".into(),
+                pool: "default".into(),
+                host: "127.0.0.1".into(),
+                port: 25,
+                access: Default::default(),
+                rate_milli: 0,
+                max_sessions: 2,
+            }
+            .into(),
+        ));
         world.put(Command::ScheduleCreate(Box::new(schedule(recipients))));
         world.now = OPENED_AT;
         let name = Nominal::Instant(OPENED_AT);

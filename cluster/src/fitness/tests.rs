@@ -102,7 +102,7 @@ impl Stage {
             rate_milli: 0,
             max_sessions: 4,
         };
-        self.play(Command::RelayPut(relay));
+        self.play(Command::RelayPut(relay.into()));
     }
 
     fn run(&mut self) -> RunId {

@@ -30,15 +30,18 @@ pub fn relay(cluster: &Cluster, rate: u64) -> Command {
 }
 
 pub fn relay_named(cluster: &Cluster, name: &str, pool: &str, rate: u64) -> Command {
-    Command::RelayPut(Relay {
-        name: name.into(),
-        pool: pool.into(),
-        host: "127.0.0.1".into(),
-        port: cluster.sink.address().port(),
-        access: Access::default(),
-        rate_milli: rate * 1_000,
-        max_sessions: SESSIONS,
-    })
+    Command::RelayPut(
+        Relay {
+            name: name.into(),
+            pool: pool.into(),
+            host: "127.0.0.1".into(),
+            port: cluster.sink.address().port(),
+            access: Access::default(),
+            rate_milli: rate * 1_000,
+            max_sessions: SESSIONS,
+        }
+        .into(),
+    )
 }
 
 /// One run of so many recipients, due at once.

@@ -193,6 +193,9 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::NoSuchRelay(name) => no_relay(name),
         Refusal::NameTaken(name) => Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille schedule show {name}")),
+        Refusal::RelayNameTaken(name) => {
+            Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message).next(format!("reveille relay show {name}"))
+        }
         Refusal::RequestReused(_) => Fault::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
         Refusal::StalePlan => stale_etag("the schedule has changed meanwhile"),
         Refusal::TooLarge { .. } => Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, message),

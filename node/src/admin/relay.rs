@@ -5,17 +5,19 @@ use std::time::Instant;
 
 use prost_types::Timestamp;
 use reveille_cluster::relay::Target;
-use reveille_ledger::command::{Command, Relay};
+use reveille_ledger::command::{Command, Relay, RelayPut};
+use reveille_ledger::refusal::Refusal;
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::relay_service_server::RelayService;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, AddRelayResponse, ErrorReason, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
+    AddRelayRequest, AddRelayResponse, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
     ListRelaysResponse, RemoveRelayRequest, RemoveRelayResponse, TestRelayRequest, TestRelayResponse,
 };
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::paging::Paging;
 use super::probe::Found;
+use super::validate::Fields;
 use super::{Admin, Fault, deadline, probe, refusals, validate, views};
 
 impl Admin {
@@ -39,28 +41,26 @@ impl Admin {
     }
 }
 
-fn name_taken(name: &str) -> Fault {
-    let message = format!("relay '{name}' exists with another body; replace it, or choose another name");
-    Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message).next(format!("reveille relay show {name}"))
-}
-
 #[tonic::async_trait]
 impl RelayService for Admin {
-    /// Two of these at once for one name may both be done; the later one stands.
     async fn add_relay(&self, request: Request<AddRelayRequest>) -> Result<Response<AddRelayResponse>, Status> {
         let deadline = deadline::of(&request);
         let AddRelayRequest { relay, replace, request_id, validate_only } = request.into_inner();
+        let mut fields = Fields::default();
+        let request = fields.request_id(&request_id);
+        fields.done(Some(()))?;
         let relay = validate::relay(relay)?;
+        let answer = views::relay(&relay);
+        if !validate_only {
+            let put = Command::RelayPut(RelayPut { relay, replace, request });
+            let index = self.write(put, &request_id, deadline).await?.index;
+            return Ok(Response::new(AddRelayResponse { relay: Some(answer), index }));
+        }
         let (known, _) = self.read(false, deadline, |ledger| ledger.relays().get(&relay.name).cloned()).await?;
         if !replace && known.is_some_and(|known| known != relay) {
-            return Err(name_taken(&relay.name).request(&request_id).into());
+            return Err(refusals::refused(&Refusal::RelayNameTaken(relay.name)).request(&request_id).into());
         }
-        let answer = views::relay(&relay);
-        let index = match validate_only {
-            true => 0,
-            false => self.write(Command::RelayPut(relay), &request_id, deadline).await?.index,
-        };
-        Ok(Response::new(AddRelayResponse { relay: Some(answer), index }))
+        Ok(Response::new(AddRelayResponse { relay: Some(answer), index: 0 }))
     }
 
     async fn list_relays(&self, request: Request<ListRelaysRequest>) -> Result<Response<ListRelaysResponse>, Status> {

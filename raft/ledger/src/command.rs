@@ -41,7 +41,7 @@ pub enum Command {
     /// A process says that it lives (P10).
     NodeUp(NodeUp),
     /// Adds a relay or changes one.
-    RelayPut(Relay),
+    RelayPut(RelayPut),
     /// Removes a relay by name.
     RelayRemove(String),
     /// Creates a schedule.
@@ -162,6 +162,24 @@ pub struct Relay {
     pub rate_milli: u64,
     /// Open dialogues on one node, waiting ones included (P12).
     pub max_sessions: u32,
+}
+
+/// See [`Command::RelayPut`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayPut {
+    /// The relay.
+    pub relay: Relay,
+    /// Takes the place of a relay of that name with another body.
+    pub replace: bool,
+    /// Request id, where the caller gave one.
+    pub request: Option<String>,
+}
+
+impl From<Relay> for RelayPut {
+    /// Whatever was there before.
+    fn from(relay: Relay) -> RelayPut {
+        RelayPut { relay, replace: true, request: None }
+    }
 }
 
 /// See [`Command::ScheduleCreate`]. `request` is what makes it idempotent beyond its name.

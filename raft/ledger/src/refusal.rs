@@ -89,4 +89,7 @@ pub enum Refusal {
     /// The state does not allow it.
     #[error("not possible: {0}")]
     NotPossible(String),
+    /// A relay of that name is there, and is another.
+    #[error("relay '{0}' exists with another body; replace it, or choose another name")]
+    RelayNameTaken(String),
 }

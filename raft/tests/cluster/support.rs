@@ -183,15 +183,18 @@ async fn begin(replica: &Replica, leader: Holder, term: u64) -> bool {
 
 /// A command that leaves a mark which can be looked up.
 pub fn mark(name: &str) -> Command {
-    Command::RelayPut(Relay {
-        name: name.to_owned(),
-        pool: "default".to_owned(),
-        host: "127.0.0.1".to_owned(),
-        port: 25,
-        access: Access::default(),
-        rate_milli: 0,
-        max_sessions: 1,
-    })
+    Command::RelayPut(
+        Relay {
+            name: name.to_owned(),
+            pool: "default".to_owned(),
+            host: "127.0.0.1".to_owned(),
+            port: 25,
+            access: Access::default(),
+            rate_milli: 0,
+            max_sessions: 1,
+        }
+        .into(),
+    )
 }
 
 pub fn has_mark(replica: &Replica, name: &str) -> bool {

@@ -85,7 +85,13 @@ async fn relays_are_added_compared_tested_and_removed() {
     let slower = Relay { rate_per_second: 0.5, ..relay };
     let taken = node.relays().add_relay(add(&slower, false)).await.expect_err("another body");
     assert_eq!(reason(&taken), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
-    node.relays().add_relay(add(&slower, true)).await.expect("replaced");
+    let replace = || AddRelayRequest { request_id: "018f-9".to_owned(), ..add(&slower, true) };
+    let first = node.relays().add_relay(replace()).await.expect("replaced").into_inner();
+    let again = node.relays().add_relay(replace()).await.expect("the same").into_inner();
+    assert_eq!(first, again, "the answer that was stored");
+    let other = AddRelayRequest { request_id: "018f-9".to_owned(), ..add(&Relay { port: 26, ..slower.clone() }, true) };
+    let reused = node.relays().add_relay(other).await.expect_err("the same id for another relay");
+    assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
     let listed = node.relays().list_relays(ListRelaysRequest::default()).await.expect("a list").into_inner();
     assert_eq!(listed.relays.iter().map(|relay| relay.rate_per_second).collect::<Vec<_>>(), [0.5]);
 

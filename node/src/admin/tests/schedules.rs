@@ -115,6 +115,11 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     }
     let [one, again, two] = runs.as_slice() else { panic!("{runs:?}") };
     assert!(one == again && one != two);
+    let other = node.schedules().create_schedule(creation(yearly("other", &["ada@example.net"]))).await;
+    other.expect("created");
+    let elsewhere = TriggerScheduleRequest { name: "other".to_owned(), ..trigger("one") };
+    let reused = node.schedules().trigger_schedule(elsewhere).await.expect_err("it names a run of another schedule");
+    assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
     for run in [one, two] {
         node.until(run, |run| run.finished_index.is_some()).await;
     }

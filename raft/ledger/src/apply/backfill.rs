@@ -22,8 +22,7 @@ impl Ledger {
         let id = backfill.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let (tenant, request) = (schedule.tenant.clone(), backfill.request.as_deref());
-        if let Some(outcome) = self.answered(&tenant, request, backfill.body)? {
-            context.repeats = request.and_then(|request| self.answer_to(&tenant, request)).map(|answer| answer.index);
+        if let Some(outcome) = self.answered_again(context, &tenant, request, backfill.body)? {
             return Ok(outcome);
         }
         bounded("occurrences in one backfill", backfill.openings.len(), BACKFILL_MAX)?;

@@ -22,8 +22,7 @@ impl Ledger {
         let id = edit.schedule;
         let tenant = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?.tenant.clone();
         let request = edit.request.as_deref();
-        if let Some(outcome) = self.answered(&tenant, request, edit.body)? {
-            context.repeats = request.and_then(|request| self.answer_to(&tenant, request)).map(|answer| answer.index);
+        if let Some(outcome) = self.answered_again(context, &tenant, request, edit.body)? {
             return Ok(outcome);
         }
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;

@@ -164,6 +164,21 @@ impl Ledger {
         }
     }
 
+    /// As [`Ledger::answered`]; the reply then carries the index of the entry that did it.
+    fn answered_again(
+        &self,
+        context: &mut Context,
+        tenant: &str,
+        request: Option<&str>,
+        body: Hash,
+    ) -> Result<Option<Outcome>, Refusal> {
+        let outcome = self.answered(tenant, request, body)?;
+        if outcome.is_some() {
+            context.repeats = request.and_then(|request| self.answer_to(tenant, request)).map(|answer| answer.index);
+        }
+        Ok(outcome)
+    }
+
     /// Keeps an answer for the next time the same request id comes. A tenant that has too many loses its
     /// oldest one, and nobody else's.
     fn remember(&mut self, context: &Context, tenant: &str, request: Option<&str>, body: Hash, outcome: &Outcome) {

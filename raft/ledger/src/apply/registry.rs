@@ -1,8 +1,9 @@
 //! What is simply put, changed or taken away: relays, opt-outs, blobs; and quarantine.
 
 use super::Context;
+use crate::DEFAULT_TENANT;
 use crate::access::is_loopback;
-use crate::command::{OptOut, Quarantine, Quarantined, Relay};
+use crate::command::{OptOut, Quarantine, Quarantined, RelayPut, body_hash};
 use crate::content::Blob;
 use crate::effect::Effect;
 use crate::ids::Hash;
@@ -11,15 +12,26 @@ use crate::reply::Outcome;
 use crate::state::{Activity, Ledger, OptedOut, StoredBlob};
 
 impl Ledger {
-    pub(super) fn relay_put(&mut self, context: &mut Context, relay: &Relay) -> Result<Outcome, Refusal> {
+    pub(super) fn relay_put(&mut self, context: &mut Context, put: &RelayPut) -> Result<Outcome, Refusal> {
+        let RelayPut { relay, replace, request } = put;
+        let (request, body) = (request.as_deref(), body_hash(&(relay, replace)));
+        if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
+            return Ok(outcome);
+        }
         if self.head.test_clock.is_some() && !is_loopback(&relay.host) {
             let why = format!("the time is a test's, so no mail leaves this machine, and {} is another", relay.host);
             return Err(Refusal::NotPossible(why));
         }
-        if self.relays.get(&relay.name) != Some(relay) {
+        let known = self.relays.get(&relay.name);
+        if known.is_some_and(|known| known != relay && !replace) {
+            return Err(Refusal::RelayNameTaken(relay.name.clone()));
+        }
+        if known != Some(relay) {
             self.relays.put(relay.name.clone(), relay.clone());
             context.emit(Effect::RelaysChanged);
         }
+        // Relays belong to no tenant, so that their request ids are kept with the default one's.
+        self.remember(context, DEFAULT_TENANT, request, body, &Outcome::Done);
         Ok(Outcome::Done)
     }
 

@@ -156,7 +156,8 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
-    /// P7: an occurrence named by its request. The same request never opens a second run.
+    /// P7: an occurrence named by its request. The same request never opens a second run, however late it
+    /// comes; under another schedule it is another body, as long as its answer is stored.
     pub(super) fn trigger(&mut self, context: &mut Context, trigger: &Trigger) -> Result<Outcome, Refusal> {
         let id = trigger.schedule;
         let nominal = Nominal::Trigger(trigger.request.clone());
@@ -165,13 +166,20 @@ impl Ledger {
             return Ok(Outcome::Run(run));
         }
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        let (tenant, request, body) =
+            (schedule.tenant.clone(), Some(trigger.request.as_str()), body_hash(&("trigger", id)));
+        if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
+            return Ok(outcome);
+        }
         if matches!(schedule.activity, Activity::Blocked { .. }) {
             return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
         }
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
         let opening = Opening { nominal, due: context.now, cause: Cause::Trigger, finish_by };
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening }]);
-        runs.first().map(|(_, run)| Outcome::Run(*run)).ok_or(Refusal::NoSuchSchedule(id))
+        let outcome = runs.first().map(|(_, run)| Outcome::Run(*run)).ok_or(Refusal::NoSuchSchedule(id))?;
+        self.remember(context, &tenant, request, body, &outcome);
+        Ok(outcome)
     }
 
     /// The schedule's place in the due index: only an active one has one.

@@ -221,7 +221,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("EpochStart", Command::EpochStart(epoch_start(3, vec![reading]))),
         ("Tick", Command::Tick),
         ("NodeUp", Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: 1, life: u64::MAX })),
-        ("RelayPut", Command::RelayPut(relay())),
+        ("RelayPut", Command::RelayPut(RelayPut { relay: relay(), replace: true, request: Some("now".into()) })),
         ("RelayRemove", Command::RelayRemove("main".into())),
         ("ScheduleCreate at", create(When::At { instant_ms: 1_772_409_600_000 })),
         ("ScheduleCreate cron", create(When::Cron { expression: "0 9 * * 1".into() })),
@@ -293,6 +293,7 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::NothingPending,
         Refusal::TooLarge { what: "content (bytes)".into(), bound: 524_288 },
         Refusal::NotPossible("the run is cancelled".into()),
+        Refusal::RelayNameTaken("main".into()),
     ];
     let refused = refusals.into_iter().map(Outcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();
@@ -312,7 +313,7 @@ pub fn ledger() -> Ledger {
     let reading = Reading { node: NODE, wall: Time(0) };
     put(0, Command::EpochStart(epoch_start(1, vec![reading])));
     put(0, Command::NodeUp(NodeUp { holder: HOLDER, name: "n1".into(), level: 1, life: 77 }));
-    put(0, Command::RelayPut(relay()));
+    put(0, Command::RelayPut(relay().into()));
     let cron = When::Cron { expression: "0 9 * * 1".into() };
     let Outcome::Schedule(active) = put(0, Command::ScheduleCreate(Box::new(create("active", cron.clone())))) else {
         panic!("a schedule");

@@ -148,7 +148,7 @@ impl World {
     }
 
     fn relay(&mut self, words: &mut Words) -> Told<Command> {
-        Ok(Command::RelayPut(Relay {
+        let relay = Relay {
             name: words.need("name")?.into(),
             pool: words.key("pool").unwrap_or("default").into(),
             host: words.key("host").unwrap_or("127.0.0.1").into(),
@@ -156,7 +156,9 @@ impl World {
             access: Access::default(),
             rate_milli: words.number("rate_milli", 0)?,
             max_sessions: words.number("sessions", 4)?,
-        }))
+        };
+        let replace = words.key("replace") == Some("yes");
+        Ok(Command::RelayPut(RelayPut { relay, replace, request: words.key("request").map(str::to_owned) }))
     }
 
     /// `create daily size=3 due=10s every=1m`, or `cron="0 9 * * *" zone=Europe/Berlin`.
