@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::{CONTENT_BYTES_MAX, Content};
 
-use super::{ContentError, HEADER_TEMPLATE_BYTES_MAX, RECIPIENT, SUBJECT, VALUE_BYTES_MAX};
+use super::controls::{control_in, line_of_control};
+use super::render::HTML;
+use super::{ContentError, HEADER_TEMPLATE_BYTES_MAX, RECIPIENT, SUBJECT, TEXT, VALUE_BYTES_MAX};
 
 /// Header fields that a content may add.
 const HEADERS_MAX: usize = 64;
@@ -62,6 +64,31 @@ pub(super) fn sizes(content: &Content) -> Result<(), ContentError> {
     Ok(())
 }
 
+/// Texts hold what can be read, and the subject and headers are one line each.
+pub(super) fn characters(content: &Content) -> Result<(), ContentError> {
+    let one_line = |field: String, text: &str| match text.chars().find(|one| one.is_control() && *one != '\t') {
+        None => Ok(()),
+        Some(one) => refuse(
+            field,
+            format!("contains a control character (U+{:04X}); a header is one line of text", u32::from(one)),
+        ),
+    };
+    one_line(SUBJECT.to_owned(), &content.subject)?;
+    content.headers.iter().try_for_each(|(name, value)| one_line(format!("{HEADERS}{name}"), value))?;
+    let texts = [(TEXT, &content.text), (HTML, &content.html)];
+    for (field, text) in texts.into_iter().filter_map(|(field, text)| Some((field, text.as_deref()?))) {
+        if let Some(message) = control_in(text) {
+            return Err(ContentError { field: field.to_owned(), line: line_of_control(text), message });
+        }
+    }
+    for (name, value) in &content.variables {
+        if let Some(message) = control_in(value) {
+            return refuse(format!("variables.{name}"), message);
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn names(content: &Content, columns: &[String]) -> Result<(), ContentError> {
     for (place, (name, value)) in content.variables.iter().enumerate() {
         let field = format!("variables.{name}");
@@ -110,9 +137,6 @@ pub(super) fn headers(content: &Content) -> Result<Vec<String>, ContentError> {
         let reserved = ["content-", "resent-", "x-reveille-"].iter().any(|prefix| lower.starts_with(prefix));
         if reserved || RESERVED.contains(&lower.as_str()) {
             return refuse(field, "is written by Reveille or on the way; remove it");
-        }
-        if value.contains(['\r', '\n', '\0']) {
-            return refuse(field, "contains a line end or NUL; a header is one line of text");
         }
         if value.len() > HEADER_TEMPLATE_BYTES_MAX {
             return refuse(field, format!("is longer than {HEADER_TEMPLATE_BYTES_MAX} bytes; shorten it"));

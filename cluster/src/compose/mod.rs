@@ -16,9 +16,10 @@
 //! The address fields carry a local part that is not ASCII as UTF-8, which needs SMTPUTF8 on the way
 //! (`Address::needs_smtputf8`).
 //!
-//! Reading order: this page, `check.rs` (what content must be), `language.rs` (what a template may say), `render.rs`, `mime.rs`.
+//! Reading order: this page, `check.rs` and `controls.rs` (what content must be), `language.rs` (what a template may say), `render.rs`, `mime.rs`.
 
 mod check;
+mod controls;
 mod language;
 mod mime;
 mod render;
@@ -32,6 +33,8 @@ use reveille_ledger::content::{Content, Recipient};
 use reveille_ledger::ids::{Fence, RunId, Time};
 
 use check::{HEADERS, refuse};
+pub use controls::control_in;
+use controls::not_one_line;
 use render::{HTML, RenderError, Templates};
 
 /// Bytes of a rendered subject or header value: what one line may hold.
@@ -118,6 +121,8 @@ pub struct Compiled {
     has_html: bool,
     templates: Templates,
     variables: Vec<(String, Source)>,
+    /// Columns that the subject or a header uses, and which of them.
+    in_headers: Vec<(usize, String)>,
 }
 
 impl Compiled {
@@ -140,6 +145,7 @@ impl Compiled {
         let sender = check::mailbox("sender", &content.sender)?;
         let reply_to = content.reply_to.as_deref().map(|text| check::mailbox("reply_to", text)).transpose()?;
         let headers = check::headers(content)?;
+        check::characters(content)?;
 
         let constant: BTreeSet<&str> = content
             .variables
@@ -166,7 +172,8 @@ impl Compiled {
                 templates.add(field, source, &known, &constant)?;
             }
         }
-        let variables = sources(content, columns, templates.used());
+        let variables = sources(content, columns, &templates.used());
+        let in_headers = in_headers(content, columns, &headers, &templates)?;
         let compiled = Compiled {
             sender,
             reply_to,
@@ -175,6 +182,7 @@ impl Compiled {
             has_html: content.html.is_some(),
             templates,
             variables,
+            in_headers,
         };
         compiled.check_settled(&settled)?;
         Ok(compiled)
@@ -194,6 +202,17 @@ impl Compiled {
             })?;
         }
         Ok(())
+    }
+
+    /// What of a recipient's values could not be sent: places among the columns, and why. A value that a
+    /// header uses is one line of that header's length at most, whatever the template makes of it: a
+    /// recipient who cannot be sent to is found when the list is given, not when the mail is due.
+    pub fn misfits(&self, values: &[String]) -> Vec<(usize, String)> {
+        let misfit = |(place, field): &(usize, String)| {
+            let why = not_one_line(values.get(*place)?, field)?;
+            Some((*place, why))
+        };
+        self.in_headers.iter().filter_map(misfit).collect()
     }
 
     /// The sender's address: for `MAIL FROM`, and its domain for [`message_id`].
@@ -325,6 +344,31 @@ fn sources(content: &Content, columns: &[String], used: &BTreeSet<String>) -> Ve
         })
     };
     used.iter().filter_map(|name| source_of(name).map(|source| (name.clone(), source))).collect()
+}
+
+/// The columns that the subject and the headers use; a common value that they use is looked at here.
+fn in_headers(
+    content: &Content,
+    columns: &[String],
+    headers: &[String],
+    templates: &Templates,
+) -> Result<Vec<(usize, String)>, ContentError> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for field in std::iter::once(SUBJECT).chain(headers.iter().map(String::as_str)) {
+        for name in templates.used_by(field) {
+            if let Some(place) = columns.iter().position(|column| column == name) {
+                if !found.iter().any(|(known, _)| *known == place) {
+                    found.push((place, field.to_owned()));
+                }
+                continue;
+            }
+            let value = content.variables.iter().find(|(variable, _)| variable == name);
+            if let Some(why) = value.and_then(|(_, value)| not_one_line(value, field)) {
+                return refuse(format!("variables.{name}"), why);
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn write_stamp(out: &mut Vec<u8>, stamp: &Stamp) -> Result<(), ComposeError> {

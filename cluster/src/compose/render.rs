@@ -5,7 +5,7 @@
 //! template cannot reach another one, a file or the network. What the language may contain is decided in
 //! `language.rs`; here are the fuel and the bound on the output.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters, tests as checks};
@@ -22,7 +22,8 @@ pub(super) const HTML: &str = "html";
 #[derive(Debug)]
 pub(super) struct Templates {
     environment: Environment<'static>,
-    used: BTreeSet<String>,
+    /// By field: the variables that it uses.
+    used: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Why one rendering failed: always because of the values, as the template itself has compiled.
@@ -47,7 +48,7 @@ impl Templates {
         for name in TESTS {
             add_test(&mut environment, name);
         }
-        Templates { environment, used: BTreeSet::new() }
+        Templates { environment, used: BTreeMap::new() }
     }
 
     /// Compiles `source` as `field`. True when it renders the same for everybody: it uses no variable
@@ -78,13 +79,18 @@ impl Templates {
             return Err(ContentError { field: field.to_owned(), line: words.line_of(unknown), message });
         }
         let same_for_all = used.iter().all(|name| constant.contains(name.as_str()));
-        self.used.extend(used);
+        self.used.insert(field.to_owned(), used);
         Ok(same_for_all)
     }
 
     /// Names of all variables that some template uses.
-    pub(super) fn used(&self) -> &BTreeSet<String> {
-        &self.used
+    pub(super) fn used(&self) -> BTreeSet<String> {
+        self.used.values().flatten().cloned().collect()
+    }
+
+    /// Names of the variables that one field uses.
+    pub(super) fn used_by(&self, field: &str) -> impl Iterator<Item = &String> {
+        self.used.get(field).into_iter().flatten()
     }
 
     /// Renders one field into at most `limit` bytes.

@@ -193,13 +193,44 @@ fn headers_are_neither_injected_nor_overridden() {
     for name in ["", "X:Y", "X Y", "X\r\nBcc", "X-Ümlaut", &"x".repeat(65)] {
         assert!(with(name, "x").contains("is not a header's name"), "{name:?}");
     }
-    assert!(with("X-A", "a\r\nBcc: b@example.com").contains("line end"));
+    assert!(with("X-A", "a\r\nBcc: b@example.com").contains("control character"));
     assert!(with("X-A", "{{ '\\n' }}").contains("control character"));
     let injected = compiled(&content()).compose(&recipient("ann@example.com", "Ann\r\nBcc: b@example.com"), &stamp(4));
     assert_eq!(
         injected.unwrap_err().to_string(),
         "subject: contains a control character (U+000D); a header is one line of text"
     );
+}
+
+#[test]
+fn control_characters_are_refused_where_they_can_still_be_mended() {
+    let nul = "holds the control character U+0000, which no mail carries; remove it";
+    assert_eq!(refusal(|c| c.text = Some("a\nb\0".to_owned())), format!("text, line 2: {nul}"));
+    assert_eq!(refusal(|c| c.html = Some("\0".to_owned())), format!("html, line 1: {nul}"));
+    assert_eq!(refusal(|c| c.variables.push(("x".to_owned(), "\0".to_owned()))), format!("variables.x: {nul}"));
+    assert!(refusal(|c| c.text = Some("caf\u{92}".to_owned())).contains("U+0092"));
+    // Not the same for everybody, so nothing but the template itself is there to be looked at.
+    assert!(refusal(|c| c.subject = "{{ name }}\nBcc: x".to_owned()).starts_with("subject: contains a control"));
+    assert!(refusal(|c| c.headers = vec![("X-A".to_owned(), "{{ name }}\u{1b}[2J".to_owned())]).contains("U+001B"));
+    let two_lines = |c: &mut Content| {
+        c.subject = "{{ name }} of {{ city }}".to_owned();
+        c.variables = vec![("city".to_owned(), "Lyon\nParis".to_owned())];
+    };
+    assert!(refusal(two_lines).starts_with("variables.city: holds a line end, and subject uses it"));
+}
+
+#[test]
+fn what_a_header_uses_is_one_line_and_what_a_text_uses_may_have_many() {
+    let values = |name: &str, bio: &str| vec![name.to_owned(), bio.to_owned()];
+    let columns = ["name".to_owned(), "bio".to_owned()];
+    let content = Content { text: Some("{{ bio }}".to_owned()), ..content() };
+    let compiled = Compiled::new(&content, &columns).expect("content");
+    assert_eq!(compiled.misfits(&values("Ann\t", "one\r\n\ttwo")), []);
+    let why = "holds a line end, and subject uses it, which is one line; take it out there or here".to_owned();
+    assert_eq!(compiled.misfits(&values("Ann\nBcc: x", "")), [(0, why)]);
+    let long = compiled.misfits(&values(&"x".repeat(999), &"x".repeat(999)));
+    assert_eq!(long, [(0, "has 999 bytes, and subject uses it, which may have 998".to_owned())]);
+    assert_eq!(compiled.misfits(&[]), [], "a short row is another's to refuse");
 }
 
 #[test]

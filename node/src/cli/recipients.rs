@@ -2,11 +2,13 @@
 //!
 //! Called by `schedule create`. Accepts a byte order mark, CRLF, quoted fields, and `;` or tabs for commas
 //! when the header says so. Every row that cannot be used is reported with its line. Duplicates are left
-//! to the cluster, which reports them by place; the lines are kept, so that people learn the line.
+//! to the cluster, which reports them by place; the lines are kept, so that people learn the line. What is
+//! repeated of a file in an error is cut, and its control characters are spelled out: it may be no text at all.
 
 use std::fmt;
 use std::path::Path;
 
+use reveille_cluster::compose::control_in;
 use reveille_ledger::address::Address;
 use reveille_ledger::content::INLINE_RECIPIENTS_MAX;
 use reveille_proto::admin::v1;
@@ -17,6 +19,15 @@ use super::failure::Failure;
 const EMAIL: &str = "email";
 /// Bytes of a file that is looked at; no audience that fits into a schedule is larger.
 const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Characters of one name in a file that an error repeats.
+const NAME_SHOWN: usize = 40;
+/// Names of columns that an error repeats.
+const NAMES_SHOWN: usize = 10;
+/// Characters of what is wrong with a row.
+const PROBLEM_SHOWN: usize = 200;
+/// How spreadsheets and archives begin.
+const ZIP: &[u8] = b"PK\x03\x04";
 
 /// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +78,10 @@ pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
     if bytes.starts_with(&[0xFF, 0xFE]) || bytes.starts_with(&[0xFE, 0xFF]) {
         return Err(BadRow { line: 1, problem: "the file is UTF-16; save it as UTF-8".to_owned() });
     }
+    if bytes.starts_with(ZIP) {
+        let problem = "the file is a spreadsheet or an archive (ZIP), no text; save it as CSV (UTF-8)".to_owned();
+        return Err(BadRow { line: 1, problem });
+    }
     let bytes = bytes.strip_prefix(&[0xEF, 0xBB, 0xBF]).unwrap_or(bytes);
     let mut reader =
         csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter(bytes)).from_reader(bytes);
@@ -90,7 +105,7 @@ pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
                     recipients.audience.recipients.push(recipient);
                     recipients.lines.push(line);
                 }
-                Err(problem) => recipients.bad.push(BadRow { line, problem }),
+                Err(problem) => recipients.bad.push(BadRow { line, problem: shown(&problem, PROBLEM_SHOWN) }),
             },
         }
     }
@@ -155,11 +170,20 @@ impl Header {
         let wrong = |problem: String| BadRow { line, problem };
         let names = record.iter().map(|field| text(field).map(|name| name.trim().to_owned()));
         let names: Vec<String> = names.collect::<Result<_, _>>().map_err(wrong)?;
+        if let Some(name) = names.iter().find(|name| name.chars().any(char::is_control)) {
+            let name = shown(name, NAME_SHOWN);
+            let problem =
+                format!("`{name}` is not the name of a column: it holds a control character; is this a CSV file?");
+            return Err(wrong(problem));
+        }
         let Some(email) = names.iter().position(|name| name.eq_ignore_ascii_case(EMAIL)) else {
             let problem = if names.iter().any(|name| name.contains('@')) {
                 "the first line must name the columns, such as `email,name`; this one holds an address".to_owned()
             } else {
-                format!("no column is named `email`; the header has: {}", names.join(", "))
+                let more = names.len().checked_sub(NAMES_SHOWN).filter(|more| *more > 0);
+                let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+                let named: Vec<String> = names.iter().take(NAMES_SHOWN).map(|name| shown(name, NAME_SHOWN)).collect();
+                format!("no column is named `email`; the header has: {}{more}", named.join(", "))
             };
             return Err(wrong(problem));
         };
@@ -169,7 +193,7 @@ impl Header {
                 return Err(wrong(format!("column {} has no name", place + 1)));
             }
             if names.iter().take(place).any(|earlier| earlier.eq_ignore_ascii_case(name)) {
-                return Err(wrong(format!("the column `{name}` is there twice")));
+                return Err(wrong(format!("the column `{}` is there twice", shown(name, NAME_SHOWN))));
             }
         }
         let fields = names.len();
@@ -189,11 +213,26 @@ impl Header {
                 let read = Address::parse(field).map_err(|error| error.to_string())?;
                 read.as_given().clone_into(&mut address);
             } else {
+                if let Some(why) = control_in(field) {
+                    let column = self.columns.get(values.len()).map(String::as_str).unwrap_or_default();
+                    return Err(format!("column `{}` {why}", shown(column, NAME_SHOWN)));
+                }
                 values.push(field.to_owned());
             }
         }
         Ok(v1::Recipient { address, values })
     }
+}
+
+/// A piece of a file as it can be told: on one line, with what is no text spelled out, and not too long.
+fn shown(text: &str, most: usize) -> String {
+    let spelled = text.chars().take(most).flat_map(|one| {
+        let control = one.is_control().then(|| one.escape_default());
+        let plain = (!one.is_control()).then_some(one);
+        control.into_iter().flatten().chain(plain)
+    });
+    let end = if text.chars().nth(most).is_some() { "…" } else { "" };
+    spelled.collect::<String>() + end
 }
 
 fn text(field: &[u8]) -> Result<&str, String> {
@@ -263,6 +302,34 @@ mod tests {
         assert_eq!(refused(b"email,EMAIL\n"), "line 1: the column `EMAIL` is there twice");
         assert_eq!(refused(b"email,,a\n"), "line 1: column 2 has no name");
         assert_eq!(refused(&[0xFF, 0xFE, b'e', 0]), "line 1: the file is UTF-16; save it as UTF-8");
+    }
+
+    #[test]
+    fn control_characters_spoil_their_row_and_name_their_column() {
+        let read =
+            read("email,name,bio\na@b.c,Ann\0,x\nb@b.c,Bob,\"one\r\n\ttwo\"\nc@b.c,Cy\u{9b}2J,x\nd\u{7f}@b.c,D,x\n");
+        assert_eq!(addresses(&read), ["b@b.c"], "tabs and line ends are for the text");
+        let bad: Vec<String> = read.bad.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            bad[0],
+            "line 2: column `name` holds the control character U+0000, which no mail carries; remove it"
+        );
+        assert!(bad[1].starts_with("line 5: column `name` holds the control character U+009B"), "{bad:?}");
+        assert!(bad[2].starts_with("line 6: a control character (U+007F) at character 2"), "{bad:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_not_poured_over_the_terminal() {
+        let zip = refused(b"PK\x03\x04\x14\0\x06\0\x08\0");
+        assert_eq!(zip, "line 1: the file is a spreadsheet or an archive (ZIP), no text; save it as CSV (UTF-8)");
+        let binary = refused(b"\x7fELF\x02\x01\x01\0\0\0\x1b[2J,b\n");
+        let name = "\\u{7f}ELF\\u{2}\\u{1}\\u{1}\\u{0}\\u{0}\\u{0}\\u{1b}[2J";
+        let why = "is not the name of a column: it holds a control character; is this a CSV file?";
+        assert_eq!(binary, format!("line 1: `{name}` {why}"));
+        let long = refused(format!("{}\n", vec!["x".repeat(5_000); 50].join(",")).as_bytes());
+        assert!(long.len() < 700 && long.ends_with("… and 40 more"), "{long}");
+        let row = read(&format!("email\n{}\u{1b}[2J\n", "x".repeat(100_000)));
+        assert!(row.bad.first().is_some_and(|bad| bad.problem.len() < 300), "{:?}", row.bad);
     }
 
     #[test]

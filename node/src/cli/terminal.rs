@@ -95,14 +95,14 @@ impl Terminal {
     /// A word for whoever looks on; not with `-q`.
     pub fn say(&self, text: &str) {
         if !self.quiet {
-            talk(text);
+            talk(&harmless(text));
         }
     }
 
     /// A detail, with `-v` only.
     pub fn detail(&self, text: &str) {
         if self.verbose {
-            talk(text);
+            talk(&harmless(text));
         }
     }
 
@@ -145,10 +145,10 @@ impl Terminal {
             return talk(&failure.to_json());
         }
         let (on, dim, off) = if self.paint_talk { ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-        talk(&format!("{on}error:{off} {}", failure.message));
+        talk(&format!("{on}error:{off} {}", harmless(&failure.message)));
         let aside = |word: &str, value: &Option<String>| {
             if let Some(value) = value {
-                talk(&format!("  {dim}{word:<11}{off}{value}"));
+                talk(&format!("  {dim}{word:<11}{off}{}", harmless(value)));
             }
         };
         aside("at", &failure.field);
@@ -158,6 +158,11 @@ impl Terminal {
         }
         aside("next", &failure.next);
     }
+}
+
+/// Control characters could repaint the terminal: names and answers come from strangers.
+fn harmless(text: &str) -> String {
+    text.chars().map(|one| if one.is_control() && !matches!(one, '\n' | '\t') { '\u{FFFD}' } else { one }).collect()
 }
 
 /// A line on stderr. That nobody reads it is no error.

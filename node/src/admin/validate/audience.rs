@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use reveille_cluster::compose::VALUE_BYTES_MAX;
+use reveille_cluster::compose::{Compiled, VALUE_BYTES_MAX, control_in};
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{Audience, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, Recipient};
 use reveille_proto::admin::v1::{self, ErrorReason};
@@ -14,8 +14,30 @@ const COLUMNS_MAX: usize = 64;
 /// Characters of the name of one.
 const COLUMN_NAME_MAX: usize = 64;
 
+/// The recipients of a request.
+pub struct Listed {
+    /// Those that stand for themselves.
+    pub audience: Audience,
+    /// The place in the request of each of them.
+    places: Vec<u32>,
+    /// Those that others stand for.
+    pub duplicates: Vec<v1::Duplicate>,
+}
+
+impl Listed {
+    /// Values that this content could not be sent with are refused here, one dead letter each otherwise.
+    pub fn fit(&self, fields: &mut Fields, content: &Compiled) {
+        for (place, recipient) in self.places.iter().zip(&self.audience.recipients) {
+            for (column, why) in content.misfits(&recipient.values) {
+                let path = format!("schedule.audience.recipients[{place}].values[{column}]");
+                fields.refuse(path, in_column(&self.audience.columns, column, &why));
+            }
+        }
+    }
+}
+
 /// The audience, and which recipients of the request others stand for.
-pub fn audience(fields: &mut Fields, asked: Option<v1::Audience>) -> Option<(Audience, Vec<v1::Duplicate>)> {
+pub fn audience(fields: &mut Fields, asked: Option<v1::Audience>) -> Option<Listed> {
     let asked = asked.unwrap_or_default();
     if asked.recipients.is_empty() {
         fields.refuse("schedule.audience.recipients", "is empty; give at least one recipient");
@@ -29,7 +51,7 @@ pub fn audience(fields: &mut Fields, asked: Option<v1::Audience>) -> Option<(Aud
     }
     columns(fields, &asked.columns);
     let mut audience = Audience { columns: asked.columns, recipients: Vec::with_capacity(asked.recipients.len()) };
-    let mut duplicates = Vec::new();
+    let (mut duplicates, mut kept) = (Vec::new(), Vec::new());
     let mut places: BTreeMap<String, u32> = BTreeMap::new();
     for (place, recipient) in (0_u32..).zip(asked.recipients) {
         let path = format!("schedule.audience.recipients[{place}]");
@@ -41,6 +63,7 @@ pub fn audience(fields: &mut Fields, asked: Option<v1::Audience>) -> Option<(Aud
             Some(same_as) => duplicates.push(v1::Duplicate { recipient: place, same_as: *same_as }),
             None => {
                 places.insert(key.clone(), place);
+                kept.push(place);
                 let address = address.as_given().to_owned();
                 audience.recipients.push(Recipient { address, key, values: recipient.values });
             }
@@ -51,7 +74,7 @@ pub fn audience(fields: &mut Fields, asked: Option<v1::Audience>) -> Option<(Aud
         let message = format!("has {bytes} bytes, more than {INLINE_BYTES_MAX}; split it over schedules");
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience", message);
     }
-    Some((audience, duplicates))
+    Some(Listed { audience, places: kept, duplicates })
 }
 
 fn columns(fields: &mut Fields, columns: &[String]) {
@@ -68,6 +91,10 @@ fn columns(fields: &mut Fields, columns: &[String]) {
     }
 }
 
+fn in_column(columns: &[String], place: usize, why: &str) -> String {
+    format!("column `{}` {why}", columns.get(place).map(String::as_str).unwrap_or_default())
+}
+
 fn values(fields: &mut Fields, path: &str, values: &[String], columns: &[String]) {
     if values.len() != columns.len() {
         let message = format!("are {}, but there are {} columns", values.len(), columns.len());
@@ -77,6 +104,9 @@ fn values(fields: &mut Fields, path: &str, values: &[String], columns: &[String]
         if value.len() > VALUE_BYTES_MAX {
             let message = format!("is longer than {VALUE_BYTES_MAX} bytes");
             fields.refuse_as(ErrorReason::TooLarge, format!("{path}.values[{place}]"), message);
+        }
+        if let Some(why) = control_in(value) {
+            fields.refuse(format!("{path}.values[{place}]"), in_column(columns, place, &why));
         }
     }
 }

@@ -4,13 +4,13 @@ use reveille_cluster::compose::Compiled;
 use reveille_cluster::zones::Zones;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::command::ScheduleCreate;
-use reveille_ledger::content::{Audience, Content};
+use reveille_ledger::content::Content;
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Zone};
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::{self, ErrorReason};
 
-use super::audience::audience;
+use super::audience::{Listed, audience};
 use super::policies::policies;
 use super::{Fields, SCHEDULE_NAME_MAX, when};
 use crate::admin::Fault;
@@ -52,13 +52,13 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
     let paused = body.paused.map(|reason| fields.reason("schedule.paused", &reason));
     let content = content(&mut fields, body.content);
     let audience = audience(&mut fields, body.audience);
-    if let (Some(content), Some((audience, _))) = (&content, &audience) {
-        compile(&mut fields, content, audience);
+    if let (Some(content), Some(listed)) = (&content, &audience) {
+        compile(&mut fields, content, listed);
     }
     let made = (|| {
         let ((when, pattern), zone) = (pattern?, zone?);
         let next = first(&mut fields, (&when, &pattern), &zone, &policies, (now, start, end), exists);
-        let (audience, duplicates) = audience?;
+        let Listed { audience, duplicates, .. } = audience?;
         let create = ScheduleCreate {
             request: None,
             tenant,
@@ -132,8 +132,11 @@ fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Content> {
 }
 
 /// Content that could not be sent to this audience is refused here, not at nine o'clock.
-fn compile(fields: &mut Fields, content: &Content, audience: &Audience) {
-    let Err(error) = Compiled::new(content, &audience.columns) else { return };
+fn compile(fields: &mut Fields, content: &Content, listed: &Listed) {
+    let error = match Compiled::new(content, &listed.audience.columns) {
+        Ok(compiled) => return listed.fit(fields, &compiled),
+        Err(error) => error,
+    };
     let field = match error.field.as_str() {
         "content" => "schedule.content".to_owned(),
         "columns" => "schedule.audience.columns".to_owned(),

@@ -158,6 +158,9 @@ fn every_bad_schedule_is_refused_in_words_that_say_where_why_and_what_to_do() {
         (ScheduleBody { audience: None, ..body() }, ErrorReason::InvalidField, "schedule.audience.recipients: is empty; give at least one recipient".into()),
         (audience(|audience| audience.recipients = vec![recipient("a@example.net"); 10_001]), ErrorReason::TooLarge, "schedule.audience.recipients: has 10001 recipients, more than 10000; split them over schedules".into()),
         (audience(|audience| audience.columns.clear()), ErrorReason::InvalidField, "schedule.audience.recipients[0].values: are 1, but there are 0 columns (and 1 more field)".into()),
+        (audience(|audience| audience.recipients[0].values = vec!["a\0b".into()]), ErrorReason::InvalidField, "schedule.audience.recipients[0].values[0]: column `name` holds the control character U+0000, which no mail carries; remove it".into()),
+        (audience(|audience| audience.recipients.push(Recipient { address: "b@example.net".into(), values: vec!["a\nb".into()] })), ErrorReason::InvalidField, "schedule.audience.recipients[1].values[0]: column `name` holds a line end, and subject uses it, which is one line; take it out there or here".into()),
+        (content(|content| content.text = Some("a\n\0".into())), ErrorReason::InvalidField, "schedule.content.text: line 2: holds the control character U+0000, which no mail carries; remove it".into()),
         (audience(|audience| audience.columns = vec!["a\tb".into()]), ErrorReason::InvalidField, "schedule.audience.columns[0]: is not the name of a column; give 1 to 64 characters on one line (and 1 more field)".into()),
     ];
     for (body, reason, message) in table {

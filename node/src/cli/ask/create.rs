@@ -109,18 +109,47 @@ pub(super) fn template(path: &Path) -> Result<String, Failure> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
+/// Before the place of a recipient in a request.
+const IN_REQUEST: &str = "schedule.audience.recipients[";
+
 /// A recipient that the cluster refuses is named by its line in the file, not by its place in the request.
-pub(super) fn at_line(failure: Failure, args: &RecipientArgs, recipients: &Recipients) -> Failure {
-    let place = failure.field.as_deref().and_then(|field| {
-        let (_, rest) = field.split_once("recipients[")?;
-        rest.split_once(']')?.0.parse::<usize>().ok()
+pub(super) fn at_line(mut failure: Failure, args: &RecipientArgs, recipients: &Recipients) -> Failure {
+    let line_of = |place: &str| recipients.lines.get(place.parse::<usize>().ok()?);
+    let line = failure.field.as_deref().and_then(|field| {
+        let (_, rest) = field.split_once(IN_REQUEST)?;
+        line_of(rest.split_once(']')?.0)
     });
-    let line = place.and_then(|place| recipients.lines.get(place));
+    let noun = if args.recipients.is_some() { "line" } else { "--to, place" };
+    failure.message = by_line(&failure.message, |place| line_of(place).map(|line| format!("{noun} {line}")));
     match (line, &args.recipients) {
         (Some(line), Some(path)) => Failure { field: Some(format!("{}:{line}", path.display())), ..failure },
         (Some(line), None) => Failure { field: Some(format!("--to, the one at place {line}")), ..failure },
         (None, _) => failure,
     }
+}
+
+/// The message with `line 7` where it had the path to a recipient, or to a part of one.
+fn by_line(message: &str, line_of: impl Fn(&str) -> Option<String>) -> String {
+    let mut pieces = message.split(IN_REQUEST);
+    let mut told = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let named = piece.split_once(']').and_then(|(place, rest)| Some((line_of(place)?, rest)));
+        match named {
+            Some((line, rest)) => {
+                let part = rest
+                    .find(": ")
+                    .filter(|end| !rest.get(..*end).unwrap_or_default().contains(' '))
+                    .unwrap_or_default();
+                told.push_str(&line);
+                told.push_str(rest.get(part..).unwrap_or_default());
+            }
+            None => {
+                told.push_str(IN_REQUEST);
+                told.push_str(piece);
+            }
+        }
+    }
+    told
 }
 
 fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> CreationView {
@@ -144,4 +173,19 @@ fn talk(desk: &Desk<'_>, recipients: &Recipients, answer: &CreateScheduleRespons
         (false, true) => "created",
         (false, false) => "exists already with the same body; nothing was changed",
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipients_are_named_by_their_lines() {
+        let line_of = |place: &str| (place == "1").then(|| "line 7".to_owned());
+        let told = by_line("schedule.audience.recipients[1].values[0]: is bad (and 1 more field)\n  x", line_of);
+        assert_eq!(told, "line 7: is bad (and 1 more field)\n  x");
+        let told =
+            by_line("a; schedule.audience.recipients[1].address: b\n  schedule.audience.recipients[2]: c", line_of);
+        assert_eq!(told, "a; line 7: b\n  schedule.audience.recipients[2]: c");
+    }
 }
