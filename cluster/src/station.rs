@@ -3,7 +3,7 @@
 //! Start (P10): the replica runs, then this life is made known to the ledger, then rows of earlier lives are
 //! settled from their journals, then lanes are ready, and only then the node asks for a lease and so for
 //! claims. Stop: no new lease, what has not begun goes back, what is past its gate gets its answer, leadership
-//! is handed over, and the journal goes when the ledger has no open row of this life.
+//! is handed over. The journal stays: the next life settles what may still be open, and deletes it.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -103,7 +103,8 @@ impl Ledger {
         self.forget_name(&name);
     }
 
-    /// Takes a name out of the history. What a backfill opened of a range leaves the rest of it explained.
+    /// Takes a name out of the history, and with it what was said of a range that begins there: a run is kept
+    /// for as long as an explanation, and a backfill opens it later.
     fn forget_name(&mut self, name: &(ScheduleId, Nominal)) {
         let Some(row) = self.history.remove(name) else { return };
         if let Some(last) = latest(row.last(&name.1)) {
