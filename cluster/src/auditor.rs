@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
-use reveille_ledger::command::{Command, Decide, Decision, Quarantine, Quarantined};
+use reveille_ledger::command::{Command, Decide, Decider, Decision, Quarantine, Quarantined};
 use reveille_ledger::decide::prune::{self, Place};
 use reveille_ledger::ids::{Fence, Holder, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt, MINUTE_MS};
@@ -157,7 +157,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) 
             {
                 last.recipients.push(recipient);
             } else if found.len() < DECISIONS_MAX {
-                found.push(Decide { run, recipients: vec![recipient], decision });
+                found.push(Decide { run, recipients: vec![recipient], decision, by: Decider::Policy });
             } else {
                 return found;
             }

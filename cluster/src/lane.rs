@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use reveille_ledger::Row;
 use reveille_ledger::address::Mailbox;
-use reveille_ledger::command::{Command, Refused, Scope};
+use reveille_ledger::command::{Command, Refused, Scope, Why};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
 use reveille_raft::Hint;
@@ -137,7 +137,7 @@ fn begin(room: &Arc<Room>, worked: &mut BTreeSet<Fence>, tasks: &TaskTracker, ro
 /// row that was worked must never be worked again while it is open.
 fn mine(room: &Room, worked: &mut BTreeSet<Fence>) -> Vec<Fence> {
     let (own, closed) = room.site.replica.read(|ledger| {
-        let has_work = |row: &Row| !row.claimed.is_empty() || row.lost.is_some();
+        let has_work = |row: &Row| !row.claimed.is_empty() || row.was_revoked();
         let own = ledger.rows().iter().filter(|(_, row)| row.holder == room.site.me && has_work(row));
         let own: Vec<Fence> = own.map(|(fence, _)| *fence).collect();
         let applied = ledger.head().applied;
@@ -164,7 +164,7 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
         let row = ledger.rows().get(&fence)?;
         let page = ledger.pages().get(&row.page)?;
         let mut slots = row.claimed.clone();
-        if row.lost.is_some() {
+        if row.was_revoked() {
             slots.add(&row.in_doubt);
         }
         let suspects = ledger.chunks().get(&(row.page, row.chunk)).map(|chunk| &chunk.suspects);
@@ -203,31 +203,46 @@ async fn work_row(room: Arc<Room>, work: Work, tasks: TaskTracker) {
         }
         let place = draft.place;
         let fate = match &gives_back {
-            Some(Some(cause)) => waits(place, cause),
-            _ => Fate::Released,
+            Some(GivesBack::Waits(cause)) => waits(place, cause),
+            Some(GivesBack::Released(why)) => Fate::Released(*why),
+            None => Fate::Released(Why::Busy),
         };
         room.settler.settle(place, fate).await;
     }
 }
 
+/// Why what is left of a row goes back.
+enum GivesBack {
+    /// No relay can take it now, in words for people.
+    Waits(String),
+    /// It cannot begin here.
+    Released(Why),
+}
+
 /// The relay cannot take it now: back to pending, uncounted, after a while (P6).
 fn waits(place: Place, cause: &str) -> Fate {
     let text = clip(cause);
-    Fate::Refused(Refused { slot: place.slot, code: 451, enhanced: None, text, scope: Scope::Relay })
+    Fate::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope: Scope::Relay })
 }
 
-/// The right to send one mail, or why there is none in time; no cause: the node stops or has no lease.
-async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, Option<String>> {
+/// The right to send one mail, or why there is none in time.
+async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, GivesBack> {
+    let back = |why| Err(GivesBack::Released(why));
     loop {
         let applied = room.site.replica.read(|ledger| ledger.head().applied);
-        if room.drain.is_cancelled() || !room.site.lease.runs(room.site.clock.boot(), applied) {
-            return Err(None);
+        if room.drain.is_cancelled() {
+            return back(Why::Stopping);
+        }
+        if !room.site.lease.runs(room.site.clock.boot(), applied) {
+            return back(Why::LeaseOver);
         }
         let asked = room.relays.acquire(pool, deadline);
         let unavailable = match room.drain.run_until_cancelled(asked).await {
-            None => return Err(None),
+            None => return back(Why::Stopping),
             Some(Ok(permit)) => return Ok(permit),
-            Some(Err(None)) => return Err(Some(format!("pool '{pool}' has no relay: add one with `relay add`"))),
+            Some(Err(None)) => {
+                return Err(GivesBack::Waits(format!("pool '{pool}' has no relay: add one with `relay add`")));
+            }
             Some(Err(Some(unavailable))) => unavailable,
         };
         let until = match &unavailable {
@@ -235,14 +250,16 @@ async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, Op
             // The pace or the sessions of this node do not suffice for the row: others may have room.
             Unavailable::Busy if Instant::now() < deadline => continue,
             Unavailable::Paced { until } if *until < deadline => *until,
-            Unavailable::Busy | Unavailable::Paced { .. } | Unavailable::Closed => return Err(None),
+            Unavailable::Busy => return back(Why::Busy),
+            Unavailable::Paced { .. } => return back(Why::Paced),
+            Unavailable::Closed => return back(Why::Stopping),
         };
         if until >= deadline {
             tokio::select! {
                 () = tokio::time::sleep_until(deadline) => {}
-                () = room.drain.cancelled() => return Err(None),
+                () = room.drain.cancelled() => return back(Why::Stopping),
             }
-            return Err(Some(unavailable.to_string()));
+            return Err(GivesBack::Waits(unavailable.to_string()));
         }
         room.drain.run_until_cancelled(tokio::time::sleep_until(until)).await;
     }
@@ -258,7 +275,8 @@ async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, permit: Permit, d
         Some(Some(preparation)) => hand_off(&room, &work, draft, permit, preparation).await,
         // It comes back in a while, so that this node does not wait for it all the time.
         Some(None) if draft.suspect => waits(draft.place, "it is to be prepared alone, and others were not over"),
-        Some(None) | None => Fate::Released,
+        Some(None) => Fate::Released(Why::Busy),
+        None => Fate::Released(Why::Stopping),
     };
     room.settler.settle(draft.place, fate).await;
 }
@@ -305,7 +323,7 @@ async fn alone_for_a_while(delivery: Delivery, preparation: &Preparation) -> Ver
 /// without a dialogue.
 fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate> {
     // Before anything is parsed or compiled: who kills the process there must stand in the journal (P12).
-    room.note(draft.place, Act::Open).map_err(|_| Fate::Released)?;
+    room.note(draft.place, Act::Open).map_err(|_| Fate::Released(Why::JournalFailed))?;
     let letter = room.letter(draft.content, draft.audience).map_err(|cause| Fate::Unsendable(clip(&cause)))?;
     let Some(recipient) = letter.audience.recipients.get(draft.recipient as usize) else {
         return Err(Fate::Unsendable("the recipient is not in the audience".to_owned()));
@@ -351,7 +369,8 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
                 relay::Scope::Relay | relay::Scope::Throttle { .. } => Scope::Relay,
                 relay::Scope::Tenant | relay::Scope::Content => Scope::Policy,
             };
-            let refused = Refused { slot: job.place.slot, code, enhanced, text: clip(&text), scope };
+            let text = clip(&relay::without_enhanced_code(&text, enhanced));
+            let refused = Refused { slot: job.place.slot, code, enhanced, text, scope };
             let answer = Answer { code, enhanced, scope, text: refused.text.clone() };
             let _ = room.note(job.place, Act::Refused(answer));
             Fate::Refused(refused)
@@ -360,7 +379,7 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
             let _ = room.note(job.place, Act::Left);
             match cause {
                 // Peers close politely between mails: another session, at once.
-                relay::Cause::ClosedBetweenMails => Fate::Released,
+                relay::Cause::ClosedBetweenMails => Fate::Released(Why::SessionEnded),
                 cause => waits(job.place, &format!("lost at {stage:?}: {cause}")),
             }
         }
@@ -379,16 +398,16 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
 /// Whatever kept a gate shut, nothing was handed off. For a recipient that is not in the row any more this is
 /// evidence: it resolves a doubt of a row that was revoked, and else changes nothing (P14).
 fn fate_of_shut(shut: Shut) -> Fate {
-    match shut {
-        Shut::OptedOut => Fate::Suppressed,
-        Shut::NotInRow
-        | Shut::RunPaused
-        | Shut::RunEnded
-        | Shut::LeaseOver
-        | Shut::PastDeadline
-        | Shut::JournalFailed
-        | Shut::Stopping => Fate::Released,
-    }
+    Fate::Released(match shut {
+        Shut::OptedOut => return Fate::Suppressed,
+        Shut::NotInRow => Why::NotInRow,
+        Shut::RunPaused => Why::RunPaused,
+        Shut::RunEnded => Why::RunEnded,
+        Shut::LeaseOver => Why::LeaseOver,
+        Shut::PastDeadline => Why::PastDeadline,
+        Shut::JournalFailed => Why::JournalFailed,
+        Shut::Stopping => Why::Stopping,
+    })
 }
 
 /// At most [`TEXT_MAX`] characters, on one line.

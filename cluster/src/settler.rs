@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::{Command, Refused, RowOutcome};
+use reveille_ledger::command::{Command, Refused, RowOutcome, Why};
 use reveille_ledger::ids::Fence;
 use reveille_ledger::reply::Outcome;
 use tokio::sync::mpsc;
@@ -36,7 +36,7 @@ pub enum Fate {
     /// The relay took it.
     Accepted,
     /// Definitely not handed off.
-    Released,
+    Released(Why),
     /// Not handed off, because it opted out.
     Suppressed,
     /// Definitely refused.
@@ -53,7 +53,7 @@ impl Fate {
         40 + match self {
             Fate::Refused(refused) => 24 + refused.text.len(),
             Fate::Unsendable(cause) => 8 + cause.len(),
-            Fate::Accepted | Fate::Released | Fate::Suppressed | Fate::InDoubt => 0,
+            Fate::Accepted | Fate::Released(_) | Fate::Suppressed | Fate::InDoubt => 0,
         }
     }
 }
@@ -148,9 +148,7 @@ pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, Fate)>) -> Vec<RowO
             Fate::Accepted => {
                 row.accepted.insert(place.slot);
             }
-            Fate::Released => {
-                row.released.insert(place.slot);
-            }
+            Fate::Released(why) => row.release(why, place.slot),
             Fate::Suppressed => {
                 row.suppressed.insert(place.slot);
             }

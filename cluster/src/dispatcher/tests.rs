@@ -1,7 +1,7 @@
 //! What the dispatcher makes of a state, read as sentences.
 
 use reveille_ledger::command::{
-    Claim, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RowOutcome, ScheduleCreate,
+    Claim, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RowOutcome, ScheduleCreate, Why, Witness,
 };
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
@@ -111,8 +111,11 @@ impl World {
         self.up(node, incarnation + 1);
         let former = self.ledger.rows().iter().filter(|(_, row)| row.holder == holder(node, incarnation));
         let released = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
-            released: row.claimed.clone(),
-            was_open: row.claimed.and(open),
+            witness: Witness::Journal,
+            released: vec![
+                (Why::HolderDied, row.claimed.and_not(open)),
+                (Why::HolderDiedPreparing, row.claimed.and(open)),
+            ],
             ..RowOutcome::empty(row.page, row.chunk, *fence)
         };
         let outcomes = former.map(released).collect();

@@ -17,7 +17,7 @@ use std::io;
 use std::path::Path;
 
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::RowOutcome;
+use reveille_ledger::command::{RowOutcome, Witness};
 use reveille_ledger::ids::{Fence, RunId};
 
 use super::Owner;
@@ -38,7 +38,11 @@ impl Reading {
     pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> RowOutcome {
         match self {
             Reading::Whole(rows) => rows.outcome(page, chunk, fence, slots),
-            Reading::Nothing(_) => RowOutcome { in_doubt: slots.clone(), ..RowOutcome::empty(page, chunk, fence) },
+            Reading::Nothing(_) => RowOutcome {
+                witness: Witness::NoJournal,
+                in_doubt: slots.clone(),
+                ..RowOutcome::empty(page, chunk, fence)
+            },
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Refused, RowOutcome};
+use reveille_ledger::command::{Refused, RowOutcome, Why, Witness};
 use reveille_ledger::ids::{Fence, RunId};
 
 use super::record::{Act, Answer, Place, Record};
@@ -87,20 +87,17 @@ impl Rows {
     /// accepted, refused by its answer, begun is in doubt, and everything else is released. Who was open is
     /// named, and whether nothing else was in the whole journal (P12).
     pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> RowOutcome {
-        let mut outcome = RowOutcome::empty(page, chunk, fence);
+        let mut outcome = RowOutcome { witness: Witness::Journal, ..RowOutcome::empty(page, chunk, fence) };
         for slot in slots.iter() {
             match self.fate(fence, slot) {
                 Some(Fate::Accepted) => drop(outcome.accepted.insert(slot)),
                 Some(Fate::Begun) => drop(outcome.in_doubt.insert(slot)),
-                Some(Fate::OpenOnly) => {
-                    outcome.released.insert(slot);
-                    outcome.was_open.insert(slot);
-                }
-                Some(Fate::Left) | None => drop(outcome.released.insert(slot)),
+                Some(Fate::OpenOnly) => outcome.release(Why::HolderDiedPreparing, slot),
+                Some(Fate::Left) | None => outcome.release(Why::HolderDied, slot),
                 Some(Fate::Refused(answer)) => outcome.refused.push(refused(slot, answer)),
             }
         }
-        outcome.alone = !outcome.was_open.is_empty() && self.open_count() == 1;
+        outcome.alone = !outcome.was_open().is_empty() && self.open_count() == 1;
         outcome
     }
 

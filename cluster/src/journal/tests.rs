@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::Scope;
+use reveille_ledger::command::{Scope, Witness};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, RunId};
 use tempfile::TempDir;
 
@@ -76,13 +76,13 @@ fn a_row_of_a_dead_life_is_settled_from_its_journal() {
     drop(written(&folder));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!(outcome.accepted, Bitmap::range(2, 1));
-    assert_eq!(outcome.in_doubt, Bitmap::range(1, 1));
-    assert_eq!(outcome.released, [0, 4].into_iter().collect());
+    assert_eq!((outcome.witness, &outcome.in_doubt), (Witness::Journal, &Bitmap::range(1, 1)));
+    assert_eq!(outcome.all_released(), [0, 4].into_iter().collect());
     let codes: Vec<(u16, u16)> = outcome.refused.iter().map(|refused| (refused.slot, refused.code)).collect();
     assert_eq!(codes, [(3, 550)]);
     assert_eq!(whole(&folder).fate(fence(50), 0), Some(&Fate::OpenOnly));
     let other_row = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(0, 5));
-    assert_eq!(other_row.released, Bitmap::range(0, 5), "the absence of a record counts");
+    assert_eq!(other_row.all_released(), Bitmap::range(0, 5), "the absence of a record counts");
 }
 
 /// P12: who killed the process is among those that were being prepared.
@@ -91,18 +91,22 @@ fn who_was_open_at_a_death_is_named_and_whether_it_was_alone() {
     let folder = folder();
     let mut journal = written(&folder);
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
-    assert_eq!((outcome.was_open, outcome.alone), (Bitmap::range(0, 1), true), "the others were begun, or never open");
+    assert_eq!(
+        (outcome.was_open(), outcome.alone),
+        (Bitmap::range(0, 1), true),
+        "the others were begun, or never open"
+    );
     let mut append = |record: Record| journal.append(&[record]).unwrap_or_else(|error| panic!("{error}"));
     append(record(51, 7, Act::Open));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
-    assert_eq!((outcome.was_open, outcome.alone), (Bitmap::range(0, 1), false), "one of another row was open too");
+    assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::range(0, 1), false), "one of another row was open too");
     append(record(51, 7, Act::Left));
     append(record(50, 1, Act::Left));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert!(outcome.alone, "it has left before the death");
     assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`left` never takes back a `begin`");
     let other = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(7, 1));
-    assert_eq!((other.released, other.was_open, other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));
+    assert_eq!((other.all_released(), other.was_open(), other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));
     append(record(51, 7, Act::Open));
     assert!(!read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5)).alone, "and is open again");
 }
@@ -112,8 +116,9 @@ fn a_journal_that_proves_nothing_leaves_all_in_doubt() {
     let folder = folder();
     let reading = read(&folder);
     let outcome = reading.outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
-    assert_eq!((outcome.in_doubt, outcome.released), (Bitmap::range(0, 5), Bitmap::new()));
-    assert_eq!((outcome.was_open, outcome.alone), (Bitmap::new(), false), "P12: and it suspects nobody");
+    assert_eq!((outcome.in_doubt.clone(), outcome.all_released()), (Bitmap::range(0, 5), Bitmap::new()));
+    assert_eq!(outcome.witness, Witness::NoJournal);
+    assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::new(), false), "P12: and it suspects nobody");
     assert_eq!(why_nothing(reading), "there is no journal");
 }
 

@@ -200,6 +200,13 @@ pub fn enhanced_code(code: u16, text: &str) -> Option<(u8, u16, u16)> {
     (class == code / 100).then_some((u8::try_from(class).ok()?, subject, detail))
 }
 
+/// The words of an answer without its enhanced code, which each of its lines begins with (RFC 2034 section 4).
+pub fn without_enhanced_code(text: &str, enhanced: Option<(u8, u16, u16)>) -> String {
+    let Some((class, subject, detail)) = enhanced else { return text.to_owned() };
+    let code = format!("{class}.{subject}.{detail}");
+    text.split(' ').filter(|word| *word != code).collect::<Vec<_>>().join(" ")
+}
+
 fn digits(text: &str, most: usize) -> Option<u16> {
     let fits = (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     if fits { text.parse().ok() } else { None }

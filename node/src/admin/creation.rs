@@ -6,7 +6,7 @@ use reveille_ledger::command::{Command, ScheduleCreate, body_hash};
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Activity, DEFAULT_TENANT, Plan, Schedule};
+use reveille_ledger::{Activity, DEFAULT_TENANT, Ledger, Plan, Schedule};
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
 
 use super::schedule::INSTANTS_SHOWN;
@@ -32,12 +32,13 @@ pub async fn create(
         let taken = refusals::refused(&Refusal::NameTaken(create.name));
         return Err(taken.index(id.0).request(&request.request_id));
     }
+    let warnings = admin.site.replica.read(|ledger| warnings(ledger, &create.pool));
     if request.validate_only {
         let schedule = match known {
             Some((id, _)) => admin.show_schedule(id, &create.name).await?,
             None => would_be(admin, create, now).await?,
         };
-        return Ok(CreateScheduleResponse { schedule: Some(schedule), created: false, duplicates });
+        return Ok(CreateScheduleResponse { schedule: Some(schedule), created: false, duplicates, warnings });
     }
     create.request = request_id;
     let name = create.name.clone();
@@ -46,7 +47,16 @@ pub async fn create(
         return Err(refusals::broken(format!("a creation was answered by {:?}", reply.outcome)));
     };
     let schedule = admin.show_schedule(id, &name).await?;
-    Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates })
+    Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates, warnings })
+}
+
+/// What keeps mail of a pool from being sent, though nothing is wrong with what was asked for.
+pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<String> {
+    let served = ledger.relays().iter().any(|(_, relay)| relay.pool == pool);
+    let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
+    let unserved =
+        format!("no relay is in pool {pool}: its mail waits until it expires, and never goes by another; {add}");
+    (!served).then_some(unserved).into_iter().collect()
 }
 
 type Known = Option<(ScheduleId, Hash)>;

@@ -6,7 +6,7 @@ use reveille_cluster::compose::message_id;
 use reveille_ledger::Ledger;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::CHUNK;
-use reveille_ledger::command::{Command, Decide, Decision};
+use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
 use reveille_proto::admin::v1::{
@@ -55,8 +55,8 @@ impl Page<Held, Key> {
         self.last = Some((fence, slot));
         let Some(row) = ledger.rows().get(&fence) else { return };
         let Some(page) = ledger.pages().get(&row.page).filter(|page| page.tenant == tenant) else { return };
-        let slot = row.chunk * CHUNK + u32::from(slot);
-        let Some((place, run)) = page.run_of_slot(slot).and_then(|place| Some((place, page.runs.get(place)?))) else {
+        let whole = row.chunk * CHUNK + u32::from(slot);
+        let Some((place, run)) = page.run_of_slot(whole).and_then(|place| Some((place, page.runs.get(place)?))) else {
             return;
         };
         let id = RunId { index: row.page.index, place: row.page.place + place as u32 };
@@ -65,7 +65,8 @@ impl Page<Held, Key> {
         }
         self.blobs.take(ledger, run.audience);
         self.blobs.take(ledger, run.content);
-        self.rows.push(Held::new(ledger, (id, run, page.cluster_incarnation), slot - run.first, (fence, row)));
+        let place = (id, run, page.cluster_incarnation);
+        self.rows.extend(Held::new(ledger, place, whole - run.first, (fence, row, slot)));
     }
 }
 
@@ -140,7 +141,8 @@ impl DoubtService for Admin {
             }
         };
         let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
-        let command = Command::Decide(Decide { run: picked.run, recipients: picked.numbers, decision });
+        let command =
+            Command::Decide(Decide { run: picked.run, recipients: picked.numbers, decision, by: Decider::Operator });
         let reply = self.write(command, "", deadline).await?;
         Ok(Response::new(ResolveDoubtsResponse { resolved: moved(&reply), index: reply.index }))
     }

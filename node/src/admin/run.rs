@@ -136,7 +136,10 @@ impl RunService for Admin {
         let request = request.into_inner();
         let place = (request.tenant.as_str(), request.run.as_str());
         let (run, number, recipient) = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
-        let (told, freshness) = self.read(request.stale, deadline, |ledger| story::tell(ledger, run, number)).await?;
+        let relays = self.site.relays().map(|relays| relays.status()).unwrap_or_default();
+        let around = story::Surroundings { node: self.site.introduction.name.clone(), relays };
+        let told = self.read(request.stale, deadline, |ledger| story::tell(ledger, run, number, &around));
+        let (told, freshness) = told.await?;
         let (standing, events) = told.ok_or_else(|| refusals::no_recipient(&request.recipient, run))?;
         let state = views::recipient_state(standing).into();
         Ok(Response::new(ExplainResponse { run: run.to_string(), recipient, number, state, events, freshness }))

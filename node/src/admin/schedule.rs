@@ -217,8 +217,11 @@ impl ScheduleService for Admin {
         let Outcome::Run(opened) = reply.outcome else {
             return Err(refusals::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
         };
-        let run = self.site.replica.read(|ledger| run::look(ledger, opened))?;
-        Ok(Response::new(TriggerScheduleResponse { run: Some(run) }))
+        let (run, warnings) = self
+            .site
+            .replica
+            .read(|ledger| (run::look(ledger, opened), creation::warnings(ledger, &found.schedule.pool)));
+        Ok(Response::new(TriggerScheduleResponse { run: Some(run?), warnings }))
     }
 
     async fn backfill_schedule(

@@ -34,7 +34,12 @@ async fn willing() -> Fake {
     let duplicate = v1::Duplicate { recipient: 1, same_as: 0 };
     Fake::answering(
         "CreateSchedule",
-        v1::CreateScheduleResponse { schedule: None, created: true, duplicates: vec![duplicate] },
+        v1::CreateScheduleResponse {
+            schedule: None,
+            created: true,
+            duplicates: vec![duplicate],
+            warnings: vec!["no relay is in pool bulk".into()],
+        },
     )
     .await
 }
@@ -111,7 +116,10 @@ async fn everything_that_was_said_is_sent() {
     assert_eq!((content.variables, content.headers), (vec![field("a", "b=c")], vec![field("X-A", "1")]));
     assert_eq!(body.audience.map(|audience| audience.recipients.len()), Some(2));
     assert_eq!(ended.json()["duplicates"], serde_json::json!([{"line": 2, "same_as": 1}]));
-    assert_eq!(ended.stderr, "1 duplicate left out: each address gets one mail a run\ncreated\n");
+    assert_eq!(
+        ended.stderr,
+        "1 duplicate left out: each address gets one mail a run\nwarning: no relay is in pool bulk\ncreated\n"
+    );
 }
 
 async fn create_from(fake: &Fake, recipients: &str, text: &str, more: &[&str]) -> Ended {

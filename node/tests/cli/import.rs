@@ -68,7 +68,7 @@ async fn remembering() -> Fake {
                 true
             }
         };
-        one(v1::CreateScheduleResponse { schedule: None, created, duplicates: vec![] })
+        one(v1::CreateScheduleResponse { schedule: None, created, duplicates: vec![], warnings: vec![] })
     })
     .await
 }

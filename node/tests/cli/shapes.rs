@@ -240,11 +240,13 @@ async fn doubts_and_dead_letters() {
         cause: "holder lost".into(),
         since: at("2026-03-08T13:05:00Z"),
         evidence: "none yet".into(),
+        next: "start a again".into(),
+        claimed_at: at("2026-03-08T13:04:00Z"),
     };
     let fake =
         Fake::answering("ListDoubts", v1::ListDoubtsResponse { doubts: vec![doubt], ..Default::default() }).await;
     let json = fake.reveille("in-doubt list -o json").await.json();
-    assert_eq!(keys(&json[0]), "cause evidence fence node number recipient run since");
+    assert_eq!(keys(&json[0]), "cause claimed_at evidence fence next node number recipient run since");
     let letter = v1::DeadLetter {
         run: "r5.0".into(),
         recipient: "bob@example.com".into(),

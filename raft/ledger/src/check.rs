@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Fence, Hash, RunId};
+use crate::moments::{MOMENTS_MAX, What};
+use crate::rulings::RULINGS_MAX;
 use crate::state::{Chunk, Counts, History, Ledger, Page, Row, RunState, Standing};
 
 /// A rule that the state breaks: a fault of the ledger, never of its users.
@@ -176,6 +178,34 @@ fn check_row(fence: Fence, row: &Row, found: &mut Vec<Violation>) {
     let granted = parts.iter().all(|part| part.and_not(&row.granted).is_empty());
     report(found, "P4", granted, || format!("row {fence} holds more than was granted"));
     report(found, "P4", row.claimed.and(&row.in_doubt).is_empty(), || format!("row {fence}: claimed and in doubt"));
+    check_moments(fence, row, found);
+}
+
+/// P4: a row tells what became of everybody who is not claimed in it any more, and it tells what its sets say.
+fn check_moments(fence: Fence, row: &Row, found: &mut Vec<Violation>) {
+    let bounded = row.moments.iter().len() <= MOMENTS_MAX;
+    report(found, "P4", bounded, || format!("row {fence} keeps {} moments", row.moments.iter().len()));
+    let ordered = row.moments.iter().is_sorted_by_key(|moment| (moment.index, moment.at));
+    let after = row.moments.iter().all(|moment| moment.index > fence.index && moment.at >= row.claimed_at);
+    report(found, "P4", ordered && after, || format!("row {fence}: moments out of order: {:?}", row.moments));
+    let (mut told, mut sent, mut in_doubt, mut assumed) = <(Bitmap, Bitmap, Bitmap, Bitmap)>::default();
+    for moment in row.moments.iter() {
+        let slots = moment.slots(&row.granted);
+        told.add(slots);
+        match moment.what {
+            What::Accepted | What::KnownDuplicate | What::Contradiction => sent.add(slots),
+            What::InDoubt(_) => in_doubt.add(slots),
+            What::Assumed(_) => assumed.add(slots),
+            _ => {}
+        }
+    }
+    let all = told == row.granted.and_not(&row.claimed);
+    report(found, "P4", all, || format!("row {fence} tells of {told:?}, claimed are {:?}", row.claimed));
+    report(found, "P14", sent == row.sent, || format!("row {fence} tells of {sent:?} accepted, {:?} are", row.sent));
+    let held = row.in_doubt.and_not(&in_doubt).is_empty() && row.assumed.and_not(&assumed).is_empty();
+    report(found, "P14", held, || {
+        format!("row {fence} holds somebody in doubt or assumed, and does not say since when")
+    });
 }
 
 /// P8: the due index is what the schedules say.
@@ -213,6 +243,16 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<Violation>) {
     }
     let orphan = |page: &RunId| ledger.pages().get(page).is_none();
     let rows = ledger.rows().iter().map(|(_, row)| row.page).chain(ledger.closed().iter().map(|((page, _), _)| *page));
+    let mut rulings: BTreeMap<RunId, usize> = BTreeMap::new();
+    for ((run, _), _) in ledger.rulings().iter() {
+        *rulings.entry(*run).or_default() += 1;
+    }
+    for (run, count) in rulings {
+        report(found, "P24", ledger.run(run).is_some(), || {
+            format!("{count} rulings of {run} are left, and not the run")
+        });
+        report(found, "P24", count <= RULINGS_MAX, || format!("{count} entries with rulings of {run} are kept"));
+    }
     for page in rows.chain(ledger.chunks().iter().map(|((page, _), _)| *page)) {
         report(found, "P24", !orphan(&page), || format!("something of page {page} is left, and not the page"));
     }

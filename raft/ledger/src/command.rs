@@ -442,14 +442,63 @@ pub enum Scope {
 pub struct Refused {
     /// The recipient's slot in its chunk.
     pub slot: u16,
-    /// Basic code, 400 to 599.
+    /// Basic code, 400 to 599; 0 where no relay could be asked, and the text says why.
     pub code: u16,
     /// Enhanced status code, where the answer had one.
     pub enhanced: Option<(u8, u16, u16)>,
-    /// The answer's text, cleaned and cut by the lane.
+    /// The answer's text without the codes, cleaned and cut by the lane.
     pub text: String,
     /// Whom it concerns.
     pub scope: Scope,
+}
+
+/// Why a recipient was given back although no relay was asked to take it, or none that answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Why {
+    /// It was not begun within ten seconds (P12): its relays' sessions, or those of its node, were busy.
+    Busy,
+    /// It was not begun within ten seconds (P12): it was not its turn at the rate of its relays.
+    Paced,
+    /// The relay had closed an idle session, and politely so.
+    SessionEnded,
+    /// Its row had been taken from its holder (P9).
+    NotInRow,
+    /// Its run was paused.
+    RunPaused,
+    /// Its run had ended.
+    RunEnded,
+    /// Its run's deadline had passed.
+    PastDeadline,
+    /// The lease of its node was over (P9).
+    LeaseOver,
+    /// The journal of its node could not be written (P11).
+    JournalFailed,
+    /// Its node was stopping.
+    Stopping,
+    /// Its holder died before it had begun, as the journal that it left proves (P10).
+    HolderDied,
+    /// Its holder died while it prepared it, as the journal that it left proves (P12).
+    HolderDiedPreparing,
+}
+
+/// Who says what became of a row's recipients (P10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Witness {
+    /// The life that holds it.
+    Holder,
+    /// A later life of its node, from a journal that proves what it says.
+    Journal,
+    /// A later life of its node, which found no journal that proves anything.
+    NoJournal,
+}
+
+/// Who decided what is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decider {
+    /// An operator.
+    Operator,
+    /// The policy of the run.
+    Policy,
 }
 
 /// What became of recipients of one row. A recipient that stands in none of the sets stays in the row.
@@ -461,10 +510,13 @@ pub struct RowOutcome {
     pub chunk: u32,
     /// The row.
     pub fence: Fence,
+    /// Who says so.
+    pub witness: Witness,
     /// Answered 250 to the final dot.
     pub accepted: Bitmap,
-    /// Definitely not handed off: back, or what the run now demands.
-    pub released: Bitmap,
+    /// Definitely not handed off, and why: back, or what the run now demands. Who was being prepared when the
+    /// holder died is named as such: only recovery says so, from a journal that proves it (P12).
+    pub released: Vec<(Why, Bitmap)>,
     /// Definitely not handed off because the recipient opted out.
     pub suppressed: Bitmap,
     /// Definitely refused.
@@ -473,10 +525,7 @@ pub struct RowOutcome {
     pub in_doubt: Bitmap,
     /// Definitely not handed off, and cannot be composed: dead at once, with the cause.
     pub unsendable: Vec<(u16, String)>,
-    /// Of those released: who was being prepared when the holder died (P12). Only recovery says so, from a
-    /// journal that proves it.
-    pub was_open: Bitmap,
-    /// Nothing else was being prepared on that node then.
+    /// Of those who were being prepared when the holder died: nothing else was on that node then.
     pub alone: bool,
 }
 
@@ -487,15 +536,39 @@ impl RowOutcome {
             page,
             chunk,
             fence,
+            witness: Witness::Holder,
             accepted: Bitmap::new(),
-            released: Bitmap::new(),
+            released: Vec::new(),
             suppressed: Bitmap::new(),
             refused: Vec::new(),
             in_doubt: Bitmap::new(),
             unsendable: Vec::new(),
-            was_open: Bitmap::new(),
             alone: false,
         }
+    }
+
+    /// Adds somebody who was not handed off.
+    pub fn release(&mut self, why: Why, slot: u16) {
+        match self.released.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, slots)) => drop(slots.insert(slot)),
+            None => self.released.push((why, [slot].into_iter().collect())),
+        }
+    }
+
+    /// All who were not handed off, whyever.
+    pub fn all_released(&self) -> Bitmap {
+        let mut all = Bitmap::new();
+        self.released.iter().for_each(|(_, slots)| all.add(slots));
+        all
+    }
+
+    /// Those who were being prepared when the holder died (P12).
+    pub fn was_open(&self) -> Bitmap {
+        let open = self.released.iter().filter(|(why, _)| *why == Why::HolderDiedPreparing);
+        open.fold(Bitmap::new(), |mut all, (_, slots)| {
+            all.add(slots);
+            all
+        })
     }
 }
 
@@ -535,6 +608,8 @@ pub struct Decide {
     pub recipients: Vec<u32>,
     /// What.
     pub decision: Decision,
+    /// Who decides.
+    pub by: Decider,
 }
 
 /// Recipients of one run, by number; empty means all that the command can mean.

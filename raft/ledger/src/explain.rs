@@ -1,6 +1,8 @@
 //! One recipient's whole story in one run, told from the rows that held it.
 
 use crate::ids::{Fence, Holder, RunId, Time};
+use crate::moments::Moment;
+use crate::rulings::Ruling;
 use crate::state::{DeadLetter, Ledger, OptedOut, Row, Standing, wave_start};
 
 /// What happened to a recipient, in the order of log indices.
@@ -10,6 +12,8 @@ pub struct Story {
     pub standing: Standing,
     /// Its rows, oldest first.
     pub rows: Vec<Chapter>,
+    /// What befell it without a row's doing, by log index.
+    pub rulings: Vec<(u64, Ruling)>,
     /// When its next attempt may be, where it waits.
     pub waits_until: Option<Time>,
     /// Its dead letter.
@@ -27,27 +31,9 @@ pub struct Chapter {
     pub holder: Holder,
     /// When it was claimed.
     pub claimed_at: Time,
-    /// What became of the recipient in this row.
-    pub ended: Ended,
-    /// Log index of the last entry that changed the row.
-    pub settled_index: u64,
-    /// Why the row was taken away, where it was.
-    pub lost: Option<String>,
-}
-
-/// What became of a recipient in one row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It is still claimed.
-    Claimed,
-    /// Accepted under this fence.
-    Accepted,
-    /// In doubt.
-    InDoubt,
-    /// Was in doubt, and closed as assumed.
-    Assumed,
-    /// Left the row without a hand-off, or by a decision.
-    GivenBack,
+    /// What became of the recipient in this row, in the order of log indices; nothing yet where it is still
+    /// claimed.
+    pub moments: Vec<Moment>,
 }
 
 impl Ledger {
@@ -63,9 +49,13 @@ impl Ledger {
         let mut rows: Vec<Chapter> = open.chain(closed).map(|(fence, row)| chapter(*fence, row, slot)).collect();
         rows.sort_by_key(|chapter| chapter.fence);
         let waiting = slots.waves.iter().find(|(_, wave)| wave.contains(slot));
+        let rulings = self.rulings.range((run, 0)..=(run, u64::MAX));
+        let rulings = rulings.flat_map(|((_, index), rulings)| rulings.iter().map(move |ruling| (*index, ruling)));
+        let rulings = rulings.filter(|(_, ruling)| ruling.concerns(chunk, slot));
         Some(Story {
             standing: slots.standing(slot)?,
             rows,
+            rulings: rulings.map(|(index, ruling)| (index, ruling.clone())).collect(),
             waits_until: waiting.map(|(bucket, _)| wave_start(*bucket)),
             dead: self.dead.get(&(run, number)).cloned(),
             opted_out: self.key_of(run, number).and_then(|key| self.opted_out.get(&key).copied()),
@@ -81,19 +71,6 @@ impl Ledger {
 }
 
 fn chapter(fence: Fence, row: &Row, slot: u16) -> Chapter {
-    let ended = match () {
-        () if row.sent.contains(slot) => Ended::Accepted,
-        () if row.claimed.contains(slot) => Ended::Claimed,
-        () if row.in_doubt.contains(slot) => Ended::InDoubt,
-        () if row.assumed.contains(slot) => Ended::Assumed,
-        () => Ended::GivenBack,
-    };
-    Chapter {
-        fence,
-        holder: row.holder,
-        claimed_at: row.claimed_at,
-        ended,
-        settled_index: row.settled_index,
-        lost: row.lost.clone(),
-    }
+    let mine = row.moments.iter().filter(|moment| moment.slots(&row.granted).contains(slot));
+    Chapter { fence, holder: row.holder, claimed_at: row.claimed_at, moments: mine.cloned().collect() }
 }

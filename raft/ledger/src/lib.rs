@@ -13,10 +13,12 @@ pub mod decide;
 pub mod effect;
 pub mod explain;
 pub mod ids;
+pub mod moments;
 pub mod policy;
 pub mod refusal;
 pub mod reply;
 mod rows;
+pub mod rulings;
 mod state;
 mod table;
 

@@ -256,6 +256,7 @@ tables! {
     11 => opted_out,
     12 => answers,
     13 => summaries,
+    14 => rulings,
 }
 
 impl Ledger {

@@ -13,8 +13,10 @@ use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
 use crate::deaths::Deaths;
 use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::moments::{Doubt, Moments, What};
 use crate::policy::{DAY_MS, Policies};
 use crate::reply::Outcome;
+use crate::rulings::Ruling;
 use crate::table::Table;
 
 /// The tenant that exists from the first entry.
@@ -489,16 +491,34 @@ pub struct Row {
     pub sent: Bitmap,
     /// Closed as assumed while in doubt in this row.
     pub assumed: Bitmap,
-    /// Why it is in doubt, where somebody else than its holder said so.
-    pub lost: Option<String>,
-    /// Log index of the last entry that changed it.
-    pub settled_index: u64,
+    /// What became of whom in it, and when.
+    pub moments: Moments,
 }
 
 impl Row {
     /// Nothing claimed and nothing in doubt: only evidence is left.
     pub fn is_closed(&self) -> bool {
         self.claimed.is_empty() && self.in_doubt.is_empty()
+    }
+
+    /// Was it taken from its holder, whose lease was over (P9)?
+    pub fn was_revoked(&self) -> bool {
+        self.moments.iter().any(|moment| moment.what == What::InDoubt(Doubt::HolderLost))
+    }
+
+    /// What is known of the doubt in which it holds a slot: why nobody knows, and since when; none where it
+    /// does not hold it so.
+    pub fn doubt(&self, slot: u16) -> Option<(Doubt, Time)> {
+        if !self.in_doubt.contains(slot) {
+            return None;
+        }
+        let mine = self.moments.iter().filter(|moment| moment.slots(&self.granted).contains(slot));
+        let mut doubts = mine.filter_map(|moment| match moment.what {
+            What::InDoubt(doubt) => Some((doubt, moment.at)),
+            _ => None,
+        });
+        let (first, since) = doubts.next()?;
+        Some((doubts.next_back().map_or(first, |(last, _)| last), since))
     }
 }
 
@@ -659,6 +679,7 @@ pub struct Ledger {
     pub(crate) opted_out: Table<(String, String), OptedOut>,
     pub(crate) answers: Table<(String, String), Answer>,
     pub(crate) summaries: Table<RunId, Summary>,
+    pub(crate) rulings: Table<(RunId, u64), Vec<Ruling>>,
     pub(crate) derived: Derived,
 }
 
@@ -715,6 +736,7 @@ impl Ledger {
             opted_out: Table::default(),
             answers: Table::default(),
             summaries: Table::default(),
+            rulings: Table::default(),
             derived: Derived::default(),
         }
     }
@@ -772,6 +794,11 @@ impl Ledger {
     /// What is left of runs that were pruned (P24).
     pub fn summaries(&self) -> &Table<RunId, Summary> {
         &self.summaries
+    }
+
+    /// What befell a run's recipients without a row's doing, by run and log index.
+    pub fn rulings(&self) -> &Table<(RunId, u64), Vec<Ruling>> {
+        &self.rulings
     }
 
     /// Opt-outs by tenant and address key.

@@ -274,19 +274,23 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
         }),
     ];
     let unsendable = prop::collection::vec(any::<u16>(), 0..3);
-    (place, sets, prop::collection::vec(refused, 0..12), unsendable, (set(), any::<bool>())).prop_map(
+    let witness = prop::sample::select(vec![Witness::Holder, Witness::Journal, Witness::NoJournal]);
+    (place, sets, prop::collection::vec(refused, 0..12), unsendable, (set(), any::<bool>(), witness)).prop_map(
         |((page, chunk, fence), (accepted, released, suppressed, in_doubt), refused, unsendable, open)| RowOutcome {
             page,
             chunk,
             fence,
             accepted,
-            released,
+            released: vec![
+                (Why::HolderDied, released.and_not(&open.0)),
+                (Why::HolderDiedPreparing, released.and(&open.0)),
+            ],
             suppressed,
             refused,
             in_doubt,
             unsendable: unsendable.into_iter().map(|slot| (slot % 8, String::new())).collect(),
-            was_open: open.0,
             alone: open.1,
+            witness: open.2,
         },
     )
 }
@@ -334,7 +338,8 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         (run(), numbers(), decision).prop_map(|(run, recipients, decision)| Command::Decide(Decide {
             run,
             recipients,
-            decision
+            decision,
+            by: Decider::Operator
         })),
         (run(), numbers()).prop_map(|(run, recipients)| Command::Requeue(Picked { run, recipients })),
         (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(Picked { run, recipients })),

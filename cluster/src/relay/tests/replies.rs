@@ -3,7 +3,7 @@
 use super::super::{
     Cause, Permanence, Scope, Stage, Verdict,
     lines::Reply,
-    reply::{MAX_TEXT_CHARS, enhanced_code, scope},
+    reply::{MAX_TEXT_CHARS, enhanced_code, scope, without_enhanced_code},
 };
 
 const QUICK: Scope = Scope::Throttle { daily_quota: false };
@@ -124,6 +124,16 @@ fn a_loss_is_in_doubt_exactly_when_the_dot_was_handed_over() {
         let verdict = Verdict::lost(stage, Cause::Closed);
         assert_eq!(matches!(verdict, Verdict::InDoubt { .. }), stage == Stage::DotHanded, "{stage:?}");
     }
+}
+
+#[test]
+fn the_words_of_an_answer_come_without_its_enhanced_code() {
+    let words = |text: &str| without_enhanced_code(text, enhanced_code(550, text));
+    assert_eq!(words("5.1.1 no such user"), "no such user");
+    assert_eq!(words("5.1.1 no such user 5.1.1 ask 15.1.1 postmaster"), "no such user ask 15.1.1 postmaster");
+    assert_eq!(words("no such user"), "no such user");
+    assert_eq!(words("4.1.1 of another class"), "4.1.1 of another class");
+    assert_eq!(words("5.1.1"), "");
 }
 
 #[test]

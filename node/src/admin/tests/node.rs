@@ -190,11 +190,14 @@ impl Node {
     /// Creates a schedule that is next due in a year, and opens a run of it.
     pub async fn triggered(&self, name: &str, recipients: &[&str], pool: &str) -> Run {
         let body = ScheduleBody { pool: pool.to_owned(), ..yearly(name, recipients) };
-        self.schedules().create_schedule(creation(body)).await.expect("created");
+        let created = self.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
+        let unserved = !pool.is_empty();
+        assert_eq!(created.warnings.iter().any(|warning| warning.contains("relay add")), unserved, "{created:?}");
         let (tenant, name, request_id) = (String::new(), name.to_owned(), "once".to_owned());
         let request = TriggerScheduleRequest { tenant, name, request_id };
-        let answer = self.schedules().trigger_schedule(request).await.expect("triggered");
-        answer.into_inner().run.expect("a run")
+        let answer = self.schedules().trigger_schedule(request).await.expect("triggered").into_inner();
+        assert_eq!(answer.warnings, created.warnings);
+        answer.run.expect("a run")
     }
 
     /// The run, once it is as it is waited for.

@@ -1,13 +1,18 @@
 //! What operators do when something is not as it should be.
 
 use reveille_proto::admin::v1::{
-    AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, ExplainRequest, GetDoubtRequest,
-    ListDeadLettersRequest, ListDoubtsRequest, PauseRunRequest, RecipientState, RequeueDeadLettersRequest, Resolution,
-    ResolveDoubtsRequest, ResumeRunRequest, RunState, WatchRunRequest,
+    AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, ExplainRequest, ExplainResponse,
+    GetDoubtRequest, ListDeadLettersRequest, ListDoubtsRequest, PauseRunRequest, RecipientState,
+    RequeueDeadLettersRequest, Resolution, ResolveDoubtsRequest, ResumeRunRequest, RunState, WatchRunRequest,
 };
 use tonic::Code;
 
 use super::node::{node, reason};
+
+/// What the events of a story are.
+fn told(story: &ExplainResponse) -> Vec<&str> {
+    story.events.iter().map(|event| event.what.as_str()).collect()
+}
 
 const NOBODY: &str = "no-relay-here";
 
@@ -30,6 +35,10 @@ async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
     let resume = ResumeRunRequest { tenant: tenant(), run: run.clone() };
     let open = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner().run.expect("a run");
     assert_eq!(open.state(), RunState::Open);
+    let story = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
+    assert_eq!(told(&story), ["opened", "run paused", "run resumed", "waits"]);
+    let waits = story.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
+    assert!(waits.contains("pool 'no-relay-here' has none") && waits.contains("relay add"), "{waits}");
     let twice = node.runs().resume_run(resume).await.expect_err("not paused");
     assert_eq!(reason(&twice), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
 
@@ -39,6 +48,8 @@ async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.cancelled == 2)).await;
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!(story.state(), RecipientState::Cancelled);
+    assert_eq!(told(&story), ["opened", "run paused", "run resumed", "cancelled"]);
+    assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
     assert_eq!(node.sink.accepted_count(), 0);
     node.stop().await;
 }
@@ -107,11 +118,9 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     assert_eq!(rest, ["bob@example.net"]);
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    let told: Vec<&str> = story.events.iter().map(|event| event.what.as_str()).collect();
-    assert_eq!(
-        (told.as_slice(), story.state()),
-        (["opened", "claimed", "given back", "dead"].as_slice(), RecipientState::Dead)
-    );
+    assert_eq!((told(&story), story.state()), (vec!["opened", "claimed", "refused", "dead"], RecipientState::Dead));
+    let refused = "550 5.1.1 no such user; about this mailbox: the attempt counts";
+    assert_eq!(story.events[2].detail, refused);
     let detail = story.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
     assert!(detail.contains("550 5.1.1") && detail.ends_with("(1 of 5 attempts)"), "{detail}");
 
@@ -125,6 +134,17 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     let requeue = RequeueDeadLettersRequest { run: run.clone(), all: true, ..RequeueDeadLettersRequest::default() };
     assert_eq!(node.dead_letters().requeue_dead_letters(requeue).await.expect("requeued").into_inner().requeued, 1);
     let run = node.until(&run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
+    let of = |recipient: &str| ExplainRequest {
+        run: run.run.clone(),
+        recipient: recipient.to_owned(),
+        ..ExplainRequest::default()
+    };
+    let story = node.runs().explain(of("#0")).await.expect("a story").into_inner();
+    assert_eq!(told(&story), ["opened", "claimed", "refused", "dead", "requeued", "claimed", "sent"]);
+    assert_eq!(story.events[2].detail, refused, "it is told after the letter is gone");
+    assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
+    let story = node.runs().explain(of("#1")).await.expect("a story").into_inner();
+    assert_eq!(told(&story), ["opened", "claimed", "refused", "dead", "discarded"]);
     let list = ListDeadLettersRequest { run: run.run, ..ListDeadLettersRequest::default() };
     let left = node.dead_letters().list_dead_letters(list).await.expect("a page").into_inner();
     assert!(left.dead_letters.is_empty(), "{left:?}");
@@ -146,6 +166,10 @@ async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
     let [doubt] = listed.doubts.as_slice() else { panic!("{listed:?}") };
     assert_eq!((doubt.recipient.as_str(), doubt.node.as_str()), ("ada@example.net", "node-1"));
     assert!(doubt.evidence.contains("Message-ID <") && doubt.evidence.contains("@example.org>"), "{doubt:?}");
+    assert!(doubt.evidence.starts_with("node-1 handed it off and heard no answer"), "{doubt:?}");
+    assert!(doubt.next.contains(&format!("reveille in-doubt resolve {run} '#0' --sent")), "{doubt:?}");
+    let seconds = |at: &Option<prost_types::Timestamp>| at.map(|at| (at.seconds, at.nanos)).expect("an instant");
+    assert!(seconds(&doubt.since) >= seconds(&doubt.claimed_at), "{doubt:?}");
     let get =
         GetDoubtRequest { run: run.clone(), recipient: "ada@example.net".to_owned(), ..GetDoubtRequest::default() };
     let one = node.doubts().get_doubt(get.clone()).await.expect("a doubt").into_inner();
@@ -173,7 +197,9 @@ async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
     assert_eq!(reason(&gone), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
     let explain = ExplainRequest { run: run.run, recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert_eq!(story.events.last().map(|event| event.what.as_str()), Some("assumed"));
+    assert_eq!(told(&story), ["opened", "claimed", "in doubt", "assumed"]);
+    assert_eq!(story.events[2].instant, doubt.since, "since is the instant at which it came into doubt");
+    assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
     assert_eq!(node.sink.accepted_count(), 1, "it had arrived, and the ledger never says that it was sent");
     node.stop().await;
 }

@@ -1,6 +1,7 @@
 //! Recipients that need somebody to look: in doubt, or dead.
 
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
+use reveille_ledger::moments::Doubt;
 use reveille_ledger::{DeadLetter, Ledger, Row, Run};
 use reveille_proto::admin::v1;
 
@@ -22,20 +23,22 @@ pub struct Held {
     node: String,
     incarnation: u64,
     claimed_at: Time,
-    lost: Option<String>,
-    /// Is the life that had it in hand the node's current one?
-    lives: bool,
+    doubt: Doubt,
+    since: Time,
+    /// Has its node come back as another life?
+    returned: bool,
 }
 
 impl Held {
-    /// Recipient `number` of a run, held in a row.
+    /// Recipient `number` of a run, held in doubt in `slot` of a row; none where it is not.
     pub fn new(
         ledger: &Ledger,
         (id, run, cluster_incarnation): (RunId, &Run, u64),
         number: u32,
-        (fence, row): (Fence, &Row),
-    ) -> Held {
-        Held {
+        (fence, row, slot): (Fence, &Row, u16),
+    ) -> Option<Held> {
+        let (doubt, since) = row.doubt(slot)?;
+        Some(Held {
             run: id,
             number,
             audience: run.audience,
@@ -45,39 +48,80 @@ impl Held {
             node: node_name(ledger, row.holder.node),
             incarnation: row.holder.incarnation.0,
             claimed_at: row.claimed_at,
-            lost: row.lost.clone(),
-            lives: ledger.is_current(row.holder),
-        }
+            doubt,
+            since,
+            returned: !ledger.is_current(row.holder),
+        })
     }
 }
 
-/// Why a row's recipients are in doubt.
-pub fn cause(lost: Option<&str>) -> String {
-    lost.unwrap_or("no answer after the final dot").to_owned()
+/// Why nothing is known, in a few words.
+fn cause(doubt: Doubt) -> &'static str {
+    match doubt {
+        Doubt::NoAnswer => "no answer after the final dot",
+        Doubt::HolderLost => "holder lost",
+        Doubt::Begun => "handed off, no answer in the journal",
+        Doubt::NoJournal => "holder came back without its journal",
+    }
+}
+
+/// What speaks for either side, and what to do next.
+fn evidence(held: &Held) -> (String, Option<String>) {
+    let Held { node, incarnation: life, .. } = held;
+    match (held.doubt, held.returned) {
+        (Doubt::NoAnswer, _) => (format!("{node} handed it off and heard no answer, so only the relay can tell"), None),
+        (Doubt::HolderLost, false) => (
+            format!("the lease of {node} is over and nothing came from it since: it may have been handed off or not"),
+            Some(format!(
+                "start {node} again, with its data folder and its journal folder; if it runs, let it reach the others: \
+                 it settles this by its journal of life {life}. If it is gone for good, the relay's log tells"
+            )),
+        ),
+        (Doubt::HolderLost, true) => (
+            format!("{node} is back, and what its journal of life {life} tells of this is not settled yet"),
+            Some(format!("wait: {node} settles it when it reaches the leader")),
+        ),
+        (Doubt::Begun, _) => (
+            format!(
+                "{node} came back with the journal of its life {life}: the hand-off had begun and no answer is \
+                 written, so only the relay can tell"
+            ),
+            None,
+        ),
+        (Doubt::NoJournal, _) => (
+            format!(
+                "{node} came back without a journal that proves anything of its life {life}: it may have been handed \
+                 off or not, so only the relay can tell"
+            ),
+            None,
+        ),
+    }
 }
 
 /// The message. `message_id`: under which the relay may know it.
 pub fn doubt(held: &Held, recipient: String, message_id: Option<&str>) -> v1::Doubt {
-    let resolves = match (&held.lost, held.lives) {
-        (None, _) => format!("{} heard no answer, so only the relay can tell", held.node),
-        (Some(_), true) => format!("{} runs in the same life and settles it when it reaches the leader", held.node),
-        (Some(_), false) => {
-            format!("{} settles it when it comes back with the journal of its life {}", held.node, held.incarnation)
-        }
-    };
+    let (evidence, next) = evidence(held);
     let look = match message_id {
-        Some(id) => format!("; look for Message-ID <{id}> in the relay's log"),
-        None => format!("; look for X-Reveille-Fence {} in the relay's log", held.fence),
+        Some(id) => format!("Message-ID <{id}>"),
+        None => format!("X-Reveille-Fence {}", held.fence),
+    };
+    let (run, number) = (held.run, held.number);
+    let resolve = || {
+        format!(
+            "if that log shows it accepted: reveille in-doubt resolve {run} '#{number}' --sent; if it does not: --resend"
+        )
     };
     v1::Doubt {
-        run: held.run.to_string(),
+        run: run.to_string(),
         recipient,
-        number: held.number,
+        number,
         fence: held.fence.to_string(),
         node: held.node.clone(),
-        cause: cause(held.lost.as_deref()),
-        since: Some(timestamp(held.claimed_at)),
-        evidence: format!("{resolves}{look}"),
+        cause: cause(held.doubt).to_owned(),
+        since: Some(timestamp(held.since)),
+        evidence: format!("{evidence}; look for {look} in the relay's log"),
+        next: next.unwrap_or_else(resolve),
+        claimed_at: Some(timestamp(held.claimed_at)),
     }
 }
 

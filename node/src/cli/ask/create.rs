@@ -168,6 +168,9 @@ fn talk(desk: &Desk<'_>, recipients: &Recipients, answer: &CreateScheduleRespons
         let duplicates = human::counted(answer.duplicates.len() as u64, "duplicate");
         desk.terminal.say(&format!("{duplicates} left out: each address gets one mail a run"));
     }
+    for warning in &answer.warnings {
+        desk.terminal.say(&format!("warning: {warning}"));
+    }
     desk.terminal.say(match (dry_run, answer.created) {
         (true, _) => "checked; nothing was changed",
         (false, true) => "created",

@@ -103,6 +103,9 @@ async fn trigger(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), St
     let call = |channel, question| async move { Service::new(channel).trigger_schedule(question).await };
     let answer = desk.change(question, call).await?;
     let run = answer.run.unwrap_or_default();
+    for warning in &answer.warnings {
+        desk.terminal.say(&format!("warning: {warning}"));
+    }
     let next = format!("next: reveille run watch {}", run.run);
     desk.terminal.show(&RunView::from(run))?;
     desk.terminal.say(&next);

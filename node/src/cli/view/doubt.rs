@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::mail::MailView;
 use super::sheet::{Cell, Tone, card};
-use super::{Row, View};
+use super::{Row, View, some};
 use crate::cli::instant::text;
 
 /// A mail in doubt.
@@ -17,18 +17,22 @@ pub struct DoubtView {
     node: String,
     cause: String,
     since: Option<String>,
+    claimed_at: Option<String>,
     evidence: String,
+    next: Option<String>,
 }
 
 impl From<v1::Doubt> for DoubtView {
     fn from(doubt: v1::Doubt) -> DoubtView {
         DoubtView {
             since: text(doubt.since.as_ref()),
+            claimed_at: text(doubt.claimed_at.as_ref()),
             mail: MailView { run: doubt.run, recipient: doubt.recipient, number: doubt.number },
             fence: doubt.fence,
             node: doubt.node,
             cause: doubt.cause,
             evidence: doubt.evidence,
+            next: some(doubt.next),
         }
     }
 }
@@ -42,10 +46,12 @@ impl View for DoubtView {
         let mut pairs = self.mail.pairs();
         pairs.extend([
             ("since", Cell::or_dash(self.since.as_deref())),
+            ("claimed", Cell::or_dash(self.claimed_at.as_deref())),
             ("cause", Cell::toned(self.cause.as_str(), Tone::Notable)),
             ("node", self.node.as_str().into()),
             ("fence", self.fence.as_str().into()),
             ("evidence", self.evidence.as_str().into()),
+            ("next", Cell::or_dash(self.next.as_deref())),
         ]);
         card(pairs, paint)
     }

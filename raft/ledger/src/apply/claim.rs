@@ -6,6 +6,7 @@ use crate::bitmap::Bitmap;
 use crate::command::{Claim, SLICE_MAX};
 use crate::effect::Effect;
 use crate::ids::{Fence, GROUP, NodeId, Time};
+use crate::moments::{Doubt, Moments, What};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, Page, Row, RunState, Standing};
@@ -39,8 +40,7 @@ impl Ledger {
             in_doubt: Bitmap::new(),
             sent: Bitmap::new(),
             assumed: Bitmap::new(),
-            lost: None,
-            settled_index: context.index,
+            moments: Moments::default(),
         };
         self.shift(context, (claim.page, claim.chunk), &granted, Standing::Pending, Standing::Claimed);
         self.rows.put(fence, row);
@@ -84,8 +84,7 @@ impl Ledger {
                 continue;
             }
             row.in_doubt.add(&claimed);
-            row.lost = Some("holder lost".to_owned());
-            row.settled_index = context.index;
+            row.note(context, (What::InDoubt(Doubt::HolderLost), Standing::InDoubt), &claimed);
             let (place, holder) = ((row.page, row.chunk), row.holder);
             self.shift(context, place, &claimed, Standing::Claimed, Standing::InDoubt);
             if let Some(node) = self.nodes.edit(&holder.node) {

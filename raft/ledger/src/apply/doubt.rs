@@ -6,8 +6,10 @@ use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::command::{Decide, Decision, Picked};
 use crate::ids::{Fence, RunId};
+use crate::moments::What;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
+use crate::rulings::Ruled;
 use crate::state::{Ledger, RunState, Standing};
 
 impl Ledger {
@@ -18,6 +20,7 @@ impl Ledger {
             Decision::Assume => (Standing::Assumed, false),
             Decision::Resend => (Standing::Pending, true),
         };
+        let what = if resends { What::Resent(decide.by) } else { What::Assumed(decide.by) };
         if resends {
             self.may_send_again(decide.run)?;
         }
@@ -32,7 +35,7 @@ impl Ledger {
             if !resends {
                 row.assumed.add(&slots);
             }
-            row.settled_index = context.index;
+            row.note(context, (what.clone(), to), &slots);
             let place = (row.page, row.chunk);
             self.put_row(fence, row, true);
             self.shift(context, place, &slots, Standing::InDoubt, to);
@@ -79,17 +82,19 @@ impl Ledger {
             }
             self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
         }
+        self.rule_numbers(context, picked.run, Ruled::Requeued, &numbers);
         Ok(Outcome::Moved(numbers.len() as u64))
     }
 
     /// Takes dead recipients off the list; they stay dead.
-    pub(super) fn discard(&mut self, picked: &Picked) -> Result<Outcome, Refusal> {
+    pub(super) fn discard(&mut self, context: &Context, picked: &Picked) -> Result<Outcome, Refusal> {
         let numbers = self.dead_numbers(picked)?;
         for number in &numbers {
             if let Some(letter) = self.dead.edit(&(picked.run, *number)) {
                 letter.discarded = true;
             }
         }
+        self.rule_numbers(context, picked.run, Ruled::Discarded, &numbers);
         Ok(Outcome::Moved(numbers.len() as u64))
     }
 

@@ -143,7 +143,7 @@ impl Ledger {
             Command::RunCancel(run) => self.run_cancel(context, *run),
             Command::Decide(decide) => self.decide(context, decide),
             Command::Requeue(picked) => self.requeue(context, picked),
-            Command::Discard(picked) => self.discard(picked),
+            Command::Discard(picked) => self.discard(context, picked),
             Command::OptOut(optout) => Ok(self.opt_out(context, optout)),
             Command::Quarantine(quarantine) => self.quarantine(context, quarantine),
             Command::TestClock => self.choose_test_clock(context),

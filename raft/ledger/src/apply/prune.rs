@@ -69,6 +69,10 @@ impl Ledger {
             for key in &letters {
                 self.dead.remove(key);
             }
+            let rulings: Vec<_> = self.rulings.range((name, 0)..=(name, u64::MAX)).map(|(key, _)| *key).collect();
+            for key in &rulings {
+                self.rulings.remove(key);
+            }
             self.let_go(&run.content);
             self.let_go(&run.audience);
             self.summaries.put(name, summary(&page, run, context));

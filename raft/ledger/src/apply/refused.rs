@@ -4,12 +4,16 @@
 //! Answers for good that do not name a mailbox may be about the content or the sender: when ten come in a
 //! row, nobody dies of them any more.
 
+use std::collections::BTreeMap;
+
 use super::Context;
 use super::moves::Place;
 use super::settle::Verdict;
 use crate::command::{Refused, Scope};
 use crate::effect::Effect;
 use crate::ids::{RunId, Time};
+use crate::moments::What;
+use crate::rulings::Ruled;
 use crate::state::{DeadLetter, Ledger, Row, Run, RunState, Standing};
 
 /// How long greylisting is waited out before the next attempt. Milliseconds (RFC 6647 section 2.1 speaks of
@@ -35,7 +39,14 @@ impl Ledger {
             if held && answer.scope != Scope::Relay {
                 self.clear_suspects(place, &[answer.slot].into_iter().collect());
             }
-            moved += self.definite(context, row, answer.slot, |run, attempts, now| judge(run, attempts, now, answer));
+            let what = What::Refused {
+                code: answer.code,
+                enhanced: answer.enhanced,
+                scope: answer.scope,
+                text: answer.text.clone(),
+            };
+            moved += self
+                .definite(context, row, (answer.slot, what), |run, attempts, now| judge(run, attempts, now, answer));
         }
         moved
     }
@@ -56,17 +67,20 @@ impl Ledger {
             }
             if is_suspicious(run) && matches!(run.state, RunState::Open | RunState::Finished) {
                 let reason = format!(
-                    "{POLICY_REFUSALS_MAX} refusals in a row do not name a mailbox, the last one: {} {}",
-                    answer.code, answer.text
+                    "{POLICY_REFUSALS_MAX} refusals in a row do not name a mailbox, the last one: {} {}{}",
+                    answer.code,
+                    answer.enhanced.map(|(class, of, what)| format!("{class}.{of}.{what} ")).unwrap_or_default(),
+                    answer.text
                 );
-                halted = Some(format!("run of {} is paused: {reason}", run.name));
+                halted = Some((format!("run of {} is paused: {reason}", run.name), reason.clone()));
                 run.state = RunState::Paused { reason };
             }
         });
         for number in earlier {
             self.revive(context, id, number);
         }
-        if let Some(text) = halted {
+        if let Some((text, reason)) = halted {
+            self.rule(context, id, Ruled::Paused(reason), BTreeMap::new());
             context.emit(Effect::RunChanged(place.0));
             context.alarm(text);
         }
@@ -89,6 +103,7 @@ impl Ledger {
         }
         let one = [slot].into_iter().collect();
         self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
+        self.rule_numbers(context, run, Ruled::Revived, &[recipient]);
         self.wait((page, chunk), slot, context.now.plus_ms(POLICY_WAIT_MS));
     }
 }

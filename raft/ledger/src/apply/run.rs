@@ -1,5 +1,7 @@
 //! What happens to a run as a whole: pause, resume, cancel, and its deadline (P15, P16).
 
+use std::collections::BTreeMap;
+
 use super::Context;
 use crate::bitmap::Bitmap;
 use crate::command::RunPause;
@@ -7,6 +9,7 @@ use crate::effect::Effect;
 use crate::ids::RunId;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
+use crate::rulings::{RULINGS_MAX, Ruled, Ruling};
 use crate::state::{DeadLetter, Ledger, Run, RunState, Standing};
 
 impl Ledger {
@@ -19,9 +22,10 @@ impl Ledger {
     pub(super) fn halt_run(&mut self, context: &mut Context, run: RunId, reason: String) -> Result<Outcome, Refusal> {
         let page = self.change_run(run, |run| {
             stoppable(run)?;
-            run.state = RunState::Paused { reason };
+            run.state = RunState::Paused { reason: reason.clone() };
             Ok(())
         })?;
+        self.rule(context, run, Ruled::Paused(reason), BTreeMap::new());
         self.head.forbidden_index = context.index;
         context.emit(Effect::RunChanged(page));
         Ok(Outcome::Done)
@@ -36,6 +40,7 @@ impl Ledger {
             }
             ref other => Err(Refusal::NotPossible(format!("the run is {}", other.word()))),
         })?;
+        self.rule(context, run, Ruled::Resumed, BTreeMap::new());
         context.emit(Effect::RunChanged(page));
         context.emit(Effect::WorkAppeared(page));
         Ok(Outcome::Done)
@@ -52,7 +57,7 @@ impl Ledger {
             Ok(())
         })?;
         self.head.forbidden_index = context.index;
-        let moved = self.close_pending(context, run, |_, _| Standing::Cancelled);
+        let moved = self.close_pending(context, run, |_| Standing::Cancelled);
         context.emit(Effect::RunChanged(page));
         Ok(Outcome::Moved(moved))
     }
@@ -70,7 +75,7 @@ impl Ledger {
                 _ => Err(Refusal::NothingPending),
             };
             if let Ok(page) = self.change_run(*run, due) {
-                moved += self.close_pending(context, *run, |attempts, _| match attempts {
+                moved += self.close_pending(context, *run, |attempts| match attempts {
                     0 => Standing::Expired,
                     _ => Standing::Dead,
                 });
@@ -93,22 +98,25 @@ impl Ledger {
     }
 
     /// Closes all that is pending in a run, each recipient by its counted attempts.
-    fn close_pending(&mut self, context: &mut Context, run: RunId, to: impl Fn(u8, u16) -> Standing) -> u64 {
+    fn close_pending(&mut self, context: &mut Context, run: RunId, to: impl Fn(u8) -> Standing) -> u64 {
         let Some((id, page, place)) = self.page_of(run) else { return 0 };
         let (first, count) = (page.runs[place].first, page.runs[place].count);
         let mut moved = 0;
+        let mut closed: BTreeMap<Standing, BTreeMap<u32, Bitmap>> = BTreeMap::new();
         for number in Self::chunks_of_run(first, count) {
             let Some(chunk) = self.chunks.get(&(id, number)) else { continue };
             let pending = chunk.set(Standing::Pending).and(&Self::slots_of_run(first, count, number));
             let attempts = chunk.attempts.clone();
             let tried: Bitmap = attempts.keys().copied().filter(|slot| pending.contains(*slot)).collect();
             let fresh = pending.and_not(&tried);
-            self.shift(context, (id, number), &fresh, Standing::Pending, to(0, 0));
+            self.shift(context, (id, number), &fresh, Standing::Pending, to(0));
+            closed.entry(to(0)).or_default().entry(number).or_default().add(&fresh);
             for slot in tried.iter() {
                 let attempts = attempts.get(&slot).copied().unwrap_or(0);
                 let one: Bitmap = [slot].into_iter().collect();
-                let standing = to(attempts, slot);
+                let standing = to(attempts);
                 self.shift(context, (id, number), &one, Standing::Pending, standing);
+                closed.entry(standing).or_default().entry(number).or_default().add(&one);
                 if standing == Standing::Dead
                     && let Some(key) = self.recipient_at((id, number), slot)
                 {
@@ -119,7 +127,46 @@ impl Ledger {
             }
             moved += u64::from(pending.len());
         }
+        for (standing, mut whom) in closed {
+            whom.retain(|_, slots| !slots.is_empty());
+            let what = match standing {
+                Standing::Dead => Ruled::Died,
+                Standing::Cancelled => Ruled::Cancelled,
+                _ => Ruled::Expired,
+            };
+            if !whom.is_empty() {
+                self.rule(context, run, what, whom);
+            }
+        }
         moved
+    }
+
+    /// Keeps what befalls `whom` of a run, all of it where nobody is named; the oldest of too many is forgotten.
+    pub(super) fn rule(&mut self, context: &Context, run: RunId, what: Ruled, whom: BTreeMap<u32, Bitmap>) {
+        let key = (run, context.index);
+        let mut rulings = self.rulings.get(&key).cloned().unwrap_or_default();
+        match rulings.iter_mut().find(|ruling| ruling.what == what && !whom.is_empty()) {
+            Some(known) => whom.iter().for_each(|(chunk, slots)| known.whom.entry(*chunk).or_default().add(slots)),
+            None => rulings.push(Ruling { at: context.now, what, whom }),
+        }
+        self.rulings.put(key, rulings);
+        let kept = || self.rulings.range((run, 0)..=(run, u64::MAX)).map(|(key, _)| *key);
+        if kept().count() > RULINGS_MAX
+            && let Some(oldest) = kept().next()
+        {
+            self.rulings.remove(&oldest);
+        }
+    }
+
+    /// As [`Ledger::rule`], of recipients by number.
+    pub(super) fn rule_numbers(&mut self, context: &Context, run: RunId, what: Ruled, numbers: &[u32]) {
+        let mut whom: BTreeMap<u32, Bitmap> = BTreeMap::new();
+        for (_, chunk, slot) in numbers.iter().filter_map(|number| self.place_of(run, *number)) {
+            whom.entry(chunk).or_default().insert(slot);
+        }
+        if !whom.is_empty() {
+            self.rule(context, run, what, whom);
+        }
     }
 }
 

@@ -8,9 +8,10 @@ use super::Context;
 use super::moves::Place;
 use super::refused::demanded;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::command::RowOutcome;
+use crate::command::{RowOutcome, Why, Witness};
 use crate::effect::Effect;
 use crate::ids::{Fence, RunId, Time};
+use crate::moments::{Doubt, What};
 use crate::reply::Outcome;
 use crate::state::{DeadLetter, Ledger, Row, Run, Standing, bucket_after};
 
@@ -44,9 +45,8 @@ impl Ledger {
         moved += self.release(context, &mut row, outcome);
         moved += self.suppress(context, &mut row, &outcome.suppressed);
         moved += self.bury(context, &mut row, &outcome.unsendable);
-        moved += self.doubt(context, &mut row, &outcome.in_doubt);
+        moved += self.doubt(context, &mut row, outcome);
         if row != before {
-            row.settled_index = context.index;
             if !before.claimed.is_empty() && row.claimed.is_empty() {
                 context.emit(Effect::RowClosed { fence: outcome.fence, holder: row.holder });
             }
@@ -81,10 +81,13 @@ impl Ledger {
         row.in_doubt.remove(&doubted);
         self.shift(context, place, &claimed, Standing::Claimed, Standing::Sent);
         self.shift(context, place, &doubted, Standing::InDoubt, Standing::Sent);
-        let elsewhere = fresh.and_not(&claimed).and_not(&doubted);
         let mut moved = claimed.len() + doubted.len();
-        for slot in elsewhere.iter() {
-            moved += self.accept_elsewhere(context, fence, place, slot);
+        row.note(context, (What::Accepted, Standing::Sent), &claimed);
+        row.note(context, (What::Accepted, Standing::Sent), &doubted);
+        for slot in fresh.and_not(&claimed).and_not(&doubted).iter() {
+            let Some((what, to)) = self.accept_elsewhere(context, fence, place, slot) else { continue };
+            moved += u32::from(what == What::Accepted);
+            row.note(context, (what, to), &[slot].into_iter().collect());
         }
         for slot in fresh.iter() {
             self.edit_run(place, slot, |run| run.policy_refusals.clear());
@@ -92,9 +95,15 @@ impl Ledger {
         u64::from(moved)
     }
 
-    /// An accept for a recipient that is not in its row any more.
-    fn accept_elsewhere(&mut self, context: &mut Context, fence: Fence, place: Place, slot: u16) -> u32 {
-        let Some(standing) = self.chunks.get(&place).and_then(|chunk| chunk.standing(slot)) else { return 0 };
+    /// An accept for a recipient that is not in its row any more: what it comes to.
+    fn accept_elsewhere(
+        &mut self,
+        context: &mut Context,
+        fence: Fence,
+        place: Place,
+        slot: u16,
+    ) -> Option<(What, Standing)> {
+        let standing = self.chunks.get(&place).and_then(|chunk| chunk.standing(slot))?;
         let one: Bitmap = [slot].into_iter().collect();
         match standing {
             Standing::Pending | Standing::Assumed => {}
@@ -102,17 +111,17 @@ impl Ledger {
             Standing::Sent => {
                 self.edit_run(place, slot, |run| run.known_duplicates = run.known_duplicates.saturating_add(1));
                 context.alarm(format!("known duplicate: slot {slot} of {} was accepted under {fence} too", place.0));
-                return 0;
+                return Some((What::KnownDuplicate, standing));
             }
             Standing::Dead | Standing::Suppressed | Standing::Expired | Standing::Cancelled => {
                 self.edit_run(place, slot, |run| run.contradictions = run.contradictions.saturating_add(1));
                 context.alarm(format!("contradiction: slot {slot} of {} is closed, yet {fence} was accepted", place.0));
-                return 0;
+                return Some((What::Contradiction, standing));
             }
         }
         self.shift(context, place, &one, standing, Standing::Sent);
         context.emit(Effect::RunChanged(place.0));
-        1
+        Some((What::Accepted, Standing::Sent))
     }
 
     /// Takes a recipient out of whichever other open row holds it.
@@ -128,7 +137,7 @@ impl Ledger {
         let had_claims = !row.claimed.is_empty();
         row.claimed.remove(&one);
         row.in_doubt.remove(&one);
-        row.settled_index = context.index;
+        row.note(context, (What::AcceptedElsewhere, Standing::Sent), &one);
         if had_claims && row.claimed.is_empty() {
             context.emit(Effect::RowClosed { fence, holder: row.holder });
         }
@@ -140,14 +149,17 @@ impl Ledger {
     fn release(&mut self, context: &mut Context, row: &mut Row, outcome: &RowOutcome) -> u64 {
         let place = (row.page, row.chunk);
         let mut moved = 0;
-        for slot in outcome.released.and(&row.granted).iter() {
-            let was_open = outcome.was_open.contains(slot);
+        let released = outcome.released.iter().flat_map(|(why, slots)| slots.iter().map(move |slot| (*why, slot)));
+        for (why, slot) in released {
+            let was_open = why == Why::HolderDiedPreparing;
             let killed_again = was_open && outcome.alone && self.is_suspect(place, slot);
-            let left =
-                self.definite(context, row, slot, |run, attempts, now| match demanded(run, attempts, now, None) {
+            let what = What::Released(Some(why));
+            let left = self.definite(context, row, (slot, what), |run, attempts, now| {
+                match demanded(run, attempts, now, None) {
                     Verdict { to: Standing::Pending, .. } if killed_again => killed_its_holder(attempts, now),
                     verdict => verdict,
-                });
+                }
+            });
             if was_open && left > 0 && self.stands(place, slot, Standing::Pending) {
                 self.edit_suspects(place, |suspects| {
                     suspects.insert(slot);
@@ -163,7 +175,7 @@ impl Ledger {
         let mut moved = 0;
         for slot in slots.and(&row.granted).iter() {
             let verdict = Verdict { to: Standing::Suppressed, wait_until: None, letter: None };
-            moved += self.definite(context, row, slot, |_, _, _| verdict);
+            moved += self.definite(context, row, (slot, What::Suppressed), |_, _, _| verdict);
         }
         moved
     }
@@ -172,7 +184,8 @@ impl Ledger {
     fn bury(&mut self, context: &mut Context, row: &mut Row, unsendable: &[(u16, String)]) -> u64 {
         let mut moved = 0;
         for (slot, cause) in unsendable {
-            moved += self.definite(context, row, *slot, |_, attempts, now| Verdict {
+            let what = What::Unsendable(cause.clone());
+            moved += self.definite(context, row, (*slot, what), |_, attempts, now| Verdict {
                 to: Standing::Dead,
                 wait_until: None,
                 letter: Some(DeadLetter {
@@ -193,7 +206,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         row: &mut Row,
-        slot: u16,
+        (slot, what): (u16, What),
         verdict: impl FnOnce(&Run, u8, Time) -> Verdict,
     ) -> u64 {
         let place = (row.page, row.chunk);
@@ -213,6 +226,7 @@ impl Ledger {
         let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
         let Some(run) = self.run_at(place, slot) else { return 0 };
         let verdict = verdict(run, attempts, context.now);
+        row.note(context, (what, verdict.to), &one);
         self.shift(context, place, &one, from, verdict.to);
         if let (Standing::Pending, Some(until)) = (verdict.to, verdict.wait_until) {
             self.wait(place, slot, until);
@@ -239,9 +253,18 @@ impl Ledger {
         }
     }
 
-    /// P14, last line: in doubt moves only what is claimed in this row.
-    fn doubt(&mut self, context: &mut Context, row: &mut Row, in_doubt: &Bitmap) -> u64 {
-        let slots = in_doubt.and(&row.claimed);
+    /// P14, last line: in doubt moves only what is claimed in this row. Of those who are in doubt because their
+    /// holder was lost, it is the last word: nothing that is still to come will resolve them.
+    fn doubt(&mut self, context: &mut Context, row: &mut Row, outcome: &RowOutcome) -> u64 {
+        let doubt = match outcome.witness {
+            Witness::Holder => Doubt::NoAnswer,
+            Witness::Journal => Doubt::Begun,
+            Witness::NoJournal => Doubt::NoJournal,
+        };
+        let slots = outcome.in_doubt.and(&row.claimed);
+        let given_up = row.moments.given_up(&row.granted).and(&row.in_doubt).and(&outcome.in_doubt);
+        row.note(context, (What::InDoubt(doubt), Standing::InDoubt), &given_up);
+        row.note(context, (What::InDoubt(doubt), Standing::InDoubt), &slots);
         row.claimed.remove(&slots);
         row.in_doubt.add(&slots);
         self.shift(context, (row.page, row.chunk), &slots, Standing::Claimed, Standing::InDoubt);
@@ -289,6 +312,13 @@ impl Ledger {
         let number = page.run_of_slot(whole)?;
         let run = RunId { index: place.0.index, place: place.0.place + number as u32 };
         Some((run, whole - page.runs[number].first))
+    }
+}
+
+impl Row {
+    /// Notes what this entry did to `slots`, and where they stand after it.
+    pub(super) fn note(&mut self, context: &Context, fate: (What, Standing), slots: &Bitmap) {
+        self.moments.note((context.index, context.now), fate, slots, &self.granted);
     }
 }
 

@@ -214,7 +214,8 @@ impl World {
                 let Some(run) = pick(&self.runs(), which) else { return };
                 let decision = if resend { Decision::Resend } else { Decision::Assume };
                 let recipients = if which % 2 == 0 { vec![] } else { vec![0, 2, 5] };
-                self.put(Command::Decide(Decide { run, recipients, decision }));
+                let by = if which % 3 == 0 { Decider::Policy } else { Decider::Operator };
+                self.put(Command::Decide(Decide { run, recipients, decision, by }));
             }
             Step::Requeue(which, discard) => {
                 let Some(run) = pick(&self.runs(), which) else { return };
@@ -401,11 +402,16 @@ impl World {
             0 | 1 => outcome.accepted = set,
             2 => {
                 // A former life's journal: some of them were open, perhaps nothing else was.
-                outcome.was_open = set.iter().filter(|slot| u8::try_from(slot % 3) != Ok(kind / 6 % 3)).collect();
+                let open: Bitmap = set.iter().filter(|slot| u8::try_from(slot % 3) != Ok(kind / 6 % 3)).collect();
                 outcome.alone = kind >= 128;
-                outcome.released = set;
+                outcome.witness = Witness::Journal;
+                let why = [Why::HolderDied, Why::LeaseOver, Why::RunPaused][usize::from(kind / 6) % 3];
+                outcome.released = vec![(why, set.and_not(&open)), (Why::HolderDiedPreparing, open)];
             }
-            3 => outcome.in_doubt = set,
+            3 => {
+                outcome.in_doubt = set;
+                outcome.witness = [Witness::Holder, Witness::Journal, Witness::NoJournal][usize::from(kind / 6) % 3];
+            }
             4 => outcome.suppressed = set,
             _ => {
                 let codes = [(450, Scope::Mailbox), (550, Scope::Mailbox), (421, Scope::Relay), (554, Scope::Policy)];

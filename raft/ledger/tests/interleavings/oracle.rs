@@ -95,7 +95,7 @@ fn suspicion(
     // It was handed off, or a relay has answered about it.
     let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.scope != Scope::Relay);
     let cleared = answered || (former, standing) == (Standing::Claimed, Standing::InDoubt);
-    let caught = standing == Standing::Pending && outcome.released.contains(slot) && outcome.was_open.contains(slot);
+    let caught = standing == Standing::Pending && outcome.was_open().contains(slot);
     Some(!cleared && (was || caught))
 }
 
@@ -209,7 +209,7 @@ fn settled(ledger: &Ledger, outcome: &RowOutcome, seat: Seat, former: Standing, 
     if is_mine(row, slot, former)
         && let Some(to) = not_sent(run, outcome, slot, attempts, now)
     {
-        let killed = outcome.released.contains(slot) && outcome.was_open.contains(slot) && outcome.alone;
+        let killed = outcome.was_open().contains(slot) && outcome.alone;
         let killed_again = killed && is_suspect(ledger, seat) && to == Standing::Pending;
         return Some(if killed_again { Standing::Dead } else { to });
     }
@@ -243,7 +243,7 @@ fn not_sent(run: &Run, outcome: &RowOutcome, slot: u16, attempts: u8, now: Time)
             _ => demanded(run, attempts, now),
         });
     }
-    if outcome.released.contains(slot) {
+    if outcome.all_released().contains(slot) {
         return Some(demanded(run, attempts, now));
     }
     if outcome.suppressed.contains(slot) {

@@ -197,12 +197,15 @@ fn settle() -> RowOutcome {
         chunk: 2,
         fence: FENCE,
         accepted: Bitmap::range(0, 100),
-        released: [3, 9, 70].into_iter().collect(),
+        witness: Witness::Journal,
+        released: vec![
+            (Why::HolderDied, [3, 70].into_iter().collect()),
+            (Why::HolderDiedPreparing, [9].into_iter().collect()),
+        ],
         suppressed: [500].into_iter().collect(),
         refused: scopes.into_iter().enumerate().map(refused).collect(),
         in_doubt: (0..60_000).step_by(2).map(|slot| slot as u16).take(9_000).collect(),
         unsendable: vec![(65_535, "no address".into())],
-        was_open: [9].into_iter().collect(),
         alone: true,
     }
 }
@@ -215,7 +218,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
     let reading = Reading { node: NODE, wall: Time(1_772_409_600_000) };
     let create = |when| Command::ScheduleCreate(Box::new(create("daily", when)));
     let picked = || Picked { run: RUN, recipients: vec![0, 300] };
-    let decide = |decision| Command::Decide(Decide { run: RUN, recipients: vec![7], decision });
+    let decide = |decision| Command::Decide(Decide { run: RUN, recipients: vec![7], decision, by: Decider::Policy });
     let quarantine = |item| Command::Quarantine(Quarantine { item, cause: "it panicked".into() });
     vec![
         ("EpochStart", Command::EpochStart(epoch_start(3, vec![reading]))),
@@ -365,8 +368,7 @@ pub fn ledger() -> Ledger {
     settle.refused = vec![refused(2, 550), refused(3, 450), Refused { enhanced: None, ..refused(4, 554) }];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = RowOutcome::empty(page, 0, fourth);
-    settle.released.insert(5);
-    settle.was_open.insert(5);
+    settle.release(Why::HolderDiedPreparing, 5);
     put(12_000, Command::Settle(vec![settle]));
     put(13_000, Command::Revoke(vec![second]));
     put(13_000, Command::OptOut(OptOut { tenant: "default".into(), key: "u1@example.org".into() }));

@@ -477,7 +477,8 @@ impl World {
     }
 
     /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`; from a
-    /// journal that was left behind: `settle f released=4 was_open=4 alone=yes`.
+    /// journal that was left behind: `settle f witness=journal released=3,4 was_open=4 alone=yes`; and why somebody
+    /// was released: `why=Paced`.
     fn settle(&mut self, words: &mut Words) -> Told<Command> {
         let mut outcomes = Vec::new();
         for name in words.rest() {
@@ -486,14 +487,19 @@ impl World {
             let closed = self.ledger.closed().iter().find(|((_, known), _)| *known == fence);
             let place = open.or(closed.map(|((page, _), row)| (*page, row.chunk)));
             let (page, chunk) = place.unwrap_or((RunId { index: 0, place: 0 }, 0));
+            let (released, was_open) = (words.slots("released")?, words.slots("was_open")?);
+            let witness = witness(words.key("witness"), !was_open.is_empty())?;
+            let open = released.and(&was_open);
+            let released =
+                [(why(words.key("why"), witness)?, released.and_not(&open)), (Why::HolderDiedPreparing, open)];
             outcomes.push(RowOutcome {
+                witness,
                 accepted: words.slots("accepted")?,
-                released: words.slots("released")?,
+                released: released.into_iter().filter(|(_, slots)| !slots.is_empty()).collect(),
                 suppressed: words.slots("suppressed")?,
                 in_doubt: words.slots("in_doubt")?,
                 refused: words.all("refused").into_iter().map(refused).collect::<Told<Vec<_>>>()?.concat(),
                 unsendable: words.all("unsendable").into_iter().map(unsendable).collect::<Told<_>>()?,
-                was_open: words.slots("was_open")?,
                 alone: words.key("alone").is_some(),
                 ..RowOutcome::empty(page, words.number("chunk", chunk)?, fence)
             });
@@ -508,7 +514,8 @@ impl World {
             "resend" => Decision::Resend,
             other => return Err(format!("decide {other}?").into()),
         };
-        Ok(Command::Decide(Decide { run, recipients: numbers(words)?, decision }))
+        let by = if words.key("by") == Some("policy") { Decider::Policy } else { Decider::Operator };
+        Ok(Command::Decide(Decide { run, recipients: numbers(words)?, decision, by }))
     }
 
     fn picked(&mut self, words: &mut Words) -> Told<Picked> {
@@ -580,4 +587,37 @@ fn refused(text: &str) -> Told<Vec<Refused>> {
 fn unsendable(text: &str) -> Told<(u16, String)> {
     let (slot, cause) = text.split_once(' ').ok_or("expected SLOT CAUSE")?;
     Ok((slot.parse()?, cause.into()))
+}
+
+fn witness(name: Option<&str>, was_open: bool) -> Told<Witness> {
+    match name {
+        None if was_open => Ok(Witness::Journal),
+        None => Ok(Witness::Holder),
+        Some("journal") => Ok(Witness::Journal),
+        Some("no_journal") => Ok(Witness::NoJournal),
+        Some(other) => Err(format!("witness {other}?").into()),
+    }
+}
+
+fn why(name: Option<&str>, witness: Witness) -> Told<Why> {
+    let all = [
+        Why::Busy,
+        Why::Paced,
+        Why::SessionEnded,
+        Why::NotInRow,
+        Why::RunPaused,
+        Why::RunEnded,
+        Why::PastDeadline,
+        Why::LeaseOver,
+        Why::JournalFailed,
+        Why::Stopping,
+        Why::HolderDied,
+    ];
+    match name {
+        None if witness == Witness::Journal => Ok(Why::HolderDied),
+        None => Ok(Why::Busy),
+        Some(name) => {
+            all.into_iter().find(|why| format!("{why:?}") == name).ok_or_else(|| format!("why {name}?").into())
+        }
+    }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use reveille_ledger::deaths::allowances;
-use reveille_ledger::explain::Ended;
 use reveille_ledger::ids::NodeId;
+use reveille_ledger::moments::{Moment, What};
 use reveille_ledger::{History, Standing};
 
 use crate::tell::{instant, state, word};
@@ -66,8 +66,9 @@ impl World {
             for (name, set) in sets.into_iter().filter(|(_, set)| !set.is_empty()) {
                 let _ = write!(text, ", {name} {set:?}");
             }
-            let lost = row.lost.as_ref().map_or(String::new(), |cause| format!(", {cause}"));
-            format!("{text}{lost}, last changed by {}\n", row.settled_index)
+            let lost = if row.was_revoked() { ", holder lost" } else { "" };
+            let last = row.moments.iter().last().map_or(fence.index, |moment| moment.index);
+            format!("{text}{lost}, last changed by {last}\n")
         };
         rows.map(one).collect()
     }
@@ -142,18 +143,16 @@ impl World {
         let Some(story) = self.ledger.story(run, number) else { return Ok("no such recipient\n".into()) };
         let mut text = format!("{}\n", word(story.standing));
         for chapter in story.rows {
-            let ended = match chapter.ended {
-                Ended::Claimed => "is claimed",
-                Ended::Accepted => "was accepted",
-                Ended::InDoubt => "is in doubt",
-                Ended::Assumed => "is assumed",
-                Ended::GivenBack => "was given back",
-            };
-            let lost = chapter.lost.map_or(String::new(), |cause| format!(" ({cause})"));
-            let at = self.time(chapter.claimed_at);
-            let name = self.fence_name(chapter.fence);
-            let _ =
-                writeln!(text, "  {name} by {} at {at}: {ended}{lost}, said {}", chapter.holder, chapter.settled_index);
+            let (name, at) = (self.fence_name(chapter.fence), self.time(chapter.claimed_at));
+            let _ = writeln!(text, "  {name} by {} at {at}", chapter.holder);
+            for moment in chapter.moments {
+                let Moment { index, at, what, to, entries, .. } = moment;
+                let entries = if entries > 1 { format!(", the last of {entries} entries") } else { String::new() };
+                let _ = writeln!(text, "    [{index}] at {}: {}, {}{entries}", self.time(at), told(&what), word(to));
+            }
+        }
+        for (index, ruling) in story.rulings {
+            let _ = writeln!(text, "  [{index}] at {}: {:?}", self.time(ruling.at), ruling.what);
         }
         if let Some(until) = story.waits_until {
             let _ = writeln!(text, "  waits until {}", self.time(until));
@@ -212,5 +211,18 @@ impl World {
     /// Stored answers: rows of the table with that tag.
     fn remembered(&self) -> usize {
         self.ledger.all_rows().filter(|(key, _)| key.first() == Some(&12)).count()
+    }
+}
+
+fn told(what: &What) -> String {
+    match what {
+        What::Refused { code, scope, text, .. } => format!("refused {code} {text} ({scope:?})"),
+        What::Released(Some(why)) => format!("released: {why:?}"),
+        What::Released(None) => "released, whyever".to_owned(),
+        What::Unsendable(cause) => format!("unsendable: {cause}"),
+        What::InDoubt(doubt) => format!("in doubt: {doubt:?}"),
+        What::Assumed(by) => format!("assumed by {by:?}"),
+        What::Resent(by) => format!("to be sent again, by {by:?}"),
+        other => format!("{other:?}"),
     }
 }

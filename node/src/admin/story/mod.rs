@@ -1,0 +1,131 @@
+//! One recipient's story as events, in the order of log indices.
+//!
+//! Told from what the ledger keeps beside the run, so it is there after the log was purged: the rows, with
+//! what became of whom in each; the rulings that befell it without a row; its dead letter and its opt-out.
+
+mod moment;
+mod waits;
+
+use reveille_ledger::command::Cause;
+use reveille_ledger::explain::{Chapter, Story};
+use reveille_ledger::ids::RunId;
+use reveille_ledger::rulings::{Ruled, Ruling};
+use reveille_ledger::{Ledger, Page, Run, Standing};
+use reveille_proto::admin::v1::Event;
+
+use super::views::{node_name, timestamp};
+pub use waits::Surroundings;
+
+/// Where the recipient stands, and how it came there; none when there is no such recipient.
+pub fn tell(ledger: &Ledger, id: RunId, number: u32, around: &Surroundings) -> Option<(Standing, Vec<Event>)> {
+    let (_, page, place) = ledger.page_of(id)?;
+    let (run, story) = (page.runs.get(place)?, ledger.story(id, number)?);
+    let mut events = vec![opened(id, page, run)];
+    for chapter in &story.rows {
+        events.push(claimed(ledger, chapter));
+        events.extend(settled(ledger, chapter, run));
+    }
+    let own = story.rulings.iter().filter(|(_, ruling)| !ruling.whom.is_empty());
+    events.extend(own.map(|(index, ruling)| ruled(*index, ruling, run)));
+    let last = events.iter().map(|event| event.index).max().unwrap_or(id.index);
+    // What happened to its run after it was over does not concern it.
+    let of_all = story.rulings.iter().filter(|(_, ruling)| ruling.whom.is_empty());
+    let of_all = of_all.filter(|(index, _)| *index < last || !story.standing.is_terminal());
+    events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run)));
+    complete_with_letter(&story, run, &mut events);
+    events.extend(opted_out(&story));
+    // Stable: what one entry did stays in the order in which it is told here.
+    events.sort_by_key(|event| event.index);
+    let last = events.last().map_or(id.index, |event| event.index);
+    let waits = waits::told(ledger, (id, number), (page, run, &story), around);
+    events.extend(waits.map(|detail| event(last, "waits", detail)));
+    Some((story.standing, events))
+}
+
+fn event(index: u64, what: &str, detail: impl Into<String>) -> Event {
+    Event { index, what: what.to_owned(), detail: detail.into(), ..Event::default() }
+}
+
+fn opened(id: RunId, page: &Page, run: &Run) -> Event {
+    let why = match run.cause {
+        Cause::Due => "due",
+        Cause::CatchUp => "missed and caught up; it was due",
+        Cause::Trigger => "triggered",
+        Cause::Backfill => "backfilled; it was due",
+    };
+    let detail = format!("{} {}, {why} {}", run.name, run.nominal, run.due);
+    Event { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
+}
+
+fn in_hand(ledger: &Ledger, chapter: &Chapter, event: Event) -> Event {
+    Event { node: node_name(ledger, chapter.holder.node), fence: chapter.fence.to_string(), ..event }
+}
+
+fn claimed(ledger: &Ledger, chapter: &Chapter) -> Event {
+    let detail = format!("life {}", chapter.holder.incarnation.0);
+    let event = Event { instant: Some(timestamp(chapter.claimed_at)), ..event(chapter.fence.index, "claimed", detail) };
+    in_hand(ledger, chapter, event)
+}
+
+/// What became of it in this row; nothing while it is still claimed.
+fn settled(ledger: &Ledger, chapter: &Chapter, run: &Run) -> Vec<Event> {
+    let mut events = Vec::new();
+    for moment in &chapter.moments {
+        let at = |what: &str, detail: String| {
+            let event = Event { instant: Some(timestamp(moment.at)), ..event(moment.index, what, detail) };
+            in_hand(ledger, chapter, event)
+        };
+        let (what, detail) = moment::told(moment);
+        events.push(at(what, detail));
+        match moment::led_to(moment) {
+            Some(Standing::Dead) => events.push(at("dead", moment::died_of(moment))),
+            Some(Standing::Expired) => events.push(at("expired", not_sent_by(run))),
+            Some(Standing::Cancelled) => events.push(at("cancelled", CANCELLED.to_owned())),
+            _ => {}
+        }
+    }
+    events
+}
+
+const CANCELLED: &str = "the run was cancelled";
+
+fn not_sent_by(run: &Run) -> String {
+    format!("not sent by {}", run.finish_by)
+}
+
+/// What befell it without a row's doing.
+fn ruled(index: u64, ruling: &Ruling, run: &Run) -> Event {
+    let (what, detail) = match &ruling.what {
+        Ruled::Paused(reason) if reason.is_empty() => ("run paused", String::new()),
+        Ruled::Paused(reason) => ("run paused", reason.clone()),
+        Ruled::Resumed => ("run resumed", String::new()),
+        Ruled::Cancelled => ("cancelled", CANCELLED.to_owned()),
+        Ruled::Expired => ("expired", not_sent_by(run)),
+        Ruled::Died => ("dead", String::new()),
+        Ruled::Requeued => ("requeued", "by an operator: attempts are counted anew".to_owned()),
+        Ruled::Discarded => ("discarded", "by an operator: off the list of dead letters, and still dead".to_owned()),
+        Ruled::Revived => {
+            ("revived", "ten refusals in a row do not name a mailbox, so none of them is believed".to_owned())
+        }
+    };
+    Event { instant: Some(timestamp(ruling.at)), ..event(index, what, detail) }
+}
+
+/// The letter tells of the last death more than its event knows by itself.
+fn complete_with_letter(story: &Story, run: &Run, events: &mut [Event]) {
+    let Some(letter) = &story.dead else { return };
+    let answer = match letter.code {
+        0 => letter.text.clone(),
+        code => moment::answer(code, letter.enhanced, &letter.text),
+    };
+    let since = Some(timestamp(letter.since));
+    if let Some(death) = events.iter_mut().rev().find(|event| event.what == "dead" && event.instant == since) {
+        death.detail = format!("{answer} ({} of {} attempts)", letter.attempts, run.policies.max_attempts);
+    }
+}
+
+fn opted_out(story: &Story) -> Option<Event> {
+    let opted_out = story.opted_out?;
+    let event = event(opted_out.index, "opted out", "nothing of this tenant goes to this recipient any more");
+    Some(Event { instant: Some(timestamp(opted_out.at)), ..event })
+}

@@ -1,0 +1,90 @@
+//! Why a pending recipient is not taken: its run, its wave and its pool, as the ledger has them; and its relays,
+//! as the node that answers sees them now.
+
+use std::collections::BTreeMap;
+
+use reveille_cluster::relay::{CircuitStatus, Status};
+use reveille_ledger::command::Relay;
+use reveille_ledger::explain::Story;
+use reveille_ledger::ids::RunId;
+use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
+
+/// What the answering node knows beside the ledger.
+pub struct Surroundings {
+    /// Its name.
+    pub node: String,
+    /// Its relays, by name.
+    pub relays: BTreeMap<String, Status>,
+}
+
+/// What recipient `number` of a run waits for; none where it does not wait.
+pub fn told(
+    ledger: &Ledger,
+    (id, number): (RunId, u32),
+    (page, run, story): (&Page, &Run, &Story),
+    around: &Surroundings,
+) -> Option<String> {
+    if story.standing != Standing::Pending {
+        return None;
+    }
+    let now = ledger.head().now;
+    Some(match &run.state {
+        RunState::Paused { reason } => {
+            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            format!("the run is paused{reason}")
+        }
+        _ if run.finish_by <= now => format!("its deadline {} has passed: it expires", run.finish_by),
+        _ => match story.waits_until.filter(|until| *until > now) {
+            Some(until) => {
+                let also = obstacle(ledger, page, around).map(|obstacle| format!("; and {obstacle}"));
+                format!("for the next attempt, not before {until}{}", also.unwrap_or_default())
+            }
+            None => for_a_node(ledger, (id, number), page, around),
+        },
+    })
+}
+
+/// What keeps its pool from taking anything now.
+fn obstacle(ledger: &Ledger, page: &Page, around: &Surroundings) -> Option<String> {
+    let pool = &page.pool;
+    let relays: Vec<&Relay> =
+        ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == *pool).collect();
+    if relays.is_empty() {
+        let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
+        return Some(format!("for a relay: pool '{pool}' has none; next: {add}"));
+    }
+    let shut = |relay: &&Relay| shut(&relay.name, around.relays.get(&relay.name)?);
+    let shut: Vec<String> = relays.iter().filter_map(shut).collect();
+    (shut.len() == relays.len()).then(|| format!("for a relay, as {} sees them: {}", around.node, shut.join("; ")))
+}
+
+/// It could be taken now, and no node has taken it.
+fn for_a_node(ledger: &Ledger, (id, number): (RunId, u32), page: &Page, around: &Surroundings) -> String {
+    if let Some(obstacle) = obstacle(ledger, page, around) {
+        return obstacle;
+    }
+    // Of several nodes one never rests (P12).
+    let mut nodes = ledger.nodes().iter().map(|(_, node)| node);
+    if let (Some(node), None) = (nodes.next(), nodes.next())
+        && let Some(until) = node.deaths.rests_until().filter(|until| *until > ledger.head().now)
+    {
+        return format!("for {}, which died three times within ten minutes and rests until {until}", node.name);
+    }
+    let suspect = ledger.place_of(id, number).is_some_and(|(page, chunk, slot)| {
+        ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))
+    });
+    match suspect {
+        true => "for a node to take it alone: it was being prepared when its holder died".to_owned(),
+        false => "for a node to take it".to_owned(),
+    }
+}
+
+/// What keeps a relay from taking anything now.
+fn shut(name: &str, status: &Status) -> Option<String> {
+    match &status.circuit {
+        CircuitStatus::Closed => None,
+        CircuitStatus::Open { cause, .. } => Some(format!("relay {name} fails, {cause}")),
+        CircuitStatus::Parked { cause, .. } => Some(format!("relay {name} takes no more today, {cause}")),
+        CircuitStatus::HalfOpen { cause } => Some(format!("relay {name} is probed with one mail, {cause}")),
+    }
+}
