@@ -63,7 +63,7 @@ impl Desk {
 impl PeerService for Desk {
     async fn renew_lease(&self, question: LeaseQuestion) -> LeaseAnswer {
         match self.site() {
-            Some(site) => grant(&site, &question),
+            Some(site) => grant(&site, question),
             None => LeaseAnswer::Refused("this node is starting".to_owned()),
         }
     }
@@ -109,8 +109,9 @@ impl PeerService for Desk {
 }
 
 /// P9: the leader's answer, for itself as for everybody.
-fn grant(site: &Site, question: &LeaseQuestion) -> LeaseAnswer {
+fn grant(site: &Site, question: LeaseQuestion) -> LeaseAnswer {
     let Some(term) = site.term() else { return LeaseAnswer::Refused("this node does not lead".to_owned()) };
+    term.note_measured(question.holder, question.measured);
     match term.grant(question.holder) {
         Ok((lease, floor)) => LeaseAnswer::Granted { lease, epoch: term.epoch(), floor },
         Err(refusal) => LeaseAnswer::Refused(refusal.to_string()),

@@ -1,81 +1,128 @@
 //! The leader's dispatcher: turns what is pending into claims, just far enough ahead (P4, P12).
 //!
-//! Suspects, who were open when a holder died, go in rows of their own and one at a time to a node (P12).
 //! Belongs to a term and is dropped with it. Each wake it looks at the state: who may hold claims, how much
-//! each (tenant, pool, node) has open, what is claimable; `fair` splits the credit; one entry carries all
-//! claims. Holders keep sending while there is no leader: rows belong to the ledger, not to it.
+//! each (tenant, pool, node) has open, what is claimable (`work`); `claim_cap` says how far ahead of its relays
+//! each node may be, by what it measured; `fair` splits the credit; one entry carries all claims. Holders keep
+//! sending while there is no leader: rows belong to the ledger, not to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::bitmap::{Bitmap, CHUNK};
-use reveille_ledger::command::{Cause, Claim, Command, SLICE_MAX};
+use reveille_ledger::Ledger;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{Claim, Command, SLICE_MAX};
 use reveille_ledger::deaths::{Allowance, allowances};
-use reveille_ledger::ids::{Holder, NodeId, RunId, Time};
-use reveille_ledger::{Ledger, Row, Run, RunState, Standing, closed_slots};
+use reveille_ledger::ids::{Holder, NodeId, Time};
+use reveille_raft::peer::Measured;
 
+use crate::claim_cap::{ClaimCap, Flow, claim_cap};
 use crate::fair::{Credit, Fair, Offer};
-use crate::lane::BEGIN_WITHIN;
+use crate::measure::Mean;
 use crate::relays::share;
 use crate::rests::{Rest, Rests};
 use crate::site::Site;
 use crate::term::Term;
+use crate::work::{Lane, Work};
 
 /// The longest sleep: waves come in and leases begin without a bell.
 const NAP_MAX: Duration = Duration::from_millis(200);
+/// The sleep while something waits for credit: what is settled of a row that goes on rings no bell.
+const NAP_FOR_CREDIT: Duration = Duration::from_millis(50);
 /// Pause after a proposal without an answer.
 const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
 /// Claims in one entry.
 const CLAIMS_MAX: usize = 256;
-/// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
-/// offers nothing does not count, so that paused or waiting pages starve nobody.
-const OFFERS_MAX: usize = 256;
-/// Claimed but unsettled recipients of a (tenant, pool, node) at the very most (P12).
-pub const CLAIM_CAP_MAX: u32 = 4_096;
-/// What commit, dialogue and settle take together, generously: claims reach this far ahead. Seconds.
-const AHEAD_SECONDS: f64 = 1.0;
-/// How many recipients a session keeps busy where the relay has no rate: a dialogue takes a few
-/// milliseconds, commit and settle some ten times as long.
-const AHEAD_PER_SESSION: u32 = 32;
 
-/// After this a suspect is over with its preparation, or no longer alone: ten seconds to get its seat, ten
-/// seconds in it. Milliseconds.
-const PREPARED_BY_MS: i64 = 2 * BEGIN_WITHIN.as_millis() as i64;
+/// What one term's dispatcher keeps from wake to wake.
+struct Dispatcher {
+    fair: Fair,
+    rests: Rests,
+    /// The lane that had the last suspect.
+    turn: Option<Lane>,
+    /// How long claims take from the look at the state to their entry's answer.
+    commits: Mean,
+}
 
 /// Dispatches until the term ends.
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
-    let mut fair = Fair::new();
-    let (mut rests, mut turn) = (Rests::default(), None);
+    let mut dispatcher =
+        Dispatcher { fair: Fair::new(), rests: Rests::default(), turn: None, commits: Mean::default() };
     while !term.ended() {
-        let nap = wake(&site, &term, &mut fair, &mut rests, &mut turn).await;
+        let nap = dispatcher.wake(&site, &term).await;
         term.sleep_until_bell(&term.work, nap).await;
     }
 }
 
-async fn wake(site: &Site, term: &Term, fair: &mut Fair, rests: &mut Rests, turn: &mut Option<Lane>) -> Duration {
-    let now = term.now();
-    let voters = site.voters().len();
-    let (claims, resting, live) = site.replica.read(|ledger| {
-        let holders = live_holders(ledger, term);
-        let allowances = allowances_of(ledger, &holders, voters, now);
-        let resting = resting(ledger, &allowances);
-        if holders.len() == resting.len() {
-            return (Vec::new(), resting, holders.len());
+impl Dispatcher {
+    async fn wake(&mut self, site: &Site, term: &Term) -> Duration {
+        let (now, woke_at) = (term.now(), site.clock.monotonic());
+        let voters = site.voters().len();
+        let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
+        let views = Views { by_node: term.measured(), voters, commit };
+        let (claims, waits, resting, live) = site.replica.read(|ledger| {
+            let holders = live_holders(ledger, term);
+            let allowances = allowances_of(ledger, &holders, voters, now);
+            let resting = resting(ledger, &allowances);
+            if holders.len() == resting.len() {
+                return (Vec::new(), false, resting, holders.len());
+            }
+            let mut work = Work::of(ledger, holders.keys().copied(), now, &mut self.turn);
+            let credits = credits(ledger, &allowances, &views.caps(ledger, &holders), &work.offers);
+            let claims = claims(&mut self.fair, &mut work, &credits, &holders);
+            (claims, work.is_left(), resting, holders.len())
+        });
+        self.rests.look(resting, live);
+        let nap = if waits { NAP_FOR_CREDIT } else { NAP_MAX };
+        if claims.is_empty() {
+            return nap;
         }
-        let work = Work::of(ledger, &holders, now, turn);
-        let credits = credits(ledger, &allowances, voters, &work.offers);
-        (claims(fair, work, &credits, &holders), resting, holders.len())
-    });
-    rests.look(resting, live);
-    if claims.is_empty() {
-        return NAP_MAX;
+        let asked = claims.len();
+        let answer = term.propose(Command::Claim(claims)).await;
+        let answered_at = site.clock.monotonic();
+        self.commits.note(answered_at.saturating_sub(woke_at), answered_at);
+        match answer {
+            Some(_) if asked == CLAIMS_MAX => Duration::ZERO,
+            Some(_) => nap,
+            None => NAP_AFTER_UNKNOWN,
+        }
     }
-    let asked = claims.len();
-    match term.propose(Command::Claim(claims)).await {
-        Some(_) if asked == CLAIMS_MAX => Duration::ZERO,
-        Some(_) => NAP_MAX,
-        None => NAP_AFTER_UNKNOWN,
+}
+
+/// What is known of the relays of each node.
+struct Views {
+    /// By what the nodes said.
+    by_node: BTreeMap<NodeId, (Holder, Measured)>,
+    voters: usize,
+    /// From when credit is there until claims for it are committed.
+    commit: Duration,
+}
+
+impl Views {
+    /// P12: the caps of each of these lives, by pool.
+    fn caps<'a>(
+        &self,
+        ledger: &'a Ledger,
+        holders: &BTreeMap<NodeId, Holder>,
+    ) -> BTreeMap<(&'a str, NodeId), ClaimCap> {
+        let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
+        let of = |pool: &str, holder: &Holder| {
+            let said = self.by_node.get(&holder.node).filter(|(life, _)| life == holder).map(|(_, said)| said);
+            let relays = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool).map(|(name, relay)| {
+                let said = said.and_then(|said| said.relays.get(name));
+                let share = share(relay, self.voters);
+                Flow {
+                    sessions: relay.max_sessions,
+                    // Its pace gives way to "too fast"; its share is what it may be at most (P25).
+                    rate_per_second: said.map_or(share, |said| share.min(said.rate_milli as f64 / 1_000.0)),
+                    dialogue: said.and_then(|said| said.dialogue),
+                }
+            });
+            let settle = said.and_then(|said| said.settle).unwrap_or_default();
+            claim_cap(&relays.collect::<Vec<Flow>>(), self.commit + settle)
+        };
+        let each = pools.iter().flat_map(|pool| holders.values().map(move |holder| (*pool, holder)));
+        each.map(|(pool, holder)| ((pool, holder.node), of(pool, holder))).collect()
     }
 }
 
@@ -106,161 +153,45 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
     .collect()
 }
 
-/// Tenant and pool.
-type Lane = (String, String);
-
-/// What can be claimed now: an offer a chunk, and the slots behind it.
-struct Work {
-    offers: Vec<Offer>,
-    slots: BTreeMap<(RunId, u32), Slots>,
-    /// Nodes that prepare no suspect yet.
-    free: BTreeSet<NodeId>,
-}
-
-/// What is left to claim in a chunk.
-#[derive(Default)]
-struct Slots {
-    /// In slices of any size.
-    plain: Bitmap,
-    /// Each in a row of its own.
-    suspects: Bitmap,
-}
-
-impl Slots {
-    fn len(&self) -> u32 {
-        self.plain.len() + self.suspects.len()
-    }
-}
-
-impl Work {
-    /// `turn` is the lane that had the last suspect.
-    fn of(ledger: &Ledger, holders: &BTreeMap<NodeId, Holder>, now: Time, turn: &mut Option<Lane>) -> Work {
-        let free = holders.keys().copied().filter(|node| !prepares_a_suspect(ledger, *node, now)).collect();
-        let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
-        let mut offered: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for (id, page) in ledger.open_pages() {
-            let offered = offered.entry((&page.tenant, &page.pool)).or_default();
-            let sends = |run: &Run| run.state == RunState::Open && run.counts.get(Standing::Pending) > 0;
-            if *offered >= OFFERS_MAX || !page.runs.iter().any(sends) {
-                continue;
-            }
-            for number in 0..page.slots.div_ceil(CHUNK) {
-                let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
-                let mut claimable = chunk.claimable(now);
-                claimable.remove(&closed_slots(page, number, now));
-                let serves = || ledger.relays().iter().any(|(_, relay)| relay.pool == page.pool);
-                let suspects = claimable.and(&chunk.suspects);
-                let suspects = if suspects.is_empty() || serves() { suspects } else { Bitmap::new() };
-                let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspects };
-                if slots.len() == 0 {
-                    continue;
-                }
-                work.offers.push(Offer {
-                    tenant: page.tenant.clone(),
-                    pool: page.pool.clone(),
-                    priority: page.priority,
-                    due: page.due,
-                    late: page.runs.iter().all(|run| matches!(run.cause, Cause::CatchUp | Cause::Backfill)),
-                    page: id,
-                    chunk: number,
-                    claimable: slots.len(),
-                });
-                work.slots.insert((id, number), slots);
-                *offered += 1;
-            }
-        }
-        work.choose_suspects(turn);
-        work
-    }
-
-    /// P12: no more suspects than nodes that have none, since what is offered beyond that would use up credit.
-    /// Lanes take turns, behind the one that had the last: one whose relay is away does not keep the others'
-    /// suspects waiting.
-    fn choose_suspects(&mut self, turn: &mut Option<Lane>) {
-        let mut waiting: BTreeMap<Lane, Vec<(RunId, u32, u16)>> = BTreeMap::new();
-        for offer in &self.offers {
-            if let Some(slots) =
-                self.slots.get_mut(&(offer.page, offer.chunk)).filter(|slots| !slots.suspects.is_empty())
-            {
-                let lane = waiting.entry((offer.tenant.clone(), offer.pool.clone())).or_default();
-                let first = std::mem::take(&mut slots.suspects);
-                lane.extend(first.iter().take(self.free.len()).map(|slot| (offer.page, offer.chunk, slot)));
-            }
-        }
-        let (before, after): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(lane, _)| Some(lane) <= turn.as_ref());
-        let lanes: Vec<_> = after.into_iter().chain(before).collect();
-        let rounds = (0..self.free.len()).flat_map(|round| lanes.iter().map(move |lane| (round, lane)));
-        let chosen = rounds.filter_map(|(round, (lane, suspects))| Some((lane, suspects.get(round)?)));
-        for (lane, (page, chunk, slot)) in chosen.take(self.free.len()) {
-            if let Some(slots) = self.slots.get_mut(&(*page, *chunk)) {
-                slots.suspects.insert(*slot);
-            }
-            *turn = Some(lane.clone());
-        }
-        for offer in &mut self.offers {
-            offer.claimable = self.slots.get(&(offer.page, offer.chunk)).map_or(0, Slots::len);
-        }
-        self.offers.retain(|offer| offer.claimable > 0);
-    }
-}
-
-/// P12: has the node a row with a suspect, which may still be in preparation? It is alone in that row. The
-/// ledger learns only by its outcome that it has passed its gate; a relay may keep that back for minutes.
-fn prepares_a_suspect(ledger: &Ledger, node: NodeId, now: Time) -> bool {
-    let prepares = |row: &&Row| {
-        row.holder.node == node && !row.claimed.is_empty() && now.since_ms(row.claimed_at) < PREPARED_BY_MS
-    };
-    let mut rows = ledger.rows().iter().map(|(_, row)| row).filter(prepares);
-    rows.any(|row| {
-        let chunk = ledger.chunks().get(&(row.page, row.chunk));
-        chunk.is_some_and(|chunk| !row.claimed.and(&chunk.suspects).is_empty())
-    })
-}
-
 /// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has open.
-fn credits(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>, voters: usize, offers: &[Offer]) -> Vec<Credit> {
-    let mut open: BTreeMap<(String, String, NodeId), u32> = BTreeMap::new();
+fn credits(
+    ledger: &Ledger,
+    allowances: &BTreeMap<NodeId, Allowance>,
+    caps: &BTreeMap<(&str, NodeId), ClaimCap>,
+    offers: &[Offer],
+) -> Vec<Credit> {
+    let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
     for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty()) {
         if let Some(page) = ledger.pages().get(&row.page) {
-            let key = (page.tenant.clone(), page.pool.clone(), row.holder.node);
-            *open.entry(key).or_default() += row.claimed.len();
+            let of_pool = open.entry((&page.pool, row.holder.node)).or_default();
+            *of_pool.entry(&page.tenant).or_default() += row.claimed.len();
         }
     }
+    let nothing = BTreeMap::new();
     let lanes: BTreeSet<(&str, &str)> =
-        offers.iter().map(|offer| (offer.tenant.as_str(), offer.pool.as_str())).collect();
+        offers.iter().map(|offer| (offer.pool.as_str(), offer.tenant.as_str())).collect();
     let mut credits = Vec::new();
-    let pools: BTreeSet<&str> = lanes.iter().map(|(_, pool)| *pool).collect();
-    for (node, allowance) in allowances {
-        for pool in pools.iter().copied() {
-            let open = open.iter().filter(|((_, of, on), _)| of == pool && on == node).map(|(_, count)| count);
-            let recipients = allowance.of(CLAIM_CAP_MAX).saturating_sub(open.sum());
-            credits.push(Credit { tenant: None, pool: pool.to_owned(), node: *node, recipients });
-        }
-    }
-    for (tenant, pool) in lanes {
-        let cap = claim_cap(ledger, pool, voters);
-        for (node, allowance) in allowances {
-            let key = (tenant.to_owned(), pool.to_owned(), *node);
-            let recipients = allowance.of(cap).saturating_sub(open.get(&key).copied().unwrap_or(0));
-            let (tenant, pool, node) = key;
-            credits.push(Credit { tenant: Some(tenant), pool, node, recipients });
+    for ((pool, node), cap) in caps {
+        let Some(allowance) = allowances.get(node) else { continue };
+        let open = open.get(&(*pool, *node)).unwrap_or(&nothing);
+        let mut credit = |tenant: Option<&str>, cap: u32, open: u32| {
+            let recipients = allowance.of(cap).saturating_sub(open);
+            credits.push(Credit {
+                tenant: tenant.map(str::to_owned),
+                pool: (*pool).to_owned(),
+                node: *node,
+                recipients,
+            });
+        };
+        credit(None, cap.of_all, open.values().sum());
+        for (_, tenant) in lanes.iter().filter(|(of, _)| of == pool) {
+            credit(Some(tenant), cap.of_a_tenant, open.get(tenant).copied().unwrap_or(0));
         }
     }
     credits
 }
 
-/// Claimed but unsettled recipients of one tenant in one pool on one node, at most: what its relays can
-/// take while claims are on their way, and at least two a session.
-fn claim_cap(ledger: &Ledger, pool: &str, voters: usize) -> u32 {
-    let relays = ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == pool);
-    let cap = relays.map(|relay| match relay.rate_milli {
-        0 => relay.max_sessions * AHEAD_PER_SESSION,
-        _ => ((share(relay, voters) * AHEAD_SECONDS) as u32).max(2 * relay.max_sessions),
-    });
-    cap.fold(0, u32::saturating_add).min(CLAIM_CAP_MAX)
-}
-
-fn claims(fair: &mut Fair, mut work: Work, credits: &[Credit], holders: &BTreeMap<NodeId, Holder>) -> Vec<Claim> {
+fn claims(fair: &mut Fair, work: &mut Work, credits: &[Credit], holders: &BTreeMap<NodeId, Holder>) -> Vec<Claim> {
     let mut claims = Vec::new();
     for grant in fair.grants(&work.offers, credits, CLAIMS_MAX) {
         let place = (grant.page, grant.chunk);

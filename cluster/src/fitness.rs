@@ -10,16 +10,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Holder, NodeId, Time};
-use reveille_ledger::{Ledger, Node, closed_slots};
+use reveille_ledger::{Ledger, Node};
 use reveille_raft::{Hint, Hints};
 
 use crate::handover::{self, Unfit};
 use crate::site::Site;
 use crate::term::Term;
+use crate::work::{claimable, serves};
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -145,17 +145,9 @@ fn could_grant(ledger: &Ledger, several: bool, now: Time, lease_runs: impl Fn(Ho
     let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
     let may_hold = allowances(live, several, now).values().any(|allowance| *allowance != Allowance::NONE);
     let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
-    let serves = |pool: &str| ledger.relays().iter().any(|(_, relay)| relay.pool == pool && relay.max_sessions > 0);
     let is_due = || {
-        let mut pages = ledger.open_pages().filter(|(_, page)| serves(&page.pool));
-        pages.any(|(id, page)| {
-            (0..page.slots.div_ceil(CHUNK)).any(|number| {
-                let Some(chunk) = ledger.chunks().get(&(id, number)) else { return false };
-                let mut slots = chunk.claimable(now);
-                slots.remove(&closed_slots(page, number, now));
-                !slots.is_empty()
-            })
-        })
+        let mut pages = ledger.open_pages().filter(|(_, page)| serves(ledger, &page.pool));
+        pages.any(|(id, page)| claimable(ledger, id, page, now).next().is_some())
     };
     may_hold && nobody_holds() && is_due()
 }

@@ -1,9 +1,10 @@
-//! The keeper of the node lease: asks the leader once a second, for as long as this life may send (P9).
+//! The keeper of the node lease: asks the leader once a second, for as long as this life may send (P9). With
+//! the question goes what this node has measured of its relays (P12), and sooner when that has changed much.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_raft::peer::{LeaseAnswer, LeaseQuestion};
+use reveille_raft::peer::{LeaseAnswer, LeaseQuestion, Measured};
 use tokio_util::sync::CancellationToken;
 
 use crate::barrier;
@@ -13,14 +14,18 @@ use crate::site::Site;
 /// How soon it asks again when it got none: a new leader grants once its epoch is applied, and until then
 /// nobody sends.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// How often it looks whether there are news of the relays. The first mails of a while go by what was assumed
+/// of a relay: this is how long they do.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Keeps the lease until `stop`; then gives it up.
 pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
     let mut role = site.replica.role();
     while !stop.is_cancelled() {
-        let granted = ask(&site).await;
+        let told = site.measured();
+        let granted = ask(&site, told.clone()).await;
         tokio::select! {
-            () = tokio::time::sleep(if granted { ASK_EVERY } else { ASK_AGAIN }) => {}
+            () = until_next(&site, granted, &told) => {}
             // A new leader knows of no lease: ask it at once.
             changed = role.changed() => if changed.is_err() {
                 // The replica is gone, and the node is about to stop: nobody is left to ask.
@@ -34,9 +39,9 @@ pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
 }
 
 /// Asks once; was it granted?
-async fn ask(site: &Arc<Site>) -> bool {
+async fn ask(site: &Arc<Site>, measured: Measured) -> bool {
     let applied = site.replica.read(|ledger| ledger.head().applied);
-    let question = LeaseQuestion { holder: site.me, applied, lacking: Vec::new() };
+    let question = LeaseQuestion { holder: site.me, applied, lacking: Vec::new(), measured };
     let sent_at = site.clock.boot();
     let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return false };
     match peer.renew_lease(question, ASK_EVERY).await {
@@ -48,4 +53,64 @@ async fn ask(site: &Arc<Site>) -> bool {
         Err(error) => tracing::debug!(%error, "the lease could not be asked for"),
     }
     false
+}
+
+/// Waits until it is to ask again.
+async fn until_next(site: &Site, granted: bool, told: &Measured) {
+    if !granted {
+        return tokio::time::sleep(ASK_AGAIN).await;
+    }
+    let ask_at = tokio::time::Instant::now() + ASK_EVERY;
+    while tokio::time::Instant::now() < ask_at {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if is_news(told, &site.measured()) {
+            return;
+        }
+    }
+}
+
+/// Has a relay become known, or twice as fast or as slow as the leader was told?
+fn is_news(told: &Measured, now: &Measured) -> bool {
+    let differs = |one: u128, other: u128| one != other && one.max(other) >= 2 * one.min(other);
+    now.relays.iter().any(|(name, flow)| {
+        let Some(before) = told.relays.get(name) else { return true };
+        let other_pace = differs(before.rate_milli.into(), flow.rate_milli.into());
+        match (before.dialogue, flow.dialogue) {
+            (Some(before), Some(now)) => other_pace || differs(before.as_micros(), now.as_micros()),
+            (None, Some(_)) => true,
+            // What is forgotten is no news.
+            (_, None) => other_pace,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_raft::peer::RelayFlow;
+
+    use super::*;
+
+    fn measured(dialogue_ms: Option<u64>, rate_milli: u64) -> Measured {
+        let flow = RelayFlow { dialogue: dialogue_ms.map(Duration::from_millis), rate_milli };
+        Measured { relays: [("mailbox".to_owned(), flow)].into(), settle: None }
+    }
+
+    #[test]
+    fn a_relay_that_becomes_known_or_twice_as_fast_or_slow_is_news() {
+        let told = measured(Some(100), 1_000);
+        assert!(!is_news(&told, &told));
+        assert!(!is_news(&told, &measured(Some(199), 501)));
+        assert!(is_news(&told, &measured(Some(200), 1_000)));
+        assert!(is_news(&told, &measured(Some(50), 1_000)));
+        assert!(is_news(&told, &measured(Some(100), 500)), "it is throttled");
+        assert!(!is_news(&told, &measured(None, 1_000)), "it was not used for a while");
+        assert!(is_news(&measured(None, 1_000), &told));
+        assert!(is_news(&Measured::default(), &told), "it is new");
+    }
+
+    #[test]
+    fn a_relay_that_may_take_nothing_is_news_once() {
+        assert!(is_news(&measured(Some(1), 1_000), &measured(Some(1), 0)));
+        assert!(!is_news(&measured(Some(1), 0), &measured(Some(1), 0)));
+    }
 }

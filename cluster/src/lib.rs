@@ -14,12 +14,13 @@
 //!
 //! This crate knows neither openraft nor tonic: it speaks to a `Replica` and answers its `PeerService`.
 //!
-//! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher`, `lane`, `gate`, [`lease`],
+//! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher` (with `work`, `claim_cap`, `fair`), `lane`, `gate`, [`lease`],
 //! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `steering`, [`walk`], `supervisor`; the rooms that
-//! stand alone: [`relay`], [`compose`], [`pace`], `fair`, [`clock`].
+//! stand alone: [`relay`], [`compose`], [`pace`], `measure`, [`clock`].
 
 mod auditor;
 pub mod barrier;
+mod claim_cap;
 pub mod clock;
 pub mod compose;
 pub mod desk;
@@ -33,6 +34,7 @@ mod keeper;
 mod lane;
 pub mod lease;
 pub mod marks;
+mod measure;
 pub mod pace;
 mod preparations;
 mod recovery;
@@ -49,4 +51,5 @@ mod supervisor;
 pub mod term;
 mod timer;
 pub mod walk;
+mod work;
 pub mod zones;

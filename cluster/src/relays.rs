@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Relay;
+use reveille_raft::peer::RelayFlow;
 use tokio::time::Instant;
 
 use crate::relay::{CircuitStatus, Dial, Limits, Permit, Pool, Status, Target, Unavailable};
@@ -111,6 +112,17 @@ impl Relays {
     /// What one relay is doing; none while it is not in the ledger that this node has applied.
     pub fn status_of(&self, name: &str) -> Option<Status> {
         self.pools.read().get(name).map(|entry| entry.pool.status())
+    }
+
+    /// What is known of how fast each relay is: for the leader, who decides by it how far ahead this node may
+    /// claim (P12).
+    pub fn flows(&self) -> BTreeMap<String, RelayFlow> {
+        let flow = |status: Status| RelayFlow {
+            // Zero would say that it is not known.
+            dialogue: status.dialogue.map(|dialogue| dialogue.max(Duration::from_millis(1))),
+            rate_milli: (status.rate_per_second * 1_000.0) as u64,
+        };
+        self.status().into_iter().map(|(name, status)| (name, flow(status))).collect()
     }
 
     /// Writes gauges of each relay.

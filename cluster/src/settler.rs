@@ -89,6 +89,7 @@ impl Actor {
     /// Runs until every handle is gone and everything is settled.
     pub async fn run(mut self) {
         while let Some(first) = self.outcomes.recv().await {
+            let came_at = self.site.clock.monotonic();
             let mut weight = first.1.weight();
             let mut batch = vec![first];
             while weight < BATCH_WEIGHT_MAX
@@ -107,6 +108,7 @@ impl Actor {
                 batch.push(next);
             }
             self.put(gather(batch)).await;
+            self.site.note_settled(came_at);
         }
     }
 

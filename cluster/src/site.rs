@@ -5,15 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Epoch, Hash, Holder, NodeId, Time};
+use reveille_raft::peer::Measured;
 use reveille_raft::{Hint, Replica, Stamp};
 
 use crate::clock::Clock;
 use crate::desk::Introduction;
 use crate::lease::{LEASE, NodeLease};
 use crate::marks::Marks;
+use crate::measure::Mean;
 use crate::relays::Relays;
 use crate::term::Term;
 use crate::zones::Zones;
@@ -45,6 +47,8 @@ pub struct Site {
     term: RwLock<Option<Arc<Term>>>,
     /// The relays of this node, once its actors run.
     relays: RwLock<Option<Arc<Relays>>>,
+    /// How long an outcome takes from its verdict into the ledger; the settler notes it.
+    settling: Mutex<Mean>,
 }
 
 impl Site {
@@ -62,6 +66,7 @@ impl Site {
             checkpoint: RwLock::new(None),
             term: RwLock::new(None),
             relays: RwLock::new(None),
+            settling: Mutex::new(Mean::default()),
         }
     }
 
@@ -102,6 +107,18 @@ impl Site {
 
     pub(crate) fn show_relays(&self, relays: Arc<Relays>) {
         *self.relays.write() = Some(relays);
+    }
+
+    /// An outcome that had its verdict at this instant of the monotonic clock is in the ledger.
+    pub(crate) fn note_settled(&self, verdict_at: Duration) {
+        let now = self.clock.monotonic();
+        self.settling.lock().note(now.saturating_sub(verdict_at), now);
+    }
+
+    /// What this node has measured lately, for the leader (P12).
+    pub(crate) fn measured(&self) -> Measured {
+        let relays = self.relays().map(|relays| relays.flows()).unwrap_or_default();
+        Measured { relays, settle: self.settling.lock().at(self.clock.monotonic()) }
     }
 
     /// The last hash of the state that was taken, and its index.

@@ -11,9 +11,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reveille_ledger::agreed_time;
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::{Epoch, Fence, Holder, Time};
+use reveille_ledger::ids::{Epoch, Fence, Holder, NodeId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
+use reveille_raft::peer::Measured;
 use reveille_raft::{ProposeError, Role};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -40,6 +41,7 @@ pub struct Term {
     clocks_agree: bool,
     clock: Mutex<LedgerClock>,
     grants: Mutex<Grants>,
+    measured: Mutex<BTreeMap<NodeId, (Holder, Measured)>>,
     /// How long this machine had slept when the term began: Raft's own instants stand still meanwhile,
     /// so a quorum's acknowledgement would look younger than it is.
     slept: Duration,
@@ -153,6 +155,16 @@ impl Term {
         })?;
         self.work.notify_one();
         Ok(granted)
+    }
+
+    /// P12: what a node says of its relays, with its question for a lease.
+    pub(crate) fn note_measured(&self, holder: Holder, measured: Measured) {
+        self.measured.lock().insert(holder.node, (holder, measured));
+    }
+
+    /// P12: what the nodes last said of their relays, and which life of them did.
+    pub(crate) fn measured(&self) -> BTreeMap<NodeId, (Holder, Measured)> {
+        self.measured.lock().clone()
     }
 
     /// P13: a leader acts and answers only while the last `EpochStart` in its applied state is its own.
@@ -283,6 +295,7 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
         clocks_agree,
         clock: Mutex::new(LedgerClock::new(base, base_at)),
         grants: Mutex::new(Grants::new(applied_at)),
+        measured: Mutex::default(),
         slept: site.slept(),
         ended,
         work: Notify::new(),

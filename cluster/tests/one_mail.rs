@@ -182,3 +182,30 @@ async fn five_hundred_recipients_each_get_one() {
     node.stop().await;
     sink.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_unbegun() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = mailbox();
+    // Each answer comes a second after the dot: fifteen seconds for all. What waits for ten goes back.
+    sink.set_faults("after-commit:stall=1s".parse().expect("a plan"));
+    let node = node(folder.path(), 1).await;
+    node.put(relay(&sink)).await;
+    node.put(schedule(60)).await;
+    let (mut most_at_first, mut most_later) = (0, 0);
+    node.until("all are sent", |site| {
+        let (sent, claimed) = (counts(site, Standing::Sent), counts(site, Standing::Claimed));
+        let most = if sent < 20 { &mut most_at_first } else { &mut most_later };
+        *most = claimed.max(*most);
+        sent == 60
+    })
+    .await;
+    assert_eq!(most_at_first, 16, "P12: four for each of four sessions");
+    assert_eq!(most_later, 8, "P12: two, once it is known how slow it is");
+    let granted: u32 = node.site.replica.read(|ledger| ledger.closed().iter().map(|(_, row)| row.granted.len()).sum());
+    assert_eq!(granted, 60, "P12: everybody was granted once");
+    assert_eq!(sink.accepted_count(), 60, "I1: nobody got two");
+    assert_sound(&node.site);
+    node.stop().await;
+    sink.stop().await;
+}

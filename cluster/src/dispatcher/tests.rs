@@ -1,18 +1,22 @@
 //! What the dispatcher makes of a state, read as sentences.
 
 use reveille_ledger::command::{
-    Claim, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RowOutcome, ScheduleCreate, Why, Witness,
+    Cause, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RowOutcome, ScheduleCreate, Why, Witness,
 };
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
-use reveille_ledger::ids::{Fence, Incarnation, Nominal};
+use reveille_ledger::ids::{Fence, Incarnation, Nominal, RunId};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::Outcome;
+use reveille_raft::peer::RelayFlow;
 
 use super::*;
+use crate::work::{PREPARED_BY_MS, Slots};
 
 const PAGE: RunId = RunId { index: 6, place: 0 };
 const OPENED_AT: Time = Time(1_000);
+/// What both nodes hold at most: the relay answers within 10 ms, and claims and settles take 310 ms.
+const CAP: u32 = 64;
 
 /// Two nodes, a relay with two sessions, and a page of `recipients`.
 struct World {
@@ -79,11 +83,19 @@ impl World {
     fn dispatch(&mut self) -> Vec<Claim> {
         let holders = self.holders();
         let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
-        let work = Work::of(&self.ledger, &holders, self.now, &mut self.turn);
-        let credits = credits(&self.ledger, &allowances, 3, &work.offers);
-        let claims = claims(&mut Fair::new(), work, &credits, &holders);
+        let mut work = Work::of(&self.ledger, holders.keys().copied(), self.now, &mut self.turn);
+        let caps = self.views().caps(&self.ledger, &holders);
+        let credits = credits(&self.ledger, &allowances, &caps, &work.offers);
+        let claims = claims(&mut Fair::new(), &mut work, &credits, &holders);
         self.put(Command::Claim(claims.clone()));
         claims
+    }
+
+    /// What both nodes have said of the relay.
+    fn views(&self) -> Views {
+        let said = || said(10, 1_000_000);
+        let by_node = self.holders().into_iter().map(|(node, holder)| (node, (holder, said()))).collect();
+        Views { by_node, voters: 3, commit: Duration::from_millis(300) }
     }
 
     fn holders(&self) -> BTreeMap<NodeId, Holder> {
@@ -123,6 +135,12 @@ impl World {
     }
 }
 
+/// What a node says of the relay.
+fn said(dialogue_ms: u64, rate_milli: u64) -> Measured {
+    let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
+    Measured { relays: [("mailbox".to_owned(), flow)].into(), settle: Some(Duration::from_millis(10)) }
+}
+
 fn schedule(recipients: u32) -> ScheduleCreate {
     let recipient = |number: u32| {
         let address = format!("r{number}@example.net");
@@ -158,15 +176,56 @@ fn schedule(recipients: u32) -> ScheduleCreate {
 }
 
 #[test]
+fn the_cap_is_by_what_the_life_that_holds_it_measured() {
+    let world = World::with(1);
+    let holders = world.holders();
+    let caps = |views: Views| {
+        let caps = views.caps(&world.ledger, &holders);
+        [1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant)
+    };
+    assert_eq!(caps(world.views()), [CAP, CAP]);
+    let mut views = world.views();
+    views.by_node.insert(NodeId(1), (holder(1, 9), said(10, 1_000_000)));
+    views.by_node.remove(&NodeId(2));
+    assert_eq!(caps(views), [8, 8], "of another life, or of nobody, it is not known: four a session");
+    let mut views = world.views();
+    views.by_node.insert(NodeId(1), (holder(1, 1), said(2_000, 1_000_000)));
+    assert_eq!(caps(views), [4, CAP], "each node by its own");
+    let mut views = world.views();
+    views.by_node.insert(NodeId(2), (holder(2, 1), said(10, 500)));
+    assert_eq!(caps(views), [CAP, 3], "by the pace that a throttle left: three begin in time");
+}
+
+#[test]
+fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
+    let world = World::with(9);
+    let offer = |tenant: &str| Offer {
+        tenant: tenant.into(),
+        pool: "default".into(),
+        priority: 0,
+        due: OPENED_AT,
+        late: false,
+        page: PAGE,
+        chunk: 0,
+        claimable: 9,
+    };
+    let offers = ["a", "b", "c", "d", "e"].map(offer);
+    let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
+    let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
+    let credits = credits(&world.ledger, &allowances, &caps, &offers);
+    let grants = Fair::new().grants(&offers, &credits, CLAIMS_MAX);
+    assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
+}
+
+#[test]
 fn a_node_that_died_holds_an_eighth_of_its_cap_and_twice_as_much_every_ten_seconds() {
     let mut world = World::with(1_000);
-    let cap = 2 * AHEAD_PER_SESSION;
     world.dispatch();
-    assert_eq!(world.held(), [(1, cap), (2, cap)].into());
+    assert_eq!(world.held(), [(1, CAP), (2, CAP)].into());
     world.die(2);
     for part in [8, 4, 2, 1] {
         world.dispatch();
-        assert_eq!(world.held(), [(1, cap), (2, cap / part)].into());
+        assert_eq!(world.held(), [(1, CAP), (2, CAP / part)].into());
         world.now = world.now.plus_ms(10_000);
     }
 }
@@ -179,7 +238,7 @@ fn a_node_that_died_three_times_holds_nothing_and_the_other_one_goes_on() {
         world.die(2);
     }
     world.dispatch();
-    assert_eq!(world.held(), [(1, 2 * AHEAD_PER_SESSION)].into());
+    assert_eq!(world.held(), [(1, CAP)].into());
     let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
     let until = OPENED_AT.plus_ms(600_000);
     assert_eq!(resting(&world.ledger, &allowances), [(NodeId(2), Rest { name: "n2".into(), until })].into());
@@ -194,7 +253,7 @@ fn when_all_died_three_times_one_of_them_goes_on_slowly() {
         world.now = world.now.plus_ms(1_000);
     }
     world.dispatch();
-    assert_eq!(world.held(), [(2, 2 * AHEAD_PER_SESSION / 8)].into(), "the one that died least recently");
+    assert_eq!(world.held(), [(2, CAP / 8)].into(), "the one that died least recently");
 }
 
 #[test]

@@ -11,10 +11,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{OwnedSemaphorePermit, oneshot},
-    time::Instant,
-};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
     cause::Cause,
@@ -55,10 +52,10 @@ impl Permit {
             let (shared, held) = (self.shared.clone(), self.held.take());
             let gate = Watched { gate, shared: shared.clone(), waiting: None };
             self.shared.tasks.spawn(async move {
-                let began = Instant::now();
+                let running = shared.begin();
                 let (held, verdict) = converse(&shared, held, &mail, gate, &patience).await;
-                let told = what_it_told(&verdict, began.elapsed(), shared.has_open_session());
-                shared.learn(&verdict, ticket, told);
+                let told = what_it_told(&verdict, running.lasts(), shared.has_open_session());
+                shared.learn(&verdict, ticket, told, running);
                 let retired = held.and_then(|held| shared.keep(held));
                 // Whoever hears the verdict finds the place free, unless a farewell needs it.
                 let slot = retired.is_some().then_some(slot);

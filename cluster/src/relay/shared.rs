@@ -26,8 +26,10 @@ use super::{
     pool::{Limits, Unavailable},
     reply::{Scope, Verdict},
     status::{CircuitStatus, Counted, Counters, Gauge, Status},
+    stream::Stage,
     target::Target,
 };
+use crate::measure::Dialogues;
 use crate::pace::Pace;
 
 /// One relay on one node.
@@ -52,8 +54,31 @@ struct Desk {
     idle: Vec<Idle>,
     circuit: Circuit,
     pace: Pace,
+    dialogues: Dialogues,
     counters: Counters,
     jitter: StdRng,
+}
+
+/// A dialogue that runs; over when it is dropped.
+pub(super) struct Running {
+    shared: Arc<Shared>,
+    began: Duration,
+    /// The time that it took says how long a mail keeps a session.
+    used_its_session: bool,
+}
+
+impl Running {
+    /// For how long it has run.
+    pub fn lasts(&self) -> Duration {
+        self.shared.now().saturating_sub(self.began)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let now = self.shared.now();
+        self.shared.desk.lock().dialogues.end(self.began, now, self.used_its_session);
+    }
 }
 
 struct Idle {
@@ -93,6 +118,7 @@ impl Shared {
                 idle: Vec::new(),
                 circuit: Circuit::new(limits.backoff),
                 pace: Pace::new(limits.rate_per_second, limits.burst),
+                dialogues: Dialogues::default(),
                 counters: Counters::default(),
                 jitter: StdRng::seed_from_u64(seed),
             }),
@@ -132,6 +158,7 @@ impl Shared {
             waiting_dots: self.waiting.now(),
             circuit,
             rate_per_second: desk.pace.rate_per_second(now),
+            dialogue: desk.dialogues.last(now),
             counters: Counters { gate_passes, ..desk.counters },
         }
     }
@@ -221,8 +248,17 @@ impl Shared {
         self.open.now() > 0
     }
 
-    /// Learns from a verdict: what it says about the relay changes circuit and pace.
-    pub fn learn(&self, verdict: &Verdict, mut ticket: Ticket, told: Told) {
+    /// A dialogue begins.
+    pub fn begin(self: &Arc<Shared>) -> Running {
+        let now = self.now();
+        self.desk.lock().dialogues.begin(now);
+        Running { shared: self.clone(), began: now, used_its_session: false }
+    }
+
+    /// Learns from the verdict of a dialogue: what it says about the relay changes circuit, pace and measures.
+    pub fn learn(&self, verdict: &Verdict, mut ticket: Ticket, told: Told, mut running: Running) {
+        running.used_its_session = used_its_session(verdict);
+        drop(running);
         let now = self.now();
         let mut desk = self.desk.lock();
         let jitter = desk.jitter.random();
@@ -243,6 +279,16 @@ impl Shared {
         let mut desk = self.desk.lock();
         let old = desk.idle.iter().take_while(|idle| idle.since <= before).count();
         desk.idle.drain(..old).map(|idle| idle.held).collect()
+    }
+}
+
+/// Not where no session was opened, and not where we gave up ourselves.
+fn used_its_session(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Accepted { .. } | Verdict::InDoubt { .. } => true,
+        Verdict::Refused { stage, .. } => *stage >= Stage::Mail,
+        Verdict::Broken { stage, cause } => *stage >= Stage::Mail && !cause.is_ours(),
+        Verdict::GateClosed(_) => false,
     }
 }
 

@@ -1,8 +1,11 @@
 //! What a pool shows of itself: to `cluster status`, to the console, to metrics.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -22,6 +25,8 @@ pub struct Status {
     pub circuit: CircuitStatus,
     /// Mails a second that are allowed now; below the budget after a throttle answer.
     pub rate_per_second: f64,
+    /// How long a dialogue takes lately; none when nobody knows.
+    pub dialogue: Option<Duration>,
     /// Since the pool began.
     pub counters: Counters,
 }

@@ -17,7 +17,8 @@ use reveille_ledger::{Ledger, Row, Standing};
 
 use crate::cluster::{Cluster, until};
 
-/// Dialogues that one node may have open with the mailbox. Claims reach 32 mails ahead of each.
+/// Dialogues that one node may have open with the mailbox. It is granted four mails for each, and more once the
+/// mailbox has shown how fast it is.
 pub const SESSIONS: u32 = 2;
 
 pub fn address(number: u32) -> String {

@@ -3,6 +3,7 @@
 //! Implemented by the cluster crate and given to [`crate::Replica::start`]. Plain types: whoever
 //! implements it knows neither the wire nor the transport.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +20,26 @@ pub struct LeaseQuestion {
     pub applied: u64,
     /// Parts and contents that it can not serve.
     pub lacking: Vec<Hash>,
+    /// What it has measured (P12).
+    pub measured: Measured,
+}
+
+/// What a node has measured lately: by that the leader decides how far ahead it may claim (P12).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Its relays, by name.
+    pub relays: BTreeMap<String, RelayFlow>,
+    /// How long an outcome takes from its verdict into the ledger, in whole milliseconds; none: not known.
+    pub settle: Option<Duration>,
+}
+
+/// One relay as one node sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayFlow {
+    /// How long a dialogue takes, in whole milliseconds; none: not known.
+    pub dialogue: Option<Duration>,
+    /// Mails a second that the node may send through it now, in thousandths.
+    pub rate_milli: u64,
 }
 
 /// The leader's answer to a [`LeaseQuestion`].

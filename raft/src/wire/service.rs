@@ -9,7 +9,7 @@ use super::{Malformed, from_hash, milliseconds, required, to_hash};
 use crate::identity::ClusterId;
 use crate::peer::{
     About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, LeaseAnswer,
-    LeaseQuestion,
+    LeaseQuestion, Measured, RelayFlow,
 };
 
 pub(crate) fn from_lease_question(question: &LeaseQuestion) -> v1::RenewLeaseRequest {
@@ -18,7 +18,21 @@ pub(crate) fn from_lease_question(question: &LeaseQuestion) -> v1::RenewLeaseReq
         incarnation: question.holder.incarnation.0,
         applied: question.applied,
         lacking: question.lacking.iter().copied().map(from_hash).collect(),
+        relays: question.measured.relays.iter().map(from_relay_flow).collect(),
+        settle_ms: question.measured.settle.map_or(0, milliseconds),
     }
+}
+
+fn from_relay_flow((relay, flow): (&String, &RelayFlow)) -> v1::RelayFlow {
+    let dialogue_ms = flow.dialogue.map_or(0, milliseconds);
+    v1::RelayFlow { relay: relay.clone(), dialogue_ms, rate_milli: flow.rate_milli }
+}
+
+fn to_measured(request: &v1::RenewLeaseRequest) -> Measured {
+    let known = |ms: u64| (ms > 0).then_some(Duration::from_millis(ms));
+    let flow = |flow: &v1::RelayFlow| RelayFlow { dialogue: known(flow.dialogue_ms), rate_milli: flow.rate_milli };
+    let relays = request.relays.iter().map(|relay| (relay.relay.clone(), flow(relay))).collect();
+    Measured { relays, settle: known(request.settle_ms) }
 }
 
 pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -> Result<LeaseQuestion, Malformed> {
@@ -26,6 +40,7 @@ pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -
         holder: Holder { node: from, incarnation: Incarnation(request.incarnation) },
         applied: request.applied,
         lacking: request.lacking.iter().map(|hash| to_hash(hash)).collect::<Result<_, _>>()?,
+        measured: to_measured(request),
     })
 }
 
@@ -189,4 +204,28 @@ pub(crate) fn from_clock(reading: ClockReading) -> v1::ClockResponse {
 
 pub(crate) fn to_clock(response: v1::ClockResponse) -> ClockReading {
     ClockReading { wall: Time(response.wall_ms), boot_ms: response.boot_ms }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_for_a_lease_comes_with_what_was_measured() {
+        let holder = Holder { node: NodeId(3), incarnation: Incarnation(2) };
+        let flow = |dialogue_ms: Option<u64>, rate_milli| RelayFlow {
+            dialogue: dialogue_ms.map(Duration::from_millis),
+            rate_milli,
+        };
+        let relays = [("one".to_owned(), flow(Some(2_000), 500)), ("two".to_owned(), flow(None, 0))].into();
+        let measured = Measured { relays, settle: Some(Duration::from_millis(40)) };
+        let question = LeaseQuestion { holder, applied: 9, lacking: Vec::new(), measured };
+        assert_eq!(to_lease_question(holder.node, &from_lease_question(&question)), Ok(question));
+    }
+
+    #[test]
+    fn a_node_that_measures_nothing_says_nothing() {
+        let silent = v1::RenewLeaseRequest { applied: 9, ..v1::RenewLeaseRequest::default() };
+        assert_eq!(to_lease_question(NodeId(1), &silent).map(|question| question.measured), Ok(Measured::default()));
+    }
 }

@@ -8,7 +8,7 @@ use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Holder, Incarnation, NodeId};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion};
+use reveille_raft::peer::{About, BarrierQuestion, LeaseAnswer, LeaseQuestion, Measured};
 use reveille_raft::{Fault, Hint, MembershipError, ProposeError, Replica, Role};
 
 use crate::support::*;
@@ -150,7 +150,7 @@ async fn a_node_asks_itself_as_it_asks_any_peer() {
     let mut node = one().await;
     let peer = node.replica().peer(NodeId(1)).expect("a member");
     let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-    let question = LeaseQuestion { holder, applied: 9, lacking: Vec::new() };
+    let question = LeaseQuestion { holder, applied: 9, lacking: Vec::new(), measured: Measured::default() };
     let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
     assert!(matches!(answer, LeaseAnswer::Granted { floor: 9, .. }));
     let about = About::OptedOut { tenant: "default".to_owned(), key: "a@b.example".to_owned() };

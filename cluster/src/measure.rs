@@ -1,0 +1,129 @@
+//! How long a thing takes lately: a mean that follows, and forgets.
+//!
+//! Used where the claim cap is measured (P12): by a relay's pool for its dialogues, by the settler for its
+//! entries, by the dispatcher for its claims. Values: no runtime and no clock; instants are of any one clock
+//! that does not go back.
+
+use std::time::Duration;
+
+/// What one measurement counts for, against all before it.
+const WEIGHT: f64 = 1.0 / 8.0;
+/// What was measured so long ago says nothing any more.
+const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+/// Before the first answer a dialogue must be this old to say something.
+const UNANSWERED: Duration = Duration::from_secs(1);
+
+/// The mean of the last measurements, some eight of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mean {
+    /// The mean in seconds, and when it was last added to.
+    known: Option<(f64, Duration)>,
+}
+
+impl Mean {
+    /// Something took so long, and was over at `now`.
+    pub fn note(&mut self, took: Duration, now: Duration) {
+        let took = took.as_secs_f64();
+        let mean = self.at(now).map_or(took, |mean| mean.as_secs_f64() * (1.0 - WEIGHT) + took * WEIGHT);
+        self.known = Some((mean, now));
+    }
+
+    /// The mean at `now`; none when nothing was measured within the last minute.
+    pub fn at(&self, now: Duration) -> Option<Duration> {
+        let (mean, noted_at) = self.known?;
+        (now.saturating_sub(noted_at) <= REMEMBERED_FOR).then(|| Duration::from_secs_f64(mean))
+    }
+}
+
+/// The dialogues with one relay: those that were answered, and those that are waiting.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dialogues {
+    answered: Mean,
+    running: u32,
+    /// The sum of the instants at which the running ones began.
+    began: Duration,
+}
+
+impl Dialogues {
+    /// One begins.
+    pub fn begin(&mut self, now: Duration) {
+        self.running += 1;
+        self.began += now;
+    }
+
+    /// One that began at `began` is over. Where the relay was not reached, it says nothing.
+    pub fn end(&mut self, began: Duration, now: Duration, reached: bool) {
+        self.running = self.running.saturating_sub(1);
+        self.began = self.began.saturating_sub(began);
+        if reached {
+            self.answered.note(now.saturating_sub(began), now);
+        }
+    }
+
+    /// How long one takes. The running ones count by their age where that is more: a relay that has become
+    /// slow is slow before its first late answer.
+    pub fn last(&self, now: Duration) -> Option<Duration> {
+        let age = (now * self.running).saturating_sub(self.began).checked_div(self.running);
+        match (self.answered.at(now), age) {
+            (Some(mean), age) => Some(mean.max(age.unwrap_or_default())),
+            // The first answer is still to come: it is known only that it takes as long as this.
+            (None, age) => age.filter(|age| *age >= UNANSWERED),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn the_mean_begins_with_the_first_and_follows_the_others() {
+        let mut mean = Mean::default();
+        assert_eq!(mean.at(ms(0)), None);
+        mean.note(ms(800), ms(1_000));
+        assert_eq!(mean.at(ms(1_000)), Some(ms(800)));
+        mean.note(ms(0), ms(1_100));
+        assert_eq!(mean.at(ms(1_100)), Some(ms(700)));
+        for now in 0..50 {
+            mean.note(ms(3), ms(1_100 + now));
+        }
+        assert!(mean.at(ms(1_200)) < Some(ms(5)), "fifty fast ones outweigh a slow one");
+    }
+
+    #[test]
+    fn what_was_measured_over_a_minute_ago_is_forgotten() {
+        let mut mean = Mean::default();
+        mean.note(ms(800), ms(1_000));
+        assert_eq!(mean.at(ms(61_000)), Some(ms(800)));
+        assert_eq!(mean.at(ms(61_001)), None);
+        mean.note(ms(10), ms(90_000));
+        assert_eq!(mean.at(ms(90_000)), Some(ms(10)), "and counts nothing afterwards");
+    }
+
+    #[test]
+    fn a_relay_is_slow_before_its_first_late_answer() {
+        let mut dialogues = Dialogues::default();
+        dialogues.begin(ms(0));
+        dialogues.end(ms(0), ms(4), true);
+        assert_eq!(dialogues.last(ms(10)), Some(ms(4)));
+        dialogues.begin(ms(1_000));
+        dialogues.begin(ms(3_000));
+        assert_eq!(dialogues.last(ms(3_002)), Some(ms(1_002)), "the mean of their ages");
+        dialogues.end(ms(1_000), ms(3_000), true);
+        dialogues.end(ms(3_000), ms(3_000), false);
+        assert!(dialogues.last(ms(3_000)) < Some(ms(260)), "one of eight was slow; who was not reached says nothing");
+    }
+
+    #[test]
+    fn a_relay_that_never_answered_is_as_slow_as_its_dialogues_are_old() {
+        let mut dialogues = Dialogues::default();
+        assert_eq!(dialogues.last(ms(0)), None);
+        dialogues.begin(ms(500));
+        assert_eq!(dialogues.last(ms(1_400)), None, "it has just begun");
+        assert_eq!(dialogues.last(ms(40_500)), Some(ms(40_000)));
+    }
+}

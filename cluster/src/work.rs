@@ -1,0 +1,154 @@
+//! What could be claimed now, by the state alone: for the dispatcher, which claims it, and for the leader's look
+//! at itself, which must never expect what a dispatcher would not do (P13).
+//!
+//! Suspects, who were open when a holder died, go in rows of their own and one at a time to a node (P12).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reveille_ledger::bitmap::{Bitmap, CHUNK};
+use reveille_ledger::command::Cause;
+use reveille_ledger::ids::{NodeId, RunId, Time};
+use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing, closed_slots};
+
+use crate::fair::Offer;
+use crate::lane::BEGIN_WITHIN;
+
+/// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
+/// offers nothing does not count, so that paused or waiting pages starve nobody.
+const OFFERS_MAX: usize = 256;
+/// After this a suspect is over with its preparation, or no longer alone: ten seconds to get its seat, ten
+/// seconds in it. Milliseconds.
+pub(crate) const PREPARED_BY_MS: i64 = 2 * BEGIN_WITHIN.as_millis() as i64;
+
+/// Tenant and pool.
+pub(crate) type Lane = (String, String);
+
+/// Is there a relay that a pool's mail could go by?
+pub(crate) fn serves(ledger: &Ledger, pool: &str) -> bool {
+    ledger.relays().iter().any(|(_, relay)| relay.pool == pool && relay.max_sessions > 0)
+}
+
+/// The chunks of a page with what of them could be claimed now, where there is anything.
+pub(crate) fn claimable<'a>(
+    ledger: &'a Ledger,
+    id: RunId,
+    page: &'a Page,
+    now: Time,
+) -> impl Iterator<Item = (u32, &'a Chunk, Bitmap)> {
+    let sends = |run: &Run| run.state == RunState::Open && run.counts.get(Standing::Pending) > 0;
+    let chunks = if page.runs.iter().any(sends) { page.slots.div_ceil(CHUNK) } else { 0 };
+    (0..chunks).filter_map(move |number| {
+        let chunk = ledger.chunks().get(&(id, number))?;
+        let mut slots = chunk.claimable(now);
+        slots.remove(&closed_slots(page, number, now));
+        (!slots.is_empty()).then_some((number, chunk, slots))
+    })
+}
+
+/// What can be claimed now: an offer a chunk, and the slots behind it.
+pub(crate) struct Work {
+    pub offers: Vec<Offer>,
+    pub slots: BTreeMap<(RunId, u32), Slots>,
+    /// Nodes that prepare no suspect yet.
+    pub free: BTreeSet<NodeId>,
+}
+
+/// What is left to claim in a chunk.
+#[derive(Default)]
+pub(crate) struct Slots {
+    /// In slices of any size.
+    pub plain: Bitmap,
+    /// Each in a row of its own.
+    pub suspects: Bitmap,
+}
+
+impl Slots {
+    fn len(&self) -> u32 {
+        self.plain.len() + self.suspects.len()
+    }
+}
+
+impl Work {
+    /// What these nodes could claim. `turn` is the lane that had the last suspect.
+    pub fn of(ledger: &Ledger, nodes: impl Iterator<Item = NodeId>, now: Time, turn: &mut Option<Lane>) -> Work {
+        let busy = nodes_with_a_suspect(ledger, now);
+        let free = nodes.filter(|node| !busy.contains(node)).collect();
+        let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
+        let mut offered: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for (id, page) in ledger.open_pages() {
+            let offered = offered.entry((&page.tenant, &page.pool)).or_default();
+            if *offered >= OFFERS_MAX {
+                continue;
+            }
+            for (number, chunk, claimable) in claimable(ledger, id, page, now) {
+                let suspects = claimable.and(&chunk.suspects);
+                let suspects = if suspects.is_empty() || serves(ledger, &page.pool) { suspects } else { Bitmap::new() };
+                let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspects };
+                if slots.len() == 0 {
+                    continue;
+                }
+                work.offers.push(Offer {
+                    tenant: page.tenant.clone(),
+                    pool: page.pool.clone(),
+                    priority: page.priority,
+                    due: page.due,
+                    late: page.runs.iter().all(|run| matches!(run.cause, Cause::CatchUp | Cause::Backfill)),
+                    page: id,
+                    chunk: number,
+                    claimable: slots.len(),
+                });
+                work.slots.insert((id, number), slots);
+                *offered += 1;
+            }
+        }
+        work.choose_suspects(turn);
+        work
+    }
+
+    /// Is anything left that was offered?
+    pub fn is_left(&self) -> bool {
+        self.slots.values().any(|slots| slots.len() > 0)
+    }
+
+    /// P12: no more suspects than nodes that have none, since what is offered beyond that would use up credit.
+    /// Lanes take turns, behind the one that had the last: one whose relay is away does not keep the others'
+    /// suspects waiting.
+    pub fn choose_suspects(&mut self, turn: &mut Option<Lane>) {
+        let mut waiting: BTreeMap<Lane, Vec<(RunId, u32, u16)>> = BTreeMap::new();
+        for offer in &self.offers {
+            if let Some(slots) =
+                self.slots.get_mut(&(offer.page, offer.chunk)).filter(|slots| !slots.suspects.is_empty())
+            {
+                let lane = waiting.entry((offer.tenant.clone(), offer.pool.clone())).or_default();
+                let first = std::mem::take(&mut slots.suspects);
+                lane.extend(first.iter().take(self.free.len()).map(|slot| (offer.page, offer.chunk, slot)));
+            }
+        }
+        let (before, after): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(lane, _)| Some(lane) <= turn.as_ref());
+        let lanes: Vec<_> = after.into_iter().chain(before).collect();
+        let rounds = (0..self.free.len()).flat_map(|round| lanes.iter().map(move |lane| (round, lane)));
+        let chosen = rounds.filter_map(|(round, (lane, suspects))| Some((lane, suspects.get(round)?)));
+        for (lane, (page, chunk, slot)) in chosen.take(self.free.len()) {
+            if let Some(slots) = self.slots.get_mut(&(*page, *chunk)) {
+                slots.suspects.insert(*slot);
+            }
+            *turn = Some(lane.clone());
+        }
+        for offer in &mut self.offers {
+            offer.claimable = self.slots.get(&(offer.page, offer.chunk)).map_or(0, Slots::len);
+        }
+        self.offers.retain(|offer| offer.claimable > 0);
+    }
+}
+
+/// P12: the nodes that have a row with a suspect, which may still be in preparation. It is alone in that row.
+/// The ledger learns only by its outcome that it has passed its gate; a relay may keep that back for minutes.
+fn nodes_with_a_suspect(ledger: &Ledger, now: Time) -> BTreeSet<NodeId> {
+    let rows = ledger.rows().iter().map(|(_, row)| row);
+    let recent = rows.filter(|row| !row.claimed.is_empty() && now.since_ms(row.claimed_at) < PREPARED_BY_MS);
+    let of_suspects = recent.filter(|row| {
+        let chunk = ledger.chunks().get(&(row.page, row.chunk));
+        chunk.is_some_and(|chunk| !row.claimed.and(&chunk.suspects).is_empty())
+    });
+    of_suspects.map(|row| row.holder.node).collect()
+}
