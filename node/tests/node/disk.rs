@@ -5,41 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::{Process, until};
+use crate::small_disk::SmallDisk;
 
-/// A file system in memory, of a few megabytes; gone when this is dropped, also by a panic.
-struct SmallDisk {
-    folder: tempfile::TempDir,
-}
-
-impl SmallDisk {
-    /// None, with a word, where mounting is not allowed.
-    fn mount(megabytes: u32) -> Option<SmallDisk> {
-        let disk = SmallDisk { folder: tempfile::tempdir().expect("a folder") };
-        if disk.run(&["mount", "-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"]) {
-            return Some(disk);
-        }
-        println!("skipped: needs root to mount a small tmpfs");
-        None
-    }
-
-    fn grow(&self, megabytes: u32) {
-        assert!(self.run(&["mount", "-o", &format!("remount,size={megabytes}m")]), "it grows");
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn run(&self, words: &[&str]) -> bool {
-        let ran = Command::new(words[0]).args(&words[1..]).arg(self.path()).output();
-        ran.is_ok_and(|ran| ran.status.success())
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        self.run(&["umount", "--lazy"]);
-    }
+/// Gives it more room while it is in use.
+fn grow(disk: &SmallDisk, megabytes: u32) {
+    let size = format!("remount,size={megabytes}m");
+    let grown = Command::new("mount").args(["-o", &size]).arg(disk.path()).status();
+    assert!(grown.is_ok_and(|status| status.success()), "it grows");
 }
 
 /// A text that no other schedule has: each takes room of its own.
@@ -69,7 +41,7 @@ fn a_full_disk_stops_the_node_and_what_was_answered_is_there_when_there_is_room(
     let last = node.said().lines().last().unwrap_or_default().to_owned();
     assert!(last.contains("the disk is full") && last.contains("free space on the volume"), "{last}");
 
-    disk.grow(64);
+    grow(&disk, 64);
     let node = Process::listening(disk.path(), "a");
     until("it leads", || node.reveille("schedule list").code == Some(0));
     let listed = node.reveille("schedule list -o name").stdout;

@@ -3,4 +3,6 @@
 mod disk;
 mod process;
 mod quorum;
+#[path = "../../../raft/src/store/small_disk.rs"]
+mod small_disk;
 mod start;

@@ -1,4 +1,5 @@
-//! A disk that is soon full, for tests of what happens then.
+//! A disk that is soon full, for tests of what happens then: of the stores here, and of a whole node
+//! (`node/tests/node/disk.rs` takes this very file).
 
 use std::path::Path;
 use std::process::Command;

@@ -1,0 +1,77 @@
+//! What every test of whole nodes needs: a site over a replica, and something to send.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_cluster::clock::{Clock, SystemClock};
+use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::site::Site;
+use reveille_cluster::zones::Zones;
+use reveille_ledger::command::{Command, Next, ScheduleCreate};
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Holder, Incarnation, Nominal};
+use reveille_ledger::policy::Policies;
+use reveille_raft::{Options, Replica};
+
+/// Far beyond what any step takes, so that a loaded machine fails no test.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The node of these options, in this life of it: its replica runs, and nobody is at work.
+pub async fn site(options: Options, incarnation: u64, address: &str) -> Arc<Site> {
+    let me = Holder { node: options.node, incarnation: Incarnation(incarnation) };
+    let introduction = Introduction {
+        name: format!("n{}", me.node.0),
+        address: address.to_owned(),
+        version: "test".into(),
+        tzdb: "test".into(),
+    };
+    let clock = Arc::new(SystemClock);
+    let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+    let replica = Replica::start(options, desk.clone()).await.expect("a replica");
+    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("test")));
+    desk.open(&site);
+    site
+}
+
+pub fn address(number: u32) -> String {
+    format!("r{number}@example.net")
+}
+
+/// One run of so many recipients, due at once.
+pub fn schedule(recipients: u32) -> Command {
+    let now = SystemClock.wall();
+    let due = now.plus_ms(300);
+    let recipient = |number: u32| Recipient {
+        address: address(number),
+        key: address(number),
+        values: vec![format!("reader {number}")],
+    };
+    Command::ScheduleCreate(Box::new(ScheduleCreate {
+        request: None,
+        tenant: "default".into(),
+        name: "once".into(),
+        when: When::At { instant_ms: due.0 },
+        zone: "UTC".into(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies: Policies::default(),
+        pool: "default".into(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: "Reveille <from@example.org>".into(),
+            reply_to: None,
+            subject: "Hello {{ name }}".into(),
+            text: Some("Dear {{ name }}\n".into()),
+            html: None,
+            headers: vec![],
+            variables: vec![],
+        },
+        audience: Audience { columns: vec!["name".into()], recipients: (0..recipients).map(recipient).collect() },
+        after: now,
+        next: Some(Next { nominal: Nominal::Instant(due), due }),
+        tzdb: "test".into(),
+    }))
+}
