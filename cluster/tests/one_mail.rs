@@ -1,30 +1,26 @@
 //! A node of one, a mailbox, one schedule: one mail. And what a kill leaves behind.
 
+mod support;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::{Clock, SystemClock};
-use reveille_cluster::desk::{Desk, Introduction};
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
-use reveille_cluster::zones::Zones;
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Command, Next, Relay, ScheduleCreate};
-use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::calendar::When;
-use reveille_ledger::ids::{Holder, Incarnation, NodeId, Nominal};
-use reveille_ledger::policy::Policies;
+use reveille_ledger::command::{Command, Relay};
+use reveille_ledger::ids::NodeId;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{RunState, Standing};
-use reveille_raft::{ClusterId, GrpcTransport, Member, Replica};
+use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{PATIENCE, schedule};
 
 struct Node {
     site: Arc<Site>,
@@ -34,20 +30,13 @@ struct Node {
 async fn node(folder: &Path, incarnation: u64) -> Node {
     let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
     let address = transport.address().to_string();
-    let me = Holder { node: NodeId(1), incarnation: Incarnation(incarnation) };
-    let clock = Arc::new(SystemClock);
-    let introduction =
-        Introduction { name: "n1".into(), address: address.clone(), version: "test".into(), tzdb: "test".into() };
-    let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
-    let mut options = reveille_raft::Options::new(folder.join("data"), me.node, Arc::new(transport));
+    let mut options = reveille_raft::Options::new(folder.join("data"), NodeId(1), Arc::new(transport));
     options.startup_delay = Duration::ZERO;
-    let replica = Replica::start(options, desk.clone()).await.expect("a replica");
-    if replica.cluster().is_none() {
+    let site = support::site(options, incarnation, &address).await;
+    if site.replica.cluster().is_none() {
         let member = Member { name: "n1".into(), address, votes: true };
-        replica.initialize(ClusterId(7), &[(me.node, member)].into()).await.expect("a cluster");
+        site.replica.initialize(ClusterId(7), &[(site.me.node, member)].into()).await.expect("a cluster");
     }
-    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("test")));
-    desk.open(&site);
     let leading = Station::lead(&site);
     let options = Options {
         name: "n1".into(),
@@ -95,43 +84,6 @@ fn relay(sink: &Sink) -> Command {
         }
         .into(),
     )
-}
-
-fn schedule(recipients: u32) -> Command {
-    let now = SystemClock.wall();
-    let due = now.plus_ms(300);
-    let recipient = |number: u32| Recipient {
-        address: format!("r{number}@example.net"),
-        key: format!("r{number}@example.net"),
-        values: vec![format!("reader {number}")],
-    };
-    Command::ScheduleCreate(Box::new(ScheduleCreate {
-        request: None,
-        tenant: "default".into(),
-        name: "once".into(),
-        when: When::At { instant_ms: due.0 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
-        policies: Policies::default(),
-        pool: "default".into(),
-        priority: 0,
-        paused: None,
-        content: Content {
-            sender: "Reveille <from@example.org>".into(),
-            reply_to: None,
-            subject: "Hello {{ name }}".into(),
-            text: Some("Dear {{ name }}\n".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-        },
-        audience: Audience { columns: vec!["name".into()], recipients: (0..recipients).map(recipient).collect() },
-        after: now,
-        next: Some(Next { nominal: Nominal::Instant(due), due }),
-        tzdb: "test".into(),
-    }))
 }
 
 fn counts(site: &Site, standing: Standing) -> u32 {

@@ -2,42 +2,35 @@
 //! second death with nothing else open it is dead. The deaths are told by journals, as a killed process leaves
 //! them; each life has a runtime of its own, which goes with it.
 
+mod support;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::{Clock, SystemClock};
-use reveille_cluster::desk::{Desk, Introduction};
 use reveille_cluster::journal::{Act, Journal, Owner, Place, Record, boot_id};
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
-use reveille_cluster::zones::Zones;
 use reveille_ledger::Standing;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Claim, Command, Next, NodeUp, Picked, Relay, ScheduleCreate};
-use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::calendar::When;
-use reveille_ledger::ids::{Fence, Holder, Incarnation, NodeId, Nominal, RunId};
-use reveille_ledger::policy::Policies;
+use reveille_ledger::command::{Claim, Command, NodeUp, Picked, Relay};
+use reveille_ledger::ids::{Fence, NodeId, RunId};
 use reveille_ledger::reply::Outcome;
-use reveille_raft::{ClusterId, GrpcTransport, Member, Replica};
+use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{PATIENCE, schedule};
+
 const NODE: NodeId = NodeId(1);
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
-}
-
-fn holder(incarnation: u64) -> Holder {
-    Holder { node: NODE, incarnation: Incarnation(incarnation) }
 }
 
 /// One life of the only node: its replica, and nobody at work yet.
@@ -52,19 +45,13 @@ impl Life {
     async fn begin(folder: &Path, incarnation: u64) -> Life {
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let address = transport.address().to_string();
-        let clock = Arc::new(SystemClock);
-        let introduction =
-            Introduction { name: "n1".into(), address: address.clone(), version: "test".into(), tzdb: "test".into() };
-        let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
         let mut options = reveille_raft::Options::new(folder.join("data"), NODE, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
-        let replica = Replica::start(options, desk.clone()).await.expect("a replica");
-        if replica.cluster().is_none() {
+        let site = support::site(options, incarnation, &address).await;
+        if site.replica.cluster().is_none() {
             let member = Member { name: "n1".into(), address, votes: true };
-            replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");
+            site.replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");
         }
-        let site = Arc::new(Site::new(replica, holder(incarnation), introduction, clock, Zones::bundled("test")));
-        desk.open(&site);
         let owner = Owner { cluster: site.cluster(), holder: site.me };
         Life { site, owner, boot: boot_id().expect("a boot id"), journal_dir: folder.join("journal") }
     }
@@ -177,42 +164,6 @@ fn relay(sink: &Sink) -> Command {
         }
         .into(),
     )
-}
-
-fn schedule(recipients: u32) -> Command {
-    let now = SystemClock.wall();
-    let due = now.plus_ms(300);
-    let recipient = |number: u32| {
-        let address = format!("r{number}@example.net");
-        Recipient { key: address.clone(), address, values: vec![] }
-    };
-    Command::ScheduleCreate(Box::new(ScheduleCreate {
-        request: None,
-        tenant: "default".into(),
-        name: "once".into(),
-        when: When::At { instant_ms: due.0 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
-        policies: Policies::default(),
-        pool: "default".into(),
-        priority: 0,
-        paused: None,
-        content: Content {
-            sender: "from@example.org".into(),
-            reply_to: None,
-            subject: "hello".into(),
-            text: Some("text\n".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-        },
-        audience: Audience { columns: vec![], recipients: (0..recipients).map(recipient).collect() },
-        after: now,
-        next: Some(Next { nominal: Nominal::Instant(due), due }),
-        tzdb: "test".into(),
-    }))
 }
 
 #[test]

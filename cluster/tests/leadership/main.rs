@@ -2,4 +2,6 @@
 
 mod fitness;
 mod starvation;
+#[path = "../support/mod.rs"]
+mod support;
 mod three;

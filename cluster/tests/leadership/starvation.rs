@@ -11,7 +11,8 @@ use reveille_ledger::reply::Outcome;
 use reveille_raft::Role;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::three::{PATIENCE, due_in, epoch, started, stopped, until};
+use crate::support::{PATIENCE, schedule};
+use crate::three::{epoch, started, stopped, until};
 
 /// Threads of the runtime that is starved.
 const WORKERS: usize = 2;
@@ -63,7 +64,7 @@ fn with_every_work_thread_busy_nobody_is_elected_the_timer_fires_and_leases_are_
 
     let busy = Busy::all_threads_of(&work);
     let since = Instant::now();
-    let created = hand.block_on(sites[0].replica.propose(&due_in(500), Instant::now() + PATIENCE));
+    let created = hand.block_on(sites[0].replica.propose(&schedule(1), Instant::now() + PATIENCE));
     assert!(matches!(created.expect("an answer").outcome, Outcome::Schedule(_)));
     until("the schedule fired", || sites[0].replica.read(|ledger| ledger.runs().next().is_some()));
     // Longer than a lease: whoever has one now has asked for it meanwhile.

@@ -2,28 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_cluster::clock::{Clock, SystemClock};
 use reveille_cluster::site::Site;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Command, Next, Relay, ScheduleCreate};
-use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::calendar::When;
-use reveille_ledger::ids::{Holder, NodeId, Nominal, RunId};
-use reveille_ledger::policy::Policies;
+use reveille_ledger::command::{Command, Relay};
+use reveille_ledger::ids::{Holder, NodeId, RunId};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Row, Standing};
 
 use crate::cluster::{Cluster, until};
+pub use crate::support::{address, schedule};
 
 /// Dialogues that one node may have open with the mailbox. It is granted four mails for each, and more once the
 /// mailbox has shown how fast it is.
 pub const SESSIONS: u32 = 2;
-
-pub fn address(number: u32) -> String {
-    format!("r{number}@example.net")
-}
 
 /// The relay; `rate` is mails a second over the cluster, 0 for as fast as it goes.
 pub fn relay(cluster: &Cluster, rate: u64) -> Command {
@@ -43,44 +36,6 @@ pub fn relay_named(cluster: &Cluster, name: &str, pool: &str, rate: u64) -> Comm
         }
         .into(),
     )
-}
-
-/// One run of so many recipients, due at once.
-pub fn schedule(recipients: u32) -> Command {
-    let now = SystemClock.wall();
-    let due = now.plus_ms(300);
-    let recipient = |number: u32| Recipient {
-        address: address(number),
-        key: address(number),
-        values: vec![format!("reader {number}")],
-    };
-    Command::ScheduleCreate(Box::new(ScheduleCreate {
-        request: None,
-        tenant: "default".into(),
-        name: "once".into(),
-        when: When::At { instant_ms: due.0 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
-        policies: Policies::default(),
-        pool: "default".into(),
-        priority: 0,
-        paused: None,
-        content: Content {
-            sender: "Reveille <from@example.org>".into(),
-            reply_to: None,
-            subject: "Hello {{ name }}".into(),
-            text: Some("Dear {{ name }}\n".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-        },
-        audience: Audience { columns: vec!["name".into()], recipients: (0..recipients).map(recipient).collect() },
-        after: now,
-        next: Some(Next { nominal: Nominal::Instant(due), due }),
-        tzdb: "test".into(),
-    }))
 }
 
 /// The relay and the run, from this node.

@@ -3,26 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::clock::SystemClock;
-use reveille_cluster::desk::{Desk, Introduction};
 use reveille_cluster::relay::Status;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
-use reveille_cluster::zones::Zones;
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::ids::NodeId;
 use reveille_ledger::reply::Reply;
-use reveille_raft::{ClusterId, Member, Options, Replica, Role};
+use reveille_raft::{ClusterId, Member, Options, Role};
 use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink, SinkOptions};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::network::Network;
+use crate::support;
+pub use crate::support::PATIENCE;
 use crate::valve::Valve;
-
-/// Far beyond what any step takes, so that a loaded machine fails no test.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn soon() -> Instant {
     Instant::now() + PATIENCE
@@ -127,26 +123,16 @@ impl Node {
     async fn start_replica(&mut self, network: &Network, change: fn(&mut Options)) -> Leading {
         self.lives += 1;
         let home = Home::new(&self.name);
-        let me = Holder { node: self.id, incarnation: Incarnation(self.lives) };
         let mut options = Options::new(self.folder.path().join("data"), self.id, network.transport(self.id));
         // Calmer than in production: two of these clusters run at once on a small machine.
         options.heartbeat_ms = 100;
         options.election_ms = 600..1_200;
         options.startup_delay = Duration::from_millis(1_200);
         change(&mut options);
-        let introduction = Introduction {
-            name: self.name.clone(),
-            address: Network::address_of(self.id),
-            version: "test".into(),
-            tzdb: "test".into(),
-        };
+        let (lives, address) = (self.lives, Network::address_of(self.id));
         let (site, leading) = home
             .run(async move {
-                let clock = Arc::new(SystemClock);
-                let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
-                let replica = Replica::start(options, desk.clone()).await.expect("a replica");
-                let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("test")));
-                desk.open(&site);
+                let site = support::site(options, lives, &address).await;
                 let leading = Station::lead(&site);
                 (site, leading)
             })

@@ -13,4 +13,6 @@ mod leaders;
 mod network;
 mod snapshots;
 mod stops;
+#[path = "../support/mod.rs"]
+mod support;
 mod valve;
