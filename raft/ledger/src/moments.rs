@@ -298,4 +298,42 @@ mod tests {
         moments.note((7, Time(7)), (What::InDoubt(Doubt::Begun), Standing::InDoubt), &set([1]), &granted);
         assert_eq!(moments.given_up(&granted), set([2, 3]));
     }
+
+    /// P23: what is stored keeps its ordinal; another kind is added at the end.
+    #[test]
+    fn every_kind_keeps_its_ordinal() {
+        let ordinal = |what: &What| postcard::to_stdvec(what).expect("plain data")[0];
+        let kinds = [
+            What::Accepted,
+            What::KnownDuplicate,
+            What::Contradiction,
+            refused(550, "no"),
+            What::Released(Some(Why::Busy)),
+            What::Suppressed,
+            What::Unsendable("no address".to_owned()),
+            What::InDoubt(Doubt::NoAnswer),
+            What::Assumed(Decider::Operator),
+            What::Resent(Decider::Policy),
+            What::AcceptedElsewhere,
+        ];
+        assert_eq!(kinds.iter().map(ordinal).collect::<Vec<u8>>(), (0..11).collect::<Vec<u8>>());
+        let doubts = [Doubt::NoAnswer, Doubt::HolderLost, Doubt::Begun, Doubt::NoJournal];
+        let bytes = postcard::to_stdvec(&doubts).expect("plain data");
+        assert_eq!(bytes, [0, 1, 2, 3]);
+        let whys = [
+            Why::Busy,
+            Why::Paced,
+            Why::SessionEnded,
+            Why::NotInRow,
+            Why::RunPaused,
+            Why::RunEnded,
+            Why::PastDeadline,
+            Why::LeaseOver,
+            Why::JournalFailed,
+            Why::Stopping,
+            Why::HolderDied,
+            Why::HolderDiedPreparing,
+        ];
+        assert_eq!(postcard::to_stdvec(&whys).expect("plain data"), (0..12).collect::<Vec<u8>>());
+    }
 }

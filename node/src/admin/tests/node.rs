@@ -193,7 +193,7 @@ impl Node {
         let created = self.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
         let unserved = !pool.is_empty();
         assert_eq!(created.warnings.iter().any(|warning| warning.contains("relay add")), unserved, "{created:?}");
-        let (tenant, name, request_id) = (String::new(), name.to_owned(), "once".to_owned());
+        let (tenant, name, request_id) = (String::new(), name.to_owned(), format!("once-{name}"));
         let request = TriggerScheduleRequest { tenant, name, request_id };
         let answer = self.schedules().trigger_schedule(request).await.expect("triggered").into_inner();
         assert_eq!(answer.warnings, created.warnings);

@@ -65,6 +65,14 @@ fn cause(doubt: Doubt) -> &'static str {
     }
 }
 
+/// How it is decided by what the relay's log shows.
+fn resolve(held: &Held) -> String {
+    let (run, number) = (held.run, held.number);
+    format!(
+        "if that log shows it accepted: reveille in-doubt resolve {run} '#{number}' --sent; if it does not: --resend"
+    )
+}
+
 /// What speaks for either side, and what to do next.
 fn evidence(held: &Held) -> (String, Option<String>) {
     let Held { node, incarnation: life, .. } = held;
@@ -74,7 +82,8 @@ fn evidence(held: &Held) -> (String, Option<String>) {
             format!("the lease of {node} is over and nothing came from it since: it may have been handed off or not"),
             Some(format!(
                 "start {node} again, with its data folder and its journal folder; if it runs, let it reach the others: \
-                 it settles this by its journal of life {life}. If it is gone for good, the relay's log tells"
+                 it settles this by its journal of life {life}. If it is gone for good, the relay's log tells: {}",
+                resolve(held)
             )),
         ),
         (Doubt::HolderLost, true) => (
@@ -106,11 +115,6 @@ pub fn doubt(held: &Held, recipient: String, message_id: Option<&str>) -> v1::Do
         None => format!("X-Reveille-Fence {}", held.fence),
     };
     let (run, number) = (held.run, held.number);
-    let resolve = || {
-        format!(
-            "if that log shows it accepted: reveille in-doubt resolve {run} '#{number}' --sent; if it does not: --resend"
-        )
-    };
     v1::Doubt {
         run: run.to_string(),
         recipient,
@@ -120,7 +124,7 @@ pub fn doubt(held: &Held, recipient: String, message_id: Option<&str>) -> v1::Do
         cause: cause(held.doubt).to_owned(),
         since: Some(timestamp(held.since)),
         evidence: format!("{evidence}; look for {look} in the relay's log"),
-        next: next.unwrap_or_else(resolve),
+        next: next.unwrap_or_else(|| resolve(held)),
         claimed_at: Some(timestamp(held.claimed_at)),
     }
 }
