@@ -15,6 +15,7 @@ use crate::preparations::Preparations;
 use crate::relays::Relays;
 use crate::settler::Settler;
 use crate::site::Site;
+use crate::supervisor::Failing;
 
 /// Compiled contents and decoded audiences that are kept: what a busy minute needs, some 1 MiB each at
 /// the very most.
@@ -24,7 +25,9 @@ const KEPT_MAX: usize = 256;
 pub(crate) struct Room {
     pub site: Arc<Site>,
     pub relays: Arc<Relays>,
-    journal: Arc<Mutex<Journal>>,
+    journal: Mutex<Journal>,
+    /// Told once the journal is broken: this node must stop.
+    failing: Failing,
     pub settler: Settler,
     /// Who is between `open` and the gate on this node (P12).
     pub preparations: Preparations,
@@ -43,22 +46,25 @@ impl Room {
     pub fn new(
         site: Arc<Site>,
         relays: Arc<Relays>,
-        journal: Arc<Mutex<Journal>>,
+        (journal, failing): (Journal, Failing),
         settler: Settler,
         drain: CancellationToken,
     ) -> Room {
-        let preparations = Preparations::new();
-        Room { site, relays, journal, settler, preparations, drain, letters: Mutex::new(BTreeMap::new()) }
+        let (journal, preparations) = (Mutex::new(journal), Preparations::new());
+        Room { site, relays, journal, failing, settler, preparations, drain, letters: Mutex::new(BTreeMap::new()) }
     }
 
     /// Writes one line of the journal, before the act that it announces.
     ///
     /// # Errors
-    /// What was announced may not be done.
+    /// What was announced may not be done. A journal that is broken stops the node (P11): with its gate shut
+    /// for good it would only take claims away from nodes that can send.
     pub fn note(&self, place: Place, act: Act) -> Result<(), JournalFault> {
         let noted = self.journal.lock().append(&[Record { place, act }]);
-        if let Err(fault) = &noted {
-            tracing::error!(%fault, fence = %place.fence, "the journal");
+        match &noted {
+            Err(fault @ JournalFault::Broken(_)) => self.failing.say(&format!("{fault}; make room for --journal-dir")),
+            Err(fault) => tracing::error!(%fault, fence = %place.fence, "the journal"),
+            Ok(()) => {}
         }
         noted
     }

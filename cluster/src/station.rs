@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use reveille_ledger::LEVEL;
 use reveille_ledger::command::{Command, NodeUp};
 use reveille_ledger::effect::Effect;
@@ -109,13 +108,13 @@ impl Station {
         let owner = Owner { cluster: site.cluster(), holder: site.me };
         let journal = Journal::create(&options.journal_dir, &owner, &boot)
             .map_err(|error| StationError::Journal(error.to_string()))?;
-        let journal = Arc::new(Mutex::new(journal));
         let relays = Arc::new(Relays::new(options.dialer, options.name));
         site.show_relays(Arc::clone(&relays));
         let (settler, settling) = Settler::new(Arc::clone(&site));
         let drain = CancellationToken::new();
-        let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, drain.clone());
         let supervisor = Supervisor::new(site.replica.runtime().clone());
+        let journal = (journal, supervisor.failing());
+        let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, drain.clone());
         let station = Station { site, relays, supervisor, leading, asking: CancellationToken::new(), drain };
         station.run_actors(Arc::new(room), settling);
         Ok(station)
@@ -162,7 +161,7 @@ impl Station {
         });
     }
 
-    /// Says why the node must stop, once an actor failed that nothing can replace.
+    /// Says why the node must stop, once an actor failed that nothing can replace, or the journal.
     pub fn failed(&self) -> watch::Receiver<Option<String>> {
         self.supervisor.failed()
     }

@@ -72,18 +72,46 @@ pub(crate) struct Supervisor {
     raft: Handle,
     work: Handle,
     tasks: TaskTracker,
-    failed: watch::Sender<Option<String>>,
+    failing: Failing,
+}
+
+/// Says that the node must stop, and why. The first reason stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Failing(watch::Sender<Option<String>>);
+
+impl Failing {
+    /// Says it, and logs it when nobody has said anything before.
+    pub fn say(&self, why: &str) {
+        let first = self.0.send_if_modified(|failed| {
+            let first = failed.is_none();
+            failed.get_or_insert_with(|| why.to_owned());
+            first
+        });
+        if first {
+            tracing::error!(why, "the node stops");
+        }
+    }
 }
 
 impl Supervisor {
     /// With Raft's runtime; the other one is that of the caller, who must be inside one.
     pub fn new(raft: Handle) -> Supervisor {
-        Supervisor { raft, work: Handle::current(), tasks: TaskTracker::new(), failed: watch::Sender::new(None) }
+        Supervisor {
+            raft,
+            work: Handle::current(),
+            tasks: TaskTracker::new(),
+            failing: Failing(watch::Sender::new(None)),
+        }
     }
 
     /// Says why the node must stop, once it must.
     pub fn failed(&self) -> watch::Receiver<Option<String>> {
-        self.failed.subscribe()
+        self.failing.0.subscribe()
+    }
+
+    /// For what fails inside an actor that goes on.
+    pub fn failing(&self) -> Failing {
+        self.failing.clone()
     }
 
     /// Runs an actor under the table. It may end when `stop` is cancelled, or when it says that it is done
@@ -92,7 +120,7 @@ impl Supervisor {
     where
         F: Future<Output = Done> + Send + 'static,
     {
-        let failed = self.failed.clone();
+        let failing = self.failing.clone();
         let runtime = match kind.place() {
             Place::Raft => &self.raft,
             Place::Work => &self.work,
@@ -111,8 +139,7 @@ impl Supervisor {
                         tokio::time::sleep(pause).await;
                     }
                     End::StopNode => {
-                        tracing::error!(?kind, how, "the node stops");
-                        failed.send_replace(Some(format!("the {kind:?} actor {how}")));
+                        failing.say(&format!("the {kind:?} actor {how}"));
                         return;
                     }
                 }

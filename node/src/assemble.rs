@@ -163,14 +163,17 @@ async fn work(site: Arc<Site>, options: &Config, leading: Leading, asked: &Cance
         Err(error) => return Err(error.into()),
     };
     let mut failed = station.failed();
-    tokio::select! {
-        () = asked.cancelled() => {}
-        failed = failed.wait_for(Option::is_some) => {
-            let why = failed.ok().and_then(|why| why.clone()).unwrap_or_default();
-            bail!("{why}; start the node again: it recovers what is open");
-        }
+    let failed = tokio::select! {
+        () = asked.cancelled() => None,
+        failed = failed.wait_for(Option::is_some) => Some(failed.ok().and_then(|why| why.clone()).unwrap_or_default()),
+    };
+    // Whatever failed: what can still be answered and given back is not left to the next start.
+    let clean = station.stop(options.shutdown).await;
+    match failed {
+        Some(why) => bail!("{why}; start the node again: it recovers what is open"),
+        None if clean => Ok(End::Clean),
+        None => Ok(End::LeftOpen),
     }
-    Ok(if station.stop(options.shutdown).await { End::Clean } else { End::LeftOpen })
 }
 
 async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {

@@ -57,7 +57,7 @@ pub struct Settings {
     /// Listen on addresses that others reach, although nobody has to prove who they are [default: false]
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub insecure: Option<bool>,
-    /// How long a stop waits for dialogues with relays, in seconds; 0 to 3600 [default: 30]
+    /// How long a stop waits for dialogues with relays, in seconds; 10 to 3600 [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub shutdown_seconds: Option<u64>,
     /// Raft's timings; in the file and the environment only.

@@ -9,7 +9,7 @@
 //! - One file an incarnation, in a folder that is meant to lie in memory (`/dev/shm`): a record is as
 //!   durable as the kernel's memory, and costs one `write`, never a sync.
 //! - [`Journal::append`] returned: the records survive the death of this process. It failed: no act that
-//!   it announced may be done, and the journal is broken for good, which closes the gate.
+//!   it announced may be done, and the journal is broken for good: the gate is shut, and the node stops.
 //! - One `begin` for each recipient of a row (P5): a second one is refused here, whatever the lane thinks.
 //! - Bounded: what belongs to rows that are closed goes when the file is written anew.
 //!
@@ -60,7 +60,7 @@ pub enum JournalFault {
         /// Why.
         source: io::Error,
     },
-    /// An append failed, now or before: the gate stays closed until the process starts anew (P11).
+    /// An append failed, now or before: the gate stays closed, and the process ends (P11).
     #[error("the journal is broken, nothing more is handed off: {0}")]
     Broken(String),
     /// A second `begin` for a recipient of a row: a defect of the caller. Nothing was written, and the
@@ -143,11 +143,6 @@ impl Journal {
     /// The row is closed in the state that this node has applied: its records are needed no more.
     pub fn forget(&mut self, fence: Fence) {
         self.rows.forget(fence);
-    }
-
-    /// Has an append failed? Then no gate may let a mail pass (P11).
-    pub fn is_broken(&self) -> bool {
-        self.broken.is_some()
     }
 
     fn refuse_second_begin(&self, records: &[Record]) -> Result<(), JournalFault> {

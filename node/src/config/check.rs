@@ -36,7 +36,7 @@ impl Settings {
             join: join.into_iter().filter(|address| *address != advertise).collect(),
             advertise,
             journal_dir: self.journal_dir.unwrap_or_else(|| JOURNAL_DIR.into()),
-            shutdown: Duration::from_secs(within("shutdown_seconds", self.shutdown_seconds.unwrap_or(30), 0..=3_600)?),
+            shutdown: Duration::from_secs(within("shutdown_seconds", self.shutdown_seconds.unwrap_or(30), 10..=3_600)?),
             raft: self.raft.check()?,
         })
     }

@@ -116,7 +116,7 @@ fn a_value_that_cannot_be_used_is_refused_with_a_way_out() {
         ("http = \"127.0.0.1:7600\"", "http: 127.0.0.1:7600 is that of `listen` too"),
         ("join = [\"b\"]", "join: 'b' is no address (FILE:3); write HOST:PORT"),
         ("advertise = \":7601\"", "advertise: ':7601' is no address"),
-        ("shutdown_seconds = 86400", "shutdown_seconds: 86400 is out of range (FILE:3); give a number from 0 to 3600"),
+        ("shutdown_seconds = 86400", "shutdown_seconds: 86400 is out of range (FILE:3); give a number from 10 to 3600"),
         ("[raft]\nheartbeat_ms = 200\nelection_min_ms = 300", "raft.election_min_ms: 300 ms is below 3 heartbeats"),
         ("[raft]\nelection_min_ms = 700\nelection_max_ms = 700", "raft.election_max_ms: 700 ms is not above"),
     ] {
@@ -148,9 +148,9 @@ fn the_settings_are_flags_too() {
         #[command(flatten)]
         settings: Settings,
     }
-    let line = "start --name a --data-dir /d --listen 127.0.0.1:1 --join b:1,c:2 --insecure --shutdown-seconds 5";
+    let line = "start --name a --data-dir /d --listen 127.0.0.1:1 --join b:1,c:2 --insecure --shutdown-seconds 15";
     let start = <Start as clap::Parser>::try_parse_from(line.split(' ')).expect("flags");
-    assert_eq!((start.settings.insecure, start.settings.shutdown_seconds), (Some(true), Some(5)));
+    assert_eq!((start.settings.insecure, start.settings.shutdown_seconds), (Some(true), Some(15)));
     assert_eq!(start.settings.join, Some(vec!["b:1".to_owned(), "c:2".to_owned()]));
     assert_eq!(start.settings.http, None);
     let nothing = <Start as clap::Parser>::try_parse_from(["start"]).expect("no flags");

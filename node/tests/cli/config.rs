@@ -53,7 +53,7 @@ async fn a_check_names_the_place_the_nearest_key_and_the_next_step() {
     let error = ended.error();
     assert_eq!((ended.code, error["field"].as_str()), (Some(2), Some(format!("{file}:4").as_str())));
     assert_eq!(error["message"], "shutdown_seconds: 9999 is out of range");
-    assert_eq!(error["next"], "give a number from 0 to 3600");
+    assert_eq!(error["next"], "give a number from 10 to 3600");
 
     let (ended, _) = checked("name = \"a\"\n").await;
     assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("data_dir")));

@@ -1,10 +1,13 @@
-//! A disk that is full: the node stops and says so, and nothing that was answered is lost.
+//! A disk that is full, and a journal that is: the node stops and says so, and nothing is lost or comes twice.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{Process, until};
+use reveille_sink::{Sink, SinkOptions};
+
+use crate::process::{PATIENCE, Process, until};
 use crate::small_disk::SmallDisk;
 
 /// Gives it more room while it is in use.
@@ -38,7 +41,7 @@ fn a_full_disk_stops_the_node_and_what_was_answered_is_there_when_there_is_room(
     let answered: Vec<usize> = (1..100).take_while(|number| create(&node, elsewhere.path(), *number)).collect();
     assert!((3..99).contains(&answered.len()), "the disk was filled by schedules: {answered:?}");
     assert_eq!(node.ended(), Some(1), "{}", node.said());
-    let last = node.said().lines().last().unwrap_or_default().to_owned();
+    let last = node.said().lines().rfind(|line| line.contains("error:")).unwrap_or_default().to_owned();
     assert!(last.contains("the disk is full") && last.contains("free space on the volume"), "{last}");
 
     grow(&disk, 64);
@@ -50,4 +53,50 @@ fn a_full_disk_stops_the_node_and_what_was_answered_is_there_when_there_is_room(
         assert!(listed.contains(&format!("s{number}").as_str()), "s{number} was answered: {listed:?}");
     }
     assert!(create(&node, elsewhere.path(), 100), "and it goes on: {}", node.said());
+}
+
+/// Leaves room for nothing but what files have of their last pages.
+fn fill(folder: &Path) {
+    let mut file = fs::File::create(folder.join("filled")).expect("a file");
+    while file.write(&[0; 4096]).is_ok_and(|written| written > 0) {}
+}
+
+// The node is waited for by blocking: the sink works on the other thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_room() {
+    const RECIPIENTS: u64 = 600;
+    let Some(disk) = SmallDisk::mount(1) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(disk.path(), folder.path().join("journal")).expect("a link");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let mut node = Process::listening(folder.path(), "a");
+    assert_eq!(node.reveille("cluster init").code, Some(0));
+    until("it leads", || node.reveille("schedule list").code == Some(0));
+    let port = sink.handle().address().port();
+    let relay = node.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none --sessions 4"));
+    assert_eq!(relay.code, Some(0), "{relay:?}");
+    let list = folder.path().join("list.csv");
+    let rows = (0..RECIPIENTS).map(|number| format!("r{number}@example.net\n"));
+    fs::write(&list, format!("email\n{}", rows.collect::<String>())).expect("written");
+    fs::write(folder.path().join("text"), "hello\n").expect("written");
+
+    // The journal's first records still find room in its page; the rest of them does not.
+    fill(disk.path());
+    let what = "--at 2099-01-01T00:00:00Z --tz UTC --sender b@example.net --subject s";
+    let files = format!("--recipients {} --text {}", list.display(), folder.path().join("text").display());
+    assert_eq!(node.reveille(&format!("schedule create one {what} {files}")).code, Some(0));
+    assert_eq!(node.reveille("schedule trigger one").code, Some(0));
+    assert_eq!(node.ended(), Some(1), "{}", node.said());
+    let last = node.said().lines().rfind(|line| line.contains("error:")).unwrap_or_default().to_owned();
+    assert!(last.contains("the journal is broken") && last.contains("--journal-dir"), "{last}");
+    assert!(sink.handle().accepted_count() < RECIPIENTS, "it was full in the middle");
+
+    grow(&disk, 64);
+    let _node = Process::listening(folder.path(), "a");
+    sink.handle().wait_for(RECIPIENTS, PATIENCE).await.expect("all of them come");
+    let mut came: Vec<String> = sink.handle().find(|_| true).iter().map(|mail| mail.recipient.clone()).collect();
+    came.sort_unstable();
+    came.dedup();
+    assert_eq!(came.len() as u64, RECIPIENTS, "each came once");
+    sink.stop().await;
 }
