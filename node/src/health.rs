@@ -36,15 +36,21 @@ async fn live(State(site): State<Arc<Site>>) -> Answer {
 
 /// 200 while it follows, or leads a quorum: send requests elsewhere when it does not.
 async fn ready(State(site): State<Arc<Site>>) -> Answer {
+    let (good, text) = readiness(&site);
+    answer(good, &text)
+}
+
+/// May requests go to this node, and the reason in words.
+pub fn readiness(site: &Site) -> (bool, String) {
     match *site.replica.role().borrow() {
-        Role::Leader { .. } if site.leads_a_quorum() => answer(true, "leads"),
-        Role::Leader { .. } => answer(false, "leads, and no quorum answers it"),
-        Role::Follower { leader: Some(leader) } => answer(true, &format!("follows {leader}")),
+        Role::Leader { .. } if site.leads_a_quorum() => (true, "leads".to_owned()),
+        Role::Leader { .. } => (false, "leads, and no quorum answers it".to_owned()),
+        Role::Follower { leader: Some(leader) } => (true, format!("follows {leader}")),
         Role::Follower { leader: None } if site.replica.cluster().is_none() => {
-            answer(false, "belongs to no cluster: run `reveille cluster init` on one node")
+            (false, "belongs to no cluster: run `reveille cluster init` on one node".to_owned())
         }
-        Role::Follower { leader: None } | Role::Candidate => answer(false, "no leader is known"),
-        Role::Stopped => answer(false, "stopped"),
+        Role::Follower { leader: None } | Role::Candidate => (false, "no leader is known".to_owned()),
+        Role::Stopped => (false, "stopped".to_owned()),
     }
 }
 

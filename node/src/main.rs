@@ -9,6 +9,7 @@ mod dev;
 mod health;
 mod life;
 mod logging;
+mod service;
 mod start;
 
 use std::process::ExitCode;

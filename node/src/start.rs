@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::assemble::{End, Node};
 use crate::config::{Config, Settings};
+use crate::service;
 
 /// Options of `reveille start`.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,6 +38,7 @@ pub async fn run(args: Args) -> Result<()> {
         http = %node.http_address,
         "listening"
     );
+    service::ready(&node.site);
     match node.run(asked).await? {
         End::Clean => tracing::info!("stopped"),
         End::LeftOpen => tracing::warn!("stopped with something left for the next start"),
@@ -68,6 +70,7 @@ pub fn stop_when_told() -> Result<CancellationToken> {
                 std::process::exit(130);
             }
             first = Some(Instant::now());
+            service::stopping();
             tracing::info!("stopping: what has not begun goes back, what is past its gate gets its answer");
             told.cancel();
         }

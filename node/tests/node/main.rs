@@ -3,6 +3,7 @@
 mod disk;
 mod process;
 mod quorum;
+mod service;
 #[path = "../../../raft/src/store/small_disk.rs"]
 mod small_disk;
 mod start;

@@ -1,0 +1,60 @@
+//! What a service manager hears, over a socket as systemd's.
+
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command};
+
+use crate::process::{PATIENCE, start};
+
+/// The manager's end of the socket, and all that it has heard.
+struct Manager {
+    socket: UnixDatagram,
+    heard: Vec<String>,
+}
+
+impl Manager {
+    /// Waits until a line that begins so was heard `times` times from now on.
+    fn hears(&mut self, line: &str, times: usize) {
+        let mut left = times;
+        while left > 0 {
+            let mut datagram = [0; 4096];
+            let length = self.socket.recv(&mut datagram).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let text = std::str::from_utf8(&datagram[..length]).expect("text");
+            left -= text.lines().filter(|heard| heard.starts_with(line)).count().min(left);
+            self.heard.extend(text.lines().map(str::to_owned));
+        }
+    }
+}
+
+/// A node that is killed when it is dropped.
+struct Node(Child);
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_service_manager_hears_of_readiness_of_life_and_of_the_stop() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let mut manager = Manager { socket, heard: Vec::new() };
+    let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let mut command = start(folder.path(), "a", &flags);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000");
+    let mut node = Node(command.spawn().expect("it starts"));
+
+    manager.hears("READY=1", 1);
+    // Not made yet, and alive all the same: nothing to be started again for.
+    manager.hears("STATUS=belongs to no cluster", 1);
+    manager.hears("WATCHDOG=1", 3);
+    let told = Command::new("kill").arg(node.0.id().to_string()).status().expect("kill");
+    assert!(told.success());
+    manager.hears("STOPPING=1", 1);
+    assert!(node.0.wait().expect("it ends").success());
+    let ready = manager.heard.iter().filter(|line| *line == "READY=1").count();
+    assert_eq!(ready, 1, "{:?}", manager.heard);
+}
