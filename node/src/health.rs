@@ -34,7 +34,7 @@ async fn live(State(site): State<Arc<Site>>) -> Answer {
     }
 }
 
-/// 200 while it follows, or leads a quorum: send requests elsewhere when it does not.
+/// 200 while it follows a leader that it hears, or leads a quorum: send requests elsewhere when it does not.
 async fn ready(State(site): State<Arc<Site>>) -> Answer {
     let (good, text) = readiness(&site);
     answer(good, &text)
@@ -42,7 +42,13 @@ async fn ready(State(site): State<Arc<Site>>) -> Answer {
 
 /// May requests go to this node, and the reason in words.
 pub fn readiness(site: &Site) -> (bool, String) {
-    match *site.replica.role().borrow() {
+    let role = *site.replica.role().borrow();
+    if let (Role::Follower { .. } | Role::Candidate, Some(silence), true) =
+        (role, site.replica.leaderless_for(), site.replica.cluster().is_some())
+    {
+        return (false, format!("no leader was heard for {} s", silence.as_secs()));
+    }
+    match role {
         Role::Leader { .. } if site.leads_a_quorum() => (true, "leads".to_owned()),
         Role::Leader { .. } => (false, "leads, and no quorum answers it".to_owned()),
         Role::Follower { leader: Some(leader) } => (true, format!("follows {leader}")),

@@ -29,6 +29,7 @@ mod answer;
 mod applied;
 mod archive;
 mod fault;
+mod hearing;
 mod hint;
 mod identity;
 mod in_flight;
@@ -57,6 +58,7 @@ mod watchdog;
 mod wire;
 
 pub use fault::Fault;
+pub use hearing::LEADERLESS_AFTER;
 pub use hint::{Hint, Hints};
 pub use identity::ClusterId;
 pub use membership::{Member, MembershipError};

@@ -18,6 +18,7 @@ use crate::Raft;
 use crate::admission::Admission;
 use crate::applied::Core;
 use crate::fault::{Fault, FaultCell};
+use crate::hearing::last_quorum_acked;
 use crate::hint::Hints;
 use crate::identity::{ClusterId, Identity};
 use crate::membership::{Change, Member, MembershipError, change, initialize, members};
@@ -25,7 +26,7 @@ use crate::options::Options;
 use crate::peer::{Description, Destination, Hiccup, Peer, PeerService};
 use crate::proposer::{ProposeError, Stamp};
 use crate::role::Role;
-use crate::routing::{ReadError, Router};
+use crate::routing::{Patience, ReadError, Router};
 use crate::status::Status;
 use crate::wal::WalHealth;
 
@@ -74,13 +75,20 @@ impl Replica {
         }
         // The name first: a log that is not empty always belongs to a cluster.
         self.inner.identity.join(cluster, true)?;
+        self.inner.router.hearing.sign();
         initialize(&self.inner.raft, members).await
     }
 
     /// Brings a command into the log and gives the ledger's reply, refusals among them. Any node takes it.
     /// Only [`ProposeError::Unknown`] may have happened.
     pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<Reply, ProposeError> {
-        self.inner.router.propose(command, deadline).await
+        self.inner.router.propose(command, deadline, Patience::ToDeadline).await
+    }
+
+    /// As [`Replica::propose`], for whoever waits at a terminal: ends with [`ProposeError::NoLeader`] as soon
+    /// as there is no leader for longer than an election takes, unless it may have happened already.
+    pub async fn propose_while_led(&self, command: &Command, deadline: Instant) -> Result<Reply, ProposeError> {
+        self.inner.router.propose(command, deadline, Patience::WhileLed).await
     }
 
     /// Brings a command of one leadership into the log, under its epoch or not at all (P13): it is neither
@@ -126,6 +134,16 @@ impl Replica {
         self.inner.router.linearizable(deadline).await
     }
 
+    /// As [`Replica::linearizable`], for whoever waits at a terminal: ends with [`ReadError::NoLeader`] as soon
+    /// as there is no leader for longer than an election takes.
+    pub async fn linearizable_while_led(&self, deadline: Instant) -> Result<u64, ReadError> {
+        tokio::select! {
+            biased;
+            read = self.inner.router.linearizable(deadline) => read,
+            () = self.inner.router.hearing.leaderless() => Err(ReadError::NoLeader),
+        }
+    }
+
     /// The applied index, now and whenever it grows.
     pub fn applied(&self) -> watch::Receiver<u64> {
         self.inner.core.applied.subscribe()
@@ -149,18 +167,13 @@ impl Replica {
     /// When this leader's last message was sent that a quorum has acknowledged (P9). `None`: it does not
     /// lead, or no quorum has answered it yet.
     pub fn last_quorum_acked(&self) -> Option<Instant> {
-        let metrics = self.inner.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        if metrics.state != openraft::ServerState::Leader {
-            return None;
-        }
-        if metrics.membership_config.voter_ids().eq([metrics.id]) {
-            // openraft counts the answers of others; alone, this node is its quorum at any time.
-            return Some(Instant::now());
-        }
-        // Our clock is read first, so what the conversion loses makes the instant earlier, never later.
-        let now = Instant::now();
-        now.checked_sub(metrics.last_quorum_acked?.into_inner().elapsed())
+        last_quorum_acked(&self.inner.raft)
+    }
+
+    /// For how long this node had no sign of a leader that a quorum stands behind, once that is longer than
+    /// an election takes ([`LEADERLESS_AFTER`](crate::LEADERLESS_AFTER)).
+    pub fn leaderless_for(&self) -> Option<Duration> {
+        self.inner.router.hearing.leaderless_for()
     }
 
     /// The members, as far as this node knows.

@@ -11,6 +11,7 @@ use reveille_ledger::ids::NodeId;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::hearing::Hearing;
 use crate::types::TypeConfig;
 
 /// What a node believes to be.
@@ -49,11 +50,15 @@ fn role_of(metrics: &RaftServerMetrics<TypeConfig>) -> Role {
 pub(crate) async fn follow(
     mut metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
     role: watch::Sender<Role>,
+    hearing: Hearing,
     stop: CancellationToken,
 ) {
     loop {
         let current = role_of(&metrics.borrow_and_update());
-        role.send_if_modified(|known| std::mem::replace(known, current) != current);
+        let changed = role.send_if_modified(|known| std::mem::replace(known, current) != current);
+        if changed && matches!(current, Role::Leader { .. }) {
+            hearing.sign();
+        }
         if current == Role::Stopped {
             return;
         }

@@ -15,6 +15,7 @@ use tokio::time::timeout_at;
 
 use crate::Raft;
 use crate::applied::Core;
+use crate::hearing::Hearing;
 use crate::machine::decode_reply;
 use crate::peer::client::Caller;
 use crate::peer::{Destination, Hiccup};
@@ -39,6 +40,15 @@ pub enum ReadError {
     Stopped,
 }
 
+/// How long a proposal that nobody takes goes on trying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Until its deadline: whoever asks has nothing else to do.
+    ToDeadline,
+    /// Until no leader was heard for longer than an election takes: somebody waits for the answer.
+    WhileLed,
+}
+
 /// Finds the leader and tries again, within a deadline.
 pub(crate) struct Router {
     pub raft: Raft,
@@ -46,13 +56,15 @@ pub(crate) struct Router {
     pub caller: Caller,
     pub proposer: Proposer,
     pub role: watch::Receiver<Role>,
+    pub hearing: Hearing,
 }
 
 impl Router {
     /// Must be called on Raft's runtime.
     pub fn new(raft: Raft, core: Arc<Core>, caller: Caller, role: watch::Receiver<Role>) -> Router {
         let proposer = Proposer::start(raft.clone(), caller.identity.node());
-        Router { raft, core, caller, proposer, role }
+        let hearing = Hearing::new(raft.clone());
+        Router { raft, core, caller, proposer, role, hearing }
     }
 
     /// Where a member is found.
@@ -64,12 +76,21 @@ impl Router {
     }
 
     /// Brings a command into the log, wherever the leader is.
-    pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<Reply, ProposeError> {
+    pub async fn propose(
+        &self,
+        command: &Command,
+        deadline: Instant,
+        patience: Patience,
+    ) -> Result<Reply, ProposeError> {
         let command = encode(command)?;
         let room = self.proposer.in_flight.room(command.len(), deadline).await?;
         let mut pause = Pause::new();
         loop {
             let role = *self.role.borrow();
+            // Looked at before an attempt: what has entered a log may happen, and is waited for.
+            if patience == Patience::WhileLed && self.hearing.leaderless_for().is_some() {
+                return Err(if role == Role::Stopped { ProposeError::Stopped } else { ProposeError::NoLeader });
+            }
             let attempt = match role {
                 Role::Leader { .. } => self.proposer.attempt(command.clone(), None, Arc::clone(&room), deadline).await,
                 Role::Follower { leader: Some(leader) } => self.forward(leader, command.clone(), deadline).await,

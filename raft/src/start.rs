@@ -163,7 +163,7 @@ async fn begin(
         .await
         .map_err(|error| Fault::Listen(error.to_string()))?;
 
-    tokio::spawn(role::follow(raft.server_metrics(), role, stop.clone()));
+    tokio::spawn(role::follow(raft.server_metrics(), role, router.hearing.clone(), stop.clone()));
     let switched = raft.clone();
     let throw = move |may_stand| switched.runtime_config().elect(may_stand);
     tokio::spawn(admission.clone().keep(throw, stop.clone()));

@@ -1,6 +1,7 @@
 //! How a node stands, for operators and metrics: numbers of one instant, taken together.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use reveille_ledger::ids::NodeId;
@@ -16,8 +17,11 @@ pub struct Status {
     pub node: NodeId,
     /// What it believes to be.
     pub role: Role,
-    /// Who leads, as far as it knows; itself when it leads.
+    /// Who leads, as far as it knows; itself when it leads. Nobody while it is leaderless.
     pub leader: Option<NodeId>,
+    /// For how long it had no sign of a leader that a quorum stands behind, once that is longer than an
+    /// election takes.
+    pub leaderless_for: Option<Duration>,
     /// The term of Raft; never an epoch.
     pub term: u64,
     /// The last entry in its log.
@@ -47,6 +51,7 @@ pub struct MemberStatus {
 
 impl Status {
     pub(crate) fn of(inner: &Inner) -> Status {
+        let leaderless_for = inner.router.hearing.leaderless_for();
         let metrics = inner.raft.metrics();
         let metrics = metrics.borrow_watched();
         let last_index = metrics.last_log_index.unwrap_or_default();
@@ -61,7 +66,8 @@ impl Status {
         Status {
             node: own,
             role: *inner.router.role.borrow(),
-            leader: metrics.current_leader.map(NodeId),
+            leader: metrics.current_leader.map(NodeId).filter(|_| leaderless_for.is_none()),
+            leaderless_for,
             term: metrics.current_term,
             last_index,
             committed_index: metrics.cluster_committed.map_or(0, |id| id.index),

@@ -75,14 +75,24 @@ pub(super) fn unfinished(path: &Path) -> PathBuf {
 /// Makes the folder, for its owner alone, and says so when it does not lie in memory.
 pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let file_system = rustix::fs::statfs(folder)?.f_type as u64;
-    if !IN_MEMORY.contains(&(file_system & 0xFFFF_FFFF)) {
+    if !in_memory(folder)? {
         tracing::warn!(
             folder = %folder.display(),
-            "the journal does not lie in memory: each mail may wait for a disk, and a reboot still voids it"
+            "the journal does not lie in memory: each mail may wait for a disk, and a reboot voids it all the same; \
+             name a folder on a tmpfs with --journal-dir"
         );
     }
     Ok(())
+}
+
+/// Does a folder lie in memory (P11)? On a disk a journal proves no more: its header names the life of the
+/// machine, so that what a power cut left of it is not believed. It costs a disk's time for each mail.
+///
+/// # Errors
+/// When the folder cannot be looked at.
+pub fn in_memory(folder: &Path) -> io::Result<bool> {
+    let file_system = rustix::fs::statfs(folder)?.f_type as u64;
+    Ok(IN_MEMORY.contains(&(file_system & 0xFFFF_FFFF)))
 }
 
 fn incarnation(name: &str, node: NodeId) -> Option<Incarnation> {

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::{Fence, Holder};
 
-pub use folder::{Leftover, boot_id, delete, leftovers};
+pub use folder::{Leftover, boot_id, delete, in_memory, leftovers};
 pub use reading::Reading;
 pub use record::{Act, Answer, Place, Record, TEXT_BYTES_MAX};
 pub use rows::{Fate, Rows};

@@ -21,20 +21,25 @@ use super::{Admin, Fault, deadline, founders, refusals, views};
 const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
 
 /// What a member said of itself, and how far its clock is from this node's.
-struct Described {
+pub(super) struct Described {
     said: Description,
     clock_offset_ms: i64,
 }
 
 impl Admin {
     /// Asks every member how it stands, all at once.
-    async fn descriptions(&self, nodes: impl Iterator<Item = NodeId>) -> BTreeMap<NodeId, Described> {
+    pub(super) async fn descriptions(
+        &self,
+        nodes: impl Iterator<Item = NodeId>,
+        within: Duration,
+    ) -> BTreeMap<NodeId, Described> {
+        let within = within.min(DESCRIBED_WITHIN);
         let mut asked = JoinSet::new();
         for node in nodes {
             let site = std::sync::Arc::clone(&self.site);
             asked.spawn(async move {
                 let begun = Instant::now();
-                let said = site.replica.peer(node)?.describe(DESCRIBED_WITHIN).await.ok()?;
+                let said = site.replica.peer(node)?.describe(within).await.ok()?;
                 let half_ms = i64::try_from(begun.elapsed().as_millis() / 2).unwrap_or_default();
                 let clock_offset_ms = said.wall.plus_ms(half_ms).since_ms(site.clock.wall());
                 Some((node, Described { said, clock_offset_ms }))
@@ -58,7 +63,7 @@ impl Admin {
 
     async fn status(&self) -> GetClusterStatusResponse {
         let members = self.all_members();
-        let mut described = self.descriptions(members.keys().copied()).await;
+        let mut described = self.descriptions(members.keys().copied(), DESCRIBED_WITHIN).await;
         let raft = self.site.replica.status();
         let name = |node: NodeId| members.get(&node).map_or_else(|| node.to_string(), |member| member.name.clone());
         let leader = raft.leader.map(name).unwrap_or_default();
@@ -76,6 +81,7 @@ impl Admin {
             clocks_agree: epoch.is_some_and(|epoch| epoch.clocks_agree),
             answered_by: self.site.introduction.name.clone(),
             members: shown.collect(),
+            leaderless: raft.leaderless_for.map(|silence| views::duration(whole_ms(silence))),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
         }
     }
@@ -89,11 +95,15 @@ impl Admin {
         }
         let leader = self.site.replica.status().leader;
         let voters = members.iter().filter(|(node, member)| member.votes && Some(**node) != leader);
-        let described = self.descriptions(voters.map(|(node, _)| *node)).await;
+        let described = self.descriptions(voters.map(|(node, _)| *node), DESCRIBED_WITHIN).await;
         let closest = described.into_iter().max_by_key(|(_, described)| described.said.applied);
         let nobody = || refusals::not_possible("no other voter answers; leadership stays where it is");
         closest.map(|(node, _)| node).ok_or_else(|| nobody().next("reveille cluster status"))
     }
+}
+
+fn whole_ms(length: Duration) -> i64 {
+    i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// One line of the status.
@@ -103,9 +113,11 @@ fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &
         let role = MemberRole::Unreachable.into();
         return MemberStatus { member: member_view, role, ..MemberStatus::default() };
     };
+    let own_leader = node == raft.node && matches!(raft.role, Role::Leader { .. });
     let own_candidate = node == raft.node && raft.role == Role::Candidate;
     let role = match () {
-        () if raft.leader == Some(node) => MemberRole::Leader,
+        // Without a quorum it goes on believing that it leads, and says so of itself.
+        () if raft.leader == Some(node) || own_leader => MemberRole::Leader,
         () if own_candidate => MemberRole::Candidate,
         () if member.votes => MemberRole::Follower,
         () => MemberRole::Learner,
@@ -156,6 +168,7 @@ impl ClusterService for Admin {
     ) -> Result<Response<TransferLeaderResponse>, Status> {
         let deadline = deadline::of(&request);
         self.member()?;
+        self.led(deadline).await?;
         let to = self.successor(&request.into_inner().to).await?;
         handover::to(&self.site, to, deadline).await.map_err(|error| refusals::not_handed_over(&error))?;
         let leader = self.site.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();

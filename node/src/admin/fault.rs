@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 use reveille_proto::admin::v1::ErrorReason;
 use reveille_raft::Member;
@@ -15,6 +16,8 @@ use tonic_types::{ErrorDetails, StatusExt};
 const DOMAIN: &str = "reveille";
 /// Fields that one answer names at most; the others are counted.
 const FIELDS_MAX: usize = 20;
+/// Key of [`Fault::leaderless`].
+pub const LEADERLESS: &str = "leaderless_ms";
 
 /// Why there is no other answer.
 #[derive(Clone, PartialEq, Eq)]
@@ -95,6 +98,11 @@ impl Fault {
         self.with("leader", leader.name.clone()).with("leader_address", leader.address.clone())
     }
 
+    /// For how long no leader was heard: to wait for one is of no use.
+    pub fn leaderless(self, silence: Duration) -> Fault {
+        self.with(LEADERLESS, silence.as_millis().to_string())
+    }
+
     /// The log index of what stands in the way.
     pub fn index(self, index: u64) -> Fault {
         self.with("index", index.to_string())
@@ -104,6 +112,12 @@ impl Fault {
     #[cfg(test)]
     pub fn code(&self) -> Code {
         self.0.code
+    }
+
+    /// What a key says.
+    #[cfg(test)]
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.0.metadata.iter().find(|(known, _)| *known == key).map(|(_, value)| value.as_str())
     }
 
     /// The reason.

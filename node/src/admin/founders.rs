@@ -35,7 +35,7 @@ pub async fn found(
     if let Some(cluster) = admin.site.replica.cluster() {
         let made = again(admin, cluster, &peers, deadline).await?;
         keep_time(admin, cluster, &request, deadline).await?;
-        return Ok(made);
+        return Ok(InitClusterResponse { existed: true, ..made });
     }
     let members = introductions(admin, peers, deadline).await?;
     if request.validate_only {
@@ -52,7 +52,7 @@ pub async fn found(
 
 fn answer(cluster: String, members: &Members) -> InitClusterResponse {
     let members = members.iter().map(|(node, member)| views::member(*node, member)).collect();
-    InitClusterResponse { cluster, members }
+    InitClusterResponse { cluster, members, existed: false }
 }
 
 /// P19: the clock is chosen once. A making that was cut short before it is done again by the same request.

@@ -42,6 +42,7 @@ mod schedule;
 mod story;
 #[cfg(test)]
 mod tests;
+mod unled;
 mod update;
 mod validate;
 mod views;
@@ -60,6 +61,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use fault::Fault;
+pub use fault::LEADERLESS;
 pub use listen::serve;
 
 /// Runs that are watched at once on one node: each costs a look at the state four times a second.

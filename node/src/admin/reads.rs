@@ -5,8 +5,9 @@ use std::time::Instant;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::Freshness;
-use reveille_raft::Member;
+use reveille_raft::{Member, ReadError};
 
+use super::unled::Asked;
 use super::views::duration;
 use super::{Admin, Fault, refusals};
 
@@ -27,8 +28,11 @@ impl Admin {
     ) -> Result<(T, Option<Freshness>), Fault> {
         self.member()?;
         if !stale {
-            let read = self.site.replica.linearizable(deadline).await;
-            read.map_err(|error| refusals::not_read(error, self.leader().as_ref()))?;
+            match self.site.replica.linearizable_while_led(deadline).await {
+                Ok(_) => {}
+                Err(ReadError::NoLeader) => return Err(self.unled(Asked::Read, deadline).await),
+                Err(error) => return Err(refusals::not_read(error, self.leader().as_ref())),
+            }
         }
         let (value, index, stamped) = self.site.replica.read(|ledger| {
             let head = ledger.head();

@@ -10,6 +10,7 @@ use reveille_raft::{Member, MembershipError, ProposeError, ReadError};
 use tonic::Code;
 
 use super::fault::Fault;
+use super::unled::Asked;
 
 const LOOK_AT_CLUSTER: &str = "reveille cluster status";
 
@@ -17,6 +18,15 @@ const LOOK_AT_CLUSTER: &str = "reveille cluster status";
 pub fn not_initialized() -> Fault {
     let message = "this node belongs to no cluster yet";
     Fault::new(Code::FailedPrecondition, ErrorReason::NotInitialized, message).next("reveille cluster init")
+}
+
+/// Nobody leads by the deadline, as far as this node knows; an election may be going on.
+pub fn no_leader(asked: Asked, leader: Option<&Member>) -> Fault {
+    let next = match asked {
+        Asked::Read => "reveille cluster status; --stale reads what this node knows",
+        Asked::Write => LOOK_AT_CLUSTER,
+    };
+    not_reachable(ReadError::NoLeader, leader).next(next).leader(leader)
 }
 
 fn not_reachable(error: impl ToString, leader: Option<&Member>) -> Fault {
@@ -57,7 +67,7 @@ pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &
 pub fn not_read(error: ReadError, leader: Option<&Member>) -> Fault {
     const STALE: &str = "ask again with --stale for what this node knows";
     let fault = match error {
-        ReadError::NoLeader => not_reachable(error, leader).next(STALE),
+        ReadError::NoLeader => return no_leader(Asked::Read, leader),
         ReadError::Behind(index) => {
             Fault::new(Code::Unavailable, ErrorReason::Busy, error.to_string()).next(STALE).index(index)
         }

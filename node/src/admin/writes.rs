@@ -5,7 +5,9 @@ use std::time::Instant;
 use reveille_ledger::command::Command;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Outcome, Reply};
+use reveille_raft::ProposeError;
 
+use super::unled::Asked;
 use super::{Admin, Fault, refusals};
 
 impl Admin {
@@ -23,8 +25,13 @@ impl Admin {
         deadline: Instant,
     ) -> Result<Result<Reply, Refusal>, Fault> {
         self.member()?;
-        let reply = self.site.replica.propose(&command, deadline).await;
-        let reply = reply.map_err(|error| refusals::not_proposed(&error, self.leader().as_ref(), request_id))?;
+        let reply = match self.site.replica.propose_while_led(&command, deadline).await {
+            Ok(reply) => reply,
+            Err(ProposeError::NoLeader | ProposeError::NotReady) => {
+                return Err(self.unled(Asked::Write, deadline).await.request(request_id));
+            }
+            Err(error) => return Err(refusals::not_proposed(&error, self.leader().as_ref(), request_id)),
+        };
         if let Outcome::Refused(refusal) = reply.outcome {
             return Ok(Err(refusal));
         }

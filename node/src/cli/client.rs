@@ -2,7 +2,7 @@
 //!
 //! Any node takes any request, so an address is as good as another. A node that says UNAVAILABLE with a
 //! reason has done nothing, and the next one is asked; that goes on for [`PATIENCE`], because a fail-over
-//! takes about a second. An answer that is lost on its way is another matter: the request may have been
+//! takes about a second, unless a node says that it heard no leader for longer than that. An answer that is lost on its way is another matter: the request may have been
 //! done. Whether it is asked again stands in its [`Nature`].
 
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
 use super::failure::{Exit, Failure};
+use crate::admin::LEADERLESS;
+use crate::config::Config;
 
 /// How long a command waits for some node to take its request, while nodes answer that none can.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,6 +28,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// A silent peer is asked for a sign of life this often, and given up after [`ALIVE_WITHIN`].
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 const ALIVE_WITHIN: Duration = Duration::from_secs(10);
+/// What `tonic` says of an answer that is plain HTTP.
+const NO_GRPC: &str = "grpc-status header missing";
 
 /// What a lost answer means for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,8 @@ enum Missed {
     Unreachable(Failure),
     /// The node said that it cannot, and did nothing.
     NotNow(Failure),
+    /// It said so because there is no leader, and an election would long be over.
+    Leaderless(Failure),
     /// The connection broke before the answer.
     Lost(Failure),
     /// An answer that another node would give too, or the end of the time.
@@ -106,11 +112,13 @@ impl Client {
                     Err(Missed::Lost(failure)) if nature == Nature::Once => return Err(failure),
                     Err(Missed::Lost(failure)) => (worth_waiting, lost) = (true, Some(failure)),
                     Err(Missed::NotNow(failure)) => (worth_waiting, refused) = (true, Some(failure)),
+                    Err(Missed::Leaderless(failure)) => refused = Some(failure),
                     Err(Missed::Unreachable(failure)) => refused = refused.or(Some(failure)),
                 }
             }
             if !worth_waiting || Instant::now() + pause > patience.min(self.deadline.unwrap_or(patience)) {
-                let nobody = || Failure::general("no address to ask at".to_owned());
+                let nobody =
+                    || Failure::general("no address to ask at".to_owned(), "name a node: --endpoint HOST:PORT");
                 return Err(lost.or(refused).unwrap_or_else(nobody));
             }
             sleep(pause).await;
@@ -150,9 +158,14 @@ impl Client {
 
     /// What a status means: said by a node, or made up here because the connection broke.
     fn missed(&self, address: &str, nature: Nature, status: &Status) -> Missed {
-        use tonic::Code::{Cancelled, DeadlineExceeded, Internal, Unavailable, Unknown};
+        use tonic::Code::{Cancelled, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
         let answered = status.get_details_error_info().is_some();
         match status.code() {
+            Unimplemented if !answered && status.message().contains(NO_GRPC) => {
+                self.channels.lock().remove(address);
+                Missed::Unreachable(not_admin(address))
+            }
+            Unavailable if is_leaderless(status) => Missed::Leaderless(Failure::of_status(status)),
             Unavailable if answered => Missed::NotNow(Failure::of_status(status)),
             DeadlineExceeded => Missed::Final(self.timed_out(nature, status)),
             // `tonic` times its own request and calls that a cancellation.
@@ -184,7 +197,10 @@ impl Client {
         let reason = "ANSWER_LOST".into();
         let message = format!("the connection to {address} broke before the answer: {}", cause(status));
         match nature {
-            Nature::Read => Failure { exit: Exit::NoQuorum, reason, message, ..Failure::default() },
+            Nature::Read => {
+                let next = Some("the same again; if it stays so, is that a node's admin port?".to_owned());
+                Failure { exit: Exit::NoQuorum, reason, message, next, ..Failure::default() }
+            }
             Nature::Repeatable | Nature::Once => {
                 let message = format!("{message}; it may have happened");
                 self.may_have_happened(nature, Failure { reason, message, ..Failure::default() })
@@ -232,6 +248,27 @@ impl Client {
         self.channels.lock().insert(address.to_owned(), channel.clone());
         Ok(channel)
     }
+}
+
+/// Somebody is there and speaks HTTP, as a node does at its `--http`.
+fn not_admin(address: &str) -> Failure {
+    let next = format!(
+        "name the admin port: {} unless --listen says otherwise, and `admin=` in the node's first log line",
+        Config::ADMIN_PORT
+    );
+    Failure {
+        exit: Exit::NoQuorum,
+        reason: "UNREACHABLE".into(),
+        message: format!("{address} answers, but is no admin port: it speaks plain HTTP, like a node's health page"),
+        field: Some("--endpoint".to_owned()),
+        next: Some(next),
+        request_id: None,
+    }
+}
+
+/// Does the node say that it has waited for a leader in vain?
+fn is_leaderless(status: &Status) -> bool {
+    status.get_details_error_info().is_some_and(|info| info.metadata.contains_key(LEADERLESS))
 }
 
 /// Does a broken stream deserve another try, perhaps at another node?

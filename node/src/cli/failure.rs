@@ -94,8 +94,8 @@ impl From<Failure> for Stop {
 
 impl Failure {
     /// A failure with nothing but words: exit code 1.
-    pub fn general(message: String) -> Failure {
-        Failure { reason: "GENERAL".into(), message, ..Failure::default() }
+    pub fn general(message: String, next: &str) -> Failure {
+        Failure { reason: "GENERAL".into(), message, next: Some(next.to_owned()), ..Failure::default() }
     }
 
     /// A value of the command line that cannot be meant: exit code 2.
@@ -112,7 +112,8 @@ impl Failure {
 
     /// A file that cannot be used, named by path or `path:line`: exit code 2.
     pub fn file(place: String, message: String) -> Failure {
-        Failure { exit: Exit::Usage, reason: "FILE".into(), message, field: Some(place), ..Failure::default() }
+        let next = Some("correct the file, or name another, and give the command again".to_owned());
+        Failure { exit: Exit::Usage, reason: "FILE".into(), message, field: Some(place), next, request_id: None }
     }
 
     /// What a node answered.
@@ -187,8 +188,16 @@ fn next_of(reason: &str) -> Option<&'static str> {
         "ETAG_MISMATCH" => "read it again, and decide again",
         "NOT_INITIALIZED" => "reveille cluster init",
         "ALREADY_INITIALIZED" => "reveille cluster status",
-        "NO_LEADER" | "NO_QUORUM" => "reveille cluster status; --stale reads from local state",
-        "UNIMPLEMENTED" => "reveille version: the node may be older than this command",
+        "NO_LEADER" | "NO_QUORUM" => "reveille cluster status",
+        "UNIMPLEMENTED" => {
+            "reveille version: the node may be older than this command; or --endpoint names its peer port"
+        }
+        "UNKNOWN_ZONE" => "give an IANA name, such as Europe/Berlin",
+        "NEVER_FIRES" => "reveille schedule preview --cron EXPR --tz ZONE shows what a pattern gives",
+        "INVALID_FIELD" | "TOO_LARGE" => "correct it, and give the command again; its --help says what may be given",
+        "BUSY" => "the same again in a moment",
+        "OUTCOME_UNKNOWN" => "the same command with the same --request-id: it happens once",
+        "NOT_POSSIBLE" => "look at its state (`show`) or at the cluster's: reveille doctor",
         _ => return None,
     })
 }

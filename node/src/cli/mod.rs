@@ -55,7 +55,13 @@ pub fn run() -> ExitCode {
     };
     let runtime = match threads.enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return terminal.end(Err(Failure::general(format!("no runtime: {error}")).into())),
+        Err(error) => {
+            return terminal.end(Err(Failure::general(
+                format!("no runtime: {error}"),
+                "look at the limits of this session: ulimit -a",
+            )
+            .into()));
+        }
     };
     let result = runtime.block_on(obey(cli, &terminal));
     terminal.end(result)
@@ -79,14 +85,22 @@ async fn obey(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
 fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
     ended.map_err(|error| {
         let exit = if error.is::<crate::config::ConfigError>() { Exit::Usage } else { Exit::General };
-        Failure { exit, ..Failure::general(format!("{error:#}")) }.into()
+        let next = match exit {
+            Exit::Usage => "reveille config check names what is wrong with a configuration",
+            _ => "mend what it names, and start it again: what was answered is kept",
+        };
+        Failure { exit, ..Failure::general(format!("{error:#}"), next) }.into()
     })
 }
 
 async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
     match Box::pin(crate::demo::run(args)).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Failure::general("the demo is not valid: see the table above".to_owned()).into()),
+        Ok(false) => Err(Failure::general(
+            "the demo is not valid: see the table above".to_owned(),
+            "the nodes' logs, in the folder that it named",
+        )
+        .into()),
         Err(error) => process(Err(error)),
     }
 }

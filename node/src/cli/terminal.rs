@@ -88,7 +88,9 @@ impl Terminal {
         match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Stop::PipeClosed),
-            Err(error) => Err(Failure::general(format!("stdout cannot be written: {error}")).into()),
+            Err(error) => {
+                Err(Failure::general(format!("stdout cannot be written: {error}"), "look at where stdout goes").into())
+            }
         }
     }
 

@@ -104,9 +104,10 @@ async fn a_relay_that_cannot_be_reached_is_a_failure_of_its_test() {
 
 #[tokio::test]
 async fn a_cluster_is_made_of_the_founders_that_are_named() {
-    let fake = Fake::answering("InitCluster", v1::InitClusterResponse { cluster: "c1".into(), members: vec![] }).await;
+    let fake =
+        Fake::answering("InitCluster", v1::InitClusterResponse { cluster: "c1".into(), ..Default::default() }).await;
     let ended = fake.reveille("cluster init --peer b:7601,c:7601 -o json").await;
-    assert_eq!(ended.json(), serde_json::json!({"cluster": "c1", "members": []}));
+    assert_eq!(ended.json(), serde_json::json!({"cluster": "c1", "members": [], "existed": false}));
     let asked: Vec<v1::InitClusterRequest> = fake.requests("InitCluster");
     assert_eq!(asked.first().map(|asked| asked.peers.clone()), Some(vec!["b:7601".to_owned(), "c:7601".to_owned()]));
 }

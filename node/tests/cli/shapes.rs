@@ -294,12 +294,13 @@ async fn a_cluster() {
         answered_by: "a".into(),
         members: vec![up, down],
         test_clock_offset: None,
+        leaderless: None,
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
     let json = fake.reveille("cluster status -o json").await.json();
     holds(
         &json,
-        json!({"cluster": "c1", "incarnation": 1, "group": 1, "leader": "a", "epoch": 4, "term": 2, "commit_index": 99, "test_clock_offset_ms": null}),
+        json!({"cluster": "c1", "incarnation": 1, "group": 1, "leader": "a", "epoch": 4, "term": 2, "commit_index": 99, "test_clock_offset_ms": null, "leaderless_ms": null}),
     );
     let fields = "address applied_index clock_offset_ms id incarnation lag name role state_hash tzdb version";
     assert_eq!((keys(&json["members"][0]), keys(&json["members"][1])), (fields.into(), fields.into()));

@@ -53,3 +53,17 @@ async fn a_run_that_goes_on_is_left_when_the_time_is_over() {
     assert_eq!(ended.code, Some(8), "{ended:?}");
     assert_eq!(ended.error()["reason"], "TIMED_OUT");
 }
+
+#[tokio::test]
+async fn who_is_left_in_doubt_is_said_at_the_end() {
+    let counts = v1::RunCounts { sent: 1_998, in_doubt: 2, ..v1::RunCounts::default() };
+    let mut run = v1::Run { run: "r5.0".into(), audience: 2_000, counts: Some(counts), ..v1::Run::default() };
+    run.set_state(v1::RunState::Finished);
+    let last = v1::WatchRunResponse { run: Some(run) }.encode_to_vec();
+    let fake = Fake::start(move |_, _| Ok(vec![last.clone()])).await;
+    let ended = fake.reveille("run watch r5.0").await;
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (Some(0), "finished, 2 in doubt: reveille in-doubt list --run r5.0\n")
+    );
+}

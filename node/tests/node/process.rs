@@ -1,7 +1,8 @@
 //! A node as a process of its own, on ports that the system chose, with what it says kept.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Process {
     pub admin: String,
     pub peers: String,
+    pub http: String,
     /// Beside its folders: their disk may be full.
     log: NamedTempFile,
     child: Child,
@@ -42,13 +44,25 @@ pub fn ports() -> [String; 3] {
 impl Process {
     /// Starts one, and waits until it listens.
     pub fn listening(folder: &Path, name: &str) -> Process {
+        Process::listening_at(folder, name, ["127.0.0.1:0"; 3])
+    }
+
+    /// Starts it once more where it was.
+    pub fn again(&self, folder: &Path, name: &str) -> Process {
+        Process::listening_at(folder, name, [&self.admin, &self.peers, &self.http])
+    }
+
+    fn listening_at(folder: &Path, name: &str, addresses: [&str; 3]) -> Process {
         let log = NamedTempFile::new().expect("a log");
-        let ports = ["--listen", "--peer-listen", "--http"].map(|flag| [flag, "127.0.0.1:0"]);
+        let flags = ["--listen", "--peer-listen", "--http"];
+        let ports = [0, 1, 2].map(|place: usize| [flags[place], addresses[place]]);
         let said = log.reopen().expect("a log");
         let child = start(folder, name, ports.as_flattened()).stderr(said).spawn().expect("it starts");
-        let mut process = Process { admin: String::new(), peers: String::new(), log, child };
+        let nowhere = String::new;
+        let mut process = Process { admin: nowhere(), peers: nowhere(), http: nowhere(), log, child };
         until("it listens", || process.said().contains(" listening "));
         (process.admin, process.peers) = (process.named("admin="), process.named("peers="));
+        process.http = process.named("http=");
         process
     }
 
@@ -79,10 +93,25 @@ impl Process {
         self.child.wait().expect("ended");
     }
 
+    /// The answer of its HTTP listener, head and body; none while nobody answers.
+    pub fn get(&self, path: &str) -> String {
+        let mut answer = String::new();
+        let asked = TcpStream::connect(&self.http).and_then(|mut stream| {
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
+            stream.read_to_string(&mut answer)
+        });
+        asked.map(|_| answer).unwrap_or_default()
+    }
+
     /// Runs a command against it.
     pub fn reveille(&self, line: &str) -> Ended {
+        Process::reveille_at(&self.admin, line)
+    }
+
+    /// Runs a command against whoever listens there.
+    pub fn reveille_at(endpoint: &str, line: &str) -> Ended {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
-        command.args(["--endpoint", &self.admin]).args(line.split_whitespace()).stdin(Stdio::null());
+        command.args(["--endpoint", endpoint]).args(line.split_whitespace()).stdin(Stdio::null());
         command.output().expect("it runs").into()
     }
 }

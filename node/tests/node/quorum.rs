@@ -11,14 +11,29 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     until("a leader", || three.reveille("schedule list").code == Some(0));
     let status = three.reveille("cluster status");
     assert!(!status.stderr.contains("no quorum"), "{status:?}");
+    let again = one.reveille(&init);
+    assert!(again.stderr.starts_with("it exists already") && again.code == Some(0), "{again:?}");
+    let elsewhere = Process::reveille_at(&three.http, "schedule list");
+    assert!(elsewhere.code == Some(5) && elsewhere.stderr.contains("is no admin port"), "{elsewhere:?}");
     one.kill();
     two.kill();
 
-    let read = three.reveille("schedule list");
+    // Nobody waits for the end of these ten minutes: it is known after some seconds who is missing.
+    let read = three.reveille("schedule list --timeout 10m");
     assert_eq!(read.code, Some(5), "{read:?}");
-    assert!(read.stderr.contains("--stale"), "{read:?}");
-    let write = three.reveille("optout add ann@example.net -o json");
+    let missing = ": 1 of 3 voters can be reached, 2 are needed; not one, two; nothing happened";
+    assert!(read.stderr.contains(missing) && read.stderr.contains("--stale"), "{read:?}");
+    let write = three.reveille("optout add ann@example.net -o json --timeout 10m");
     assert_eq!((write.code, write.stdout.as_str()), (Some(5), ""), "{write:?}");
+    assert!(write.stderr.contains("NO_QUORUM") && write.stderr.contains(missing), "{write:?}");
+    assert!(
+        write.stderr.contains("start one, two") && !write.stderr.contains("--stale"),
+        "only reads have it: {write:?}"
+    );
+    assert!(three.get("/readyz").starts_with("HTTP/1.1 503 "), "{}", three.get("/readyz"));
+    assert!(three.get("/readyz").contains("no leader was heard for "), "{}", three.get("/readyz"));
+    let status = three.reveille("cluster status -o json");
+    assert!(status.stdout.contains("\"leader\": null"), "the dead one leads nobody: {status:?}");
     let stale = three.reveille("schedule list --stale -o json");
     assert_eq!((stale.code, stale.stdout.as_str()), (Some(0), "[]\n"), "{stale:?}");
     let words = "stale: from the node's local state at log index ";
@@ -26,4 +41,10 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     let status = three.reveille("cluster status");
     assert_eq!(status.code, Some(0));
     assert!(status.stderr.starts_with("no quorum: "), "{status:?}");
+    assert!(status.stdout.contains("none heard for "), "{status:?}");
+
+    // One comes back: a majority, and all goes on.
+    let _one = one.again(folder.path(), "one");
+    until("a leader", || three.reveille("schedule list").code == Some(0));
+    until("it is ready", || three.get("/readyz").starts_with("HTTP/1.1 200 "));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use openraft::raft::TransferLeaderRequest;
+use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest};
 use reveille_ledger::ids::{GROUP, NodeId};
 use reveille_proto::peer::v1;
 
@@ -138,6 +138,9 @@ impl Dispatch {
         let matched = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
         let committed = request.leader_commit;
         let answer = raft(self.raft.append_entries(request)).await?;
+        if !matches!(answer, AppendEntriesResponse::HigherVote(_)) {
+            self.router.hearing.sign();
+        }
         if answer.is_success()
             && let (Some(matched), Some(committed)) = (matched, committed)
         {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use reveille_ledger::ids::NodeId;
-use reveille_raft::{ClusterId, MembershipError, ReadError, Role};
+use reveille_raft::{ClusterId, LEADERLESS_AFTER, MembershipError, ProposeError, ReadError, Role};
 
 use crate::memory::MemoryNetwork;
 use crate::support::*;
@@ -81,6 +81,46 @@ async fn without_a_majority_nothing_is_promised() {
     assert_eq!(replica.linearizable(in_ms(1_000)).await, Err(ReadError::NoLeader));
     let write = replica.propose(&mark("alone"), in_ms(1_000)).await;
     assert!(write.is_err(), "{write:?}");
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_hears_no_leader_says_so_and_lets_nobody_wait() {
+    let network = MemoryNetwork::default();
+    let mut nodes = three(&network).await;
+    let leads = leader(&nodes).await;
+    propose(nodes[leads].replica(), "before").await.expect("it is applied");
+    for node in &nodes {
+        assert_eq!(node.replica().leaderless_for(), None, "a leader is heard");
+        assert!(node.replica().status().leader.is_some());
+    }
+    // The leader dies together with one follower; and the other way round the leader is left alone.
+    for place in [leads, (leads + 1) % 3] {
+        network.isolate(nodes[place].id, ALL);
+    }
+    for node in &nodes {
+        let deadline = Instant::now() + Duration::from_secs(600);
+        assert_eq!(node.replica().linearizable_while_led(deadline).await, Err(ReadError::NoLeader));
+        let write = node.replica().propose_while_led(&mark("never"), deadline).await;
+        assert_eq!(write, Err(ProposeError::NoLeader), "it is known before anything enters a log");
+        let status = node.replica().status();
+        assert!(status.leaderless_for.is_some_and(|silence| silence >= LEADERLESS_AFTER), "{status:?}");
+        assert_eq!(status.leader, None);
+    }
+    assert!(matches!(*nodes[leads].replica().role().borrow(), Role::Leader { .. }), "it goes on believing");
+
+    network.heal();
+    for node in &nodes {
+        let reached = async {
+            while node.replica().leaderless_for().is_some() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            // A leader that changes in between leaves an outcome unknown; a mark may be made twice.
+            while propose(node.replica(), "after").await.is_err() {}
+        };
+        tokio::time::timeout_at(soon().into(), reached).await.expect("a leader is heard again, and all goes on");
+    }
+    assert!(nodes.iter().all(|node| !has_mark(node.replica(), "never")));
     stop_all(&mut nodes).await;
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    GetClusterStatusRequest, InitClusterRequest, ListMembersRequest, ListSchedulesRequest, MemberRole,
-    TransferLeaderRequest,
+    GetClusterStatusRequest, InitClusterRequest, InitClusterResponse, ListMembersRequest, ListSchedulesRequest,
+    MemberRole, TransferLeaderRequest,
 };
 use tonic::{Code, Request};
 use tonic_health::pb::HealthCheckRequest;
@@ -43,7 +43,7 @@ async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
     assert!(!made.cluster.is_empty());
     assert_eq!(made.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["node-1", "node-2"]);
     let again = cluster.init_cluster(request).await.expect("the same").into_inner();
-    assert_eq!(again, made);
+    assert_eq!(again, InitClusterResponse { existed: true, ..made.clone() });
     let alone = cluster.init_cluster(InitClusterRequest::default()).await.expect_err("made already");
     assert_eq!(reason(&alone), (Code::FailedPrecondition, "ALREADY_INITIALIZED".to_owned()));
 

@@ -25,13 +25,14 @@ async fn init(desk: &Desk<'_>, peers: Vec<String>, test_clock: bool, validate_on
     let request_id = desk.client.request_id().to_owned();
     let question = InitClusterRequest { peers, request_id, validate_only, test_clock };
     let call = |channel, question| async move { Service::new(channel).init_cluster(question).await };
-    let made = MadeView::from(desk.change(question, call).await?);
-    desk.terminal.show(&made)?;
-    if validate_only {
-        desk.terminal.say("all founders answer; nothing was changed");
-    } else {
-        desk.terminal.say("made; next: reveille cluster status");
-    }
+    let answer = desk.change(question, call).await?;
+    let existed = answer.existed;
+    desk.terminal.show(&MadeView::from(answer))?;
+    desk.terminal.say(match (existed, validate_only) {
+        (true, _) => "it exists already, with these founders; nothing was changed; next: reveille cluster status",
+        (false, true) => "all founders answer; nothing was changed",
+        (false, false) => "made; next: reveille cluster status",
+    });
     Ok(())
 }
 

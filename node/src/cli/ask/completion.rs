@@ -24,9 +24,9 @@ pub fn run(desk: &Desk<'_>, args: &CompletionArgs) -> Result<(), Stop> {
 pub fn man(desk: &Desk<'_>, args: &ManArgs) -> Result<(), Stop> {
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();
-        Man::new(Cli::command())
-            .render(&mut page)
-            .map_err(|error| Failure::general(format!("the page cannot be written: {error}")))?;
+        Man::new(Cli::command()).render(&mut page).map_err(|error| {
+            Failure::general(format!("the page cannot be written: {error}"), "look at where stdout goes")
+        })?;
         return desk.terminal.show(&ScriptView { of: "reveille.1".to_owned(), script: text(page) });
     };
     let pages = write(dir).map_err(|error| {

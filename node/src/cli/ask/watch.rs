@@ -96,13 +96,14 @@ impl<'a> Screen<'a> {
     }
 
     fn finish(self, view: &RunView) -> Result<(), Stop> {
-        match self.bar {
-            None => Ok(()),
-            Some(bar) => {
-                bar.finish_and_clear();
-                self.desk.terminal.show(view)
-            }
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+            self.desk.terminal.show(view)?;
         }
+        if let Some(left) = view.left_in_doubt() {
+            self.desk.terminal.say(&left);
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,8 @@
-//! The folders of a node on this machine: is there room?
+//! The folders of a node on this machine: is there room, and does the journal's lie in memory?
 
 use std::path::Path;
+
+use reveille_cluster::journal::in_memory;
 
 use crate::cli::view::doctor::Finding;
 
@@ -21,6 +23,17 @@ pub fn judge(key: &str, folder: &Path) -> Option<Finding> {
     }
 }
 
+/// P11: a journal on a disk costs its time for each mail, and proves no more.
+pub fn judge_journal(folder: &Path) -> Option<Finding> {
+    // What cannot be looked at was named with its volume.
+    if in_memory(folder).unwrap_or(true) {
+        return None;
+    }
+    let what = format!("the journal_dir {} lies on a disk, not in memory", folder.display());
+    let why = "each mail may wait for that disk before it goes out, and a reboot voids the journal all the same";
+    Some(Finding::warning("journal", what, why, "name a folder on a tmpfs, such as /dev/shm, and start the node again"))
+}
+
 fn room(key: &str, folder: &Path, free: u64, all: u64) -> Option<Finding> {
     let hundredths = free.saturating_mul(100).checked_div(all)?;
     let severity = match hundredths {
@@ -37,6 +50,16 @@ fn room(key: &str, folder: &Path, free: u64, all: u64) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::cli::view::doctor::Severity;
+
+    #[test]
+    fn a_journal_on_a_disk_is_a_warning() {
+        // The sources were read from a disk, or there are none that tell.
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let on_disk = !in_memory(folder).expect("a folder");
+        let found = judge_journal(folder).map(|found| (found.severity, found.check));
+        assert_eq!(found, on_disk.then_some((Severity::Warning, "journal")));
+        assert_eq!(judge_journal(Path::new("/dev/shm")), None);
+    }
 
     #[test]
     fn little_room_is_a_warning_and_less_a_problem() {

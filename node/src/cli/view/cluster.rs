@@ -20,6 +20,8 @@ pub struct MadeView {
     pub cluster: Option<String>,
     /// Its founders.
     pub members: Vec<MemberView>,
+    /// Was it there before?
+    pub existed: bool,
 }
 
 /// What the membership says of a node.
@@ -42,6 +44,8 @@ pub struct StatusView {
     incarnation: u64,
     group: u32,
     leader: Option<String>,
+    /// For how long the node that answers heard no leader; none while it hears one.
+    leaderless_ms: Option<i64>,
     epoch: Option<u64>,
     term: u64,
     commit_index: u64,
@@ -79,7 +83,8 @@ pub struct LeaderView {
 
 impl From<v1::InitClusterResponse> for MadeView {
     fn from(made: v1::InitClusterResponse) -> MadeView {
-        MadeView { cluster: some(made.cluster), members: made.members.into_iter().map(MemberView::from).collect() }
+        let members = made.members.into_iter().map(MemberView::from).collect();
+        MadeView { cluster: some(made.cluster), members, existed: made.existed }
     }
 }
 
@@ -96,6 +101,7 @@ impl From<v1::GetClusterStatusResponse> for StatusView {
             incarnation: status.incarnation,
             group: status.group,
             leader: some(status.leader),
+            leaderless_ms: status.leaderless.as_ref().map(duration_ms),
             epoch: (status.epoch > 0).then_some(status.epoch),
             term: status.term,
             commit_index: status.commit_index,
@@ -123,6 +129,10 @@ impl StatusView {
                 "no quorum: {} cannot be reached; nothing is written or sent until a majority of the voters runs",
                 names.join(", ")
             ));
+        }
+        if let (Some(silence), true) = (self.leaderless_ms, troubles.is_empty()) {
+            let silence = human::duration(silence);
+            troubles.push(format!("no leader was heard for {silence}, though a majority of the voters answers"));
         }
         if self.epoch.is_some() && !self.clocks_agree {
             let alone = self.members.iter().filter(|member| member.votes).count() == 1;
@@ -208,7 +218,10 @@ impl View for StatusView {
     }
 
     fn text(&self, paint: bool) -> String {
-        let leader = self.leader.as_deref().map_or_else(|| Cell::toned("none known", Tone::Bad), Cell::from);
+        let nobody = self
+            .leaderless_ms
+            .map_or_else(|| "none known".to_owned(), |silence| format!("none heard for {}", human::duration(silence)));
+        let leader = self.leader.as_deref().map_or_else(|| Cell::toned(nobody, Tone::Bad), Cell::from);
         let clocks = match (self.epoch, self.clocks_agree) {
             // Nobody has compared them yet.
             (None, _) => Cell::or_dash(None),
@@ -318,6 +331,14 @@ mod tests {
         assert_eq!(off, ["the clock of a is 1d 1h behind the others; set it"], "it answered, and is the odd one");
         let off = troubles(vec![member("a", leads, 0), b, member("c", follows, -300)]);
         assert_eq!(off, ["the clock of b is 1d 1h ahead of the others; set it"]);
+        let leaderless = v1::GetClusterStatusResponse {
+            members: vec![member("a", follows, 0), member("b", follows, 0), member("c", lost, 0)],
+            leaderless: Some(prost_types::Duration { seconds: 12, nanos: 0 }),
+            ..v1::GetClusterStatusResponse::default()
+        };
+        let leaderless = StatusView::from(leaderless);
+        assert_eq!(leaderless.troubles(), ["no leader was heard for 12s, though a majority of the voters answers"]);
+        assert!(leaderless.text(false).contains("none heard for 12s"));
         let apart = troubles(vec![member("a", leads, 0), member("b", follows, 5_000)]);
         assert_eq!(apart, ["the clocks of a and b are 5s apart; find out which is wrong, and set it"]);
     }

@@ -137,6 +137,19 @@ impl RunView {
         format!("{} {}: {} of {}, {}", self.run, self.state, human::count(done), human::count(all), self.counts.words())
     }
 
+    /// A run is finished when nobody is pending or claimed: those in doubt wait for somebody's decision.
+    pub fn left_in_doubt(&self) -> Option<String> {
+        let count = self.counts.in_doubt;
+        (count > 0).then(|| {
+            format!(
+                "{}, {} in doubt: reveille in-doubt list --run {}",
+                self.state,
+                human::count(count.into()),
+                self.run
+            )
+        })
+    }
+
     fn tone(&self) -> Tone {
         match self.state.as_str() {
             "open" => Tone::Plain,
