@@ -157,12 +157,41 @@ fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Ports that were free a moment ago, all different: held together while they are drawn.
+/// Where the system begins to draw ports for those who connect, where it does not say.
+const EPHEMERAL_FROM: u16 = 32_768;
+/// Ports below this are known services'.
+const DRAWN_FROM: u16 = 10_000;
+
+/// Ports that were free a moment ago, all different: held together while they are drawn. They lie below those
+/// that the system gives to whoever connects: such a socket could take one before its node, or while the node
+/// is killed, and the node would not start.
 fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let end = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(EPHEMERAL_FROM);
+    let drawn: Vec<u16> = (DRAWN_FROM..end).collect();
+    // Two demos at once begin at different places.
+    let begin = std::process::id() as usize * 3 * count % drawn.len().max(1);
+    let in_turn = drawn.iter().cycle().skip(begin).take(drawn.len()).copied();
+    // Where the system gives ports from everywhere, one of those is all there is.
+    let in_turn = in_turn.chain(std::iter::repeat_n(0, count));
     let held: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<std::io::Result<_>>()?;
-    Ok(held
-        .iter()
-        .map(|listener| listener.local_addr().map(|address| address.port()))
-        .collect::<std::io::Result<_>>()?)
+        in_turn.filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()).take(count).collect();
+    let ports = held.iter().map(|listener| listener.local_addr().map(|address| address.port()));
+    Ok(ports.collect::<std::io::Result<_>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_different_and_no_client_is_given_one() {
+        let mut ports = free_ports(9).expect("ports");
+        let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("a range");
+        let first: u16 = range.split_whitespace().next().and_then(|first| first.parse().ok()).expect("a port");
+        assert!(first <= DRAWN_FROM || ports.iter().all(|port| *port < first), "{ports:?}, clients from {first}");
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 9);
+    }
 }
