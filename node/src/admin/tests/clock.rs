@@ -8,9 +8,9 @@ use jiff::{Timestamp, ToSpan, Zoned};
 use reveille_proto::admin::v1::advance_clock_request::Target;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, AdvanceClockRequest, AdvanceClockResponse, CatchUp, GetClockRequest, GetRunRequest,
-    HistoryOutcome, InitClusterRequest, ListScheduleHistoryRequest, Policies, Relay, RunState, ScheduleBody,
-    TriggerScheduleRequest, When, when,
+    AddRelayRequest, AdvanceClockRequest, AdvanceClockResponse, BackfillScheduleRequest, CatchUp, ExplainRequest,
+    GetClockRequest, GetRunRequest, HistoryOutcome, InitClusterRequest, ListScheduleHistoryRequest, Policies, Relay,
+    RunState, ScheduleBody, TriggerScheduleRequest, When, when,
 };
 use tonic::{Code, Status};
 
@@ -273,5 +273,50 @@ async fn a_walk_stops_at_retries_and_deadlines_too() {
         assert_eq!(run.state(), state, "{run:?}");
     }
     assert_eq!(node.sink.accepted_count(), 1);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_older_than_its_retention_is_pruned_and_what_it_came_to_stays() {
+    let node = node_with_test_clock("").await;
+    let day = coming_day(&node).await;
+    walk(&node, at(day)).await;
+    let policies =
+        Policies { retention: Some(prost_types::Duration { seconds: DAY, nanos: 0 }), ..Policies::default() };
+    create(&node, "daily", when::Pattern::Cron("0 9 * * *".to_owned()), "UTC", policies).await;
+    walk(&node, at(day + 8 * HOUR)).await;
+    let (name, request_id) = ("daily".to_owned(), "by-hand".to_owned());
+    let trigger = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
+    let by_hand = node.schedules().trigger_schedule(trigger.clone()).await.expect("triggered").into_inner();
+    let by_hand = by_hand.run.expect("a run").run;
+    walk(&node, at(day + 10 * HOUR)).await;
+    assert_eq!(accounts(&node, "daily").await, (2, 0));
+    let explain = || ExplainRequest { run: by_hand.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
+    node.runs().explain(explain()).await.expect("a story");
+
+    // Day by day; the first day's runs are older than a day then.
+    walk(&node, at(day + 3 * DAY)).await;
+    let run = node.until(&by_hand, |run| run.pruned_index.is_some()).await;
+    assert_eq!((run.state(), run.counts.map(|counts| counts.sent)), (RunState::Finished, Some(1)), "{run:?}");
+    let gone = node.runs().explain(explain()).await.expect_err("pruned");
+    assert!(gone.message().contains("was pruned on"), "{gone:?}");
+
+    // The run is as it was for whoever asks for it again, and no instant at or below the last opens again.
+    let mails = node.sink.accepted_count();
+    assert_eq!(mails, 4, "by hand, and at nine on three days");
+    let again = node.schedules().trigger_schedule(trigger).await.expect("the same").into_inner();
+    assert_eq!(again.run.map(|run| run.run), Some(by_hand));
+    let from = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+    let backfill = BackfillScheduleRequest {
+        name: "daily".to_owned(),
+        from: from(day),
+        to: from(day + DAY),
+        ..BackfillScheduleRequest::default()
+    };
+    let backfilled = node.schedules().backfill_schedule(backfill).await.expect("nothing").into_inner();
+    assert_eq!((backfilled.opened, backfilled.opened_before), (0, 1));
+    assert_eq!(accounts(&node, "daily").await, (4, 0), "the history names what was pruned");
+    walk(&node, by(HOUR)).await;
+    assert_eq!(node.sink.accepted_count(), mails);
     node.stop().await;
 }
