@@ -50,12 +50,17 @@ impl SoleClock {
 }
 
 impl Ledger {
+    /// P18: by how much the only voter's clock was moved since the last epoch that it agreed with, against the
+    /// time that its machine has run. Milliseconds; zero where several vote, or where nobody can say.
+    pub fn moved_ms(&self, start: &EpochStart) -> i64 {
+        SoleClock::of(start).and_then(|now| self.head.sole_clock?.moved_ms(&now)).unwrap_or(0)
+    }
+
     /// P18: what the clocks at the start of an epoch agree on; or what is wrong with them, for people.
     pub fn agreed_by(&self, start: &EpochStart) -> Result<Time, String> {
         let agreed = agreed_time(start.voters, &start.readings).ok_or_else(|| Refusal::ClocksDisagree.to_string())?;
-        let now = SoleClock::of(start).filter(|_| !start.accept_clock);
-        let moved_ms = now.and_then(|now| self.head.sole_clock?.moved_ms(&now)).unwrap_or(0);
-        if moved_ms.unsigned_abs() <= STEP_MS_MAX {
+        let moved_ms = self.moved_ms(start);
+        if start.accept_clock || moved_ms.unsigned_abs() <= STEP_MS_MAX {
             return Ok(agreed);
         }
         Err(format!(
