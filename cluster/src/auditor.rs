@@ -151,6 +151,9 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) 
             let Some(state) = ledger.run(run) else { continue };
             let decision = stumbles.look(run, || decision(state, row.claimed_at, now)).flatten();
             let Some(decision) = decision else { continue };
+            if decision == Decision::Resend && !ledger.may_resend(state, (row.page, row.chunk), slot) {
+                continue;
+            }
             if let Some(last) = found.last_mut()
                 && last.run == run
                 && last.decision == decision

@@ -2,15 +2,18 @@
 //!
 //! Called once this life's `NodeUp` is applied: from then on the rows of earlier lives are complete, since
 //! nobody can be granted another. A journal that proves nothing leaves everything that was claimed in
-//! doubt. A journal is deleted when no row of its life is open.
+//! doubt. What a decision has closed meanwhile is settled too: who was assumed and never begun is disproved, and
+//! an acceptance counts for ever (P14). A journal is deleted when all that is settled and no row of its life is
+//! open.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry, RowOutcome};
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, Time};
+use reveille_ledger::ids::{Epoch, Fence, Holder, Incarnation, Time};
 use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Ledger, Row};
 use tokio_util::sync::CancellationToken;
 
 use crate::journal::{self, Journal, Owner, Reading};
@@ -23,9 +26,15 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Bytes of outcomes in one entry, at most, but for one row: half the bound of an entry.
 const BATCH_BYTES_MAX: usize = ENTRY_BYTES_MAX / 2;
 
-/// Settles every open row of every earlier life; returns when the ledger has taken it, or on `cancel`.
+/// Settles every row of every earlier life about which there is something to say; returns when the ledger has taken it, or on `cancel`.
 pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, cancel: &CancellationToken) {
-    for life in site.replica.read(|ledger| former_lives(ledger, site.me)) {
+    let mut lives = site.replica.read(|ledger| former_lives(ledger, site.me));
+    match journal::leftovers(folder, site.me.node) {
+        Ok(leftovers) => lives.extend(leftovers.into_iter().map(|leftover| leftover.incarnation)),
+        Err(error) => tracing::warn!(%error, "old journals cannot be listed"),
+    }
+    for incarnation in lives.into_iter().filter(|incarnation| *incarnation < site.me.incarnation) {
+        let life = Holder { node: site.me.node, incarnation };
         let owner = Owner { cluster: site.cluster(), holder: life };
         let reading = Journal::read(folder, &owner, boot);
         let outcomes = site.replica.read(|ledger| outcomes(ledger, life, &reading));
@@ -44,7 +53,9 @@ pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, 
             settle(site, Command::Settle(rows), cancel).await;
         }
     }
-    sweep(site, folder);
+    if !cancel.is_cancelled() {
+        sweep(site, folder);
+    }
 }
 
 /// Deletes the journals of lives that have nothing open.
@@ -57,7 +68,7 @@ fn sweep(site: &Site, folder: &Path) {
     for leftover in leftovers {
         let life = Holder { node: site.me.node, incarnation: leftover.incarnation };
         if life.incarnation < site.me.incarnation
-            && !open.contains(&life)
+            && !open.contains(&life.incarnation)
             && let Err(error) = journal::delete(folder, life)
         {
             tracing::warn!(%error, "an old journal stays behind");
@@ -101,28 +112,27 @@ fn batches(outcomes: Vec<RowOutcome>) -> Vec<Vec<RowOutcome>> {
     batches
 }
 
-/// Earlier lives of this node that have open rows, oldest first.
-fn former_lives(ledger: &Ledger, me: Holder) -> Vec<Holder> {
-    let mut lives: Vec<Incarnation> = ledger
-        .rows()
-        .iter()
-        .map(|(_, row)| row.holder)
-        .filter(|holder| holder.node == me.node && holder.incarnation < me.incarnation)
-        .map(|holder| holder.incarnation)
-        .collect();
-    lives.sort_unstable();
-    lives.dedup();
-    lives.into_iter().map(|incarnation| Holder { node: me.node, incarnation }).collect()
+/// Earlier lives of this node that have open rows.
+fn former_lives(ledger: &Ledger, me: Holder) -> BTreeSet<Incarnation> {
+    let holders = ledger.rows().iter().map(|(_, row)| row.holder);
+    let former = holders.filter(|holder| holder.node == me.node && holder.incarnation < me.incarnation);
+    former.map(|holder| holder.incarnation).collect()
 }
 
-/// What the journal says of each open row of a life. Rows whose lease was over are in doubt already: a
-/// whole journal resolves them, another one adds nothing.
+/// What the journal says of each row of a life. Rows whose lease was over are in doubt already, or closed by a
+/// decision: a whole journal resolves them, another one adds nothing.
 fn outcomes(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<RowOutcome> {
-    let rows = ledger.rows().iter().filter(|(_, row)| row.holder == life);
-    rows.map(|(fence, row)| {
+    let open = ledger.rows().iter().map(|(fence, row)| (*fence, row));
+    let closed = ledger.closed().iter().map(|((_, fence), row)| (*fence, row));
+    let own = open.chain(closed).filter(|(_, row)| row.holder == life);
+    let outcome = |(fence, row): (Fence, &Row)| {
         let mut slots = row.claimed.clone();
         slots.add(&row.in_doubt);
-        reading.outcome(row.page, row.chunk, *fence, &slots)
-    })
-    .collect()
+        if let Reading::Whole(rows) = reading {
+            slots.add(&row.assumed);
+            slots.add(&rows.accepted(fence).and(&row.granted).and_not(&row.sent));
+        }
+        (!slots.is_empty()).then(|| reading.outcome(row.page, row.chunk, fence, &slots))
+    };
+    own.filter_map(outcome).collect()
 }

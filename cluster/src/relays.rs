@@ -115,14 +115,11 @@ impl Relays {
     }
 
     /// What is known of how fast each relay is: for the leader, who decides by it how far ahead this node may
-    /// claim (P12).
+    /// claim (P12). A relay that this node leaves alone lets nothing through: work goes where the relay is
+    /// reached, until this node may try it again.
     pub fn flows(&self) -> BTreeMap<String, RelayFlow> {
-        let flow = |status: Status| RelayFlow {
-            // Zero would say that it is not known.
-            dialogue: status.dialogue.map(|dialogue| dialogue.max(Duration::from_millis(1))),
-            rate_milli: (status.rate_per_second * 1_000.0) as u64,
-        };
-        self.status().into_iter().map(|(name, status)| (name, flow(status))).collect()
+        let now = Instant::now();
+        self.status().into_iter().map(|(name, status)| (name, flow(&status, now))).collect()
     }
 
     /// Writes gauges of each relay.
@@ -164,5 +161,40 @@ pub fn share(relay: &Relay, voters: usize) -> f64 {
     match relay.rate_milli {
         0 => UNBOUNDED_PER_SECOND,
         rate_milli => rate_milli as f64 / 1000.0 / voters.max(1) as f64,
+    }
+}
+
+fn flow(status: &Status, now: Instant) -> RelayFlow {
+    RelayFlow {
+        // Zero would say that it is not known.
+        dialogue: status.dialogue.map(|dialogue| dialogue.max(Duration::from_millis(1))),
+        rate_milli: match status.circuit {
+            CircuitStatus::Open { until, .. } | CircuitStatus::Parked { until, .. } if now < until => 0,
+            _ => (status.rate_per_second * 1_000.0) as u64,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::Counters;
+
+    #[test]
+    fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let rate_milli = |circuit| {
+            let (sessions_open, sessions_idle, waiting_dots, counters) = (0, 0, 0, Counters::default());
+            let (rate_per_second, dialogue) = (5.0, None);
+            let status =
+                Status { sessions_open, sessions_idle, waiting_dots, circuit, rate_per_second, dialogue, counters };
+            flow(&status, now).rate_milli
+        };
+        let cause = || "no route to it from here".to_owned();
+        assert_eq!(rate_milli(CircuitStatus::Closed), 5_000);
+        assert_eq!(rate_milli(CircuitStatus::Open { until: now + second, cause: cause() }), 0);
+        assert_eq!(rate_milli(CircuitStatus::Parked { until: now + second, cause: cause() }), 0);
+        assert_eq!(rate_milli(CircuitStatus::Open { until: now, cause: cause() }), 5_000, "it may be tried again");
+        assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 5_000);
     }
 }

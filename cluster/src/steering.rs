@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::command::{EpochStart, MachineClock, Reading};
-use reveille_ledger::ids::{Hash, NodeId, Time};
+use reveille_ledger::ids::{Hash, NodeId};
 use reveille_ledger::{STEP_MS_MAX, agreed_time};
 use tokio::task::JoinSet;
 
@@ -174,6 +174,8 @@ fn median(readings: &[Reading]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use reveille_ledger::ids::Time;
+
     use super::*;
 
     fn readings(walls: &[i64]) -> Vec<Reading> {

@@ -2,16 +2,18 @@
 //!
 //! Belongs to a term and is dropped with it. It holds no timer a schedule: the ledger keeps an index of
 //! what is due next, and the timer sleeps until its first entry. Built from the state, so a fail-over is
-//! the ordinary road.
+//! the ordinary road. When nothing is due it looks for instants that another release of the zone database
+//! computed (I10): first over all schedules at once, then over some at each wake, for ever.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::command::{Command, Fire, Quarantine, Quarantined};
+use reveille_ledger::command::{Command, Fire, Quarantine, Quarantined, Replan};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::plan_fire;
+use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, OPENINGS_MAX};
@@ -29,7 +31,7 @@ const NAP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
 
 /// Fires what is due until the term ends.
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
-    let mut timer = Timer { site, term, panics: BTreeMap::new() };
+    let mut timer = Timer { site, term, panics: BTreeMap::new(), replanned: None, has_replanned_all: false };
     while !timer.term.ended() {
         let nap = timer.wake().await;
         timer.term.sleep_until_bell(&timer.term.due, nap).await;
@@ -40,6 +42,9 @@ struct Timer {
     site: Arc<Site>,
     term: Arc<Term>,
     panics: BTreeMap<ScheduleId, u8>,
+    /// The last schedule that was looked at for another release of the zone database.
+    replanned: Option<ScheduleId>,
+    has_replanned_all: bool,
 }
 
 /// What one schedule's turn comes to.
@@ -57,7 +62,7 @@ impl Timer {
         let now = self.term.now();
         let turns = self.turns(now);
         if turns.is_empty() {
-            return self.until_next(now);
+            return if self.replan(now).await { Duration::ZERO } else { self.until_next(now) };
         }
         let mut fires = Vec::new();
         for turn in turns {
@@ -114,6 +119,24 @@ impl Timer {
         })
     }
 
+    /// I10: the next instants of some schedules by this release of the zone database; one entry at most. Answers
+    /// whether to go on at once. What could not be proposed is found again.
+    async fn replan(&mut self, now: Time) -> bool {
+        let site = &self.site;
+        let (replans, place) = site.replica.read(|ledger| {
+            let (found, place) = outdated(ledger, self.replanned, site.zones.version(), now);
+            (found.into_iter().filter_map(|id| replan_of(site, ledger, id)).collect::<Vec<_>>(), place)
+        });
+        let count = replans.len();
+        if count > 0 {
+            let Some(Outcome::Moved(moved)) = self.term.propose(Command::Replan(replans)).await else { return false };
+            tracing::info!(schedules = count, moved, tzdb = site.zones.version(), "planned by another zone database");
+        }
+        self.replanned = place;
+        self.has_replanned_all |= place.is_none();
+        place.is_some() && (count > 0 || !self.has_replanned_all)
+    }
+
     fn until_next(&self, now: Time) -> Duration {
         let next = self.site.replica.read(|ledger| ledger.due().next().map(|(due, _)| due));
         let wait = next.map_or(NAP_MAX, |due| Duration::from_millis(due.since_ms(now).max(1) as u64));
@@ -138,4 +161,12 @@ fn plan(site: &Site, ledger: &Ledger, id: ScheduleId, now: Time) -> Option<Turn>
         Ok(pattern) => plan_fire(ledger, id, &pattern, &zone, now).map(|fire| Turn::Fire(Box::new(fire))),
         Err(error) => Some(Turn::Broken(id, error.to_string())),
     }
+}
+
+/// The plan of a schedule by the zone database of today. None where there can be none: its next fire says so.
+fn replan_of(site: &Site, ledger: &Ledger, id: ScheduleId) -> Option<Replan> {
+    let schedule = ledger.schedules().get(&id)?;
+    let zone = site.zones.get(&schedule.zone).ok()?;
+    let planned = AssertUnwindSafe(|| replan(id, schedule, &Pattern::compile(&schedule.when).ok()?, &zone));
+    catch_unwind(planned).ok()?
 }

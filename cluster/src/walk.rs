@@ -3,14 +3,16 @@
 //!
 //! Called by the admin API, on any node: it proposes `Advance` and looks at what this node has applied, and
 //! needs no leadership. It promises that nothing is leapt over in a walk: the ledger refuses to move beyond a
-//! due instant, and retries and deadlines are instants of their own here. It has no time-out: what a relay
-//! does not take is waited for until its caller gives it up, and where it stands is told all along.
+//! due instant, and retries, deadlines and the end of a rest after deaths (P12) are instants of their own here.
+//! It has no time-out: what a relay does not take is waited for until its caller gives it up, and where it
+//! stands is told all along.
 
 use std::time::{Duration, Instant};
 
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{Advance, Command};
-use reveille_ledger::ids::Time;
+use reveille_ledger::deaths::Allowance;
+use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Page, Run, RunState, Standing, closed_slots};
@@ -80,12 +82,13 @@ pub async fn walk(site: &Site, to: Time, jump: bool, mut tell: impl FnMut(Walked
         return Err(WalkError::Refused(Refusal::NotPossible(why)));
     }
     let look = |steps: u64| {
+        let alone = alone(site);
         site.replica.read(|ledger| Walked {
             from,
             now: ledger.head().now,
             steps,
             fired: opened(ledger).saturating_sub(opened_before),
-            work: work(ledger),
+            work: work(ledger, alone),
         })
     };
     let (mut steps, mut told) = (0, Instant::now());
@@ -94,7 +97,9 @@ pub async fn walk(site: &Site, to: Time, jump: bool, mut tell: impl FnMut(Walked
         until_done(site, &mut told, || tell(look(0))).await?;
     }
     while site.replica.read(|ledger| ledger.head().now < to) {
-        let next = site.replica.read(next_instant).filter(|next| !jump && *next < to);
+        let alone = alone(site);
+        let next = site.replica.read(|ledger| next_instant(ledger, alone));
+        let next = next.filter(|next| !jump && *next < to);
         advance(site, next.unwrap_or(to), jump).await?;
         steps += 1;
         until_done(site, &mut told, || tell(look(steps))).await?;
@@ -104,10 +109,10 @@ pub async fn walk(site: &Site, to: Time, jump: bool, mut tell: impl FnMut(Walked
 
 /// Waits until nothing is left to do at the instant that the clock shows.
 async fn until_done(site: &Site, told: &mut Instant, mut tell: impl FnMut()) -> Result<(), WalkError> {
-    let mut applied = site.replica.applied();
+    let (mut applied, alone) = (site.replica.applied(), alone(site));
     loop {
         applied.mark_unchanged();
-        if site.replica.read(work) == Work::default() {
+        if site.replica.read(|ledger| work(ledger, alone)) == Work::default() {
             return Ok(());
         }
         if told.elapsed() >= TELL_EVERY {
@@ -159,9 +164,21 @@ fn is_overtaken(ledger: &Ledger, to: Time) -> bool {
     ledger.head().test_clock.is_some() && (ledger.head().now >= to || due)
 }
 
+/// The only node of its cluster. Of several one is always given claims (P12).
+fn alone(site: &Site) -> Option<NodeId> {
+    let voters = site.voters();
+    voters.first().copied().filter(|_| voters.len() == 1)
+}
+
+/// P12: until when nothing can be claimed.
+fn rest(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
+    let (node, now) = (ledger.nodes().get(&alone?)?, ledger.head().now);
+    node.deaths.rests_until().filter(|_| node.deaths.allowance(now) == Allowance::NONE)
+}
+
 /// What is left to do at the instant that the clock shows.
-fn work(ledger: &Ledger) -> Work {
-    let now = ledger.head().now;
+fn work(ledger: &Ledger, alone: Option<NodeId>) -> Work {
+    let (now, rests) = (ledger.head().now, rest(ledger, alone).is_some());
     let mut work = Work {
         due: ledger.due().take_while(|(due, _)| *due <= now).count() as u64,
         claimed: ledger.rows().iter().map(|(_, row)| u64::from(row.claimed.len())).sum(),
@@ -169,7 +186,7 @@ fn work(ledger: &Ledger) -> Work {
     };
     for (id, page) in ledger.open_pages() {
         work.late += page.runs.iter().filter(|run| expires(run) && run.finish_by <= now).count() as u64;
-        if !sends(ledger, page) {
+        if rests || !sends(ledger, page) {
             continue;
         }
         for number in 0..page.slots.div_ceil(CHUNK) {
@@ -183,8 +200,8 @@ fn work(ledger: &Ledger) -> Work {
     work
 }
 
-/// The next instant at which something falls due: a schedule, a wave of retries, a deadline.
-fn next_instant(ledger: &Ledger) -> Option<Time> {
+/// The next instant at which something falls due: a schedule, a wave of retries, a deadline, the end of a rest.
+fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let now = ledger.head().now;
     let due = ledger.due().map(|(due, _)| due).find(|due| *due > now);
     let deadlines = ledger.open_pages().flat_map(|(_, page)| &page.runs).filter(|run| expires(run));
@@ -193,7 +210,7 @@ fn next_instant(ledger: &Ledger) -> Option<Time> {
         let chunks = (0..page.slots.div_ceil(CHUNK)).filter_map(move |number| ledger.chunks().get(&(id, number)));
         chunks.filter_map(move |chunk| chunk.next_wave(now))
     });
-    due.into_iter().chain(deadlines).chain(waves).min()
+    due.into_iter().chain(deadlines).chain(waves).chain(rest(ledger, alone)).min()
 }
 
 /// Can anything of it be claimed? Where no relay serves the pool it waits for its deadline.

@@ -13,13 +13,13 @@ use reveille_cluster::journal::{Act, Journal, Owner, Place, Record, boot_id};
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
-use reveille_ledger::Standing;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Claim, Command, NodeUp, Picked, Relay};
+use reveille_ledger::command::{Claim, Command, Decide, Decider, Decision, NodeUp, Picked, Relay};
 use reveille_ledger::ids::{Fence, NodeId, RunId};
 use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Ledger, Standing};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use tokio::runtime::{Builder, Runtime};
@@ -115,13 +115,20 @@ impl Life {
     }
 }
 
-/// A life that does what `deeds` says and is gone.
+/// A life that settles what was left behind, does what `deeds` says and is gone.
 fn die(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
+    die_before_recovery(folder, incarnation, async |life: &Life| {
+        life.enlist().await;
+        deeds(life).await;
+    });
+}
+
+/// A life that does what `deeds` says and is gone.
+fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     let runtime = runtime();
     runtime.block_on(async {
         let life = Life::begin(folder, incarnation).await;
         let _leading = Station::lead(&life.site);
-        life.enlist().await;
         deeds(&life).await;
         assert!(life.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
     });
@@ -188,6 +195,47 @@ fn who_was_open_when_its_holder_died_is_sent_in_a_row_of_its_own() {
         };
         assert_eq!((granted(2), granted(4)), (vec![Bitmap::range(2, 1)], vec![Bitmap::range(4, 1)]));
         assert!(granted(0).iter().all(|granted| !granted.contains(2) && !granted.contains(4)));
+    }));
+    runtime.block_on(sink.stop());
+}
+
+#[test]
+fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = runtime();
+    let sink = runtime.block_on(async { mailbox() });
+    die(folder.path(), 1, async |life: &Life| {
+        life.put(relay(&sink)).await;
+        life.put(schedule(4)).await;
+        let page = life.page().await;
+        let claim = Claim { page, chunk: 0, slice: Bitmap::range(0, 4), holder: life.owner.holder };
+        let outcome = life.put(Command::Claim(vec![claim])).await;
+        let Outcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
+        let fence = *answers[0].as_ref().expect("a row");
+        let place = |slot| Place { page, chunk: 0, fence, slot };
+        let acts = [(0, Act::Open), (0, Act::Begin), (1, Act::Open), (1, Act::Begin), (1, Act::Accepted)];
+        let records: Vec<Record> = acts.map(|(slot, act)| Record { place: place(slot), act }).into();
+        let mut journal = Journal::create(&life.journal_dir, &life.owner, &life.boot).expect("a journal");
+        journal.append(&records).expect("it is written");
+    });
+    // The node is away for so long that the policy decides: the row is revoked, assumed, and so closed.
+    die_before_recovery(folder.path(), 2, async |life: &Life| {
+        let (fence, run) = life.site.replica.read(|ledger| {
+            let (fence, row) = ledger.rows().iter().next().expect("a row");
+            (*fence, row.page)
+        });
+        assert_eq!(life.put(Command::Revoke(vec![fence])).await, Outcome::Moved(4));
+        let assume = Decide { run, recipients: vec![], decision: Decision::Assume, by: Decider::Policy };
+        assert_eq!(life.put(Command::Decide(assume)).await, Outcome::Moved(4));
+        assert!(life.site.replica.read(|ledger| ledger.rows().is_empty()), "nothing of it is open");
+    });
+    runtime.block_on(live(folder.path(), 3, async |life: &Life| {
+        // One was accepted, of one nothing is known, and two were never begun: they go out now.
+        life.until_counted(Standing::Sent, 3).await;
+        assert_eq!(life.count(Standing::Assumed), 1);
+        assert_eq!(sink.accepted_count(), 2);
+        let disproved = |ledger: &Ledger| ledger.runs().map(|(_, _, run)| run.assumptions_disproved).sum::<u32>();
+        assert_eq!(life.site.replica.read(disproved), 2);
     }));
     runtime.block_on(sink.stop());
 }

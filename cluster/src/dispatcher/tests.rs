@@ -1,7 +1,8 @@
 //! What the dispatcher makes of a state, read as sentences.
 
 use reveille_ledger::command::{
-    Cause, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RowOutcome, ScheduleCreate, Why, Witness,
+    Cause, Claim, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RowOutcome, ScheduleCreate, Why,
+    Witness,
 };
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;

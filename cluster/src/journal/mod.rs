@@ -28,7 +28,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use reveille_ledger::ids::{Fence, Holder};
+use reveille_ledger::ids::{Fence, Holder, RunId};
 
 pub use folder::{Leftover, boot_id, delete, in_memory, leftovers};
 pub use reading::Reading;
@@ -138,6 +138,11 @@ impl Journal {
             self.rewrite();
         }
         Ok(())
+    }
+
+    /// The page of a row that it has records of.
+    pub fn page(&self, fence: Fence) -> Option<RunId> {
+        self.rows.page(fence)
     }
 
     /// The row is closed in the state that this node has applied: its records are needed no more.

@@ -83,6 +83,17 @@ impl Rows {
         self.0.get(&fence)?.fates.get(&slot)
     }
 
+    /// Who was accepted in a row.
+    pub fn accepted(&self, fence: Fence) -> Bitmap {
+        let fates = self.0.get(&fence).into_iter().flat_map(|row| &row.fates);
+        fates.filter(|(_, fate)| **fate == Fate::Accepted).map(|(slot, _)| *slot).collect()
+    }
+
+    /// The page of a row, if anything is known of it.
+    pub(super) fn page(&self, fence: Fence) -> Option<RunId> {
+        self.0.get(&fence).map(|row| row.page)
+    }
+
     /// The outcome of a row of a former incarnation whose recipients `slots` are still claimed (P10):
     /// accepted, refused by its answer, begun is in doubt, and everything else is released. Who was open is
     /// named, and whether nothing else was in the whole journal (P12).

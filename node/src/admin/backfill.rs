@@ -1,18 +1,19 @@
-//! Backfill: which occurrences of the past open, and opening them.
+//! Backfill: which occurrences of the past open, and opening them. What is answered comes from the entry that
+//! opened them, so a request that is asked again gets the same answer.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use prost::Message;
-use reveille_ledger::BACKFILL_MAX;
 use reveille_ledger::command::{Backfill, Command};
 use reveille_ledger::decide::backfill::{Range, range};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::edit::Calendar;
-use reveille_ledger::ids::{Hash, Nominal, Time};
+use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_proto::admin::v1::{self, BackfillScheduleRequest, BackfillScheduleResponse};
+use reveille_ledger::{BACKFILL_MAX, Ledger};
+use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
 use super::schedule::Found;
 use super::validate::Fields;
@@ -50,15 +51,16 @@ pub async fn backfill(
             let reused = Refusal::RequestReused(request.request_id.clone());
             return Err(refusals::refused(&reused).request(&request.request_id));
         }
-        return Ok(answered(BackfillScheduleResponse::default(), &answer.outcome));
+        return answered(admin, found, answer.outcome).await;
     }
-    let (range, response) = look(admin, found, &asked).await?;
+    let (range, response, found) = look(admin, found, &asked).await?;
     if request.validate_only || range.openings.is_empty() {
         return Ok(response);
     }
-    let backfill = Backfill { request: asked.request, body: asked.body, schedule: id, openings: range.openings };
+    let Range { openings, known, rest } = range;
+    let backfill = Backfill { request: asked.request, body: asked.body, schedule: id, openings, known, rest };
     let reply = admin.write(Command::Backfill(backfill), &request.request_id, deadline).await?;
-    Ok(answered(response, &reply.outcome))
+    answered(admin, found, reply.outcome).await
 }
 
 fn read(request: &BackfillScheduleRequest) -> Result<Asked, Fault> {
@@ -90,7 +92,7 @@ fn read(request: &BackfillScheduleRequest) -> Result<Asked, Fault> {
 }
 
 /// What opens, and how it is told.
-async fn look(admin: &Admin, found: Found, asked: &Asked) -> Result<(Range, BackfillScheduleResponse), Fault> {
+async fn look(admin: &Admin, found: Found, asked: &Asked) -> Result<(Range, BackfillScheduleResponse, Found), Fault> {
     let site = Arc::clone(&admin.site);
     let (span, most) = ((asked.from, asked.to), asked.most);
     let looked = admin.calendar(move |zones| {
@@ -113,20 +115,42 @@ async fn look(admin: &Admin, found: Found, asked: &Asked) -> Result<(Range, Back
             rest: range.rest.map(timestamp),
             ..BackfillScheduleResponse::default()
         };
-        Ok((range, response))
+        Ok((range, response, found))
     });
     looked.await?
 }
 
-/// With what the ledger says of it: some may have opened between the look and the entry.
-fn answered(response: BackfillScheduleResponse, outcome: &Outcome) -> BackfillScheduleResponse {
-    let Outcome::Backfilled { opened, first, last, known } = outcome else { return response };
-    let run = |run: &Option<_>| run.map(|run: reveille_ledger::ids::RunId| run.to_string()).unwrap_or_default();
-    v1::BackfillScheduleResponse {
-        opened: *opened,
-        opened_before: response.opened_before + known,
-        first_run: run(first),
-        last_run: run(last),
-        ..response
-    }
+/// What the ledger says of it: some may have opened between the look and the entry.
+async fn answered(admin: &Admin, found: Found, outcome: Outcome) -> Result<BackfillScheduleResponse, Fault> {
+    let Outcome::Backfilled { opened, first, last, known, rest } = outcome else {
+        return Err(refusals::broken(format!("a backfill was answered by {outcome:?}")));
+    };
+    let due_of = |run: Option<RunId>| admin.site.replica.read(|ledger| due(ledger, run?));
+    let (first_due, last_due) = (due_of(first), due_of(last));
+    let told = admin.calendar(move |zones| {
+        let schedule = &found.schedule;
+        let calendar = zones.get(&schedule.zone).ok().zip(Pattern::compile(&schedule.when).ok());
+        let told = |due: Option<Time>| {
+            let ((zone, pattern), due) = calendar.as_ref().zip(due)?;
+            Some(views::told(pattern, &zone.rules, &schedule.policies, due))
+        };
+        (told(first_due), told(last_due))
+    });
+    let (first_told, last_told) = told.await?;
+    let name = |run: Option<RunId>| run.map(|run| run.to_string()).unwrap_or_default();
+    Ok(BackfillScheduleResponse {
+        opened,
+        opened_before: known,
+        first: first_told,
+        last: last_told,
+        first_run: name(first),
+        last_run: name(last),
+        rest: rest.map(timestamp),
+    })
+}
+
+/// When a run was due, also one whose details were pruned.
+fn due(ledger: &Ledger, run: RunId) -> Option<Time> {
+    let summary = || ledger.summaries().get(&run).map(|left| left.due);
+    ledger.run(run).map(|run| run.due).or_else(summary)
 }

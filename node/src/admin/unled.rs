@@ -37,7 +37,8 @@ impl Admin {
         let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
         let described = self.descriptions(voters.iter().map(|(node, _)| *node), left).await;
         let missing = voters.iter().filter(|(node, _)| !described.contains_key(node));
-        let missing = missing.map(|(_, Member { name, .. })| name.clone()).collect();
+        let mut missing: Vec<String> = missing.map(|(_, Member { name, .. })| name.clone()).collect();
+        missing.sort_unstable();
         fault(asked, silence, &Voters { all: voters.len(), missing })
     }
 

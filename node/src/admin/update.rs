@@ -13,7 +13,7 @@ use reveille_ledger::content::{Audience, Content};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::{Zone, plan_fire};
 use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
-use reveille_ledger::ids::{Hash, ScheduleId, Time};
+use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Activity, Answer, Schedule};
@@ -209,7 +209,12 @@ async fn plan(
             let due = |pattern: &Pattern, zone: &Zone| {
                 site.replica.read(|ledger| plan_fire(ledger, present.id, pattern, zone, through))
             };
-            edit.timing = Some(retimed(&present, &create, zones, through, due)?);
+            // Asked name by name: entries do not wait for a calendar to be walked.
+            let has_opened = |name: &Nominal| {
+                let name = (present.id, name.clone());
+                site.replica.read(|ledger| ledger.history().get(&name).is_some_and(|row| row.run().is_some()))
+            };
+            edit.timing = Some(retimed(&present, &create, zones, through, (&due, &has_opened))?);
         }
         Ok(Planned { edit, duplicates })
     });
@@ -244,13 +249,17 @@ fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> Schedu
     }
 }
 
+/// What of the former timing is due; and whether a name has opened.
+type Past<'a> = (&'a dyn Fn(&Pattern, &Zone) -> Option<Fire>, NameHasOpened<'a>);
+type NameHasOpened<'a> = &'a dyn Fn(&Nominal) -> bool;
+
 /// The other timing, which must have an instant to come.
 fn retimed(
     present: &Present,
     create: &ScheduleCreate,
     zones: &Zones,
     through: Time,
-    due: impl Fn(&Pattern, &Zone) -> Option<Fire>,
+    (due, has_opened): Past<'_>,
 ) -> Result<Retiming, Fault> {
     let schedule = &present.schedule;
     let compiled = |of: &_| Pattern::compile(of).map_err(|error| refusals::not_possible(error.to_string()));
@@ -267,7 +276,8 @@ fn retimed(
         max_runs: create.max_runs,
         dst: create.policies.dst,
     };
-    let retiming = retime(schedule, due, former, (wanted, Calendar { pattern: &pattern, zone: &zone }), through);
+    let wanted = (wanted, Calendar { pattern: &pattern, zone: &zone });
+    let retiming = retime(schedule, due, former, wanted, through, has_opened);
     let retiming = retiming.map_err(|wait| refusals::not_possible(wait.to_string()))?;
     match (&retiming.next, create.max_runs) {
         (Some(_), _) => Ok(retiming),

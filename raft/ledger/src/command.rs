@@ -90,6 +90,8 @@ pub enum Command {
     Backfill(Backfill),
     /// Forgets what is older than it has to be kept (P24).
     Prune(Prune),
+    /// What another release of the zone database makes of schedules' next instants (I10).
+    Replan(Vec<Replan>),
 }
 
 /// One voter's clock at the start of an epoch.
@@ -398,6 +400,26 @@ pub struct Backfill {
     pub schedule: ScheduleId,
     /// What opens, in order; what has opened before is left out when this is applied.
     pub openings: Vec<Opening>,
+    /// Of what was asked for, what the proposer left out because it had opened before.
+    pub known: u32,
+    /// Where a backfill of what the proposer did not look at begins.
+    pub rest: Option<Time>,
+}
+
+/// One schedule's part of a [`Command::Replan`]: a compare-and-set on its plan. What is due by then is the
+/// next fire's to explain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replan {
+    /// The schedule.
+    pub schedule: ScheduleId,
+    /// Must equal the plan's.
+    pub plan_version: u64,
+    /// Must equal the plan's next instant.
+    pub from: Next,
+    /// The plan's next instant from now on.
+    pub next: Option<Next>,
+    /// Version of the time zone database that computed it.
+    pub tzdb: String,
 }
 
 /// See [`Command::Prune`]: what is not old enough when this is applied stays.

@@ -36,7 +36,7 @@ pub enum Outcome {
     Fired(Vec<Result<Vec<RunId>, Refusal>>),
     /// For each claim: its fence, or why not.
     Claimed(Vec<Result<Fence, Refusal>>),
-    /// Number of recipients that moved.
+    /// Number of recipients that moved; of a replan, of schedules whose next instant did.
     Moved(u64),
     /// Nothing was done.
     Refused(Refusal),
@@ -50,6 +50,8 @@ pub enum Outcome {
         last: Option<RunId>,
         /// How many of those asked for had opened before.
         known: u32,
+        /// Where a backfill of the rest begins.
+        rest: Option<Time>,
     },
     /// Number of runs whose details went.
     Pruned(u32),

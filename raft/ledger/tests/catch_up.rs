@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZoneDatabase;
 use proptest::prelude::*;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Cause, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Reading, Reason, ScheduleCreate};
+use reveille_ledger::command::{
+    Cause, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Next, Reading, Reason, Replan, ScheduleCreate,
+};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
 use reveille_ledger::decide::catch_up::{ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire};
+use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, ScheduleId, Time};
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Policies};
 use reveille_ledger::reply::Outcome;
@@ -117,6 +120,19 @@ impl Drill {
             assert_eq!(check(&self.ledger), []);
         }
         panic!("a hundred fires, and more is due");
+    }
+
+    /// The timer with nothing due: what these rules make of a plan that was computed with others.
+    fn replan(&mut self) -> Outcome {
+        let (found, rest) = outdated(&self.ledger, None, &self.zone.tzdb, self.now);
+        assert_eq!(rest, None);
+        let plan_of = |id: &ScheduleId| {
+            replan(*id, self.ledger.schedules().get(id).expect("it was found"), &self.pattern, &self.zone)
+        };
+        let replans = found.iter().filter_map(plan_of).collect();
+        let outcome = self.put(Command::Replan(replans));
+        assert_eq!(check(&self.ledger), []);
+        outcome
     }
 
     fn after_outage(&mut self, lasting_ms: i64) {
@@ -430,4 +446,64 @@ proptest! {
         prop_assert!(absent.0.unwrap_or(0) <= absent.1.unwrap_or(0));
         prop_assert_eq!(told, explained);
     }
+}
+
+/// Nine o'clock daily, by rules two hours ahead of UTC, on the first of March; then rules that are other hours
+/// ahead are released, and somebody leads with them.
+fn nine_by_other_rules(rules: &str, catch_up: CatchUp) -> Drill {
+    let wish = Wish { policies: Policies { catch_up, ..Policies::default() }, ..Wish::default() };
+    let mut drill = Drill::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T12:00:00Z"), &wish);
+    drill.zone = zone(rules);
+    drill.leap_to(at("2026-03-02T01:00:00Z"));
+    drill
+}
+
+#[test]
+fn other_rules_of_a_zone_move_what_is_to_come_and_it_opens_on_time() {
+    for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
+        let mut drill = nine_by_other_rules(rules, CatchUp::None);
+        assert_eq!(drill.replan(), Outcome::Moved(1), "{rules}");
+        assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}: once");
+        drill.leap_to(at(due).plus_ms(-1));
+        assert_eq!(drill.catch_up(), 0, "{rules}: not early");
+        drill.leap_to(at(due));
+        drill.catch_up();
+        let nine = Nominal::Civil { civil_ms: at("2026-03-02T09:00:00Z").0, fold: 0 };
+        assert_eq!(drill.opened(), [(nine, at(due), Cause::Due)], "{rules}");
+        assert!(drill.explained().is_empty(), "{rules}: {:?}", drill.explained());
+    }
+}
+
+#[test]
+fn the_same_instant_by_other_rules_is_noted_and_nobodys_version_changes() {
+    let mut drill = nine_by_other_rules("Etc/GMT-2", CatchUp::One);
+    drill.zone.tzdb = "another release".into();
+    let plan = |drill: &Drill| drill.ledger.schedules().get(&drill.schedule).expect("it is there").plan.clone();
+    let before = plan(&drill);
+    assert_eq!(drill.replan(), Outcome::Moved(0));
+    assert_eq!(plan(&drill), reveille_ledger::Plan { tzdb: "another release".into(), ..before });
+}
+
+#[test]
+fn a_plan_that_has_moved_on_or_is_due_is_not_replanned() {
+    let mut drill = nine_by_other_rules("Etc/GMT-3", CatchUp::One);
+    let known = drill.ledger.schedules().get(&drill.schedule).expect("it is there").clone();
+    let right = replan(drill.schedule, &known, &drill.pattern, &drill.zone).expect("it is planned");
+    let elsewhere = Next { due: at("2026-03-02T07:30:00Z"), ..right.from.clone() };
+    let fired = Next { due: known.plan.fired_through, ..right.from.clone() };
+    for wrong in [
+        Replan { plan_version: 2, ..right.clone() },
+        Replan { from: elsewhere, ..right.clone() },
+        Replan { next: Some(fired), ..right.clone() },
+        Replan { schedule: ScheduleId(77), ..right.clone() },
+    ] {
+        let before = drill.ledger.schedules().get(&drill.schedule).cloned();
+        assert_eq!(drill.put(Command::Replan(vec![wrong])), Outcome::Moved(0));
+        assert_eq!(drill.ledger.schedules().get(&drill.schedule), before.as_ref(), "nothing has changed");
+    }
+    // Seven o'clock UTC has come: the fire looks at all instants since the last one, by the rules of today.
+    drill.leap_to(at("2026-03-02T07:00:00Z"));
+    assert_eq!(drill.put(Command::Replan(vec![right])), Outcome::Moved(0));
+    drill.catch_up();
+    assert_eq!(drill.opened().len(), 1);
 }

@@ -244,8 +244,9 @@ fn wild_backfill() -> impl Strategy<Value = Command> {
         finish_by,
     });
     let lists = prop::collection::vec(opening, 0..4);
-    (schedule(), prop::option::of(text()), lists).prop_map(|(schedule, request, openings)| {
-        Command::Backfill(Backfill { request, body: Hash([0; 32]), schedule, openings })
+    let more = (any::<u32>(), prop::option::of(time()));
+    (schedule(), prop::option::of(text()), lists, more).prop_map(|(schedule, request, openings, (known, rest))| {
+        Command::Backfill(Backfill { request, body: Hash([0; 32]), schedule, openings, known, rest })
     })
 }
 
@@ -254,6 +255,13 @@ fn wild_prune() -> impl Strategy<Value = Command> {
     let history = prop::collection::vec((schedule(), nominal()), 0..3);
     (runs(), runs(), history)
         .prop_map(|(pages, summaries, history)| Command::Prune(Prune { pages, summaries, history }))
+}
+
+fn wild_replan() -> impl Strategy<Value = Command> {
+    let next = || (nominal(), time()).prop_map(|(nominal, due)| Next { nominal, due });
+    (schedule(), 0u64..4, next(), prop::option::of(next())).prop_map(|(schedule, plan_version, from, next)| {
+        Command::Replan(vec![Replan { schedule, plan_version, from, next, tzdb: String::new() }])
+    })
 }
 
 fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
@@ -321,6 +329,7 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         wild_edit(),
         wild_backfill(),
         wild_prune(),
+        wild_replan(),
         (schedule(), text()).prop_map(|(schedule, reason)| Command::SchedulePause(SchedulePause { schedule, reason })),
         (schedule(), long()).prop_map(|(schedule, plan_version)| {
             Command::ScheduleResume(ScheduleResume { schedule, plan_version })

@@ -14,7 +14,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Code, Status};
 
-use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
+use super::node::{Node, PATIENCE, creation, node, node_that_rests, node_with_test_clock, reason, yearly};
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -318,5 +318,20 @@ async fn what_is_older_than_its_retention_is_pruned_and_what_it_came_to_stays() 
     assert_eq!(accounts(&node, "daily").await, (4, 0), "the history names what was pruned");
     walk(&node, by(HOUR)).await;
     assert_eq!(node.sink.accepted_count(), mails);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_walk_goes_to_the_end_of_a_rest_and_does_not_sit_it_out() {
+    let people = ["ada@example.net", "bob@example.net", "cyd@example.net", "dan@example.net"];
+    let (node, run) = node_that_rests(&people).await;
+    let before = now(&node).await;
+    // A rest is ten minutes of ledger time; of ours it would be more than anybody waits here.
+    let walked = tokio::time::timeout(PATIENCE, walk(&node, by(HOUR))).await.expect("nobody waits for a rest");
+    assert!((HOUR..HOUR + 2 * MINUTE).contains(&(now(&node).await - before)), "{walked:?}");
+    let request = GetRunRequest { run, ..GetRunRequest::default() };
+    let run = node.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
+    let counts = run.counts.expect("counts");
+    assert_eq!((counts.in_doubt, counts.sent), (3, 1), "after the rest the work went on: {run:?}");
     node.stop().await;
 }

@@ -11,7 +11,11 @@ use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
 use reveille_cluster::zones::Zones;
+use reveille_ledger::LEVEL;
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{Claim, Command, NodeUp};
 use reveille_ledger::ids::{Holder, Incarnation, NodeId, Time};
+use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
@@ -21,8 +25,9 @@ use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, Audience, Content, CreateScheduleRequest, GetRunRequest, InitClusterRequest, ListRunsRequest,
-    Recipient, Relay, Run, ScheduleBody, TriggerScheduleRequest, When, when,
+    AddRelayRequest, Audience, Content, CreateScheduleRequest, CreateScheduleResponse, GetRunRequest,
+    InitClusterRequest, ListRunsRequest, Recipient, Relay, Run, ScheduleBody, TriggerScheduleRequest,
+    TriggerScheduleResponse, When, when,
 };
 use reveille_raft::{GrpcTransport, Options, Replica};
 use reveille_sink::{Sink, SinkOptions};
@@ -77,10 +82,10 @@ pub struct Founder {
 }
 
 pub async fn founder(number: u64) -> Founder {
-    founder_by(number, Arc::new(SystemClock)).await
+    founder_by(number, 1, Arc::new(SystemClock)).await
 }
 
-async fn founder_by(number: u64, clock: Arc<dyn Clock>) -> Founder {
+async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Founder {
     let folder = tempfile::tempdir().expect("a folder");
     let loopback: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let transport = GrpcTransport::bind(loopback).expect("a port");
@@ -91,7 +96,7 @@ async fn founder_by(number: u64, clock: Arc<dyn Clock>) -> Founder {
         tzdb: "2026x".to_owned(),
     };
     let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
-    let me = Holder { node: NodeId(number), incarnation: Incarnation(1) };
+    let me = Holder { node: NodeId(number), incarnation: Incarnation(incarnation) };
     let mut options = Options::new(folder.path().join("data"), me.node, Arc::new(transport));
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
@@ -149,12 +154,34 @@ pub async fn node(faults: &str) -> Node {
 
 /// The same, whose wall clock can be set.
 pub async fn node_by(clock: &Arc<SetClock>) -> Node {
-    made(founder_by(1, Arc::clone(clock) as Arc<dyn Clock>).await, "", InitClusterRequest::default()).await
+    made(founder_by(1, 1, Arc::clone(clock) as Arc<dyn Clock>).await, "", InitClusterRequest::default()).await
 }
 
 /// The same with a clock that is moved by hand.
 pub async fn node_with_test_clock(faults: &str) -> Node {
     made(founder(1).await, faults, InitClusterRequest { test_clock: true, ..InitClusterRequest::default() }).await
+}
+
+/// The same with a clock that is moved by hand, in its fourth life: each of the others died with one of the
+/// recipients of a run in its hands. So it rests (P12).
+pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
+    const DEATHS: u64 = 3;
+    let founder = founder_by(1, DEATHS + 1, Arc::new(SystemClock)).await;
+    let request = InitClusterRequest { test_clock: true, ..InitClusterRequest::default() };
+    ClusterServiceClient::new(founder.channel.clone()).init_cluster(request).await.expect("a cluster");
+    let (_, triggered) = opened(&founder.channel, yearly("report", recipients)).await;
+    let run = triggered.run.expect("a run");
+    let page = run.run.parse().expect("a run");
+    for life in 1..=DEATHS {
+        let holder = Holder { incarnation: Incarnation(life), ..founder.site.me };
+        let up = NodeUp { holder, name: "node-1".to_owned(), level: LEVEL, life };
+        let slice = Bitmap::range(life as u32 - 1, 1);
+        for command in [Command::NodeUp(up), Command::Claim(vec![Claim { page, chunk: 0, slice, holder }])] {
+            let reply = founder.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer");
+            assert!(matches!(reply.outcome, Outcome::Done | Outcome::Claimed(_)), "{reply:?}");
+        }
+    }
+    (founder.work("").await, run.run)
 }
 
 async fn made(founder: Founder, faults: &str, request: InitClusterRequest) -> Node {
@@ -190,14 +217,11 @@ impl Node {
     /// Creates a schedule that is next due in a year, and opens a run of it.
     pub async fn triggered(&self, name: &str, recipients: &[&str], pool: &str) -> Run {
         let body = ScheduleBody { pool: pool.to_owned(), ..yearly(name, recipients) };
-        let created = self.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
+        let (created, triggered) = opened(&self.channel, body).await;
         let unserved = !pool.is_empty();
         assert_eq!(created.warnings.iter().any(|warning| warning.contains("relay add")), unserved, "{created:?}");
-        let (tenant, name, request_id) = (String::new(), name.to_owned(), format!("once-{name}"));
-        let request = TriggerScheduleRequest { tenant, name, request_id };
-        let answer = self.schedules().trigger_schedule(request).await.expect("triggered").into_inner();
-        assert_eq!(answer.warnings, created.warnings);
-        answer.run.expect("a run")
+        assert_eq!(triggered.warnings, created.warnings);
+        triggered.run.expect("a run")
     }
 
     /// The run, once it is as it is waited for.
@@ -228,6 +252,11 @@ impl Node {
         }
     }
 
+    /// What its actors share.
+    pub fn site(&self) -> &Site {
+        &self.station.as_ref().expect("it is at work").site
+    }
+
     /// The API takes its leave; the actors go on.
     pub fn close(&self) {
         self.stop.cancel();
@@ -242,6 +271,16 @@ impl Node {
         }
         self.sink.stop().await;
     }
+}
+
+/// Creates a schedule and opens a run of it.
+async fn opened(channel: &Channel, body: ScheduleBody) -> (CreateScheduleResponse, TriggerScheduleResponse) {
+    // A request id is one body's (P17), so each schedule has one of its own.
+    let (tenant, name, request_id) = (String::new(), body.name.clone(), format!("once-{}", body.name));
+    let mut schedules = ScheduleServiceClient::new(channel.clone());
+    let created = schedules.create_schedule(creation(body)).await.expect("created").into_inner();
+    let request = TriggerScheduleRequest { tenant, name, request_id };
+    (created, schedules.trigger_schedule(request).await.expect("triggered").into_inner())
 }
 
 /// A body that fires once a year.

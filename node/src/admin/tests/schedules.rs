@@ -1,5 +1,10 @@
 //! A schedule's life as its owner sees it.
 
+use std::time::{Duration, Instant};
+
+use reveille_ledger::Ledger;
+use reveille_ledger::command::{Command, Next, Replan};
+use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::{
     BackfillScheduleRequest, CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome,
     ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause,
@@ -7,7 +12,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::Code;
 
-use super::node::{creation, node, reason, yearly};
+use super::node::{PATIENCE, creation, node, reason, yearly};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schedule_is_created_once_however_often_it_is_asked_for() {
@@ -182,11 +187,20 @@ async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
     let nothing = node.schedules().backfill_schedule(request(0, "", false)).await.expect("nothing").into_inner();
     assert_eq!((nothing.opened, nothing.opened_before), (0, 4));
 
+    // Asked again, it is the first answer whole: who lost that one still learns where the rest begins.
+    let again = node.schedules().backfill_schedule(request(3, "mine", false)).await.expect("stored").into_inner();
+    assert_eq!(again, first);
+    let more = || BackfillScheduleRequest { from: at("2019-01-01T00:00:00Z"), ..request(0, "more", false) };
+    let more_of_it = node.schedules().backfill_schedule(more()).await.expect("opened").into_inner();
+    assert_eq!((more_of_it.opened, more_of_it.opened_before), (1, 4));
+    let again = node.schedules().backfill_schedule(more()).await.expect("stored").into_inner();
+    assert_eq!(again, more_of_it);
+
     let run = node.until(&rest.first_run, |run| run.finished_index.is_some()).await;
     assert_eq!((run.cause(), run.counts.map(|counts| counts.sent)), (RunCause::Backfill, Some(1)));
     let history = ListScheduleHistoryRequest { name: "report".to_owned(), ..ListScheduleHistoryRequest::default() };
     let history = node.schedules().list_schedule_history(history).await.expect("a history").into_inner().entries;
-    assert_eq!(history.len(), 4);
+    assert_eq!(history.len(), 5);
     assert!(history.iter().all(|entry| entry.reason.starts_with("backfilled")), "{history:?}");
 
     let ahead = BackfillScheduleRequest {
@@ -196,5 +210,29 @@ async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
     };
     let ahead = node.schedules().backfill_schedule(ahead).await.expect_err("the future");
     assert!(ahead.message().starts_with("from: lies ahead"), "{}", ahead.message());
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_by_another_zone_database_is_mended_by_the_leader() {
+    let node = node("").await;
+    node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
+    let plan = || {
+        let look =
+            |ledger: &Ledger| ledger.schedule_named("default", "report").map(|(id, known)| (id, known.plan.clone()));
+        node.site().replica.read(look).expect("a schedule")
+    };
+    let (schedule, right) = plan();
+    let from = right.next.clone().expect("it is planned");
+    let next = Some(Next { due: from.due.plus_ms(3_600_000), ..from.clone() });
+    let older = Replan { schedule, plan_version: right.version, from, next, tzdb: "2025a".to_owned() };
+    let reply = node.site().replica.propose(&Command::Replan(vec![older]), Instant::now() + PATIENCE).await;
+    assert_eq!(reply.expect("an answer").outcome, Outcome::Moved(1));
+    let end = Instant::now() + PATIENCE;
+    while plan().1.next != right.next {
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {:?}", plan());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(plan().1.tzdb, "2026x", "by the leader's own");
     node.stop().await;
 }

@@ -42,11 +42,12 @@ impl Ledger {
         }
         let fresh = backfill.openings.iter().filter(|opening| !self.has_opened(&(id, opening.nominal.clone())));
         let fresh: Vec<Opened> = fresh.map(|opening| Opened { schedule: id, opening: opening.clone() }).collect();
-        let known = (backfill.openings.len() - fresh.len()) as u32;
+        let overtaken = (backfill.openings.len() - fresh.len()) as u32;
+        let (known, rest) = (backfill.known.saturating_add(overtaken), backfill.rest);
         let runs = self.open_runs(context, fresh);
         let run = |run: Option<&(_, _)>| run.map(|(_, run)| *run);
         let (first, last, opened) = (run(runs.first()), run(runs.last()), runs.len() as u32);
-        let outcome = Outcome::Backfilled { opened, first, last, known };
+        let outcome = Outcome::Backfilled { opened, first, last, known, rest };
         self.remember(context, &tenant, request, backfill.body, &outcome);
         Ok(outcome)
     }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::command::{Decide, Decision, Picked};
-use crate::ids::{Fence, RunId};
+use crate::command::{Decide, Decider, Decision, Picked};
+use crate::ids::{Fence, RunId, Time};
 use crate::moments::What;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::rulings::Ruled;
-use crate::state::{Ledger, RunState, Standing};
+use crate::state::{Ledger, Run, RunState, Standing};
 
 impl Ledger {
     /// A recipient is in doubt only when its holder said so, having met its gate once and for all, or when
@@ -24,7 +24,14 @@ impl Ledger {
         if resends {
             self.may_send_again(decide.run)?;
         }
-        let chosen = self.doubts(decide)?;
+        let counts = resends && decide.by == Decider::Policy;
+        if counts && self.run(decide.run).is_some_and(|run| run.finish_by <= context.now) {
+            return Err(Refusal::NotPossible("past its deadline only a person sends again".to_owned()));
+        }
+        let mut chosen = self.doubts(decide)?;
+        if counts {
+            chosen = self.with_attempts_left(decide.run, chosen);
+        }
         if resends && !chosen.is_empty() {
             self.reopen(context, decide.run)?;
         }
@@ -39,6 +46,9 @@ impl Ledger {
             let place = (row.page, row.chunk);
             self.put_row(fence, row, true);
             self.shift(context, place, &slots, Standing::InDoubt, to);
+            if counts {
+                slots.iter().for_each(|slot| self.count_attempt(decide.run, place, slot, context.now));
+            }
             moved += slots.len();
         }
         if resends {
@@ -64,6 +74,33 @@ impl Ledger {
             }
         }
         Ok(found)
+    }
+
+    /// P4: may the policy `resend` act for somebody in doubt? It is an attempt that counts; when none is left a
+    /// person decides.
+    pub fn may_resend(&self, run: &Run, place: (RunId, u32), slot: u16) -> bool {
+        let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
+        attempts.saturating_add(1) < run.policies.max_attempts
+    }
+
+    fn with_attempts_left(&self, run: RunId, chosen: Vec<(Fence, Bitmap)>) -> Vec<(Fence, Bitmap)> {
+        let Some(run) = self.run(run) else { return Vec::new() };
+        let left = chosen.into_iter().filter_map(|(fence, slots)| {
+            let row = self.rows.get(&fence)?;
+            let place = (row.page, row.chunk);
+            let slots: Bitmap = slots.iter().filter(|slot| self.may_resend(run, place, *slot)).collect();
+            (!slots.is_empty()).then_some((fence, slots))
+        });
+        left.collect()
+    }
+
+    fn count_attempt(&mut self, run: RunId, place: (RunId, u32), slot: u16, now: Time) {
+        let Some(policies) = self.run(run).map(|run| run.policies.clone()) else { return };
+        let Some(chunk) = self.chunks.edit(&place) else { return };
+        let attempts = chunk.attempts.entry(slot).or_default();
+        *attempts = attempts.saturating_add(1);
+        let until = now.plus_ms(policies.backoff_ms(*attempts));
+        self.wait(place, slot, until);
     }
 
     /// Sends dead recipients again, with attempts counted anew.

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use super::Context;
 use super::fire::Opened;
 use super::schedule::{body_of, bounded};
-use crate::command::{Retiming, ScheduleCreate, ScheduleEdit};
+use crate::command::{Explained, Reason, Retiming, ScheduleCreate, ScheduleEdit};
 use crate::content::{Audience, CONTENT_BYTES_MAX, Content, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX};
-use crate::ids::{Hash, Time};
+use crate::ids::{Hash, ScheduleId, Time};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Activity, Ledger, Schedule};
@@ -31,7 +31,10 @@ impl Ledger {
         }
         check_bounds(edit)?;
         match &edit.timing {
-            Some(timing) => check_timing(schedule, edit, timing, context.now)?,
+            Some(timing) => {
+                check_timing(schedule, edit, timing, context.now)?;
+                self.check_ranges(id, &timing.explained)?;
+            }
             None if edit.moves_instants(schedule) => {
                 return Err(Refusal::NotPossible("a policy of the calendar changes without the plan".to_owned()));
             }
@@ -59,6 +62,17 @@ impl Ledger {
         let outcome = Outcome::Schedule(id);
         self.remember(context, &tenant, request, edit.body, &outcome);
         Ok(outcome)
+    }
+
+    /// P1: a range is kept under the name of its first instant. Where that has opened the run stays there, and
+    /// the rest of the range would be lost.
+    fn check_ranges(&self, id: ScheduleId, explained: &[Explained]) -> Result<(), Refusal> {
+        let lost =
+            |range: &Explained| range.reason != Reason::OpenedBefore && self.has_opened(&(id, range.first.clone()));
+        match explained.iter().any(lost) {
+            true => Err(Refusal::NotPossible("a range of missed instants that begins with a run".to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// P8: what of the former timing lies at or before `through` is opened or explained.

@@ -14,6 +14,7 @@ mod moves;
 mod prune;
 mod refused;
 mod registry;
+mod replan;
 mod run;
 mod schedule;
 mod settle;
@@ -151,6 +152,7 @@ impl Ledger {
             Command::ScheduleEdit(edit) => self.schedule_edit(context, edit),
             Command::Backfill(backfill) => self.backfill(context, backfill),
             Command::Prune(prune) => Ok(self.prune(context, prune)),
+            Command::Replan(replans) => Ok(self.replan(context, replans)),
         }
     }
 

@@ -77,16 +77,17 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
         next: first(pattern, zone, dst, through, schedule.start, schedule.end),
         tzdb: zone.tzdb.clone(),
     };
+    let has_opened = |name: &Nominal| ledger.history().get(&(id, name.clone())).is_some_and(|row| row.run().is_some());
     if !steps.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
-        explain(&mut fire, next.nominal.clone(), Reason::DoesNotExist);
+        let reason = if has_opened(&next.nominal) { Reason::OpenedBefore } else { Reason::DoesNotExist };
+        explain(&mut fire, next.nominal.clone(), reason);
     }
     let more_to_come = fire.next.as_ref().is_some_and(|next| next.due <= end);
     let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_))).filter(|_| !more_to_come);
     for (place, step) in steps.iter().enumerate() {
         let nominal = Nominal::from(step.nominal());
-        let known = ledger.history().get(&(id, nominal.clone())).is_some_and(|known| known.run().is_some());
         let verdict = match step {
-            _ if known => Err(Reason::OpenedBefore),
+            _ if has_opened(&nominal) => Err(Reason::OpenedBefore),
             Step::Absent(_) => Err(Reason::DoesNotExist),
             Step::Fires(_) => verdict(schedule, step.instant().into(), now, Some(place) == latest),
         };

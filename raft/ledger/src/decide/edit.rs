@@ -3,8 +3,8 @@
 
 use super::calendar::{self, Pattern, When};
 use super::catch_up::{Zone, first};
-use crate::command::{Explained, Fire, Reason, Retiming};
-use crate::ids::Time;
+use crate::command::{Explained, Fire, Next, Reason, Retiming};
+use crate::ids::{Nominal, Time};
 use crate::state::{Activity, Schedule};
 
 /// Missed instants that one edit counts; as many as a schedule by the minute misses in six weeks.
@@ -48,7 +48,8 @@ pub enum NotYet {
 }
 
 /// The change of a schedule's timing at `through`. `due` is the fire that moves its plan there, of a schedule
-/// that fires and is due; `former` is none where its zone is not known any more.
+/// that fires and is due; `former` is none where its zone is not known any more. `has_opened` knows the names
+/// of its runs.
 ///
 /// # Errors
 /// When what is due or was missed does not fit into the entry.
@@ -58,13 +59,14 @@ pub fn retime(
     former: Option<Calendar<'_>>,
     (wanted, calendar): (Wanted, Calendar<'_>),
     through: Time,
+    has_opened: impl Fn(&Nominal) -> bool,
 ) -> Result<Retiming, NotYet> {
     if due.as_ref().and_then(|fire| fire.next.as_ref()).is_some_and(|next| next.due <= through) {
         return Err(NotYet::CatchingUp);
     }
     let explained = match schedule.activity {
-        Activity::Active => None,
-        _ => missed(schedule, former, through)?,
+        Activity::Active => Vec::new(),
+        _ => missed(schedule, former, through, has_opened)?,
     };
     let fired_through = schedule.plan.fired_through.max(through);
     let next = first(calendar.pattern, calendar.zone, &wanted.dst, fired_through, wanted.start, wanted.end);
@@ -77,24 +79,55 @@ pub fn retime(
         max_runs: wanted.max_runs,
         through,
         due,
-        explained: explained.into_iter().collect(),
+        explained,
         next: next.filter(|_| wanted.max_runs.is_none_or(|most| most as usize > opened)),
         tzdb: calendar.zone.tzdb.clone(),
     })
 }
 
-/// What a schedule that does not fire has missed up to `through`, as one range.
-fn missed(schedule: &Schedule, former: Option<Calendar<'_>>, through: Time) -> Result<Option<Explained>, NotYet> {
-    let Some(next) = schedule.plan.next.as_ref().filter(|next| next.due <= through) else { return Ok(None) };
-    let (first, reason) = (next.nominal.clone(), Reason::Edited);
-    let mut range = Explained { last: first.clone(), first, count: 1, reason };
-    let Some(Calendar { pattern, zone }) = former else { return Ok(Some(range)) };
+/// What a schedule that does not fire has missed up to `through`: one range, which begins after names that have
+/// opened already. There are such after an edit of its zone: nine o'clock is told there too, later. They stay
+/// on record as runs.
+fn missed(
+    schedule: &Schedule,
+    former: Option<Calendar<'_>>,
+    through: Time,
+    has_opened: impl Fn(&Nominal) -> bool,
+) -> Result<Vec<Explained>, NotYet> {
+    let Some(mut next) = schedule.plan.next.clone().filter(|next| next.due <= through) else { return Ok(Vec::new()) };
     let end = schedule.end.map_or(through, |end| through.min(end)).max(next.due);
-    let (dst, from) = (&schedule.policies.dst, next.due.timestamp());
-    let later = calendar::count(pattern, &zone.rules, dst, from, end.timestamp(), MISSED_MAX);
-    range.count += u32::try_from(later.firings).unwrap_or(u32::MAX - 1);
-    if let Some(last) = later.last {
-        range.last = last.nominal.into();
+    let dst = &schedule.policies.dst;
+    let after = |next: &Next| {
+        let Calendar { pattern, zone } = former?;
+        first(pattern, zone, dst, next.due, schedule.start, Some(end))
+    };
+    let mut ranges = Vec::new();
+    while has_opened(&next.nominal) {
+        match ranges.last_mut() {
+            None => ranges.push(range(&next, Reason::OpenedBefore)),
+            Some(Explained { last, count, .. }) => (*last, *count) = (next.nominal.clone(), *count + 1),
+        }
+        match after(&next) {
+            Some(following) => next = following,
+            None => return Ok(ranges),
+        }
     }
-    if later.complete { Ok(Some(range)) } else { Err(NotYet::TooMuchMissed) }
+    let mut range = range(&next, Reason::Edited);
+    if let Some(Calendar { pattern, zone }) = former {
+        let from = next.due.timestamp();
+        let later = calendar::count(pattern, &zone.rules, dst, from, end.timestamp(), MISSED_MAX);
+        if !later.complete {
+            return Err(NotYet::TooMuchMissed);
+        }
+        range.count += u32::try_from(later.firings).unwrap_or(u32::MAX - 1);
+        if let Some(last) = later.last {
+            range.last = last.nominal.into();
+        }
+    }
+    ranges.push(range);
+    Ok(ranges)
+}
+
+fn range(next: &Next, reason: Reason) -> Explained {
+    Explained { first: next.nominal.clone(), last: next.nominal.clone(), count: 1, reason }
 }

@@ -8,3 +8,4 @@ pub mod calendar;
 pub mod catch_up;
 pub mod edit;
 pub mod prune;
+pub mod replan;

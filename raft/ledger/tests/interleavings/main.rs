@@ -342,13 +342,14 @@ impl World {
         };
         let openings: Vec<Opening> = (0..i64::from(back % 4)).map(opening).collect();
         let count = openings.len() as u32;
-        let backfill = Command::Backfill(Backfill { request: None, body: Hash([0; 32]), schedule: id, openings });
+        let (request, body) = (None, Hash([0; 32]));
+        let backfill = Command::Backfill(Backfill { request, body, schedule: id, openings, known: 0, rest: None });
         if !matches!(self.put(backfill.clone()), Outcome::Backfilled { .. }) {
             return;
         }
         let once = rows_without_head(&self.ledger);
         let again = self.put(backfill);
-        assert_eq!(again, Outcome::Backfilled { opened: 0, first: None, last: None, known: count });
+        assert_eq!(again, Outcome::Backfilled { opened: 0, first: None, last: None, known: count, rest: None });
         assert_eq!(once, rows_without_head(&self.ledger), "P7: a backfill that comes twice");
     }
 

@@ -12,7 +12,7 @@ use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 28;
+pub const COMMANDS: u8 = 29;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -50,6 +50,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::ScheduleEdit(_) => "ScheduleEdit",
         Command::Backfill(_) => "Backfill",
         Command::Prune(_) => "Prune",
+        Command::Replan(_) => "Replan",
     }
 }
 
@@ -176,11 +177,22 @@ fn edit() -> ScheduleEdit {
 
 fn backfill(schedule: ScheduleId, name: Next) -> Backfill {
     let opening = Opening { nominal: name.nominal, due: name.due, cause: Cause::Backfill, finish_by: Time(3_600_000) };
-    Backfill { request: Some("request-9".into()), body: Hash([9; 32]), schedule, openings: vec![opening] }
+    Backfill {
+        request: Some("request-9".into()),
+        body: Hash([9; 32]),
+        schedule,
+        openings: vec![opening],
+        known: 2,
+        rest: Some(Time(7_200_000)),
+    }
 }
 
 fn prune(page: RunId) -> Prune {
     Prune { pages: vec![page], summaries: vec![RUN], history: vec![(ScheduleId(900), next(4).nominal)] }
+}
+
+fn replan() -> Replan {
+    Replan { schedule: ScheduleId(900), plan_version: 4, from: next(4), next: Some(next(5)), tzdb: "2026b".into() }
 }
 
 fn settle() -> RowOutcome {
@@ -255,6 +267,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("ScheduleEdit", Command::ScheduleEdit(Box::new(edit()))),
         ("Backfill", Command::Backfill(backfill(ScheduleId(900), next(4)))),
         ("Prune", Command::Prune(prune(RUN))),
+        ("Replan", Command::Replan(vec![replan()])),
     ]
 }
 
@@ -274,7 +287,7 @@ pub fn replies() -> Vec<(String, Reply)> {
         Outcome::Fired(vec![Ok(vec![RUN]), Err(Refusal::StalePlan)]),
         Outcome::Claimed(vec![Ok(FENCE), Err(Refusal::NothingPending)]),
         Outcome::Moved(300),
-        Outcome::Backfilled { opened: 300, first: Some(RUN), last: None, known: 2 },
+        Outcome::Backfilled { opened: 300, first: Some(RUN), last: None, known: 2, rest: Some(Time(7_200_000)) },
         Outcome::Pruned(300),
     ];
     let refusals = vec![

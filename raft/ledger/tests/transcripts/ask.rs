@@ -277,13 +277,14 @@ impl World {
             cause: Cause::Backfill,
             finish_by: now.plus_ms(known.policies.finish_by_ms),
         };
-        let openings = match words.key("opens") {
-            Some(text) => self.instants(text)?.into_iter().map(opening).collect(),
-            None => found.openings,
+        let (openings, known, rest) = match words.key("opens") {
+            Some(text) => (self.instants(text)?.into_iter().map(opening).collect(), 0, None),
+            None => (found.openings, found.known, found.rest),
         };
         let request = words.key("request").map(str::to_owned);
         let body = Hash::of(words.key("body").unwrap_or("").as_bytes());
-        Ok(told + &self.commit(Command::Backfill(Backfill { request, body, schedule, openings }), words)?)
+        let backfill = Backfill { request, body, schedule, openings, known, rest };
+        Ok(told + &self.commit(Command::Backfill(backfill), words)?)
     }
 
     /// `prune`: what the auditor finds; or whatever is named: `prune r5.0`, `prune summary=r5.0`.
@@ -320,7 +321,9 @@ impl World {
         let calendar = Calendar { pattern: &next.0, zone: &next.1 };
         let fires = schedule.activity == Activity::Active;
         let due = fires.then(|| catch_up::plan_fire(&self.ledger, id, former.pattern, former.zone, through)).flatten();
-        Ok(retime(schedule, due, Some(former), (wanted, calendar), through)?)
+        let has_opened =
+            |name: &Nominal| self.ledger.history().get(&(id, name.clone())).is_some_and(|row| row.run().is_some());
+        Ok(retime(schedule, due, Some(former), (wanted, calendar), through, has_opened)?)
     }
 
     fn policies(&self, words: &mut Words) -> Told<Policies> {

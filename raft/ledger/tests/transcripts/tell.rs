@@ -51,9 +51,10 @@ fn reply(world: &World, reply: &Reply) -> String {
             Ok(fence) => format!("granted {fence}"),
             Err(refusal) => format!("refused: {refusal}"),
         })),
-        Outcome::Backfilled { opened, first, last, known } => {
+        Outcome::Backfilled { opened, first, last, known, rest } => {
             let run = |run: &Option<RunId>| run.map_or("none".to_owned(), |run| run.to_string());
-            format!("backfilled {opened}, {} to {}; {known} had opened before", run(first), run(last))
+            let rest = rest.map_or(String::new(), |rest| format!("; the rest begins at {}", world.time(rest)));
+            format!("backfilled {opened}, {} to {}; {known} had opened before{rest}", run(first), run(last))
         }
         Outcome::Pruned(runs) => format!("pruned {runs} runs"),
         Outcome::Moved(count) => format!("moved {count}"),

@@ -1,0 +1,49 @@
+//! Which schedules another release of the zone database concerns, and what it makes of them (I10).
+//!
+//! Called by the leader's timer, a stretch at a time, so that no look at the state is long. It keeps the place
+//! between two looks, and begins anew when it has come around: a schedule may come from a node that has another
+//! release, at any time.
+
+use std::ops::Bound;
+
+use super::calendar::Pattern;
+use super::catch_up::{Zone, first};
+use crate::command::Replan;
+use crate::ids::{ScheduleId, Time};
+use crate::state::{Ledger, Schedule};
+
+/// Schedules that one entry replans: some 200 bytes each, far below the bound of an entry.
+pub const REPLANS_MAX: usize = 256;
+/// Schedules that one look goes over.
+const LOOK_MAX: usize = 4_096;
+
+/// Goes on after `place`: schedules whose next instant is still to come at `now` and was computed with another
+/// release than `tzdb`; and where to go on, none when all have been looked at.
+pub fn outdated(
+    ledger: &Ledger,
+    place: Option<ScheduleId>,
+    tzdb: &str,
+    now: Time,
+) -> (Vec<ScheduleId>, Option<ScheduleId>) {
+    let mut found = Vec::new();
+    let mut last = place;
+    let from = place.map_or(Bound::Unbounded, Bound::Excluded);
+    for (looked, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
+        if looked >= LOOK_MAX || found.len() >= REPLANS_MAX {
+            return (found, last);
+        }
+        last = Some(*id);
+        let plan = &schedule.plan;
+        if plan.tzdb != tzdb && plan.next.as_ref().is_some_and(|next| next.due > now) {
+            found.push(*id);
+        }
+    }
+    (found, None)
+}
+
+/// The plan of a schedule by these rules; none when nothing is planned.
+pub fn replan(id: ScheduleId, schedule: &Schedule, pattern: &Pattern, zone: &Zone) -> Option<Replan> {
+    let plan = &schedule.plan;
+    let next = first(pattern, zone, &schedule.policies.dst, plan.fired_through, schedule.start, schedule.end);
+    Some(Replan { schedule: id, plan_version: plan.version, from: plan.next.clone()?, next, tzdb: zone.tzdb.clone() })
+}
