@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
+use reveille_ledger::content::{Audience, Content};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::reply::Outcome;
@@ -61,6 +62,16 @@ impl Admin {
         let (schedule, now) = self.site.replica.read(look).ok_or_else(|| refusals::no_schedule(name))?;
         let now = self.now(now);
         self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await
+    }
+
+    /// All that a schedule is made of. Blobs never change: those of another index are the same or gone.
+    fn body_of(&self, schedule: &Schedule) -> Result<v1::ScheduleBody, Fault> {
+        let made = self.site.replica.read(|ledger| {
+            let content = Content::from_blob(ledger.blob(&schedule.content)?)?;
+            let audience = Audience::from_blob(ledger.blob(&schedule.audience)?)?;
+            Some(views::body(schedule, &content, &audience))
+        });
+        made.ok_or_else(|| refusals::broken(format!("the content or the audience of {} is not there", schedule.name)))
     }
 
     /// Walks a calendar or validates on a thread that may be busy: no task waits behind it.
@@ -139,8 +150,9 @@ impl ScheduleService for Admin {
         let request = request.into_inner();
         let place = (request.tenant.as_str(), request.name.as_str());
         let Found { id, schedule, now, freshness } = self.find_schedule(place, request.stale, deadline).await?;
+        let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-        Ok(Response::new(GetScheduleResponse { schedule: Some(shown), freshness }))
+        Ok(Response::new(GetScheduleResponse { schedule: Some(shown), freshness, body }))
     }
 
     async fn update_schedule(

@@ -54,6 +54,9 @@ struct Present {
 /// An edit that can be proposed.
 struct Planned {
     edit: ScheduleEdit,
+    /// What it would then be made of.
+    content: Content,
+    audience: Audience,
     duplicates: Vec<v1::Duplicate>,
 }
 
@@ -118,14 +121,17 @@ async fn attempt(
     }
     let former = present.schedule.clone();
     let request_id = request_id.map(str::to_owned);
+    let former_body = request.with_bodies.then(|| views::body(&former, &present.content, &present.audience));
     let planned = plan(admin, present, until, (asked.clone(), mask.clone()), (request_id, body)).await;
-    let Planned { edit, duplicates } = planned.map_err(|fault| fault.request(&request.request_id))?;
+    let planned = planned.map_err(|fault| fault.request(&request.request_id))?;
+    let Planned { edit, content, audience, duplicates } = planned;
     let due = edit.timing.iter().flat_map(|timing| &timing.due);
     let opens_count = due.clone().map(|fire| fire.opened.len() as u32).sum();
     let explained = edit.timing.iter().flat_map(|timing| &timing.explained).chain(due.flat_map(|fire| &fire.explained));
     let explained_count = explained.map(|range| range.count).fold(0, u32::saturating_add);
     let mut would_be = former.clone();
     would_be.take(&edit, former.index);
+    let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
     let changes = edit.changes_something();
     let shown = admin.calendar(move |zones| {
         let show = |schedule: &Schedule| views::schedule(id, schedule, zones, now, INSTANTS_SHOWN);
@@ -153,6 +159,8 @@ async fn attempt(
         duplicates,
         opens_count,
         explained_count,
+        body,
+        former_body,
     }))
 }
 
@@ -197,6 +205,8 @@ async fn plan(
     let site = Arc::clone(&admin.site);
     let planned = admin.calendar(move |zones| {
         let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
+        // Whether it is paused is no part of a change.
+        wanted.paused = None;
         mask.lay_over(&mut wanted, asked);
         let validate::Asked { create, duplicates } = validate::schedule(Some(wanted), present.now, true, zones)?;
         let mut edit = difference(&present, &mask, &create);
@@ -216,7 +226,7 @@ async fn plan(
             };
             edit.timing = Some(retimed(&present, &create, zones, through, (&due, &has_opened))?);
         }
-        Ok(Planned { edit, duplicates })
+        Ok(Planned { edit, content: create.content, audience: create.audience, duplicates })
     });
     planned.await?
 }

@@ -84,6 +84,8 @@ pub enum Stop {
     Failed(Box<Failure>),
     /// Nobody reads stdout any more, as with `| head`: no error.
     PipeClosed,
+    /// It did what was asked, and the answer is no: exit code 1, without a word.
+    No,
 }
 
 impl From<Failure> for Stop {
@@ -138,6 +140,11 @@ impl Failure {
             request_id: metadata("request_id"),
             reason,
         }
+    }
+
+    /// Would others of the same command meet it too?
+    pub fn concerns_all(&self) -> bool {
+        matches!(self.exit, Exit::NoQuorum | Exit::TimedOut | Exit::Denied)
     }
 
     /// The object that `-o json` prints on stderr, in one line.

@@ -25,7 +25,9 @@ mod early;
 mod failure;
 mod human;
 mod import;
+mod input;
 mod instant;
+mod manifest;
 mod recipients;
 mod terminal;
 mod view;
@@ -120,6 +122,8 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::Clock(args) => ask::clock::run(desk, args).await,
         Question::Relay(args) => ask::relay::run(desk, args).await,
         Question::Schedule(args) => ask::schedule::run(desk, args).await,
+        Question::Apply(args) => Box::pin(ask::apply::run(desk, &args.tenant, &args.what)).await,
+        Question::Diff(args) => Box::pin(ask::apply::diff(desk, &args.tenant, &args.what)).await,
         Question::Import(args) => ask::import::run(desk, args).await,
         Question::Run(args) => ask::run::run(desk, args).await,
         Question::Explain(args) => ask::run::explain(desk, args).await,

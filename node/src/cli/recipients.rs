@@ -126,6 +126,39 @@ pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
     Ok(recipients)
 }
 
+/// The rows of a document, each with its line and its fields by name; the first one names the columns.
+///
+/// # Errors
+/// The first row that cannot be used: a document is mended, not read around.
+pub fn of_rows(rows: Vec<(u64, Vec<(String, String)>)>) -> Result<Recipients, BadRow> {
+    let mut recipients = Recipients::default();
+    let mut first: Option<(Header, Vec<String>)> = None;
+    for (line, fields) in rows {
+        let wrong = |problem: String| BadRow { line, problem };
+        let (header, names) = match &first {
+            Some(first) => first,
+            None => {
+                let names: Vec<String> = fields.iter().map(|(name, _)| name.clone()).collect();
+                let header = Header::read(&csv::ByteRecord::from(names.clone()), line)?;
+                recipients.audience.columns.clone_from(&header.columns);
+                first.insert((header, names))
+            }
+        };
+        let mut record = csv::ByteRecord::new();
+        for name in names {
+            let field = fields.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+            let missing = || wrong(format!("`{name}` is missing: the first recipient has it"));
+            record.push_field(field.ok_or_else(missing)?.as_bytes());
+        }
+        if let Some((name, _)) = fields.iter().find(|(name, _)| !names.contains(name)) {
+            return Err(wrong(format!("`{name}` is more than the first recipient has: give it to all, or to none")));
+        }
+        recipients.audience.recipients.push(header.recipient(&record).map_err(wrong)?);
+        recipients.lines.push(line);
+    }
+    Ok(recipients)
+}
+
 /// Commas, unless the header has none and semicolons or tabs instead.
 fn delimiter(bytes: &[u8]) -> u8 {
     let header = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use super::args::{ColorWhen, Format, Global};
 use super::failure::{Exit, Failure, Stop};
+use super::manifest::tree::Node;
+use super::manifest::write;
 use super::view::{Row, View, sheet};
 
 /// Stdout, stderr and stdin as the global flags want them.
@@ -73,6 +75,20 @@ impl Terminal {
         }
     }
 
+    /// A document for `apply -f`: YAML, unless another format is asked for.
+    pub fn manifest(&self, name: &str, node: &Node) -> Result<(), Stop> {
+        match self.format {
+            Format::Table | Format::Yaml => self.data(&write::yaml(node)),
+            Format::Json => self.data(&write::json(node)),
+            Format::Name => self.data(name),
+        }
+    }
+
+    /// Lines for people, one after the other.
+    pub fn lines(&self, lines: &[String]) -> Result<(), Stop> {
+        if lines.is_empty() { Ok(()) } else { self.data(&harmless(&lines.join("\n"))) }
+    }
+
     /// One object of a stream: a line, or a document of YAML.
     pub fn line<R: Row>(&self, row: &R, words: &str) -> Result<(), Stop> {
         match self.format {
@@ -135,6 +151,7 @@ impl Terminal {
     pub fn end(&self, result: Result<(), Stop>) -> ExitCode {
         match result {
             Ok(()) | Err(Stop::PipeClosed) => Exit::Done.into(),
+            Err(Stop::No) => Exit::General.into(),
             Err(Stop::Failed(failure)) => {
                 self.tell(&failure);
                 failure.exit.into()

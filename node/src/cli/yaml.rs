@@ -48,7 +48,8 @@ fn start(out: &mut String, depth: usize) {
     out.push_str(&"  ".repeat(depth));
 }
 
-fn text(string: &str) -> String {
+/// A text as a scalar on one line.
+pub fn text(string: &str) -> String {
     const MEAN_SOMETHING: [&str; 7] = ["null", "true", "false", "yes", "no", "on", "off"];
     let word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./@".contains(&byte);
     let is_plain = string.starts_with(|first: char| first.is_ascii_alphabetic())

@@ -94,6 +94,14 @@ pub fn refusal(code: Code, reason: &str, message: &str) -> Status {
     Status::with_error_details(code, message, details)
 }
 
+/// As a node would say what is wrong with a field.
+pub fn refusal_of(reason: &str, field: &str, message: &str) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, "reveille", std::collections::HashMap::new());
+    details.add_bad_request_violation(field, message);
+    Status::with_error_details(Code::InvalidArgument, message, details)
+}
+
 /// A method that the test did not foresee.
 pub fn unknown(method: &str) -> Status {
     Status::unimplemented(format!("{method} was not foreseen"))

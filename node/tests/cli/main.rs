@@ -1,5 +1,6 @@
 //! The command line from outside: the binary is started, against a node that answers what a test tells it.
 
+mod apply;
 mod changes;
 mod clock;
 mod completion;

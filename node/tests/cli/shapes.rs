@@ -78,7 +78,8 @@ fn holds(object: &Value, expected: Value) {
 #[tokio::test]
 async fn a_schedule() {
     let fake =
-        Fake::answering("GetSchedule", v1::GetScheduleResponse { schedule: Some(schedule()), freshness: None }).await;
+        Fake::answering("GetSchedule", v1::GetScheduleResponse { schedule: Some(schedule()), ..Default::default() })
+            .await;
     let json = fake.reveille("schedule show morning -o json").await.json();
     holds(
         &json,
@@ -131,7 +132,7 @@ async fn a_run_that_waits_says_for_which_relay() {
     let said = async |relays: Vec<v1::Relay>, line: &str| {
         let fake = Fake::start(move |method, _| match method {
             "GetRun" => one(v1::GetRunResponse { run: Some(run()), freshness: None }),
-            "GetSchedule" => one(v1::GetScheduleResponse { schedule: Some(schedule()), freshness: None }),
+            "GetSchedule" => one(v1::GetScheduleResponse { schedule: Some(schedule()), ..Default::default() }),
             "ListRelays" => one(v1::ListRelaysResponse { relays: relays.clone(), ..Default::default() }),
             _ => Err(unknown(method)),
         });

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{
-    Content, ListRunsRequest, Policies, Schedule, ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse, When,
-    when,
+    Content, GetScheduleRequest, ListRunsRequest, Policies, Schedule, ScheduleBody, UpdateScheduleRequest,
+    UpdateScheduleResponse, When, when,
 };
 use tonic::Code;
 
@@ -167,5 +167,30 @@ async fn a_clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
     let with_etag = UpdateScheduleRequest { etag: changed.etag.clone(), ..update(&["when"], cron("0 10 * * *")) };
     let (_, changed) = done(&node, with_etag).await;
     assert!(changed.next.iter().all(|next| next.local.contains("T10:00:00")), "{:?}", changed.next);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_schedule_is_made_of_is_told_and_asked_for_again_changes_nothing() {
+    let node = node("").await;
+    node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
+    let get = |with_body| GetScheduleRequest { name: "report".to_owned(), with_body, ..GetScheduleRequest::default() };
+    let short = node.schedules().get_schedule(get(false)).await.expect("there").into_inner();
+    assert_eq!(short.body, None);
+    let whole = node.schedules().get_schedule(get(true)).await.expect("there").into_inner();
+    let body = whole.body.expect("its body");
+    assert_eq!(body.audience.as_ref().map(|audience| audience.recipients.len()), Some(1));
+
+    let paths = ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience"];
+    let again = UpdateScheduleRequest { with_bodies: true, ..update(&paths, body.clone()) };
+    let answer = node.schedules().update_schedule(again).await.expect("an update").into_inner();
+    assert_eq!((answer.former_body, answer.body), (Some(body.clone()), Some(body.clone())));
+    assert_eq!(answer.schedule.map(|schedule| schedule.etag), answer.former.map(|former| former.etag));
+
+    let other = update(&["priority"], ScheduleBody { priority: 4, ..ScheduleBody::default() });
+    let look = UpdateScheduleRequest { with_bodies: true, validate_only: true, ..other };
+    let answer = node.schedules().update_schedule(look).await.expect("a look").into_inner();
+    assert_eq!(answer.body, Some(ScheduleBody { priority: 4, ..body.clone() }));
+    assert_eq!(answer.former_body, Some(body));
     node.stop().await;
 }

@@ -67,7 +67,10 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &Audience) -> v1::
         policies: Some(policies(&schedule.policies)),
         pool: schedule.pool.clone(),
         priority: u32::from(schedule.priority),
-        paused: None,
+        paused: match &schedule.activity {
+            Activity::Paused { reason, .. } => Some(reason.clone()),
+            Activity::Active | Activity::Blocked { .. } | Activity::Done => None,
+        },
         content: Some(v1::Content {
             sender: content.sender.clone(),
             reply_to: content.reply_to.clone().unwrap_or_default(),

@@ -1,5 +1,6 @@
 //! The tree of commands, with the help that teaches it. Parsed into types once; nothing here acts.
 
+mod apply;
 mod clock;
 mod cluster;
 mod completion;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, ManifestFiles};
 pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
 pub use cluster::{ClusterArgs, ClusterCommand};
 pub use completion::{CompletionArgs, ManArgs};
@@ -157,6 +159,10 @@ pub enum Question {
     Relay(RelayArgs),
     /// Schedules: what is sent, to whom, and when
     Schedule(ScheduleArgs),
+    /// Make schedules and relays as documents say: created, updated or unchanged
+    Apply(ApplyArgs),
+    /// What `apply` would change, field by field; exit 1 when it is something
+    Diff(DiffArgs),
     /// Schedules from what ran elsewhere: a crontab
     Import(ImportArgs),
     /// Runs: occurrences that opened

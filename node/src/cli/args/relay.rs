@@ -29,6 +29,9 @@ Examples:
     Show {
         /// Its name
         name: String,
+        /// As a document for `apply -f`
+        #[arg(long)]
+        manifest: bool,
     },
     /// Let a node connect, encrypt, greet, log in and leave; no mail is handed over
     Test {
@@ -43,7 +46,7 @@ Examples:
 }
 
 /// `relay add`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct AddRelayArgs {
     /// Its name
     pub name: String,

@@ -8,8 +8,9 @@ use reveille_ledger::address::Address;
 
 use super::given::Given;
 use super::when;
-use super::{DstArgs, Paging, PolicyArgs, WhenArgs};
+use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, WhenArgs};
 use crate::cli::instant::parse_instant;
+use crate::cli::recipients::Recipients;
 
 /// The noun.
 #[derive(Debug, Args)]
@@ -57,7 +58,14 @@ A recipients file is CSV with a header: email, and a column for each variable.
     Show {
         /// Its name
         name: String,
+        /// As a document for `apply -f`, with all that it is made of
+        #[arg(long)]
+        manifest: bool,
     },
+    /// The same as `reveille apply`: schedules and relays as documents say
+    Apply(ApplyFiles),
+    /// The same as `reveille diff`: what `apply` would change
+    Diff(ManifestFiles),
     /// The instants of a pattern, with what clock changes do to them; needs no cluster
     #[command(after_long_help = "\
 Examples:
@@ -121,7 +129,7 @@ Examples:
 }
 
 /// `schedule create`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(group = when::needed(), group = ArgGroup::new("audience-needed").required(true).args(["to", "recipients"]))]
 pub struct CreateArgs {
     /// Its name, unique in the tenant
@@ -182,10 +190,13 @@ pub struct RecipientArgs {
     /// Leave out rows that cannot be used, instead of creating nothing
     #[arg(long, requires = "recipients")]
     pub skip_bad_rows: bool,
+    /// Those that a document lists itself; then the file is that document.
+    #[arg(skip)]
+    pub listed: Option<Recipients>,
 }
 
 /// What is sent.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Content")]
 pub struct ContentArgs {
     /// From: ADDRESS or 'NAME <ADDRESS>'
@@ -198,11 +209,17 @@ pub struct ContentArgs {
     #[arg(long)]
     pub subject: String,
     /// Plain text, a template
-    #[arg(long, value_name = "FILE", required_unless_present = "html")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["html", "inline_text", "inline_html"])]
     pub text: Option<PathBuf>,
     /// HTML, a template; its variables are escaped
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// The text itself, instead of a file
+    #[arg(long, value_name = "TEXT", conflicts_with = "text")]
+    pub inline_text: Option<String>,
+    /// The HTML itself, instead of a file
+    #[arg(long, value_name = "HTML", conflicts_with = "html")]
+    pub inline_html: Option<String>,
     /// A variable with the same value for everybody; may be repeated
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub variables: Vec<(String, String)>,
@@ -279,6 +296,12 @@ pub struct ContentChange {
     /// HTML, a template; its variables are escaped
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// The text itself, instead of a file
+    #[arg(long, value_name = "TEXT", conflicts_with = "text")]
+    pub inline_text: Option<String>,
+    /// The HTML itself, instead of a file
+    #[arg(long, value_name = "HTML", conflicts_with = "html")]
+    pub inline_html: Option<String>,
     /// A variable with the same value for everybody; may be repeated, and replaces all of them
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub variables: Vec<(String, String)>,

@@ -26,6 +26,9 @@ pub struct WhenArgs {
     /// Again and again after this long, such as 90m or 36h; clock changes do not matter
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub every: Option<SignedDuration>,
+    /// With --every: one of its instants; the others are counted from it [default: --start, or 1970-01-01T00:00:00Z]
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant, requires = "every", conflicts_with_all = ["cron", "daily", "at"])]
+    pub anchor: Option<Timestamp>,
     /// Once, such as 2026-12-24T09:00:00+01:00
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     pub at: Option<Timestamp>,
@@ -73,10 +76,10 @@ impl WhenArgs {
         }
     }
 
-    /// For the calendar; a period is counted from `anchor`. None when nothing was given, which the parser
+    /// For the calendar; a period is counted from `anchor` where --anchor does not say another. None when nothing was given, which the parser
     /// does not let through.
     pub fn to_calendar(&self, anchor: Timestamp) -> Option<calendar::When> {
-        let anchor_ms = anchor.as_millisecond();
+        let anchor_ms = self.anchor.unwrap_or(anchor).as_millisecond();
         if let Some(expression) = &self.cron {
             return Some(calendar::When::Cron { expression: expression.clone() });
         }
@@ -103,8 +106,9 @@ impl WhenArgs {
             let days = days.map(|days| days.to_string()).unwrap_or_default();
             Pattern::Daily(v1::Daily { hour: hour.into(), minute: minute.into(), days })
         });
+        let anchor = self.anchor.map(to_wire);
         let every =
-            self.every.map(|period| Pattern::Every(v1::Every { period: Some(duration_to_wire(period)), anchor: None }));
+            self.every.map(|period| Pattern::Every(v1::Every { period: Some(duration_to_wire(period)), anchor }));
         let cron = self.cron.clone().map(Pattern::Cron);
         let at = self.at.map(|instant| Pattern::At(to_wire(instant)));
         v1::When { pattern: cron.or(daily).or(every).or(at) }

@@ -1,6 +1,6 @@
 //! `reveille schedule create`: reads the files, asks the cluster, shows the next instants.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use reveille_ledger::content::CONTENT_BYTES_MAX;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
@@ -22,8 +22,20 @@ const BAD_ROWS_SHOWN: usize = 20;
 /// Creates it.
 pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
     let recipients = recipients(&args.recipients)?;
-    let content = content(args.content)?;
-    let body = ScheduleBody {
+    let (given, dry_run) = (args.recipients.clone(), args.dry_run);
+    let schedule = Some(body(tenant, args, &recipients)?);
+    let request_id = desk.client.request_id().to_owned();
+    let question = CreateScheduleRequest { schedule, request_id, validate_only: dry_run };
+    let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
+    let answer = desk.change(question, call).await.map_err(|failure| at_line(failure, &given, &recipients))?;
+    talk(desk, &recipients, &answer, dry_run);
+    let creation = creation(&recipients, &answer);
+    desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
+}
+
+/// The body that the flags ask for; reads the files of its content.
+pub(super) fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<ScheduleBody, Failure> {
+    Ok(ScheduleBody {
         tenant,
         name: args.name,
         when: Some(args.when.to_wire()),
@@ -35,21 +47,16 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<()
         pool: args.pool,
         priority: args.priority.into(),
         paused: args.paused.then_some(args.reason),
-        content: Some(content),
+        content: Some(content(args.content)?),
         audience: Some(recipients.audience.clone()),
-    };
-    let request_id = desk.client.request_id().to_owned();
-    let question = CreateScheduleRequest { schedule: Some(body), request_id, validate_only: args.dry_run };
-    let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
-    let answer =
-        desk.change(question, call).await.map_err(|failure| at_line(failure, &args.recipients, &recipients))?;
-    talk(desk, &recipients, &answer, args.dry_run);
-    let creation = creation(&recipients, &answer);
-    desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
+    })
 }
 
 /// From the command line or the file; with bad rows nothing is created, unless they may be left out.
 pub(super) fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
+    if let Some(listed) = &args.listed {
+        return Ok(listed.clone());
+    }
     let Some(path) = &args.recipients else {
         let recipient = |address: &String| Recipient { address: address.clone(), values: Vec::new() };
         let audience = Audience { columns: Vec::new(), recipients: args.to.iter().map(recipient).collect() };
@@ -86,15 +93,20 @@ fn content(args: ContentArgs) -> Result<Content, Failure> {
         sender: args.sender,
         reply_to: args.reply_to.unwrap_or_default(),
         subject: args.subject,
-        text: args.text.map(|path| template(&path)).transpose()?,
-        html: args.html.map(|path| template(&path)).transpose()?,
+        text: part(args.text, args.inline_text)?,
+        html: part(args.html, args.inline_html)?,
         headers: fields(args.headers),
         variables: fields(args.variables),
     })
 }
 
+/// A template: from a file, or as it stands.
+pub(super) fn part(file: Option<PathBuf>, inline: Option<String>) -> Result<Option<String>, Failure> {
+    file.map_or(Ok(inline), |path| template(&path).map(Some))
+}
+
 /// Reads a template: UTF-8, with or without a byte order mark.
-pub(super) fn template(path: &Path) -> Result<String, Failure> {
+fn template(path: &Path) -> Result<String, Failure> {
     let place = || path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
     if bytes.len() > CONTENT_BYTES_MAX {

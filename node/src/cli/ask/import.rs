@@ -5,7 +5,6 @@
 //! of the command's and of the body, so that the same `--request-id` never creates a line twice; and the
 //! same body under the same name is the same schedule anyway.
 
-use std::io::Read;
 use std::path::Path;
 
 use jiff::{Timestamp, Zoned};
@@ -15,7 +14,6 @@ use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, ScheduleBody};
-use tokio::sync::oneshot;
 
 use super::{Desk, preview};
 use crate::cli::args::{CrontabArgs, Format, ImportArgs, ImportCommand};
@@ -23,6 +21,7 @@ use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::human;
 use crate::cli::import::crontab::{self, Form};
 use crate::cli::import::plan::{self, BRACE, Choices, Plan, Planned, Source, template};
+use crate::cli::input;
 use crate::cli::view::import::{ImportView, Outcome};
 use crate::cli::view::instant::InstantView;
 
@@ -67,38 +66,18 @@ async fn import(desk: &Desk<'_>, tenant: &str, args: &CrontabArgs) -> Result<(),
     }
 }
 
-/// The file's bytes. Read by a thread of its own, so that Ctrl-C ends a wait for stdin.
+/// The file's bytes.
 async fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let place = path.display().to_string();
     let refused =
         |message: String, next: &str| Failure { next: Some(next.to_owned()), ..Failure::file(place.clone(), message) };
-    let unreadable = |error: String| {
-        refused(
-            format!("cannot be read: {error}"),
-            "name a crontab, or - for stdin: crontab -l | reveille import crontab -",
-        )
-    };
-    let (give, get) = oneshot::channel();
-    let path = path.to_owned();
-    std::thread::spawn(move || {
-        // Nobody waits any more when the command was interrupted.
-        let _ = give.send(read(&path));
-    });
-    let read = get.await.map_err(|_| unreadable("its reader ended".to_owned()))?;
-    let bytes = read.map_err(|error| unreadable(error.to_string()))?;
+    let bytes = input::bytes(path, FILE_BYTES_MAX).await.map_err(|error| {
+        let next = "name a crontab, or - for stdin: crontab -l | reveille import crontab -";
+        refused(format!("cannot be read: {error}"), next)
+    })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let next = "name a crontab: a user's by crontab -l, the system's is /etc/crontab";
         return Err(refused(format!("more than {FILE_BYTES_MAX} bytes: this is no crontab"), next));
-    }
-    Ok(bytes)
-}
-
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if path == Path::new("-") {
-        std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    } else {
-        std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
 }
@@ -257,7 +236,7 @@ async fn create(desk: &Desk<'_>, entries: &mut [Entry]) -> Result<Option<Failure
             Ok(created) => entry.view.outcome = if created { Outcome::Created } else { Outcome::Unchanged },
             Err(failure) => {
                 (entry.view.outcome, entry.view.reason) = (Outcome::Failed, Some(why(&failure)));
-                stopped = concerns_all(&failure).then_some(failure);
+                stopped = failure.concerns_all().then_some(failure);
             }
         }
     }
@@ -272,10 +251,6 @@ async fn ask(desk: &Desk<'_>, body: ScheduleBody) -> Result<bool, Failure> {
     let question = CreateScheduleRequest { schedule: Some(body), request_id, validate_only: false };
     let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
     Ok(desk.change(question, call).await?.created)
-}
-
-fn concerns_all(failure: &Failure) -> bool {
-    matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut | Exit::Denied)
 }
 
 fn why(failure: &Failure) -> String {

@@ -1,5 +1,6 @@
 //! One function a command: the question it asks, and what it prints of the answer.
 
+pub mod apply;
 mod backfill;
 pub mod clock;
 pub mod cluster;

@@ -9,6 +9,7 @@ use super::{Desk, Page};
 use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, Tls};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
+use crate::cli::manifest::export;
 use crate::cli::view::relay::{RelayTestView, RelayView, RemovedView};
 
 /// Does what the verb says.
@@ -16,19 +17,20 @@ pub async fn run(desk: &Desk<'_>, args: RelayArgs) -> Result<(), Stop> {
     match args.command {
         RelayCommand::Add(args) => add(desk, args).await,
         RelayCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
-        RelayCommand::Show { name } => show(desk, name).await,
+        RelayCommand::Show { name, manifest } => show(desk, name, manifest).await,
         RelayCommand::Test { name } => test(desk, name).await,
         RelayCommand::Remove { name } => remove(desk, name).await,
     }
 }
 
-async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
+/// The relay that the flags ask for.
+pub(super) fn relay(args: AddRelayArgs) -> Relay {
     let tls = match args.tls {
         Tls::None => RelayTls::None,
         Tls::Starttls => RelayTls::Starttls,
         Tls::Implicit => RelayTls::Implicit,
     };
-    let relay = Relay {
+    Relay {
         name: args.name,
         pool: args.pool,
         host: args.host,
@@ -40,18 +42,22 @@ async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
         tls_name: args.tls_name.unwrap_or_default(),
         auth: args.auth.unwrap_or_default(),
         health: None,
-    };
+    }
+}
+
+async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
+    let (replace, dry_run) = (args.replace, args.dry_run);
     let question = AddRelayRequest {
-        relay: Some(relay),
-        replace: args.replace,
+        relay: Some(relay(args)),
+        replace,
         request_id: desk.client.request_id().to_owned(),
-        validate_only: args.dry_run,
+        validate_only: dry_run,
     };
     let call = |channel, question| async move { Service::new(channel).add_relay(question).await };
     let answer = desk.change(question, call).await?;
     let view = RelayView::from(answer.relay.unwrap_or_default());
     desk.terminal.show(&view)?;
-    if args.dry_run {
+    if dry_run {
         desk.terminal.say("checked; nothing was changed");
     }
     Ok(())
@@ -65,12 +71,16 @@ async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Pag
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+async fn show(desk: &Desk<'_>, name: String, manifest: bool) -> Result<(), Stop> {
     let question = GetRelayRequest { name, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).get_relay(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
     desk.note(answer.freshness.as_ref());
-    desk.terminal.show(&RelayView::from(answer.relay.unwrap_or_default()))
+    let relay = answer.relay.unwrap_or_default();
+    match manifest {
+        true => desk.terminal.manifest(&relay.name, &export::relay(&relay)),
+        false => desk.terminal.show(&RelayView::from(relay)),
+    }
 }
 
 async fn test(desk: &Desk<'_>, name: String) -> Result<(), Stop> {

@@ -88,7 +88,7 @@ async fn show(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> 
 /// Says why a run waits, where no relay of its pool takes mail from the node that answers. A hint: the run is
 /// shown already, so whatever cannot be asked is passed over.
 async fn hint(desk: &Desk<'_>, tenant: String, name: String) {
-    let question = GetScheduleRequest { tenant, name, stale: desk.stale };
+    let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: false };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).get_schedule(question).await };
     let Ok(answer) = desk.client.ask(Nature::Read, question, call).await else { return };
     let Some(schedule) = answer.schedule else { return };

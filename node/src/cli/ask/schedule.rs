@@ -6,11 +6,12 @@ use reveille_proto::admin::v1::{
     ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
 };
 
-use super::{Desk, Page, backfill, create, preview, update};
+use super::{Desk, Page, apply, backfill, create, preview, update};
 use crate::cli::args::{ScheduleArgs, ScheduleCommand};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::human;
+use crate::cli::manifest::export;
 use crate::cli::view::history::HistoryView;
 use crate::cli::view::run::RunView;
 use crate::cli::view::schedule::{DeletedView, ResumeView, ScheduleView};
@@ -20,14 +21,16 @@ use crate::cli::word::name as name_of;
 pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
-        ScheduleCommand::Create(args) => create::run(desk, tenant, *args).await,
+        ScheduleCommand::Create(args) => Box::pin(create::run(desk, tenant, *args)).await,
         ScheduleCommand::Preview(args) => preview::run(desk, &tenant, &args),
         ScheduleCommand::List { paging, state } => {
             let states = state.iter().map(|word| state_of(word)).collect::<Vec<i32>>();
             desk.list(paging, |size, token| page(desk, &tenant, &states, size, token)).await
         }
-        ScheduleCommand::Show { name } => show(desk, tenant, name).await,
-        ScheduleCommand::Update(args) => update::run(desk, tenant, *args).await,
+        ScheduleCommand::Show { name, manifest } => show(desk, tenant, name, manifest).await,
+        ScheduleCommand::Apply(what) => Box::pin(apply::run(desk, &tenant, &what)).await,
+        ScheduleCommand::Diff(what) => Box::pin(apply::diff(desk, &tenant, &what)).await,
+        ScheduleCommand::Update(args) => Box::pin(update::run(desk, tenant, *args)).await,
         ScheduleCommand::Pause { name, reason } => pause(desk, tenant, name, reason).await,
         ScheduleCommand::Resume { name, dry_run } => resume(desk, tenant, name, dry_run).await,
         ScheduleCommand::Trigger { name } => trigger(desk, tenant, name).await,
@@ -58,12 +61,22 @@ async fn page(
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let question = GetScheduleRequest { tenant, name, stale: desk.stale };
+async fn show(desk: &Desk<'_>, tenant: String, name: String, manifest: bool) -> Result<(), Stop> {
+    let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: manifest };
     let call = |channel, question| async move { Service::new(channel).get_schedule(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
     desk.note(answer.freshness.as_ref());
+    if manifest {
+        let body = answer.body.ok_or_else(older)?;
+        return desk.terminal.manifest(&body.name, &export::schedule(&body));
+    }
     desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))
+}
+
+/// A node that knows no bodies leaves them out.
+pub(super) fn older() -> Failure {
+    let next = Some("upgrade that node, or ask another with --endpoint".to_owned());
+    Failure { next, ..Failure::general("the node is older than this command: it told no body".to_owned()) }
 }
 
 async fn pause(desk: &Desk<'_>, tenant: String, name: String, reason: String) -> Result<(), Stop> {

@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as
 use reveille_proto::admin::v1::{Content, Field, ScheduleBody, UpdateScheduleRequest};
 
 use super::Desk;
-use super::create::{at_line, recipients, template};
+use super::create::{at_line, part, recipients};
 use crate::cli::args::{ContentChange, UpdateArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
@@ -79,6 +79,7 @@ fn request(
         etag: args.etag.unwrap_or_default(),
         request_id: desk.client.request_id().to_owned(),
         validate_only: false,
+        with_bodies: false,
     };
     Ok((request, listed))
 }
@@ -110,8 +111,8 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
         ("content.sender", content.sender.is_some()),
         ("content.reply_to", content.reply_to.is_some()),
         ("content.subject", content.subject.is_some()),
-        ("content.text", content.text.is_some()),
-        ("content.html", content.html.is_some()),
+        ("content.text", content.text.is_some() || content.inline_text.is_some()),
+        ("content.html", content.html.is_some() || content.inline_html.is_some()),
         ("content.headers", !content.headers.is_empty()),
         ("content.variables", !content.variables.is_empty()),
     ];
@@ -126,8 +127,8 @@ fn content(args: ContentChange) -> Result<Content, Failure> {
         sender: args.sender.unwrap_or_default(),
         reply_to: args.reply_to.unwrap_or_default(),
         subject: args.subject.unwrap_or_default(),
-        text: args.text.map(|path| template(&path)).transpose()?,
-        html: args.html.map(|path| template(&path)).transpose()?,
+        text: part(args.text, args.inline_text)?,
+        html: part(args.html, args.inline_html)?,
         headers: fields(args.headers),
         variables: fields(args.variables),
     })

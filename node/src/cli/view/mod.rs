@@ -4,6 +4,7 @@
 //! instants RFC 3339 in UTC with `Z`, no value is null; fields are added, never renamed or removed.
 //! The same structs know how they look in a table, on a card of their own, and by name.
 
+pub mod apply;
 pub mod backfill;
 pub mod barrier;
 pub mod clock;

@@ -1,0 +1,164 @@
+//! `reveille apply` and `reveille diff`: reads all documents, then takes one after the other: what would change,
+//! and with `apply` the change, made on what was seen.
+
+mod plan;
+mod read;
+
+use super::Desk;
+use crate::cli::args::{ApplyFiles, Format, ManifestFiles};
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::human;
+use crate::cli::manifest::write;
+use crate::cli::view::View;
+use crate::cli::view::apply::{AppliedView, Outcome};
+
+use plan::Plan;
+use read::Asked;
+
+/// Failures that are told in one error; the others are counted.
+const FAILURES_TOLD: usize = 10;
+
+/// Applies documents, or says what that would do.
+pub async fn run(desk: &Desk<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
+    let asked = read::all(tenant, &what.manifest).await?;
+    let done = take(desk, asked, !what.dry_run).await;
+    let views: Vec<AppliedView> = done.iter().map(|one| one.view.clone()).collect();
+    list(desk, &views, |view| view.outcome.is_well())?;
+    let verdict = verdict(&done);
+    // With -o json an error is alone on stderr.
+    if verdict.is_ok() || desk.terminal.format() != Format::Json {
+        talk(desk, &views);
+        if what.dry_run {
+            desk.terminal.say("checked; nothing was changed");
+        }
+    }
+    verdict
+}
+
+/// Says what applying would change.
+pub async fn diff(desk: &Desk<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
+    let asked = read::all(tenant, what).await?;
+    let done = take(desk, asked, false).await;
+    let differs = |view: &AppliedView| matches!(view.outcome, Outcome::WouldCreate | Outcome::WouldUpdate);
+    match desk.terminal.format() {
+        Format::Table => {
+            let lines = done.iter().flat_map(|one| one.view.difference(&one.whole)).collect::<Vec<_>>();
+            desk.terminal.lines(&lines)?;
+        }
+        _ => list(desk, &done.iter().map(|one| one.view.clone()).collect::<Vec<_>>(), differs)?,
+    }
+    verdict(&done)?;
+    if done.iter().any(|one| differs(&one.view)) {
+        return Err(Stop::No);
+    }
+    desk.terminal.say("no difference");
+    Ok(())
+}
+
+/// What became of a document.
+struct Done {
+    view: AppliedView,
+    /// As a document, all of it.
+    whole: String,
+    failure: Option<Failure>,
+}
+
+/// One after the other. A failure that the others would meet too ends the asking.
+async fn take(desk: &Desk<'_>, asked: Vec<Asked>, make: bool) -> Vec<Done> {
+    let mut all: Vec<Done> = Vec::with_capacity(asked.len());
+    let mut stopped = false;
+    for asked in asked {
+        let mut done = Done { view: view(&asked), whole: write::yaml(&asked.tree()), failure: None };
+        if !stopped {
+            match attempt(desk, &asked, make).await {
+                Ok(plan) => {
+                    done.view.outcome = plan.outcome(make);
+                    (done.view.changes, done.view.notes) = (plan.changes, plan.notes);
+                }
+                Err(failure) => {
+                    let failure = asked.placed(failure);
+                    stopped = failure.concerns_all();
+                    (done.view.outcome, done.view.reason) = (Outcome::Failed, Some(failure.message.clone()));
+                    done.failure = Some(failure);
+                }
+            }
+        }
+        all.push(done);
+    }
+    all
+}
+
+async fn attempt(desk: &Desk<'_>, asked: &Asked, make: bool) -> Result<Plan, Failure> {
+    let plan = plan::plan(desk, asked).await?;
+    if make {
+        plan::make(desk, asked, &plan).await?;
+    }
+    Ok(plan)
+}
+
+fn view(asked: &Asked) -> AppliedView {
+    AppliedView {
+        kind: asked.document.kind,
+        tenant: asked.document.tenant.clone(),
+        name: asked.document.name.clone(),
+        outcome: Outcome::NotAsked,
+        changes: Vec::new(),
+        notes: Vec::new(),
+        reason: None,
+        place: asked.document.place.clone(),
+    }
+}
+
+/// All of them; with `-o name` those that are meant alone.
+fn list(desk: &Desk<'_>, views: &[AppliedView], named: impl Fn(&AppliedView) -> bool) -> Result<(), Stop> {
+    if desk.terminal.format() != Format::Name {
+        return desk.terminal.list(views);
+    }
+    desk.terminal.list(&views.iter().filter(|view| named(view)).cloned().collect::<Vec<_>>())
+}
+
+fn talk(desk: &Desk<'_>, views: &[AppliedView]) {
+    const OUTCOMES: [Outcome; 7] = [
+        Outcome::Created,
+        Outcome::Updated,
+        Outcome::Unchanged,
+        Outcome::WouldCreate,
+        Outcome::WouldUpdate,
+        Outcome::Failed,
+        Outcome::NotAsked,
+    ];
+    let count = |outcome: &Outcome| views.iter().filter(|view| view.outcome == *outcome).count();
+    let counts = OUTCOMES.iter().map(|outcome| (count(outcome), outcome.word())).filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
+    desk.terminal.say(&format!("{}: {}", human::counted(views.len() as u64, "document"), counts.join(", ")));
+}
+
+/// One that failed tells itself; of several some are done, and then it is partly done.
+fn verdict(done: &[Done]) -> Result<(), Stop> {
+    let failed: Vec<(&Done, &Failure)> =
+        done.iter().filter_map(|one| one.failure.as_ref().map(|failure| (one, failure))).collect();
+    let Some((_, first)) = failed.first() else { return Ok(()) };
+    if done.len() == 1 {
+        return Err((*first).clone().into());
+    }
+    let is_partly = done.iter().any(|one| one.view.outcome.is_well());
+    let count = human::counted(done.len() as u64, "document");
+    let mut message = format!("{} of {count} failed", failed.len());
+    for (one, failure) in failed.iter().take(FAILURES_TOLD) {
+        let place = failure.field.as_deref().unwrap_or(&one.view.place);
+        message.push_str(&format!("\n  {} ({place}): {}", one.view.name(), failure.message));
+    }
+    if let Some(more) = failed.len().checked_sub(FAILURES_TOLD).filter(|more| *more > 0) {
+        message.push_str(&format!("\n  and {more} more"));
+    }
+    let (exit, reason) = match is_partly {
+        true => (Exit::Partly, "PARTLY_DONE".into()),
+        false => (first.exit, first.reason.clone()),
+    };
+    // What ended the asking came last; it says how to go on, and under which id.
+    let last = failed.last().map_or(*first, |(_, failure)| *failure);
+    let next = last.next.clone().filter(|_| last.concerns_all());
+    let again = || "mend them, then the same command again: what is done stays as it is".to_owned();
+    let (field, request_id) = (first.field.clone(), last.request_id.clone());
+    Err(Failure { exit, reason, message, field, next: Some(next.unwrap_or_else(again)), request_id }.into())
+}

@@ -1,0 +1,173 @@
+//! What a document would change, as the cluster says; and the change.
+
+use prost::Message as _;
+use prost_types::FieldMask;
+use reveille_ledger::ids::Hash;
+use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, CreateScheduleRequest, Duplicate, GetRelayRequest, Relay, ScheduleBody, ScheduleState,
+    UpdateScheduleRequest,
+};
+
+use super::read::{Asked, Message};
+use crate::cli::ask::{Desk, schedule};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::human;
+use crate::cli::manifest::difference::{Change, between};
+use crate::cli::manifest::export;
+use crate::cli::view::apply::Outcome;
+
+/// All that a document says; what it does not say is set to its default.
+const WHOLE: [&str; 10] =
+    ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience"];
+
+/// What would change.
+pub struct Plan {
+    step: Step,
+    pub changes: Vec<Change>,
+    pub notes: Vec<String>,
+}
+
+enum Step {
+    Nothing,
+    Create,
+    /// Made on this etag; a relay has none.
+    Update(String),
+}
+
+impl Plan {
+    /// What became of it, or would.
+    pub fn outcome(&self, made: bool) -> Outcome {
+        match (&self.step, made) {
+            (Step::Nothing, _) => Outcome::Unchanged,
+            (Step::Create, true) => Outcome::Created,
+            (Step::Create, false) => Outcome::WouldCreate,
+            (Step::Update(_), true) => Outcome::Updated,
+            (Step::Update(_), false) => Outcome::WouldUpdate,
+        }
+    }
+}
+
+/// Asks what it would change.
+pub async fn plan(desk: &Desk<'_>, asked: &Asked) -> Result<Plan, Failure> {
+    match &asked.wish {
+        Message::Schedule { body, .. } => plan_schedule(desk, body).await,
+        Message::Relay(relay) => plan_relay(desk, relay).await,
+    }
+}
+
+/// Makes the change.
+pub async fn make(desk: &Desk<'_>, asked: &Asked, plan: &Plan) -> Result<(), Failure> {
+    match (&asked.wish, &plan.step) {
+        (_, Step::Nothing) => Ok(()),
+        (Message::Schedule { body, .. }, Step::Create) => {
+            let create = CreateScheduleRequest {
+                schedule: Some((**body).clone()),
+                request_id: request_id(desk, "create", &body.encode_to_vec()),
+                validate_only: false,
+            };
+            let call =
+                |channel, question| async move { ScheduleServiceClient::new(channel).create_schedule(question).await };
+            desk.change(create, call).await.map(|_| ())
+        }
+        (Message::Schedule { body, .. }, Step::Update(etag)) => {
+            let request_id = request_id(desk, "update", &body.encode_to_vec());
+            let change = UpdateScheduleRequest { etag: etag.clone(), request_id, ..change(body) };
+            let call =
+                |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
+            desk.change(change, call).await.map(|_| ())
+        }
+        (Message::Relay(relay), _) => {
+            let request_id = request_id(desk, "relay", &relay.encode_to_vec());
+            let relay = Some((**relay).clone());
+            let question = AddRelayRequest { relay, replace: true, request_id, validate_only: false };
+            put(desk, question).await.map(|_| ())
+        }
+    }
+}
+
+/// Of the command's and of what is asked: the same `--request-id` never does it twice.
+fn request_id(desk: &Desk<'_>, verb: &str, body: &[u8]) -> String {
+    let named = [desk.client.request_id().as_bytes(), b"\0", body].concat();
+    format!("apply-{verb}-{}", Hash::of(&named))
+}
+
+fn change(body: &ScheduleBody) -> UpdateScheduleRequest {
+    UpdateScheduleRequest {
+        // Pausing is an act of its own.
+        schedule: Some(ScheduleBody { paused: None, ..body.clone() }),
+        update_mask: Some(FieldMask { paths: WHOLE.map(str::to_owned).into() }),
+        ..UpdateScheduleRequest::default()
+    }
+}
+
+async fn plan_schedule(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
+    let look = UpdateScheduleRequest { validate_only: true, with_bodies: true, ..change(body) };
+    let call = |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
+    let answer = match desk.client.ask(Nature::Read, look, call).await {
+        Ok(answer) => answer,
+        Err(failure) if failure.exit == Exit::NotFound => return plan_creation(desk, body).await,
+        Err(failure) => return Err(failure),
+    };
+    let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else { return Err(schedule::older()) };
+    let was = answer.former.unwrap_or_default();
+    let changes = between(&export::schedule(former), &export::schedule(wanted));
+    let mut notes = duplicates(&answer.duplicates);
+    let count = |number: u32| human::counted(number.into(), "instant");
+    if answer.opens_count > 0 {
+        notes.push(format!("{} of the former timing, due by now, still opens as it was", count(answer.opens_count)));
+    }
+    if answer.explained_count > 0 {
+        notes.push(format!("{} of the former timing will not open: see the history", count(answer.explained_count)));
+    }
+    match (body.paused.is_some(), was.state()) {
+        (true, ScheduleState::Active) => {
+            notes.push(format!("it is active and stays so: reveille schedule pause {}", body.name));
+        }
+        (false, ScheduleState::Paused) => {
+            notes.push(format!("it is paused and stays so: reveille schedule resume {}", body.name));
+        }
+        _ => {}
+    }
+    let step = if changes.is_empty() { Step::Nothing } else { Step::Update(was.etag) };
+    Ok(Plan { step, changes, notes })
+}
+
+async fn plan_creation(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
+    let look = CreateScheduleRequest { schedule: Some(body.clone()), request_id: String::new(), validate_only: true };
+    let call = |channel, question| async move { ScheduleServiceClient::new(channel).create_schedule(question).await };
+    let answer = desk.client.ask(Nature::Read, look, call).await?;
+    Ok(Plan { step: Step::Create, changes: Vec::new(), notes: duplicates(&answer.duplicates) })
+}
+
+fn duplicates(duplicates: &[Duplicate]) -> Vec<String> {
+    let words = || format!("{} left out", human::counted(duplicates.len() as u64, "duplicate"));
+    if duplicates.is_empty() { Vec::new() } else { vec![words()] }
+}
+
+async fn plan_relay(desk: &Desk<'_>, relay: &Relay) -> Result<Plan, Failure> {
+    let look =
+        AddRelayRequest { relay: Some(relay.clone()), replace: true, request_id: String::new(), validate_only: true };
+    let wanted = put(desk, look).await?;
+    let question = GetRelayRequest { name: relay.name.clone(), stale: false };
+    let call = |channel, question| async move { RelayServiceClient::new(channel).get_relay(question).await };
+    let former = match desk.client.ask(Nature::Read, question, call).await {
+        Ok(answer) => answer.relay.unwrap_or_default(),
+        Err(failure) if failure.exit == Exit::NotFound => {
+            return Ok(Plan { step: Step::Create, changes: Vec::new(), notes: Vec::new() });
+        }
+        Err(failure) => return Err(failure),
+    };
+    let changes = between(&export::relay(&former), &export::relay(&wanted));
+    let step = if changes.is_empty() { Step::Nothing } else { Step::Update(String::new()) };
+    Ok(Plan { step, changes, notes: Vec::new() })
+}
+
+/// The relay as it is kept.
+async fn put(desk: &Desk<'_>, question: AddRelayRequest) -> Result<Relay, Failure> {
+    let nature = if question.validate_only { Nature::Read } else { Nature::Repeatable };
+    let call = |channel, question| async move { RelayServiceClient::new(channel).add_relay(question).await };
+    Ok(desk.client.ask(nature, question, call).await?.relay.unwrap_or_default())
+}

@@ -1,0 +1,318 @@
+//! One document: its keys become the flags of `schedule create` or `relay add`, which their own parser reads.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
+use reveille_ledger::decide::calendar::nearest_names;
+
+use super::tree::{Fault, Node, Shape};
+use crate::cli::args::{AddRelayArgs, CreateArgs};
+use crate::cli::recipients;
+
+/// What documents may be of.
+const KINDS: [&str; 2] = ["schedule", "relay"];
+/// Flags that say how a command goes, not what it makes.
+const NO_KEYS: [&str; 2] = ["dry_run", "replace"];
+/// The key under which a document may list its recipients.
+const RECIPIENTS: &str = "recipients";
+
+/// A document that can be applied.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Where it begins: `file:line`.
+    pub place: String,
+    /// The file, as it was named.
+    pub file: String,
+    /// `schedule` or `relay`.
+    pub kind: &'static str,
+    /// Whose it is; a relay is nobody's.
+    pub tenant: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// The line of each key.
+    pub lines: BTreeMap<String, usize>,
+    /// What it asks for.
+    pub wish: Wish,
+}
+
+/// What a document asks for.
+#[derive(Clone, Debug)]
+pub enum Wish {
+    /// As `schedule create` would.
+    Schedule(Box<CreateArgs>),
+    /// As `relay add` would.
+    Relay(Box<AddRelayArgs>),
+}
+
+/// Where documents come from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// As it was named.
+    pub file: String,
+    /// Files that a document names are looked for here.
+    pub folder: PathBuf,
+    /// Tenant of documents that name none.
+    pub tenant: String,
+}
+
+impl Document {
+    /// Reads one. What is wrong stands at the line of its key.
+    pub fn read(node: Node, source: &Source) -> Result<Document, Vec<Fault>> {
+        let Node { line, shape: Shape::Map(mut pairs) } = node else {
+            return Err(vec![Fault::new(node.line, format!("a document is keys and values, not {}", node.noun()))]);
+        };
+        let kind = kind(&mut pairs, line).map_err(|fault| vec![fault])?;
+        let lines: BTreeMap<String, usize> = pairs.iter().map(|(key, node)| (key.clone(), node.line)).collect();
+        let mut faults = Vec::new();
+        let is_schedule = kind == "schedule";
+        let tenant = is_schedule.then(|| {
+            let named = take(&mut pairs, "tenant").map(|node| scalar("tenant", node)).transpose();
+            let named = named.map_err(|fault| faults.push(fault)).unwrap_or_default().flatten();
+            named.unwrap_or_else(|| source.tenant.clone())
+        });
+        let listed = if is_schedule { listed(&mut pairs) } else { Ok(None) };
+        let listed = listed.map_err(|fault| faults.push(fault)).unwrap_or_default();
+        let command = match is_schedule {
+            true => CreateArgs::augment_args(Command::new(kind)),
+            false => AddRelayArgs::augment_args(Command::new(kind)),
+        };
+        let words = words(&command, pairs, &mut faults);
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let parsed = parse(command, words, listed, source);
+        let wish = parsed.map_err(|error| vec![told(&error, &lines, line)])?;
+        let name = match &wish {
+            Wish::Schedule(args) => args.name.clone(),
+            Wish::Relay(args) => args.name.clone(),
+        };
+        let place = format!("{}:{line}", source.file);
+        Ok(Document { place, file: source.file.clone(), kind, tenant, name, lines, wish })
+    }
+
+    /// Where the API's field was said: `file:line` of its key, or of the document.
+    pub fn place_of(&self, field: &str) -> String {
+        let field = field.strip_prefix("schedule.").or_else(|| field.strip_prefix("relay.")).unwrap_or(field);
+        let part = |whole: &str| field.strip_prefix(whole).map(|rest| rest.trim_start_matches('.'));
+        let keys: Vec<&str> = match (part("when"), part("audience"), part("content").or(part("policies"))) {
+            (Some(_), _, _) => vec!["cron", "daily", "every", "at"],
+            (_, Some(_), _) => vec!["to", RECIPIENTS],
+            (_, _, Some("text")) => vec!["text", "inline_text"],
+            (_, _, Some("html")) => vec!["html", "inline_html"],
+            (_, _, Some(part)) if part.starts_with("headers") => vec!["header"],
+            (_, _, Some(part)) if part.starts_with("variables") => vec!["var"],
+            (_, _, Some(part)) => vec![part],
+            _ => match field {
+                "zone" => vec!["tz"],
+                "rate_per_second" => vec!["rate"],
+                "max_sessions" => vec!["sessions"],
+                other => vec![other],
+            },
+        };
+        let line = keys.iter().find_map(|key| self.lines.get(*key));
+        line.map_or_else(|| self.place.clone(), |line| format!("{}:{line}", self.file))
+    }
+}
+
+fn take(pairs: &mut Vec<(String, Node)>, key: &str) -> Option<Node> {
+    let place = pairs.iter().position(|(name, _)| name == key)?;
+    Some(pairs.remove(place).1)
+}
+
+/// The text of a scalar; none where there is nothing.
+fn scalar(key: &str, node: Node) -> Result<Option<String>, Fault> {
+    match node.shape {
+        Shape::Nothing => Ok(None),
+        Shape::Text(text) | Shape::Plain(text) => Ok(Some(text)),
+        _ => Err(Fault::new(node.line, format!("`{key}` is one text, not {}", node.noun()))),
+    }
+}
+
+fn kind(pairs: &mut Vec<(String, Node)>, line: usize) -> Result<&'static str, Fault> {
+    let known = KINDS.map(|kind| format!("`kind: {kind}`")).join(" or ");
+    let Some(node) = take(pairs, "kind") else {
+        return Err(Fault::new(line, format!("`kind` is missing: write {known}")));
+    };
+    let line = node.line;
+    let text = scalar("kind", node)?.unwrap_or_default();
+    if text == "tenant" {
+        let message = "tenants are not made by documents: a tenant is the name that a schedule has in `tenant`";
+        return Err(Fault::new(line, message));
+    }
+    KINDS.into_iter().find(|kind| *kind == text).ok_or_else(|| {
+        let near = nearest_names(&text, &KINDS).first().map(|near| format!("did you mean `{near}`?"));
+        Fault::new(line, format!("unknown kind `{text}`; {}", near.unwrap_or_else(|| format!("write {known}"))))
+    })
+}
+
+/// Recipients with their variables, as a document lists them: the columns are those of the first.
+fn listed(pairs: &mut [(String, Node)]) -> Result<Option<recipients::Recipients>, Fault> {
+    let is_listed = |(key, node): &&mut (String, Node)| key == RECIPIENTS && matches!(node.shape, Shape::List(_));
+    let Some((_, node)) = pairs.iter_mut().find(is_listed) else { return Ok(None) };
+    // Its flag must be there; the file is set to the document afterwards.
+    let shape = std::mem::replace(&mut node.shape, Shape::Text(RECIPIENTS.to_owned()));
+    let Shape::List(items) = shape else { return Ok(None) };
+    let mut rows = Vec::with_capacity(items.len());
+    for item in items {
+        let line = item.line;
+        let Shape::Map(fields) = item.shape else {
+            let example = "each recipient is keys and values, such as `- email: ann@example.com`";
+            return Err(Fault::new(line, format!("{example}; addresses alone stand in `to`")));
+        };
+        let mut row = Vec::with_capacity(fields.len());
+        for (key, node) in fields {
+            let value = scalar(&key, node)?.unwrap_or_default();
+            row.push((key, value));
+        }
+        rows.push((line as u64, row));
+    }
+    recipients::of_rows(rows).map(Some).map_err(|bad| Fault::new(bad.line as usize, bad.problem))
+}
+
+/// The keys as words of a command line.
+fn words(command: &Command, pairs: Vec<(String, Node)>, faults: &mut Vec<Fault>) -> Vec<String> {
+    let key_of = |argument: &Arg| argument.get_long().map_or("name".to_owned(), |long| long.replace('-', "_"));
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let known: BTreeMap<String, &Arg> = arguments
+        .map(|argument| (key_of(argument), argument))
+        .filter(|(key, _)| !NO_KEYS.contains(&key.as_str()))
+        .collect();
+    let mut words = Vec::new();
+    let mut name = Vec::new();
+    for (key, node) in pairs {
+        let line = node.line;
+        let Some(argument) = known.get(&key) else {
+            faults.push(unknown(line, &key, &known));
+            continue;
+        };
+        let Some(long) = argument.get_long() else {
+            // A positional: behind `--`, whatever it begins with.
+            let text = scalar(&key, node).map_err(|fault| faults.push(fault)).unwrap_or_default();
+            name.extend(text.into_iter().flat_map(|text| ["--".to_owned(), text]));
+            continue;
+        };
+        match said(&key, argument, node) {
+            Ok(values) => words.extend(values.into_iter().map(|value| match value {
+                None => format!("--{long}"),
+                Some(value) => format!("--{long}={value}"),
+            })),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    words.extend(name);
+    words
+}
+
+fn unknown(line: usize, key: &str, known: &BTreeMap<String, &Arg>) -> Fault {
+    let names: Vec<&str> = ["kind", "tenant"].into_iter().chain(known.keys().map(String::as_str)).collect();
+    let near = nearest_names(key, &names).first().map(|near| format!("did you mean `{near}`?"));
+    let near = near.unwrap_or_else(|| format!("known are {}", names.join(", ")));
+    Fault::new(line, format!("unknown key `{key}`; {near}"))
+}
+
+/// What a key says to its flag: a value for each time that the flag stands there, none for a flag without one.
+fn said(key: &str, argument: &Arg, node: Node) -> Result<Vec<Option<String>>, Fault> {
+    let is_pair = argument.get_value_names().is_some_and(|names| names.iter().any(|name| name.contains('=')));
+    let line = node.line;
+    match (argument.get_action(), node.shape) {
+        (_, Shape::Nothing) => Ok(Vec::new()),
+        (ArgAction::SetTrue, Shape::Text(text)) => match text.as_str() {
+            "true" => Ok(vec![None]),
+            "false" => Ok(Vec::new()),
+            _ => Err(Fault::new(line, format!("`{key}` is true or false, not {text:?}"))),
+        },
+        (ArgAction::Append, Shape::Map(pairs)) if is_pair => {
+            let pair = |(name, node): (String, Node)| {
+                let value = scalar(&name, node)?.unwrap_or_default();
+                Ok(Some(format!("{name}={value}")))
+            };
+            pairs.into_iter().map(pair).collect()
+        }
+        (ArgAction::Append, Shape::Text(text)) if !is_pair => Ok(vec![Some(text)]),
+        (ArgAction::Append, Shape::List(items)) if !is_pair => {
+            let values = items.into_iter().map(|item| scalar(key, item)).collect::<Result<Vec<_>, _>>()?;
+            Ok(values.into_iter().flatten().map(Some).collect())
+        }
+        (ArgAction::Append, shape) => {
+            let wanted = if is_pair { "keys and values" } else { "a text or a list of them" };
+            Err(Fault::new(line, format!("`{key}` is {wanted}, not {}", Node { line, shape }.noun())))
+        }
+        (_, shape) => Ok(scalar(key, Node { line, shape })?.map(Some).into_iter().collect()),
+    }
+}
+
+fn parse(
+    command: Command,
+    words: Vec<String>,
+    listed: Option<recipients::Recipients>,
+    source: &Source,
+) -> Result<Wish, clap::Error> {
+    let is_schedule = command.get_name() == "schedule";
+    let command = command.no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
+    let matches = command.try_get_matches_from(words)?;
+    if !is_schedule {
+        return Ok(Wish::Relay(Box::new(AddRelayArgs::from_arg_matches(&matches)?)));
+    }
+    let mut args = CreateArgs::from_arg_matches(&matches)?;
+    let beside = |path: &mut Option<PathBuf>| *path = path.take().map(|path| source.folder.join(path));
+    beside(&mut args.content.text);
+    beside(&mut args.content.html);
+    beside(&mut args.recipients.recipients);
+    if listed.is_some() {
+        args.recipients.recipients = Some(PathBuf::from(&source.file));
+    }
+    args.recipients.listed = listed;
+    Ok(Wish::Schedule(Box::new(args)))
+}
+
+/// What the parser of flags says, about keys.
+fn told(error: &clap::Error, lines: &BTreeMap<String, usize>, first: usize) -> Fault {
+    let texts = |kind| -> Vec<&str> {
+        match error.get(kind) {
+            Some(ContextValue::String(text)) => vec![text],
+            Some(ContextValue::Strings(texts)) => texts.iter().map(String::as_str).collect(),
+            _ => Vec::new(),
+        }
+    };
+    let keys = |kind| texts(kind).into_iter().flat_map(keys_of).collect::<Vec<String>>();
+    let named = keys(ContextKind::InvalidArg);
+    let line = named.iter().find_map(|key| lines.get(key)).copied().unwrap_or(first);
+    let key = named.first().cloned().unwrap_or_default();
+    let value = texts(ContextKind::InvalidValue).first().copied().unwrap_or_default();
+    let message = match error.kind() {
+        ErrorKind::ValueValidation => {
+            let why = error.source().map(ToString::to_string).unwrap_or_default();
+            format!("`{key}`: {value:?}: {why}")
+        }
+        ErrorKind::InvalidValue => {
+            let value = if value.is_empty() { "nothing".to_owned() } else { format!("{value:?}") };
+            match texts(ContextKind::ValidValue).as_slice() {
+                [] => format!("`{key}` cannot be {value}"),
+                known => format!("`{key}` cannot be {value}; write one of {}", known.join(", ")),
+            }
+        }
+        ErrorKind::MissingRequiredArgument => match named.as_slice() {
+            [one] => format!("`{one}` is missing"),
+            several => format!("one is missing of `{}`", several.join("`, `")),
+        },
+        ErrorKind::ArgumentConflict => {
+            let prior = keys(ContextKind::PriorArg);
+            format!("`{key}` and `{}` are both there: write one of them", prior.join("`, `"))
+        }
+        _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+    };
+    Fault::new(line, message)
+}
+
+/// `--start-within <DURATION>` is `start_within`; alternatives come one after the other.
+fn keys_of(usage: &str) -> Vec<String> {
+    let word = |text: &str| {
+        let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).unwrap_or(text.len());
+        text.get(..end).unwrap_or_default().replace('-', "_")
+    };
+    let keys: Vec<String> = usage.split("--").skip(1).map(word).collect();
+    if keys.is_empty() { vec![word(usage.trim_start_matches('<')).to_lowercase()] } else { keys }
+}

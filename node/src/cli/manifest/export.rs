@@ -1,0 +1,147 @@
+//! What exists, as the document that would make it.
+
+use reveille_proto::admin::v1;
+
+use super::tree::Node;
+use crate::cli::instant::{duration_ms, text};
+use crate::cli::word::word;
+
+/// Keys and values, in the order in which they were added.
+struct Keys(Vec<(String, Node)>);
+
+impl Keys {
+    fn add(&mut self, key: &str, value: impl Into<String>) {
+        self.0.push((key.to_owned(), Node::text(value)));
+    }
+
+    /// A number, true or false; unless it is zero, which stands for a default.
+    fn plain(&mut self, key: &str, value: impl ToString) {
+        let node = Node::plain(value);
+        if node != Node::plain(0) {
+            self.0.push((key.to_owned(), node));
+        }
+    }
+
+    /// Unless it says nothing.
+    fn some(&mut self, key: &str, value: impl Into<String>) {
+        let value = value.into();
+        if !value.is_empty() {
+            self.add(key, value);
+        }
+    }
+
+    fn pairs(&mut self, key: &str, fields: &[v1::Field]) {
+        if !fields.is_empty() {
+            let pairs = fields.iter().map(|field| (field.name.clone(), Node::text(field.value.as_str()))).collect();
+            self.0.push((key.to_owned(), Node::map(pairs)));
+        }
+    }
+}
+
+/// A schedule.
+pub fn schedule(body: &v1::ScheduleBody) -> Node {
+    let mut keys = Keys(Vec::new());
+    keys.add("kind", "schedule");
+    keys.add("name", body.name.as_str());
+    keys.add("tenant", body.tenant.as_str());
+    when(&mut keys, body.when.as_ref());
+    keys.add("tz", body.zone.as_str());
+    keys.some("start", text(body.start.as_ref()).unwrap_or_default());
+    keys.some("end", text(body.end.as_ref()).unwrap_or_default());
+    keys.plain("max_runs", body.max_runs.unwrap_or_default());
+    keys.add("pool", body.pool.as_str());
+    keys.0.push(("priority".to_owned(), Node::plain(body.priority)));
+    if let Some(reason) = &body.paused {
+        keys.plain("paused", true);
+        keys.some("reason", reason.as_str());
+    }
+    policies(&mut keys, &body.policies.unwrap_or_default());
+    let content = body.content.clone().unwrap_or_default();
+    keys.add("sender", content.sender);
+    keys.some("reply_to", content.reply_to);
+    keys.add("subject", content.subject);
+    content.text.into_iter().for_each(|text| keys.add("inline_text", text));
+    content.html.into_iter().for_each(|html| keys.add("inline_html", html));
+    keys.pairs("var", &content.variables);
+    keys.pairs("header", &content.headers);
+    recipients(&mut keys, body.audience.clone().unwrap_or_default());
+    Node::map(keys.0)
+}
+
+fn when(keys: &mut Keys, when: Option<&v1::When>) {
+    use v1::when::Pattern;
+    match when.and_then(|when| when.pattern.as_ref()) {
+        None => {}
+        Some(Pattern::Cron(expression)) => keys.add("cron", expression.as_str()),
+        Some(Pattern::At(instant)) => keys.add("at", text(Some(instant)).unwrap_or_default()),
+        Some(Pattern::Daily(daily)) => {
+            keys.add("daily", format!("{:02}:{:02}", daily.hour, daily.minute));
+            keys.some("days", daily.days.as_str());
+        }
+        Some(Pattern::Every(every)) => {
+            keys.add("every", length(every.period.as_ref()));
+            keys.some("anchor", text(every.anchor.as_ref()).unwrap_or_default());
+        }
+    }
+}
+
+/// A length of time that is read back as the same.
+fn length(length: Option<&prost_types::Duration>) -> String {
+    const UNITS: [(i64, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+    let mut left = length.map(duration_ms).unwrap_or_default();
+    let mut parts = Vec::new();
+    for (unit, letter) in UNITS {
+        if left >= unit {
+            parts.push(format!("{}{letter}", left / unit));
+            left %= unit;
+        }
+    }
+    parts.join(" ")
+}
+
+fn policies(keys: &mut Keys, policies: &v1::Policies) {
+    keys.add("dst_gap", word("DST_GAP_", policies.dst_gap().as_str_name()));
+    keys.add("dst_overlap", word("DST_OVERLAP_", policies.dst_overlap().as_str_name()));
+    keys.add("catch_up", word("CATCH_UP_", policies.catch_up().as_str_name()));
+    keys.some("start_within", length(policies.start_within.as_ref()));
+    keys.some("finish_by", length(policies.finish_by.as_ref()));
+    keys.add("in_doubt", word("IN_DOUBT_", policies.in_doubt().as_str_name()));
+    keys.plain("max_attempts", policies.max_attempts);
+    keys.some("retention", length(policies.retention.as_ref()));
+}
+
+/// Addresses alone in `to`, with variables in `recipients`.
+fn recipients(keys: &mut Keys, audience: v1::Audience) {
+    let v1::Audience { columns, recipients } = audience;
+    if columns.is_empty() {
+        let addresses = recipients.into_iter().map(|recipient| Node::text(recipient.address)).collect();
+        return keys.0.push(("to".to_owned(), Node::list(addresses)));
+    }
+    let row = |recipient: v1::Recipient| {
+        let values = columns.iter().cloned().zip(recipient.values.into_iter().map(Node::text));
+        let email = ("email".to_owned(), Node::text(recipient.address));
+        Node::map(std::iter::once(email).chain(values).collect())
+    };
+    keys.0.push(("recipients".to_owned(), Node::list(recipients.into_iter().map(row).collect())));
+}
+
+/// A relay.
+pub fn relay(relay: &v1::Relay) -> Node {
+    let mut keys = Keys(Vec::new());
+    keys.add("kind", "relay");
+    keys.add("name", relay.name.as_str());
+    keys.add("host", relay.host.as_str());
+    keys.plain("port", relay.port);
+    let tls = match relay.tls() {
+        v1::RelayTls::Unspecified => v1::RelayTls::None,
+        tls => tls,
+    };
+    keys.add("tls", word("RELAY_TLS_", tls.as_str_name()));
+    keys.some("ca", relay.ca.as_str());
+    keys.some("tls_name", relay.tls_name.as_str());
+    keys.some("auth", relay.auth.as_str());
+    keys.add("pool", relay.pool.as_str());
+    keys.plain("rate", relay.rate_per_second);
+    keys.plain("sessions", relay.max_sessions);
+    Node::map(keys.0)
+}

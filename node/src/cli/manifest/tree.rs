@@ -1,0 +1,240 @@
+//! YAML as a tree in which everything knows its line. JSON is YAML too.
+//!
+//! Every scalar is text: what it means is for whoever reads it to say, so `09:00`, `no` and `1e3` are what they
+//! look like. Keys keep their order. Anchors and tags are refused: nobody has to look up what a value is.
+
+use std::borrow::Cow;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
+
+/// Levels of one document; ours have three.
+const DEPTH_MAX: usize = 16;
+
+/// A value, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its line, from 1; 0 where it was not read.
+    pub line: usize,
+    /// What it is.
+    pub shape: Shape,
+}
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `null`, `~`, or nothing at all.
+    Nothing,
+    /// Any scalar.
+    Text(String),
+    /// A number, true or false that is to be written; what is read is text.
+    Plain(String),
+    /// One after the other.
+    List(Vec<Node>),
+    /// Keys, in order, each once.
+    Map(Vec<(String, Node)>),
+}
+
+/// Why a text is no YAML that we take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Fault {
+    /// At a line.
+    pub fn new(line: usize, message: impl Into<String>) -> Fault {
+        Fault { line, message: message.into() }
+    }
+}
+
+impl Node {
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Node {
+        Node { line: 0, shape: Shape::Text(text.into()) }
+    }
+
+    /// A number, true or false.
+    pub fn plain(word: impl ToString) -> Node {
+        Node { line: 0, shape: Shape::Plain(word.to_string()) }
+    }
+
+    /// A list.
+    pub fn list(items: Vec<Node>) -> Node {
+        Node { line: 0, shape: Shape::List(items) }
+    }
+
+    /// Keys and values.
+    pub fn map(pairs: Vec<(String, Node)>) -> Node {
+        Node { line: 0, shape: Shape::Map(pairs) }
+    }
+
+    /// What it is called in an error.
+    pub fn noun(&self) -> &'static str {
+        match self.shape {
+            Shape::Nothing => "nothing",
+            Shape::Text(_) | Shape::Plain(_) => "a text",
+            Shape::List(_) => "a list",
+            Shape::Map(_) => "keys and values",
+        }
+    }
+}
+
+/// Reads all documents of a text; empty ones are left out, and a list at the top is as many documents.
+pub fn read(text: &str) -> Result<Vec<Node>, Fault> {
+    let mut reader = Reader { parser: Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) };
+    let mut documents = Vec::new();
+    loop {
+        let (event, span) = reader.next()?;
+        match event {
+            Event::StreamEnd => return Ok(documents),
+            Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
+            event => match reader.node(event, span, 0)? {
+                Node { shape: Shape::Nothing, .. } => {}
+                Node { shape: Shape::List(items), .. } => documents.extend(items),
+                document => documents.push(document),
+            },
+        }
+    }
+}
+
+struct Reader<'t> {
+    parser: Parser<'t, StrInput<'t>>,
+}
+
+impl<'t> Reader<'t> {
+    fn next(&mut self) -> Result<(Event<'t>, Span), Fault> {
+        match self.parser.next_event() {
+            None => Ok((Event::StreamEnd, Span::default())),
+            Some(Ok(event)) => Ok(event),
+            Some(Err(error)) => Err(Fault::new(error.marker().line(), format!("this is no YAML: {}", error.info()))),
+        }
+    }
+
+    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<Node, Fault> {
+        let line = span.start.line();
+        if depth > DEPTH_MAX {
+            return Err(Fault::new(line, format!("more than {DEPTH_MAX} levels")));
+        }
+        let bare = |anchor: usize, tag: bool| match (anchor, tag) {
+            (0, false) => Ok(()),
+            (0, true) => Err(Fault::new(line, "tags (!name) are not read; quote a text that begins with '!'")),
+            _ => Err(Fault::new(line, "anchors (&name) are not read; write it out where it is meant")),
+        };
+        let shape = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                bare(anchor, tag.is_some())?;
+                scalar(text, style)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                bare(anchor, tag.is_some())?;
+                Shape::List(self.items(depth)?)
+            }
+            Event::MappingStart(anchor, tag) => {
+                bare(anchor, tag.is_some())?;
+                Shape::Map(self.pairs(depth)?)
+            }
+            Event::Alias(_) => {
+                return Err(Fault::new(line, "aliases (*name) are not read; quote a text that begins with '*'"));
+            }
+            _ => return Err(Fault::new(line, "the text ends in the middle of a value")),
+        };
+        Ok(Node { line, shape })
+    }
+
+    fn items(&mut self, depth: usize) -> Result<Vec<Node>, Fault> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(items),
+                (event, span) => items.push(self.node(event, span, depth + 1)?),
+            }
+        }
+    }
+
+    fn pairs(&mut self, depth: usize) -> Result<Vec<(String, Node)>, Fault> {
+        let mut pairs: Vec<(String, Node)> = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::MappingEnd {
+                return Ok(pairs);
+            }
+            let key = self.node(event, span, depth + 1)?;
+            let Node { line, shape: Shape::Text(name) } = key else {
+                return Err(Fault::new(key.line, format!("{} cannot be a key", key.noun())));
+            };
+            if let Some((_, earlier)) = pairs.iter().find(|(known, _)| *known == name) {
+                return Err(Fault::new(line, format!("the key `{name}` is there twice: see line {}", earlier.line)));
+            }
+            let (event, span) = self.next()?;
+            let value = self.node(event, span, depth + 1)?;
+            // An error about a value is looked for at its key.
+            pairs.push((name, Node { line, ..value }));
+        }
+    }
+}
+
+fn scalar(text: Cow<'_, str>, style: ScalarStyle) -> Shape {
+    let is_plain = style == ScalarStyle::Plain;
+    if is_plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL") {
+        return Shape::Nothing;
+    }
+    Shape::Text(text.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> (usize, String) {
+        let fault = read(text).expect_err(text);
+        (fault.line, fault.message)
+    }
+
+    fn plain(node: &Node) -> String {
+        match &node.shape {
+            Shape::Nothing => "-".to_owned(),
+            Shape::Text(text) | Shape::Plain(text) => format!("{text:?}"),
+            Shape::List(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
+            Shape::Map(pairs) => {
+                let pairs = pairs.iter().map(|(key, value)| format!("{key}@{}={}", value.line, plain(value)));
+                format!("{{{}}}", pairs.collect::<Vec<_>>().join(" "))
+            }
+        }
+    }
+
+    fn all(text: &str) -> Vec<String> {
+        read(text).unwrap_or_else(|fault| panic!("{fault:?}")).iter().map(plain).collect()
+    }
+
+    #[test]
+    fn documents_keep_their_lines_and_the_order_of_their_keys() {
+        let text = "kind: schedule\nb: 09:00\na: no # a comment\n---\n# nothing\n---\nto: [x, \"null\"]\nend: ~\n";
+        assert_eq!(all(text), ["{kind@1=\"schedule\" b@2=\"09:00\" a@3=\"no\"}", "{to@7=[\"x\" \"null\"] end@8=-}"]);
+        assert_eq!(all("text: |\n  a\n   b\n\nhtml: >-\n  c\n  d\n"), ["{text@1=\"a\\n b\\n\" html@5=\"c d\"}"]);
+        assert_eq!(all(""), [""; 0]);
+    }
+
+    #[test]
+    fn json_is_read_and_a_list_is_as_many_documents() {
+        assert_eq!(
+            all("[\n {\"a\": 1, \"b\": [true, null]},\n\t{\"a\": \"x\\ny\"}]"),
+            ["{a@2=\"1\" b@2=[\"true\" -]}", "{a@3=\"x\\ny\"}"]
+        );
+    }
+
+    #[test]
+    fn what_would_have_to_be_guessed_is_refused_with_its_line() {
+        assert_eq!(refused("a: 1\nb: 2\na: 3\n"), (3, "the key `a` is there twice: see line 1".to_owned()));
+        assert_eq!(refused("a: 1\nb: &x 2\n").0, 2);
+        assert_eq!(refused("a: &x 1\nb: *x\n").0, 1);
+        assert_eq!(refused("a: 1\nb: !!str 2\n").0, 2);
+        assert!(refused("a: 1\nb: [1, 2\n").1.starts_with("this is no YAML"));
+        assert!(refused("a: 1\n b: 2\n").1.starts_with("this is no YAML"));
+        assert!(refused(&format!("{}{}", "[".repeat(20), "]".repeat(20))).1.contains("levels"));
+        assert!(read(&"[".repeat(100_000)).is_err());
+        assert_eq!(refused("{[1]: 2}").1, "a list cannot be a key");
+    }
+}
