@@ -16,12 +16,13 @@
 //! The address fields carry a local part that is not ASCII as UTF-8, which needs SMTPUTF8 on the way
 //! (`Address::needs_smtputf8`).
 //!
-//! Reading order: this page, `check.rs` and `controls.rs` (what content must be), `language.rs` (what a template may say), `render.rs`, `mime.rs`.
+//! Reading order: this page, `check.rs` and `controls.rs` (what content must be), `language.rs` (what a template may say), `render.rs`, `mime.rs`, `preview.rs`.
 
 mod check;
 mod controls;
 mod language;
 mod mime;
+mod preview;
 mod render;
 
 use std::collections::BTreeSet;
@@ -35,6 +36,7 @@ use reveille_ledger::ids::{Fence, RunId, Time};
 use check::{HEADERS, refuse};
 pub use controls::control_in;
 use controls::not_one_line;
+pub use preview::Preview;
 use render::{HTML, RenderError, Templates};
 
 /// Bytes of a rendered subject or header value: what one line may hold.

@@ -84,6 +84,11 @@ impl Terminal {
         }
     }
 
+    /// Bytes for programs, as they are.
+    pub fn raw(&self, text: &str) -> Result<(), Stop> {
+        self.data(text.trim_end_matches("\r\n"))
+    }
+
     /// Lines for people, one after the other.
     pub fn lines(&self, lines: &[String]) -> Result<(), Stop> {
         if lines.is_empty() { Ok(()) } else { self.data(&harmless(&lines.join("\n"))) }

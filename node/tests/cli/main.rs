@@ -14,6 +14,7 @@ mod lists;
 mod nodes;
 mod preview;
 mod shapes;
+mod template;
 mod terminal;
 mod update;
 mod watch;

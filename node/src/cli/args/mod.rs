@@ -15,6 +15,7 @@ mod policies;
 mod relay;
 mod run;
 mod schedule;
+mod template;
 mod when;
 
 use std::time::Duration;
@@ -38,6 +39,7 @@ pub use schedule::{
     BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand,
     UpdateArgs,
 };
+pub use template::{RenderArgs, TemplateArgs, TemplateCommand};
 pub use when::WhenArgs;
 
 use super::instant::parse_duration;
@@ -163,6 +165,8 @@ pub enum Question {
     Apply(ApplyArgs),
     /// What `apply` would change, field by field; exit 1 when it is something
     Diff(DiffArgs),
+    /// What a mail will say, rendered here
+    Template(TemplateArgs),
     /// Schedules from what ran elsewhere: a crontab
     Import(ImportArgs),
     /// Runs: occurrences that opened

@@ -16,6 +16,7 @@ mod preview;
 pub mod relay;
 pub mod run;
 pub mod schedule;
+pub mod template;
 mod update;
 pub mod version;
 mod watch;

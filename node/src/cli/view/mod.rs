@@ -25,6 +25,7 @@ pub mod relay;
 pub mod run;
 pub mod schedule;
 pub mod sheet;
+pub mod template;
 pub mod update;
 pub mod version;
 

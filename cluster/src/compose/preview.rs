@@ -1,0 +1,44 @@
+//! What a mail says before it is encoded, for whoever writes it: rendered by the code that composes it.
+
+use reveille_ledger::address::Mailbox;
+use reveille_ledger::content::Recipient;
+
+use super::check::HEADERS;
+use super::render::HTML;
+use super::{Compiled, ComposeError, RENDERED_BYTES_MAX, SUBJECT, TEXT, in_field};
+
+/// The rendered parts of one mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// The subject.
+    pub subject: String,
+    /// The content's own header fields; those that came out empty are left out.
+    pub headers: Vec<(String, String)>,
+    /// The plain text.
+    pub text: Option<String>,
+    /// The HTML.
+    pub html: Option<String>,
+}
+
+impl Compiled {
+    /// The parts of one recipient's mail. [`Compiled::compose`] may still refuse it.
+    ///
+    /// # Errors
+    /// A [`ComposeError`], as composing it would.
+    pub fn preview(&self, recipient: &Recipient) -> Result<Preview, ComposeError> {
+        let values = self.values(recipient, &Mailbox::parse(&recipient.address)?)?;
+        let part = |is_there: bool, field: &str| {
+            let render = || self.templates.render(field, &values, RENDERED_BYTES_MAX);
+            is_there.then(render).transpose().map_err(|error| in_field(field, error))
+        };
+        let mut headers = Vec::new();
+        for field in &self.headers {
+            let value = self.header_text(field, &values)?;
+            if !value.is_empty() {
+                headers.push((field.strip_prefix(HEADERS).unwrap_or(field).to_owned(), value));
+            }
+        }
+        let subject = self.header_text(SUBJECT, &values)?;
+        Ok(Preview { subject, headers, text: part(self.has_text, TEXT)?, html: part(self.has_html, HTML)? })
+    }
+}

@@ -1,0 +1,129 @@
+//! `reveille template render`: composes one mail here, by the code of the sender, and prints it.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use reveille_cluster::compose::{Compiled, ComposeError, Stamp, message_id};
+use reveille_ledger::address::Address;
+use reveille_ledger::content::{Content, Recipient};
+use reveille_ledger::ids::{Epoch, Fence, RunId};
+
+use super::{Desk, create};
+use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::human;
+use crate::cli::view::template::{HeaderView, MailView};
+
+/// Who sends and who gets it, where nobody is named.
+const SENDER: &str = "sender@example.com";
+const RECIPIENT: &str = "recipient@example.com";
+/// Ids that no mail has: no run opens at log index 0.
+const RUN: RunId = RunId { index: 0, place: 0 };
+const FENCE: Fence = Fence { group: 1, epoch: Epoch(0), index: 0, place: 0 };
+
+/// Does what the verb says.
+pub fn run(desk: &Desk<'_>, args: TemplateArgs) -> Result<(), Stop> {
+    match args.command {
+        TemplateCommand::Render(args) => render(desk, *args),
+    }
+}
+
+fn render(desk: &Desk<'_>, args: RenderArgs) -> Result<(), Stop> {
+    let (columns, recipient) = recipient(&args.recipients, args.row)?;
+    let places = Places::of(&args);
+    let content = content(args.content)?;
+    let compiled =
+        Compiled::new(&content, &columns).map_err(|error| places.at(&error.field, error.line, &error.message))?;
+    let refused = |error: ComposeError| match error {
+        ComposeError::Field { field, line, message } => places.at(&field, line, &message),
+        other => places.at("recipient", None, &other.to_string()),
+    };
+    let preview = compiled.preview(&recipient).map_err(refused)?;
+    let stamp = Stamp {
+        message_id: message_id(0, 0, RUN, 0, compiled.sender().domain()),
+        fence: FENCE,
+        date: Timestamp::now().into(),
+        run: RUN,
+        boundary_seed: [0; 32],
+    };
+    let mail = compiled.compose(&recipient, &stamp).map_err(refused)?;
+    let raw = String::from_utf8_lossy(&mail).into_owned();
+    if args.raw {
+        return desk.terminal.raw(&raw);
+    }
+    desk.terminal.show(&MailView {
+        sender: content.sender,
+        recipient: recipient.address,
+        reply_to: content.reply_to,
+        subject: preview.subject,
+        headers: preview.headers.into_iter().map(|(name, value)| HeaderView { name, value }).collect(),
+        text: preview.text,
+        html: preview.html,
+        raw,
+    })
+}
+
+/// The columns, and the recipient of that row.
+fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient), Failure> {
+    let named = |address: &str, values: Vec<String>| {
+        let read =
+            Address::parse(address).map_err(|error| Failure::usage("--to", error.to_string(), "LOCAL@DOMAIN"))?;
+        Ok::<_, Failure>(Recipient { address: read.as_given().to_owned(), key: read.key(), values })
+    };
+    if !args.is_given() {
+        return Ok((Vec::new(), named(RECIPIENT, Vec::new())?));
+    }
+    let listed = create::recipients(args)?;
+    let count = listed.audience.recipients.len();
+    let place = usize::try_from(row).unwrap_or(usize::MAX) - 1;
+    let Some(chosen) = listed.audience.recipients.into_iter().nth(place) else {
+        let there = human::counted(count as u64, "recipient");
+        return Err(Failure::usage("--row", format!("there is no row {row}: {there}"), "a row from 1 on"));
+    };
+    Ok((listed.audience.columns, named(&chosen.address, chosen.values)?))
+}
+
+fn content(args: ContentChange) -> Result<Content, Failure> {
+    Ok(Content {
+        sender: args.sender.unwrap_or_else(|| SENDER.to_owned()),
+        reply_to: args.reply_to,
+        subject: args.subject.unwrap_or_default(),
+        text: create::part(args.text, args.inline_text)?,
+        html: create::part(args.html, args.inline_html)?,
+        headers: args.headers,
+        variables: args.variables,
+    })
+}
+
+/// Where each field was said: a file, or a flag.
+struct Places {
+    text: Option<PathBuf>,
+    html: Option<PathBuf>,
+    recipients: Option<PathBuf>,
+}
+
+impl Places {
+    fn of(args: &RenderArgs) -> Places {
+        let content = &args.content;
+        let recipients = args.recipients.recipients.clone();
+        Places { text: content.text.clone(), html: content.html.clone(), recipients }
+    }
+
+    fn at(&self, field: &str, line: Option<u32>, message: &str) -> Failure {
+        let (file, flag) = match field {
+            "text" => (self.text.as_ref(), "--inline-text"),
+            "html" => (self.html.as_ref(), "--inline-html"),
+            "sender" => (None, "--sender"),
+            "reply_to" => (None, "--reply-to"),
+            "subject" => (None, "--subject"),
+            "content" => (None, "--text or --html"),
+            field if field.starts_with("headers") => (None, "--header"),
+            field if field.starts_with("variables") => (None, "--var"),
+            _ => (self.recipients.as_ref(), "--recipients"),
+        };
+        let place = file.map_or_else(|| flag.to_owned(), |path| path.display().to_string());
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        let next = "mend it; the variables are the columns of --recipients, each --var, and recipient";
+        Failure { next: Some(next.to_owned()), ..Failure::file(format!("{place}{line}"), message.to_owned()) }
+    }
+}
