@@ -75,8 +75,8 @@ async fn show(desk: &Desk<'_>, tenant: String, name: String, manifest: bool) -> 
 
 /// A node that knows no bodies leaves them out.
 pub(super) fn older() -> Failure {
-    let next = Some("upgrade that node, or ask another with --endpoint".to_owned());
-    Failure { next, ..Failure::general("the node is older than this command: it told no body".to_owned()) }
+    let message = "the node is older than this command: it told no body".to_owned();
+    Failure::general(message, "upgrade that node, or ask another with --endpoint")
 }
 
 async fn pause(desk: &Desk<'_>, tenant: String, name: String, reason: String) -> Result<(), Stop> {
