@@ -139,7 +139,11 @@ impl Timer {
 
     fn until_next(&self, now: Time) -> Duration {
         let next = self.site.replica.read(|ledger| ledger.due().next().map(|(due, _)| due));
-        let wait = next.map_or(NAP_MAX, |due| Duration::from_millis(due.since_ms(now).max(1) as u64));
+        let wait = next.map_or(NAP_MAX, |due| match u64::try_from(due.since_ms(now)) {
+            Ok(ms) if ms > 0 => Duration::from_millis(ms),
+            // It is due, and no fire comes of it yet.
+            _ => NAP_AFTER_REFUSAL,
+        });
         wait.min(NAP_MAX)
     }
 

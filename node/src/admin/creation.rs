@@ -97,6 +97,7 @@ async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1
             opened: 0,
             tzdb: create.tzdb,
             refusals: 0,
+            held_through: None,
         },
         tenant: create.tenant,
         name: create.name,

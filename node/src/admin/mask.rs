@@ -47,7 +47,8 @@ macro_rules! fields {
 }
 fields! {
     when, zone, start, end, max_runs, pool, priority, audience;
-    policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention;
+    policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention,
+        overlap;
     content: sender, reply_to, subject, text, html, headers, variables;
 }
 

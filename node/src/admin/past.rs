@@ -51,6 +51,9 @@ pub fn list(
     let mut instants = instants.rev().map(|((_, nominal), row)| (index_of(row), nominal, row)).peekable();
     let mut triggers = triggers(ledger, id, place.trigger.as_ref()).into_iter().peekable();
     let mut entries = Vec::new();
+    if paging.after.is_none() {
+        entries.extend(views::waiting(ledger, id, schedule));
+    }
     while entries.len() < paging.size {
         let later = match (instants.peek(), triggers.peek()) {
             (Some((instant, ..)), Some((trigger, ..))) => instant >= trigger,

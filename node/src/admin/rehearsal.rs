@@ -9,6 +9,7 @@ use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::{Zone, plan_fire};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, ScheduleId, Time};
+use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Schedule};
 
@@ -72,6 +73,11 @@ impl Rehearsal {
     }
 }
 
+/// What waits for a run opens when that is finished, and here no run ever is.
+fn side_by_side(overlap: Overlap) -> Overlap {
+    if overlap == Overlap::BufferOne { Overlap::Allow } else { overlap }
+}
+
 /// The schedule as it stands, with the least to send.
 fn stand_in(schedule: &Schedule) -> ScheduleCreate {
     let recipient =
@@ -85,7 +91,7 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
         start: schedule.start,
         end: schedule.end,
         max_runs: schedule.max_runs.map(|most| most.saturating_sub(schedule.plan.opened)),
-        policies: schedule.policies.clone(),
+        policies: Policies { overlap: side_by_side(schedule.policies.overlap), ..schedule.policies.clone() },
         pool: schedule.pool.clone(),
         priority: schedule.priority,
         paused: None,
@@ -144,6 +150,7 @@ mod tests {
                 opened: 7,
                 tzdb: "x".to_owned(),
                 refusals: 0,
+                held_through: None,
             },
             body: Hash([0; 32]),
             index: 9,

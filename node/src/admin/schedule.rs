@@ -7,7 +7,7 @@ use std::time::Instant;
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
 use reveille_ledger::content::{Audience, Content};
 use reveille_ledger::decide::calendar::Pattern;
-use reveille_ledger::ids::{ScheduleId, Time};
+use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
@@ -33,6 +33,8 @@ const OPEN_RUNS_SHOWN: usize = 1_000;
 /// A schedule, copied out of the state, and ledger time there.
 pub struct Found {
     pub id: ScheduleId,
+    /// The run that its next instant waits for, where it does.
+    pub waits_for: Option<RunId>,
     pub schedule: Schedule,
     pub now: Time,
     pub freshness: Option<Freshness>,
@@ -49,19 +51,21 @@ impl Admin {
         let tenant = tenant(tenant_name)?;
         let look = self.read(stale, deadline, |ledger| {
             let (id, schedule) = ledger.schedule_named(&tenant, name)?;
-            Some((id, schedule.clone(), ledger.head().now))
+            Some((id, schedule.clone(), ledger.waits_for(id), ledger.head().now))
         });
         let (found, freshness) = look.await?;
-        let (id, schedule, now) = found.ok_or_else(|| refusals::no_schedule(name))?;
-        Ok(Found { id, schedule, now: self.now(now), freshness })
+        let (id, schedule, waits_for, now) = found.ok_or_else(|| refusals::no_schedule(name))?;
+        Ok(Found { id, waits_for, schedule, now: self.now(now), freshness })
     }
 
     /// The message of a schedule as it is here now, with its next instants.
     pub(super) async fn show_schedule(&self, id: ScheduleId, name: &str) -> Result<v1::Schedule, Fault> {
-        let look = |ledger: &Ledger| Some((ledger.schedules().get(&id)?.clone(), ledger.head().now));
-        let (schedule, now) = self.site.replica.read(look).ok_or_else(|| refusals::no_schedule(name))?;
+        let look =
+            |ledger: &Ledger| Some((ledger.schedules().get(&id)?.clone(), ledger.waits_for(id), ledger.head().now));
+        let (schedule, waits_for, now) = self.site.replica.read(look).ok_or_else(|| refusals::no_schedule(name))?;
         let now = self.now(now);
-        self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await
+        let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
+        Ok(waiting(shown, waits_for))
     }
 
     /// All that a schedule is made of. Blobs never change: those of another index are the same or gone.
@@ -85,6 +89,14 @@ impl Admin {
     }
 }
 
+/// A schedule with the run that its next instant waits for.
+fn waiting(shown: v1::Schedule, waits_for: Option<RunId>) -> v1::Schedule {
+    v1::Schedule { waits_for: waits_for.map(|run| run.to_string()).unwrap_or_default(), ..shown }
+}
+
+/// A schedule of a list, with the run that its next instant waits for.
+type Listed = (ScheduleId, Schedule, Option<RunId>);
+
 /// What a list of schedules lets through.
 struct Filter {
     tenant: String,
@@ -92,11 +104,7 @@ struct Filter {
 }
 
 /// Schedules in the order of their creation, and the last one that was looked at if there are more.
-fn list(
-    ledger: &Ledger,
-    filter: &Filter,
-    paging: &Paging<ScheduleId>,
-) -> (Vec<(ScheduleId, Schedule)>, Option<ScheduleId>) {
+fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<Listed>, Option<ScheduleId>) {
     let (mut listed, mut last) = (Vec::new(), None);
     let from = paging.after.map_or(Bound::Unbounded, Bound::Excluded);
     for (looked, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
@@ -106,7 +114,7 @@ fn list(
         last = Some(*id);
         let state = || views::schedule_state(&schedule.activity).0;
         if schedule.tenant == filter.tenant && (filter.states.is_empty() || filter.states.contains(&state())) {
-            listed.push((*id, schedule.clone()));
+            listed.push((*id, schedule.clone(), ledger.waits_for(*id)));
         }
     }
     (listed, None)
@@ -136,7 +144,9 @@ impl ScheduleService for Admin {
         let (((listed, last), now), freshness) = look.await?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| {
-            listed.iter().map(|(id, schedule)| views::schedule(*id, schedule, zones, now, 1)).collect()
+            let show =
+                |(id, schedule, waits_for): &Listed| waiting(views::schedule(*id, schedule, zones, now, 1), *waits_for);
+            listed.iter().map(show).collect()
         });
         let next_page_token = paging.token(last.as_ref());
         Ok(Response::new(ListSchedulesResponse { schedules: shown.await?, next_page_token, freshness }))
@@ -149,10 +159,11 @@ impl ScheduleService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let place = (request.tenant.as_str(), request.name.as_str());
-        let Found { id, schedule, now, freshness } = self.find_schedule(place, request.stale, deadline).await?;
+        let Found { id, waits_for, schedule, now, freshness } =
+            self.find_schedule(place, request.stale, deadline).await?;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-        Ok(Response::new(GetScheduleResponse { schedule: Some(shown), freshness, body }))
+        Ok(Response::new(GetScheduleResponse { schedule: Some(waiting(shown, waits_for)), freshness, body }))
     }
 
     async fn update_schedule(

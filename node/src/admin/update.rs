@@ -224,7 +224,8 @@ async fn plan(
                 let name = (present.id, name.clone());
                 site.replica.read(|ledger| ledger.history().get(&name).is_some_and(|row| row.run().is_some()))
             };
-            edit.timing = Some(retimed(&present, &create, zones, through, (&due, &has_opened))?);
+            let waits = site.replica.read(|ledger| ledger.waits_at(present.id, through));
+            edit.timing = Some(retimed(&present, &create, zones, (through, waits), (&due, &has_opened))?);
         }
         Ok(Planned { edit, content: create.content, audience: create.audience, duplicates })
     });
@@ -268,7 +269,7 @@ fn retimed(
     present: &Present,
     create: &ScheduleCreate,
     zones: &Zones,
-    through: Time,
+    (through, waits): (Time, bool),
     (due, has_opened): Past<'_>,
 ) -> Result<Retiming, Fault> {
     let schedule = &present.schedule;
@@ -287,7 +288,7 @@ fn retimed(
         dst: create.policies.dst,
     };
     let wanted = (wanted, Calendar { pattern: &pattern, zone: &zone });
-    let retiming = retime(schedule, due, former, wanted, through, has_opened);
+    let retiming = retime(schedule, due, former, wanted, (through, waits), has_opened);
     let retiming = retiming.map_err(|wait| refusals::not_possible(wait.to_string()))?;
     match (&retiming.next, create.max_runs) {
         (Some(_), _) => Ok(retiming),

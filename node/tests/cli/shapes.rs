@@ -29,6 +29,7 @@ fn schedule() -> v1::Schedule {
     policies.set_dst_gap(v1::DstGap::After);
     policies.set_dst_overlap(v1::DstOverlap::First);
     policies.set_catch_up(v1::CatchUp::One);
+    policies.set_overlap(v1::Overlap::BufferOne);
     policies.set_in_doubt(v1::InDoubt::AssumeSent);
     let mut schedule = v1::Schedule {
         tenant: "default".into(),
@@ -90,6 +91,7 @@ async fn a_schedule() {
             "policies": {
                 "dst_gap": "after", "dst_overlap": "first", "catch_up": "one", "start_within_ms": 43_200_000,
                 "finish_by_ms": 86_400_000, "in_doubt": "assume_sent", "max_attempts": 5, "retention_ms": 86_400_000_i64 * 90,
+                "overlap": "buffer_one",
             },
             "reason": null, "start": null, "end": null, "max_runs": null,
         }),

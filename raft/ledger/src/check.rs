@@ -212,6 +212,8 @@ fn check_moments(fence: Fence, row: &Row, found: &mut Vec<Violation>) {
 fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
     let derived = ledger.derive();
     report(found, "P8", derived.due == ledger.derived.due, || "the due index differs from the plans".to_owned());
+    let unfinished = derived.unfinished == ledger.derived.unfinished;
+    report(found, "P1", unfinished, || "the index of unfinished runs is wrong".to_owned());
     report(found, "P8", derived.names == ledger.derived.names, || "the index of names is wrong".to_owned());
     let open = derived.open_pages == ledger.derived.open_pages;
     report(found, "P1", open, || "the index of open pages is wrong".to_owned());

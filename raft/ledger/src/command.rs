@@ -246,8 +246,13 @@ pub enum Reason {
     DoesNotExist,
     /// An instant of that name has opened already: the zone's rules were changed in between (P7).
     OpenedBefore,
-    /// It was missed while the schedule did not fire, and then the schedule got another timing.
+    /// It was missed while the schedule did not fire, or waited, and then the schedule got another timing.
     Edited,
+    /// A former run was not finished, and `overlap = skip`.
+    Overlap,
+    /// It waited for a former run (`buffer_one`), or would have been cancelled at once (`cancel_other`), and a
+    /// later instant stands for it.
+    Superseded,
 }
 
 /// A range of instants of one schedule that were not opened.

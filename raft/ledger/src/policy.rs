@@ -23,6 +23,21 @@ pub enum CatchUp {
     None,
 }
 
+/// What becomes of an instant that falls due while a former run of its schedule is not finished (P1): while
+/// something of it is pending or claimed. What is in doubt does not hold it up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Overlap {
+    /// It waits until the run is finished. Of several that wait, `catch_up` says which open.
+    #[default]
+    BufferOne,
+    /// It does not open.
+    Skip,
+    /// It opens: runs stand side by side.
+    Allow,
+    /// It opens, and what the former run has not sent is cancelled.
+    CancelOther,
+}
+
 /// What becomes of a mail whose hand-off may or may not have happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InDoubt {
@@ -57,6 +72,8 @@ pub struct Policies {
     pub backoff_to_ms: i64,
     /// The details of a run are kept this long after it finished (P24). Milliseconds.
     pub retention_ms: i64,
+    /// A former run that is not finished.
+    pub overlap: Overlap,
 }
 
 impl Default for Policies {
@@ -71,6 +88,7 @@ impl Default for Policies {
             backoff_from_ms: MINUTE_MS,
             backoff_to_ms: HOUR_MS,
             retention_ms: 90 * DAY_MS,
+            overlap: Overlap::BufferOne,
         }
     }
 }

@@ -92,4 +92,7 @@ pub enum Refusal {
     /// A relay of that name is there, and is another.
     #[error("relay '{0}' exists with another body; replace it, or choose another name")]
     RelayNameTaken(String),
+    /// P16: a former run of the schedule is not finished, and its `overlap` forbids two at once.
+    #[error("run {0} of the schedule is not finished, and its overlap policy forbids a second one beside it")]
+    RunOpen(RunId),
 }

@@ -3,12 +3,14 @@
 //! Keys keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind and of
 //! neighbouring numbers lie together. Values are postcard. Equal states are equal rows, byte for byte.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::command::Unreadable;
+use crate::command::{Cause, Unreadable};
 use crate::ids::{Epoch, Fence, Hash, NodeId, Nominal, RunId, ScheduleId, Time};
-use crate::state::{Activity, Derived, Ledger};
+use crate::state::{Derived, Ledger};
 use crate::table::Table;
 
 /// A key and its value; no value: the row was removed.
@@ -283,11 +285,12 @@ impl Ledger {
     /// What is computed from the rows and never stored.
     pub(crate) fn derive(&self) -> Derived {
         let mut derived = Derived::default();
+        let unfinished = self.runs().filter(|(_, _, run)| !run.counts.is_finished() && run.cause != Cause::Backfill);
+        derived.unfinished = unfinished.map(|(id, _, run)| (run.schedule, id)).collect();
+        let busy: BTreeSet<ScheduleId> = derived.unfinished.iter().map(|(schedule, _)| *schedule).collect();
         for (id, schedule) in self.schedules.iter() {
             derived.names.insert((schedule.tenant.clone(), schedule.name.clone()), *id);
-            if let (Activity::Active, Some(next)) = (&schedule.activity, &schedule.plan.next) {
-                derived.due.insert((next.due, *id));
-            }
+            derived.due.extend(schedule.wakes_at(busy.contains(id)).map(|due| (due, *id)));
         }
         let open = self.pages.iter().filter(|(_, page)| page.is_open());
         derived.open_pages = open.map(|(id, _)| *id).collect();

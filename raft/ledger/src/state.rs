@@ -14,7 +14,7 @@ use crate::deaths::Deaths;
 use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::moments::{Doubt, Moments, What};
-use crate::policy::{DAY_MS, Policies};
+use crate::policy::{DAY_MS, Overlap, Policies};
 use crate::reply::Outcome;
 use crate::rulings::Ruling;
 use crate::table::Table;
@@ -191,6 +191,8 @@ pub struct Plan {
     pub tzdb: String,
     /// Fires refused since the plan last moved (P8: the second one blocks).
     pub refusals: u8,
+    /// Instants up to here waited for a run to be finished (`overlap = buffer_one`): they were not missed.
+    pub held_through: Option<Time>,
 }
 
 /// A schedule.
@@ -230,6 +232,18 @@ pub struct Schedule {
     pub body: Hash,
     /// Log index of its last change by somebody.
     pub index: u64,
+}
+
+impl Schedule {
+    /// When the leader has something to do for it; none where it does not fire. At its next instant, but
+    /// while that one waits for a run to be finished (`is_busy`): when it has waited too long.
+    pub(crate) fn wakes_at(&self, is_busy: bool) -> Option<Time> {
+        let next = self.plan.next.as_ref().filter(|_| self.activity == Activity::Active)?;
+        match self.policies.overlap {
+            Overlap::BufferOne if is_busy => Some(next.due.plus_ms(self.policies.start_within_ms).plus_ms(1)),
+            _ => Some(next.due),
+        }
+    }
 }
 
 /// What a run does.
@@ -310,6 +324,12 @@ pub struct Run {
 }
 
 impl Run {
+    /// Does it stand in the way of its schedule's next run at `now` (`overlap`)? What is past its deadline
+    /// expires, so only what is claimed of it does.
+    pub fn holds_up(&self, now: Time) -> bool {
+        self.counts.get(Standing::Claimed) > 0 || self.counts.get(Standing::Pending) > 0 && self.finish_by > now
+    }
+
     /// May evidence send somebody back to pending, though nothing is pending or claimed? What is in doubt or
     /// assumed may turn out not to have been handed off (P14).
     pub fn may_come_back(&self) -> bool {
@@ -698,6 +718,8 @@ pub(crate) struct Derived {
     pub names: BTreeMap<(String, String), ScheduleId>,
     pub due: BTreeSet<(Time, ScheduleId)>,
     pub open_pages: BTreeSet<RunId>,
+    /// Runs with something pending or claimed, but for backfills: they hold up the next one (`overlap`).
+    pub unfinished: BTreeSet<(ScheduleId, RunId)>,
     pub answers_by_index: BTreeMap<u64, (String, String)>,
     pub answers_of_tenant: BTreeMap<String, BTreeSet<u64>>,
 }
@@ -815,6 +837,27 @@ impl Ledger {
     /// Active schedules in the order in which they fall due.
     pub fn due(&self) -> impl Iterator<Item = (Time, ScheduleId)> + '_ {
         self.derived.due.iter().copied()
+    }
+
+    /// Runs of a schedule with something pending or claimed, oldest first; no backfills, which go after what is
+    /// on time and hold up nothing.
+    pub fn unfinished(&self, id: ScheduleId) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+        let first = RunId { index: 0, place: 0 };
+        let of = self.derived.unfinished.range((id, first)..).take_while(move |(schedule, _)| *schedule == id);
+        of.filter_map(|(_, run)| Some((*run, self.run(*run)?)))
+    }
+
+    /// The run for which the next instant of a schedule waits, where that is due and has to (`buffer_one`).
+    pub fn waits_for(&self, id: ScheduleId) -> Option<RunId> {
+        self.waits_at(id, self.head.now).then(|| self.unfinished(id).map(|(run, _)| run).next()).flatten()
+    }
+
+    /// Does an instant that is due at `now` wait for a run?
+    pub fn waits_at(&self, id: ScheduleId, now: Time) -> bool {
+        let Some(schedule) = self.schedules.get(&id) else { return false };
+        let is_due = schedule.plan.next.as_ref().is_some_and(|next| next.due <= now);
+        let waits = schedule.wakes_at(true) != schedule.wakes_at(false);
+        is_due && waits && self.unfinished(id).next().is_some()
     }
 
     /// Pages with something pending or claimed, oldest first.

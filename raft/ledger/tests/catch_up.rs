@@ -10,14 +10,14 @@ use jiff::tz::TimeZoneDatabase;
 use proptest::prelude::*;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    Cause, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Next, Reading, Reason, Replan, ScheduleCreate,
+    Cause, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Next, Reading, Reason, Replan, ScheduleCreate, Trigger,
 };
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
 use reveille_ledger::decide::catch_up::{ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire};
 use reveille_ledger::decide::replan::{outdated, replan};
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, ScheduleId, Time};
-use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Policies};
+use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Activity, History, Ledger, OPENINGS_MAX};
 
@@ -32,12 +32,23 @@ struct Drill {
 }
 
 /// How a schedule differs from a plain one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Wish {
     policies: Policies,
     start: Option<Time>,
     end: Option<Time>,
     max_runs: Option<u32>,
+}
+
+impl Default for Wish {
+    fn default() -> Wish {
+        Wish { policies: side_by_side(), start: None, end: None, max_runs: None }
+    }
+}
+
+/// No run waits for another, so that each instant is judged by itself.
+fn side_by_side() -> Policies {
+    Policies { overlap: Overlap::Allow, ..Policies::default() }
 }
 
 fn cron(expression: &str) -> When {
@@ -140,6 +151,19 @@ impl Drill {
         self.catch_up();
     }
 
+    /// Runs with something to send.
+    fn unfinished(&self) -> Vec<RunId> {
+        self.ledger.runs().filter(|(_, _, run)| !run.counts.is_finished()).map(|(id, ..)| id).collect()
+    }
+
+    /// All that is open is over, and whatever waited for it follows.
+    fn finish(&mut self) {
+        for run in self.unfinished() {
+            assert!(matches!(self.put(Command::RunCancel(run)), Outcome::Moved(_)), "{run}");
+        }
+        self.catch_up();
+    }
+
     fn opened(&self) -> Vec<(Nominal, Time, Cause)> {
         self.ledger.runs().map(|(_, _, run)| (run.nominal.clone(), run.due, run.cause)).collect()
     }
@@ -160,7 +184,7 @@ impl Drill {
 
     /// All steps of the calendar in `(after, through]`.
     fn steps(&self, after: Time, through: Time) -> Vec<Step> {
-        let dst = Policies::default().dst;
+        let dst = side_by_side().dst;
         let all = steps_after(&self.pattern, &self.zone.rules, &dst, after.timestamp());
         all.take_while(|step| Time::from(step.instant()) <= through).collect()
     }
@@ -172,7 +196,7 @@ const OUTAGES: [(&str, i64); 4] =
 
 /// Opened and explained instants of a schedule of every minute after an outage.
 fn minutely_after(outage_ms: i64, catch_up: CatchUp, start_within_ms: i64) -> (usize, BTreeMap<Reason, u64>) {
-    let wish = Wish { policies: Policies { catch_up, start_within_ms, ..Policies::default() }, ..Wish::default() };
+    let wish = Wish { policies: Policies { catch_up, start_within_ms, ..side_by_side() }, ..Wish::default() };
     let mut drill = Drill::new(cron(MINUTELY), "UTC", at("2026-03-02T00:00:00Z"), &wish);
     drill.after_outage(outage_ms);
     (drill.opened().len(), drill.explained())
@@ -198,7 +222,7 @@ fn one_opens_the_latest_missed_instant_and_explains_the_others() {
 #[test]
 fn one_is_one_however_many_entries_the_explanations_take() {
     let mut drill = {
-        let policies = Policies { start_within_ms: 30 * DAY_MS, ..Policies::default() };
+        let policies = Policies { start_within_ms: 30 * DAY_MS, ..side_by_side() };
         let when = When::Every { period_ms: 7 * 60_000, anchor_ms: at("2026-03-02T00:00:00Z").0 };
         Drill::new(when, "UTC", at("2026-03-02T00:00:00Z"), &Wish { policies, ..Wish::default() })
     };
@@ -254,7 +278,7 @@ fn a_schedule_that_has_ended_while_nobody_led_opens_its_last_instant_and_is_done
 #[test]
 fn max_runs_ends_a_schedule_in_the_middle_of_a_backlog() {
     let created = at("2026-03-02T00:00:00Z");
-    let policies = Policies { catch_up: CatchUp::All, ..Policies::default() };
+    let policies = Policies { catch_up: CatchUp::All, ..side_by_side() };
     let wish = Wish { policies, max_runs: Some(7), ..Wish::default() };
     let mut drill = Drill::new(cron(MINUTELY), "UTC", created, &wish);
     drill.after_outage(3 * MINUTE_MS);
@@ -286,7 +310,7 @@ fn a_gap_is_explained_and_an_overlap_fires_once() {
         cron("30 2,9 * * *"),
         "America/New_York",
         spring,
-        &Wish { policies: Policies { catch_up: CatchUp::All, ..Policies::default() }, ..Wish::default() },
+        &Wish { policies: Policies { catch_up: CatchUp::All, ..side_by_side() }, ..Wish::default() },
     );
     for _ in 0..96 {
         drill.after_outage(30 * MINUTE_MS);
@@ -348,7 +372,7 @@ fn an_occurrence_that_has_opened_does_not_open_again_under_new_rules() {
 #[test]
 fn the_fires_of_a_long_outage_fit_into_an_entry() {
     let size_of = |catch_up, fires: usize| {
-        let policies = Policies { catch_up, start_within_ms: 100 * DAY_MS, ..Policies::default() };
+        let policies = Policies { catch_up, start_within_ms: 100 * DAY_MS, ..side_by_side() };
         let mut drill = Drill::new(
             cron("30 1,2,9 * * *"),
             "America/New_York",
@@ -415,7 +439,7 @@ proptest! {
             1..8,
         ),
     ) {
-        let policies = Policies { catch_up, start_within_ms, ..Policies::default() };
+        let policies = Policies { catch_up, start_within_ms, ..side_by_side() };
         let mut drill = Drill::new(when, zone, at(start), &Wish { policies: policies.clone(), ..Wish::default() });
         let mut opened: Vec<(Nominal, Time)> = vec![];
         let mut explained: BTreeMap<Reason, u64> = BTreeMap::new();
@@ -445,6 +469,44 @@ proptest! {
         let absent = (told.remove(&Reason::DoesNotExist), explained.remove(&Reason::DoesNotExist));
         prop_assert!(absent.0.unwrap_or(0) <= absent.1.unwrap_or(0));
         prop_assert_eq!(told, explained);
+    }
+
+    /// Whatever overlaps, each instant is opened or explained in the end, once; and meanwhile no two runs stand
+    /// beside each other where they must not.
+    #[test]
+    fn what_waits_is_opened_or_explained_too(
+        (when, zone, start) in anywhere(),
+        overlap in prop::sample::select(vec![Overlap::BufferOne, Overlap::Skip, Overlap::CancelOther]),
+        catch_up in prop::sample::select(vec![CatchUp::One, CatchUp::All, CatchUp::None]),
+        start_within_ms in prop::sample::select(vec![10 * MINUTE_MS, 2 * HOUR_MS]),
+        turns in prop::collection::vec(
+            (prop::sample::select(vec![20_000, MINUTE_MS, 11 * MINUTE_MS, HOUR_MS, 23 * HOUR_MS]), any::<bool>()),
+            1..12,
+        ),
+    ) {
+        let policies = Policies { catch_up, start_within_ms, overlap, ..Policies::default() };
+        let mut drill = Drill::new(when, zone, at(start), &Wish { policies, ..Wish::default() });
+        for (passes, finishes) in turns {
+            drill.leap_to(drill.now.plus_ms(passes));
+            drill.catch_up();
+            prop_assert!(drill.unfinished().len() <= 1, "{:?}", drill.unfinished());
+            if finishes {
+                drill.finish();
+            }
+        }
+        for _ in 0..3_000 {
+            if drill.unfinished().is_empty() {
+                break;
+            }
+            drill.finish();
+        }
+        let fires = |step: &Step| matches!(step, Step::Fires(_));
+        let due = drill.steps(drill.created, drill.now).iter().filter(|step| fires(step)).count();
+        let told = drill.explained().into_iter().filter(|(reason, _)| *reason != Reason::DoesNotExist);
+        let told: u64 = told.map(|(_, count)| count).sum();
+        prop_assert_eq!(drill.opened().len() as u64 + told, due as u64);
+        let opened: std::collections::BTreeSet<_> = drill.opened().into_iter().map(|(name, ..)| name).collect();
+        prop_assert_eq!(opened.len(), drill.opened().len(), "none twice");
     }
 }
 
@@ -506,4 +568,74 @@ fn a_plan_that_has_moved_on_or_is_due_is_not_replanned() {
     assert_eq!(drill.put(Command::Replan(vec![right])), Outcome::Moved(0));
     drill.catch_up();
     assert_eq!(drill.opened().len(), 1);
+}
+
+/// Nine o'clock of the second of March, seven o'clock UTC by the rules of [`nine_by_other_rules`], behind a run
+/// that was triggered half an hour before.
+fn nine_behind_a_run() -> Drill {
+    let mut drill = nine_by_other_rules("Etc/GMT-2", CatchUp::None);
+    drill.leap_to(at("2026-03-02T06:30:00Z"));
+    let trigger = Trigger { schedule: drill.schedule, request: "now".into() };
+    assert!(matches!(drill.put(Command::Trigger(trigger)), Outcome::Run(_)));
+    drill
+}
+
+/// Nine o'clock of the second and of the third of March, wherever the third is, and nothing else of the calendar.
+fn assert_each_nine_opens_once(mut drill: Drill, second: &str, rules: &str) {
+    drill.leap_to(at("2026-03-02T08:00:00Z"));
+    drill.catch_up();
+    drill.finish();
+    for time in ["2026-03-03T06:00:00Z", "2026-03-03T07:00:00Z", "2026-03-03T08:00:00Z"] {
+        drill.leap_to(at(time));
+        drill.catch_up();
+        drill.finish();
+    }
+    let nine = |day: &str| Nominal::Civil { civil_ms: at(&format!("2026-03-{day}T09:00:00Z")).0, fold: 0 };
+    let of_calendar = drill.opened().into_iter().filter(|(_, _, cause)| *cause != Cause::Trigger);
+    let opened: Vec<(Nominal, Time, Cause)> = of_calendar.collect();
+    let names: Vec<Nominal> = opened.iter().map(|(name, ..)| name.clone()).collect();
+    assert_eq!(names, [nine("02"), nine("03")], "{rules}");
+    assert_eq!((opened[0].1, opened[0].2), (at(second), Cause::Due), "{rules}");
+    assert!(drill.explained().is_empty(), "{rules}: {:?}", drill.explained());
+}
+
+#[test]
+fn what_waits_for_a_run_is_no_replans_and_opens_once_by_the_rules_of_then() {
+    for (rules, due) in [
+        ("Etc/GMT-2", "2026-03-02T07:00:00Z"),
+        ("Etc/GMT-3", "2026-03-02T06:00:00Z"),
+        ("Etc/GMT-1", "2026-03-02T08:00:00Z"),
+    ] {
+        let mut drill = nine_behind_a_run();
+        drill.leap_to(at("2026-03-02T07:15:00Z"));
+        assert_eq!(drill.catch_up(), 0, "{rules}: it waits");
+        let waiting = drill.ledger.schedules().get(&drill.schedule).cloned();
+        drill.zone = Zone { tzdb: "another release".into(), ..zone(rules) };
+        assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}");
+        assert_eq!(drill.ledger.schedules().get(&drill.schedule), waiting.as_ref(), "{rules}: it still waits");
+        // Nor by who looked before it was due.
+        let known = waiting.expect("it is there");
+        let early = replan(drill.schedule, &known, &drill.pattern, &drill.zone).expect("it is planned");
+        assert_eq!(drill.put(Command::Replan(vec![early])), Outcome::Moved(0), "{rules}");
+        assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&known), "{rules}: it waits all the same");
+        drill.finish();
+        assert_each_nine_opens_once(drill, due, rules);
+    }
+}
+
+#[test]
+fn what_is_replanned_behind_a_run_waits_for_it_where_it_is_due_by_that() {
+    for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
+        let mut drill = nine_behind_a_run();
+        drill.zone = zone(rules);
+        assert_eq!(drill.replan(), Outcome::Moved(1), "{rules}");
+        for time in ["2026-03-02T07:15:00Z", "2026-03-02T08:00:00Z"] {
+            drill.leap_to(at(time));
+            assert_eq!(drill.catch_up(), 0, "{rules}: it is to come, or waits");
+            assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}");
+        }
+        assert_eq!(drill.ledger.waits_for(drill.schedule), drill.unfinished().first().copied(), "{rules}");
+        drill.finish();
+        assert_each_nine_opens_once(drill, due, rules);
+    }
 }

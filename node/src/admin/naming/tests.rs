@@ -6,7 +6,7 @@ use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{first, plan_fire};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId};
-use reveille_ledger::policy::Policies;
+use reveille_ledger::policy::{Overlap, Policies};
 use tonic::Code;
 
 const ZONE: &str = "America/New_York";
@@ -14,7 +14,8 @@ const ZONE: &str = "America/New_York";
 fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
     let when = When::Cron { expression: expression.to_owned() };
     let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
-    let (address, policies) = ("a@example.org".to_owned(), Policies::default());
+    let policies = Policies { overlap: Overlap::Allow, ..Policies::default() };
+    let address = "a@example.org".to_owned();
     ScheduleCreate {
         request: None,
         tenant: "default".to_owned(),

@@ -16,15 +16,15 @@ use tonic::{Code, Status};
 
 use super::node::{Node, PATIENCE, creation, node, node_that_rests, node_with_test_clock, reason, yearly};
 
-const MINUTE: i64 = 60;
-const HOUR: i64 = 60 * MINUTE;
+pub const MINUTE: i64 = 60;
+pub const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-fn at(seconds: i64) -> Target {
+pub fn at(seconds: i64) -> Target {
     Target::To(prost_types::Timestamp { seconds, nanos: 0 })
 }
 
-fn by(seconds: i64) -> Target {
+pub fn by(seconds: i64) -> Target {
     Target::By(prost_types::Duration { seconds, nanos: 0 })
 }
 
@@ -39,7 +39,7 @@ async fn advance(node: &Node, target: Target, jump: bool) -> Result<AdvanceClock
     Ok(last.filter(|word| word.done).expect("a last word"))
 }
 
-async fn walk(node: &Node, target: Target) -> AdvanceClockResponse {
+pub async fn walk(node: &Node, target: Target) -> AdvanceClockResponse {
     advance(node, target, false).await.expect("it goes forward")
 }
 
@@ -48,7 +48,7 @@ async fn jump(node: &Node, target: Target) -> AdvanceClockResponse {
 }
 
 /// Ledger time, in whole seconds.
-async fn now(node: &Node) -> i64 {
+pub async fn now(node: &Node) -> i64 {
     let clock = node.clocks().get_clock(GetClockRequest::default()).await.expect("a clock").into_inner();
     clock.now.expect("an instant").seconds
 }

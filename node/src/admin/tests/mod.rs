@@ -4,6 +4,7 @@ mod clock;
 mod cluster;
 mod mails;
 mod node;
+mod overlap;
 mod schedules;
 mod sizes;
 mod troubles;

@@ -26,8 +26,8 @@ use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, Audience, Content, CreateScheduleRequest, CreateScheduleResponse, GetRunRequest,
-    InitClusterRequest, ListRunsRequest, Recipient, Relay, Run, ScheduleBody, TriggerScheduleRequest,
-    TriggerScheduleResponse, When, when,
+    InitClusterRequest, ListRunsRequest, Overlap, Policies, Recipient, Relay, Run, ScheduleBody,
+    TriggerScheduleRequest, TriggerScheduleResponse, When, when,
 };
 use reveille_raft::{GrpcTransport, Options, Replica};
 use reveille_sink::{Sink, SinkOptions};
@@ -216,7 +216,8 @@ impl Node {
 
     /// Creates a schedule that is next due in a year, and opens a run of it.
     pub async fn triggered(&self, name: &str, recipients: &[&str], pool: &str) -> Run {
-        let body = ScheduleBody { pool: pool.to_owned(), ..yearly(name, recipients) };
+        let policies = Policies { overlap: Overlap::Allow.into(), ..Policies::default() };
+        let body = ScheduleBody { pool: pool.to_owned(), policies: Some(policies), ..yearly(name, recipients) };
         let (created, triggered) = opened(&self.channel, body).await;
         let unserved = !pool.is_empty();
         assert_eq!(created.warnings.iter().any(|warning| warning.contains("relay add")), unserved, "{created:?}");

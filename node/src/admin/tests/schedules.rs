@@ -116,6 +116,8 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
         let run =
             node.schedules().trigger_schedule(trigger(id)).await.expect("triggered").into_inner().run.expect("a run");
         assert_eq!((run.cause(), run.nominal), (RunCause::Trigger, format!("trigger {id}")));
+        // Another one beside it is not allowed.
+        node.until(&run.run, |run| run.finished_index.is_some()).await;
         runs.push(run.run);
     }
     let [one, again, two] = runs.as_slice() else { panic!("{runs:?}") };
@@ -125,9 +127,6 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     let elsewhere = TriggerScheduleRequest { name: "other".to_owned(), ..trigger("one") };
     let reused = node.schedules().trigger_schedule(elsewhere).await.expect_err("it names a run of another schedule");
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
-    for run in [one, two] {
-        node.until(run, |run| run.finished_index.is_some()).await;
-    }
     assert_eq!(node.sink.accepted_count(), 2, "P7: the same request never opens a second run");
 
     let (mut told, mut page_token) = (Vec::new(), String::new());

@@ -1,7 +1,7 @@
 //! Policies: every knob within its bounds, defaults filled in.
 
 use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap};
-use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, InDoubt, MINUTE_MS, Policies};
+use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, InDoubt, MINUTE_MS, Overlap, Policies};
 use reveille_proto::admin::v1;
 
 use super::{Bounds, Fields};
@@ -34,6 +34,12 @@ pub fn policies(fields: &mut Fields, asked: v1::Policies) -> Policies {
         v1::InDoubt::Resend => InDoubt::Resend,
         v1::InDoubt::AssumeSent => InDoubt::AssumeSent,
     });
+    let beside = v1::Overlap::try_from(asked.overlap).map(|overlap| match overlap {
+        v1::Overlap::Unspecified | v1::Overlap::BufferOne => Overlap::BufferOne,
+        v1::Overlap::Skip => Overlap::Skip,
+        v1::Overlap::Allow => Overlap::Allow,
+        v1::Overlap::CancelOther => Overlap::CancelOther,
+    });
     let max_attempts = match asked.max_attempts {
         0 => Some(default.max_attempts),
         attempts => u8::try_from(attempts).ok().filter(|_| attempts <= ATTEMPTS_MAX),
@@ -51,6 +57,7 @@ pub fn policies(fields: &mut Fields, asked: v1::Policies) -> Policies {
         finish_by_ms: fields.length("schedule.policies.finish_by", asked.finish_by, FINISH_BY),
         retention_ms: fields.length("schedule.policies.retention", asked.retention, RETENTION),
         in_doubt: known(fields, "in_doubt", in_doubt.ok()),
+        overlap: known(fields, "overlap", beside.ok()),
         max_attempts: max_attempts.unwrap_or(default.max_attempts),
         ..default
     }

@@ -1,9 +1,9 @@
 //! What became of an instant, in words.
 
 use reveille_ledger::command::{Cause, Reason};
-use reveille_ledger::ids::{Nominal, RunId};
+use reveille_ledger::ids::{Nominal, RunId, ScheduleId};
 use reveille_ledger::policy::Policies;
-use reveille_ledger::{History, Ledger};
+use reveille_ledger::{History, Ledger, Schedule};
 use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 
 use crate::admin::validate::in_words;
@@ -43,6 +43,19 @@ fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
     HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
 }
 
+/// The instant that is due and waits for a run to be finished, if there is one (`overlap`).
+pub fn waiting(ledger: &Ledger, id: ScheduleId, schedule: &Schedule) -> Option<HistoryEntry> {
+    let run = ledger.waits_for(id)?;
+    let nominal = schedule.plan.next.as_ref()?.nominal.to_string();
+    Some(HistoryEntry {
+        last: nominal.clone(),
+        nominal,
+        outcome: HistoryOutcome::Waiting.into(),
+        reason: format!("overlap: waits until {run} is finished"),
+        ..HistoryEntry::default()
+    })
+}
+
 fn explained(
     nominal: &Nominal,
     (last, count, reason, index): (&Nominal, u32, Reason, u64),
@@ -62,9 +75,14 @@ fn why(reason: Reason, policies: &Policies) -> (HistoryOutcome, String) {
             (HistoryOutcome::Expired, format!("missed by more than start_within, {bound}"))
         }
         Reason::DoesNotExist => (HistoryOutcome::Skipped, "the local time or date does not exist".to_owned()),
-        Reason::Edited => {
-            (HistoryOutcome::Skipped, "missed while it did not fire, before its timing was edited".to_owned())
+        Reason::Edited => (HistoryOutcome::Skipped, "missed or waiting when its timing was edited".to_owned()),
+        Reason::Overlap => {
+            (HistoryOutcome::Skipped, "overlap: the former run was not finished, and overlap is skip".to_owned())
         }
+        Reason::Superseded => (
+            HistoryOutcome::Coalesced,
+            "overlap: a former run was not finished, and a later instant stands for it".to_owned(),
+        ),
         Reason::OpenedBefore => (HistoryOutcome::Refused, "an instant of that name has opened already".to_owned()),
     }
 }

@@ -7,7 +7,7 @@ use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap};
 use reveille_ledger::decide::calendar::{Pattern, Remark, Step, When, next_after, steps_after};
 use reveille_ledger::ids::{ScheduleId, Time};
-use reveille_ledger::policy::{CatchUp, InDoubt, Policies};
+use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::{Activity, Schedule};
 use reveille_proto::admin::v1::{self, when};
 
@@ -44,6 +44,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
             When::Hashed { expression, .. } => expression.clone(),
             _ => String::new(),
         },
+        waits_for: String::new(),
     }
 }
 
@@ -135,6 +136,12 @@ fn policies(policies: &Policies) -> v1::Policies {
         InDoubt::Resend => v1::InDoubt::Resend,
         InDoubt::AssumeSent => v1::InDoubt::AssumeSent,
     };
+    let overlap = match policies.overlap {
+        Overlap::BufferOne => v1::Overlap::BufferOne,
+        Overlap::Skip => v1::Overlap::Skip,
+        Overlap::Allow => v1::Overlap::Allow,
+        Overlap::CancelOther => v1::Overlap::CancelOther,
+    };
     v1::Policies {
         dst_gap: dst_gap.into(),
         dst_overlap: dst_overlap.into(),
@@ -144,6 +151,7 @@ fn policies(policies: &Policies) -> v1::Policies {
         in_doubt: in_doubt.into(),
         max_attempts: u32::from(policies.max_attempts),
         retention: Some(duration(policies.retention_ms)),
+        overlap: overlap.into(),
     }
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::SignedDuration;
 use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap};
-use reveille_proto::admin::v1::{self, CatchUp, InDoubt};
+use reveille_proto::admin::v1::{self, CatchUp, InDoubt, Overlap};
 
 use crate::cli::instant::{duration_to_wire, parse_duration};
 use crate::cli::word::name;
@@ -39,6 +39,10 @@ pub struct PolicyArgs {
     /// What a run has not sent this long after its instant expires [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub finish_by: Option<SignedDuration>,
+    /// While the former run is not finished: wait for it, not at all, side by side, or cancel what it has not sent
+    #[arg(long, value_name = "POLICY", default_value = "buffer_one",
+        value_parser = PossibleValuesParser::new(["buffer_one", "skip", "allow", "cancel_other"]))]
+    pub overlap: String,
     /// A mail whose hand-off may have happened: wait for somebody, send again, or take it as sent
     #[arg(long, value_name = "POLICY", default_value = "hold",
         value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
@@ -79,6 +83,7 @@ impl PolicyArgs {
             DstOverlap::Both => v1::DstOverlap::Both,
         });
         policies.set_catch_up(CatchUp::from_str_name(&name("CATCH_UP_", &self.catch_up)).unwrap_or_default());
+        policies.set_overlap(Overlap::from_str_name(&name("OVERLAP_", &self.overlap)).unwrap_or_default());
         policies.set_in_doubt(InDoubt::from_str_name(&name("IN_DOUBT_", &self.in_doubt)).unwrap_or_default());
         policies
     }

@@ -47,6 +47,8 @@ fn timing(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
             let next = format!("reveille schedule show {name}, mend the cause, reveille schedule resume {name}");
             Some(Finding::problem("schedule", what, "it does not fire until somebody looks", next))
         }
+        // Its next instant waits for a run, as its overlap policy says.
+        ScheduleState::Active if !schedule.waits_for.is_empty() => None,
         ScheduleState::Active => {
             let due = instant::from_wire(schedule.next.first()?.instant.as_ref()?)?;
             let late_ms = now.as_millisecond() - due.as_millisecond();

@@ -105,6 +105,7 @@ fn policies(keys: &mut Keys, policies: &v1::Policies) {
     keys.add("catch_up", word("CATCH_UP_", policies.catch_up().as_str_name()));
     keys.some("start_within", length(policies.start_within.as_ref()));
     keys.some("finish_by", length(policies.finish_by.as_ref()));
+    keys.add("overlap", word("OVERLAP_", policies.overlap().as_str_name()));
     keys.add("in_doubt", word("IN_DOUBT_", policies.in_doubt().as_str_name()));
     keys.plain("max_attempts", policies.max_attempts);
     keys.some("retention", length(policies.retention.as_ref()));

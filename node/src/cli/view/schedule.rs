@@ -27,6 +27,8 @@ pub struct ScheduleView {
     end: Option<String>,
     max_runs: Option<u32>,
     next: Vec<InstantView>,
+    /// The run that its next instant waits for.
+    waits_for: Option<String>,
     recipients: u32,
     content_hash: String,
     audience_hash: String,
@@ -79,6 +81,7 @@ struct PoliciesView {
     in_doubt: String,
     max_attempts: u32,
     retention_ms: i64,
+    overlap: String,
 }
 
 /// What a resume does, or would do.
@@ -120,6 +123,7 @@ impl From<v1::Schedule> for ScheduleView {
             number: schedule.number,
             reason: some(schedule.reason),
             hashed_cron: some(schedule.hashed_cron),
+            waits_for: some(schedule.waits_for),
             zone: schedule.zone,
             max_runs: schedule.max_runs,
             recipients: schedule.recipients,
@@ -144,6 +148,7 @@ impl From<v1::Policies> for PoliciesView {
             start_within_ms: policies.start_within.as_ref().map(duration_ms).unwrap_or_default(),
             finish_by_ms: policies.finish_by.as_ref().map(duration_ms).unwrap_or_default(),
             max_attempts: policies.max_attempts,
+            overlap: word("OVERLAP_", policies.overlap().as_str_name()),
             retention_ms: policies.retention.as_ref().map(duration_ms).unwrap_or_default(),
         }
     }
@@ -213,9 +218,10 @@ impl View for ScheduleView {
             human::duration(policies.finish_by_ms)
         );
         let sending = format!("in doubt {}, {} attempts", policies.in_doubt, policies.max_attempts);
-        let state = match &self.reason {
-            Some(reason) => format!("{}: {reason}", self.state),
-            None => self.state.clone(),
+        let state = match (&self.reason, &self.waits_for) {
+            (Some(reason), _) => format!("{}: {reason}", self.state),
+            (None, Some(run)) => format!("{}, its next instant waits until {run} is finished", self.state),
+            (None, None) => self.state.clone(),
         };
         let when = match &self.hashed_cron {
             Some(expression) => format!("{}, which is {expression}, in {}", self.when, self.zone),
@@ -228,6 +234,7 @@ impl View for ScheduleView {
             ("recipients", human::count(self.recipients.into()).into()),
             ("clocks", dst.into()),
             ("late", late.into()),
+            ("overlap", policies.overlap.replace('_', " ").into()),
             ("sending", sending.into()),
             ("kept", human::duration(policies.retention_ms).into()),
             ("pool", self.pool.as_str().into()),

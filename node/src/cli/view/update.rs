@@ -11,7 +11,7 @@ use super::sheet::{Cell, Tone, table};
 use crate::cli::human;
 
 /// Fields of a schedule that follow from others, or from every change.
-const FOLLOWING: [&str; 4] = ["next", "etag", "index", "state"];
+const FOLLOWING: [&str; 5] = ["next", "etag", "index", "state", "waits_for"];
 /// Characters of a hash that are said.
 const HASH_SHOWN: usize = 12;
 

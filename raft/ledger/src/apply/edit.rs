@@ -32,7 +32,7 @@ impl Ledger {
         check_bounds(edit)?;
         match &edit.timing {
             Some(timing) => {
-                check_timing(schedule, edit, timing, context.now)?;
+                check_timing(schedule, edit, timing, self.waits_at(id, timing.through), context.now)?;
                 self.check_ranges(id, &timing.explained)?;
             }
             None if edit.moves_instants(schedule) => {
@@ -40,10 +40,10 @@ impl Ledger {
             }
             None => {}
         }
-        let before = self.due_key(id);
         if let Some(timing) = &edit.timing {
             self.leave_timing(context, timing, edit)?;
         }
+        let before = self.due_key(id);
         let former = self.schedules.get(&id).map(|schedule| (schedule.content, schedule.audience));
         edit.content.iter().for_each(|content| self.hold_blob(content.blob()));
         edit.audience.iter().for_each(|audience| self.hold_blob(audience.blob()));
@@ -78,7 +78,16 @@ impl Ledger {
     /// P8: what of the former timing lies at or before `through` is opened or explained.
     fn leave_timing(&mut self, context: &mut Context, timing: &Retiming, edit: &ScheduleEdit) -> Result<(), Refusal> {
         if let Some(fire) = &timing.due {
-            self.fire_one(context, fire, &mut BTreeSet::new())?;
+            let before = self.due_key(fire.schedule);
+            self.fire_one(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
+                // A run has opened since it was computed.
+                Refusal::RunOpen(_) => Refusal::StalePlan,
+                other => other,
+            })?;
+            self.index_due(context, fire.schedule, before);
+            if !fire.opened.is_empty() {
+                self.make_way(context, fire.schedule);
+            }
             let schedule = fire.schedule;
             let opened = fire.opened.iter().map(|opening| Opened { schedule, opening: opening.clone() });
             self.open_runs(context, opened.collect());
@@ -176,7 +185,13 @@ fn check_bounds(edit: &ScheduleEdit) -> Result<(), Refusal> {
 }
 
 /// P7, P8: the former timing is left in order, and the new one lies ahead of it.
-fn check_timing(schedule: &Schedule, edit: &ScheduleEdit, timing: &Retiming, now: Time) -> Result<(), Refusal> {
+fn check_timing(
+    schedule: &Schedule,
+    edit: &ScheduleEdit,
+    timing: &Retiming,
+    waits: bool,
+    now: Time,
+) -> Result<(), Refusal> {
     let plan = &schedule.plan;
     let wrong = |what: &str| Err(Refusal::NotPossible(what.to_owned()));
     if timing.through > now {
@@ -190,7 +205,9 @@ fn check_timing(schedule: &Schedule, edit: &ScheduleEdit, timing: &Retiming, now
         Some(fire) if fire.through > timing.through || fire.next.iter().any(|next| next.due <= timing.through) => {
             return wrong("more is due than this entry opens or explains");
         }
-        None if is_due && (schedule.activity == Activity::Active || timing.explained.is_empty()) => {
+        // It waited for a run when the edit was computed, and the run is finished since.
+        None if is_due && schedule.activity == Activity::Active && !waits => return Err(Refusal::StalePlan),
+        None if is_due && timing.explained.is_empty() => {
             return wrong("what is due is neither opened nor explained");
         }
         None if !is_due && !timing.explained.is_empty() => return wrong("nothing was missed that could be explained"),

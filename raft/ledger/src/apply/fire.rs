@@ -49,6 +49,9 @@ impl Ledger {
                 Err(refusal) => self.note_refusal(context, fire, refusal),
             }
             self.index_due(context, fire.schedule, before);
+            if answer.is_ok() && !fire.opened.is_empty() {
+                self.make_way(context, fire.schedule);
+            }
             answers.push(answer);
         }
         let mut runs: BTreeMap<ScheduleId, Vec<RunId>> = BTreeMap::new();
@@ -83,6 +86,7 @@ impl Ledger {
         if fresh.len() < fire.opened.len() || !fresh.iter().all(is_new) {
             return Err(Refusal::FiredThrough);
         }
+        self.check_overlap(id, fire, context.now)?;
         names.extend(fresh);
         self.explain(context, id, &fire.explained);
         if let Some(schedule) = self.schedules.edit(&id) {
@@ -134,7 +138,11 @@ impl Ledger {
     /// the plan, and clocks that disagree or a full entry are nobody's fault here.
     fn note_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &Refusal) {
         match refusal {
-            Refusal::StalePlan | Refusal::NoSuchSchedule(_) | Refusal::NotActive(_) | Refusal::ClocksDisagree => return,
+            Refusal::StalePlan
+            | Refusal::NoSuchSchedule(_)
+            | Refusal::NotActive(_)
+            | Refusal::ClocksDisagree
+            | Refusal::RunOpen(_) => return,
             Refusal::TooLarge { .. } if fire.opened.len() <= OPENINGS_MAX => return,
             _ => {}
         }
@@ -206,6 +214,9 @@ impl Ledger {
         self.pages.put(id, page);
         self.derived.open_pages.insert(id);
         context.emit(Effect::WorkAppeared(id));
+        for (schedule, run) in &runs {
+            self.note_unfinished(context, *schedule, *run);
+        }
         runs
     }
 }

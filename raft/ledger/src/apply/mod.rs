@@ -11,6 +11,7 @@ mod edit;
 mod epoch;
 mod fire;
 mod moves;
+mod overlap;
 mod prune;
 mod refused;
 mod registry;

@@ -55,6 +55,7 @@ impl Ledger {
         let base = chunk * CHUNK;
         let mut left = slots.len();
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
+        let mut turned = Vec::new();
         for (place, run) in page.runs.iter_mut().enumerate().skip(start) {
             if left == 0 {
                 break;
@@ -73,14 +74,21 @@ impl Ledger {
                     run.finished_index = Some(context.index);
                     run.finished_at = Some(context.now);
                     context.emit(Effect::RunFinished(name));
+                    turned.push((run.schedule, name));
                 }
-                (false, Some(_)) => (run.finished_index, run.finished_at) = (None, None),
+                (false, Some(_)) => {
+                    (run.finished_index, run.finished_at) = (None, None);
+                    turned.push((run.schedule, name));
+                }
                 _ => {}
             }
             run.state = state_after_move(run);
         }
         if !page.is_open() {
             self.derived.open_pages.remove(&id);
+        }
+        for (schedule, run) in turned {
+            self.note_unfinished(context, schedule, run);
         }
     }
 

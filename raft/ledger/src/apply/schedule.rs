@@ -88,6 +88,7 @@ impl Ledger {
                 opened: 0,
                 tzdb: create.tzdb.clone(),
                 refusals: 0,
+                held_through: None,
             },
             body,
             index: context.index,
@@ -175,6 +176,8 @@ impl Ledger {
             return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
         }
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
+        self.may_stand(id, context.now)?;
+        self.make_way(context, id);
         let opening = Opening { nominal, due: context.now, cause: Cause::Trigger, finish_by };
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening }]);
         let outcome = runs.first().map(|(_, run)| Outcome::Run(*run)).ok_or(Refusal::NoSuchSchedule(id))?;
@@ -184,8 +187,7 @@ impl Ledger {
 
     /// The schedule's place in the due index: only an active one has one.
     pub(super) fn due_key(&self, id: ScheduleId) -> Option<Time> {
-        let schedule = self.schedules.get(&id)?;
-        (schedule.activity == Activity::Active).then_some(schedule.plan.next.as_ref()?.due)
+        self.schedules.get(&id)?.wakes_at(self.unfinished(id).next().is_some())
     }
 
     /// Moves a schedule in the due index from where it was `before`, and tells the wheel.

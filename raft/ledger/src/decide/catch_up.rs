@@ -5,9 +5,10 @@
 use jiff::tz::TimeZone;
 
 use super::calendar::{self, Pattern, Step};
+use super::overlap;
 use crate::command::{Cause, Explained, Fire, Next, Opening, Reason};
 use crate::ids::{Nominal, ScheduleId, Time};
-use crate::policy::{CatchUp, MINUTE_MS};
+use crate::policy::{CatchUp, MINUTE_MS, Overlap};
 use crate::state::{Ledger, Schedule};
 
 /// What is at most this late counts as on time: a fail-over is no missed instant. Milliseconds.
@@ -57,6 +58,7 @@ pub fn first(
 ///
 /// Of a long outage it looks at [`STEPS_MAX`] instants; the fires after it look at the rest. The rules may
 /// have changed since the plan's next instant was computed: an instant that has moved or gone is explained.
+/// What waits for a run stays in the plan, and there is no fire where all of it does.
 pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
     let schedule = ledger.schedules().get(&id)?;
     let next = schedule.plan.next.as_ref().filter(|next| next.due <= now)?;
@@ -65,8 +67,23 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
     let end = schedule.end.map_or(now, |end| now.min(end)).max(next.due);
     let dst = &schedule.policies.dst;
     let missed = calendar::missed(pattern, &zone.rules, dst, after.timestamp(), end.timestamp(), STEPS_MAX);
-    let steps = missed.steps;
-    let through = if missed.complete { end } else { steps.last().map_or(end, |step| step.instant().into()) };
+    let found = missed.steps;
+    let more_to_come = !missed.complete && {
+        let last = found.last().map_or(end, |step| step.instant().into());
+        first(pattern, zone, dst, last, schedule.start, Some(end)).is_some()
+    };
+    let is_busy = ledger.unfinished(id).any(|(_, run)| run.holds_up(now));
+    let mut judged = judge(ledger, (id, schedule), &found, more_to_come, is_busy, now);
+    let kept = overlap::fit(schedule.policies.overlap, is_busy, next.due, &mut judged);
+    let first_to_wait = judged.get(kept).map(|step| step.due);
+    judged.truncate(kept);
+    let through = match (first_to_wait, judged.last()) {
+        (Some(due), _) if due <= next.due => return None,
+        (Some(_), last) => last.map_or(next.due, |last| last.due.max(next.due)),
+        (None, Some(last)) if !missed.complete => last.due,
+        (None, _) => end,
+    };
+    let following = |after| first(pattern, zone, dst, after, schedule.start, schedule.end);
     let mut fire = Fire {
         schedule: id,
         plan_version: schedule.plan.version,
@@ -74,39 +91,70 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
         opened: Vec::new(),
         explained: Vec::new(),
         through,
-        next: first(pattern, zone, dst, through, schedule.start, schedule.end),
+        next: following(through),
         tzdb: zone.tzdb.clone(),
     };
-    let has_opened = |name: &Nominal| ledger.history().get(&(id, name.clone())).is_some_and(|row| row.run().is_some());
-    if !steps.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
-        let reason = if has_opened(&next.nominal) { Reason::OpenedBefore } else { Reason::DoesNotExist };
+    if !found.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
+        let reason = if has_opened(ledger, id, &next.nominal) { Reason::OpenedBefore } else { Reason::DoesNotExist };
         explain(&mut fire, next.nominal.clone(), reason);
     }
-    let more_to_come = fire.next.as_ref().is_some_and(|next| next.due <= end);
-    let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_))).filter(|_| !more_to_come);
-    for (place, step) in steps.iter().enumerate() {
-        let nominal = Nominal::from(step.nominal());
-        let verdict = match step {
-            _ if has_opened(&nominal) => Err(Reason::OpenedBefore),
-            Step::Absent(_) => Err(Reason::DoesNotExist),
-            Step::Fires(_) => verdict(schedule, step.instant().into(), now, Some(place) == latest),
-        };
+    let to_come = following(through.max(now));
+    for Judged { nominal, due, verdict } in judged {
         match verdict {
             Err(reason) => explain(&mut fire, nominal, reason),
-            Ok(cause) => open(&mut fire, schedule, nominal, step.instant().into(), cause, now),
+            Ok(cause) => {
+                let finish_by = finish_by(schedule, due, now, to_come.as_ref());
+                fire.opened.push(Opening { nominal, due, cause, finish_by });
+            }
         }
     }
     stop_at_max_runs(schedule, &mut fire);
-    Some(fire)
+    (!fire.opened.is_empty() || !fire.explained.is_empty()).then_some(fire)
 }
 
-/// P16: does an instant open, and as what; or why not.
-fn verdict(schedule: &Schedule, due: Time, now: Time, is_latest: bool) -> Result<Cause, Reason> {
-    let late_ms = now.since_ms(due);
+fn has_opened(ledger: &Ledger, id: ScheduleId, name: &Nominal) -> bool {
+    ledger.history().get(&(id, name.clone())).is_some_and(|row| row.run().is_some())
+}
+
+/// A step, and what P16 makes of it.
+pub(super) struct Judged {
+    pub nominal: Nominal,
+    pub due: Time,
+    pub verdict: Result<Cause, Reason>,
+}
+
+/// Each step by itself; nothing of a run that stands in the way but that what is due has waited for it.
+fn judge(
+    ledger: &Ledger,
+    (id, schedule): (ScheduleId, &Schedule),
+    steps: &[Step],
+    more_to_come: bool,
+    is_busy: bool,
+    now: Time,
+) -> Vec<Judged> {
+    let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_))).filter(|_| !more_to_come);
+    let buffers = schedule.policies.overlap == Overlap::BufferOne;
+    let held_through = if is_busy { Some(now) } else { schedule.plan.held_through };
+    let judge = |(place, step): (usize, &Step)| {
+        let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
+        let waited = buffers && held_through.is_some_and(|through| due <= through);
+        let verdict = match step {
+            _ if has_opened(ledger, id, &nominal) => Err(Reason::OpenedBefore),
+            Step::Absent(_) => Err(Reason::DoesNotExist),
+            Step::Fires(_) => verdict(schedule, now.since_ms(due), waited, Some(place) == latest),
+        };
+        Judged { nominal, due, verdict }
+    };
+    steps.iter().enumerate().map(judge).collect()
+}
+
+/// P16: does an instant open, and as what; or why not. One that has waited for a run was not missed.
+fn verdict(schedule: &Schedule, late_ms: i64, waited: bool, is_latest: bool) -> Result<Cause, Reason> {
     let policies = &schedule.policies;
     match policies.catch_up {
         _ if late_ms > policies.start_within_ms => Err(Reason::TooLate),
-        _ if late_ms <= ON_TIME_MS => Ok(Cause::Due),
+        CatchUp::One | CatchUp::None if waited && !is_latest => Err(Reason::Superseded),
+        _ if waited || late_ms <= ON_TIME_MS => Ok(Cause::Due),
         CatchUp::All => Ok(Cause::CatchUp),
         CatchUp::One if is_latest => Ok(Cause::CatchUp),
         CatchUp::One => Err(Reason::Coalesced),
@@ -119,11 +167,6 @@ fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&Next>) -> 
     let wanted = due.plus_ms(schedule.policies.finish_by_ms);
     let until_next = next.map_or(wanted, |next| wanted.min(next.due));
     until_next.max(now.plus_ms(FINISH_MS_MIN))
-}
-
-fn open(fire: &mut Fire, schedule: &Schedule, nominal: Nominal, due: Time, cause: Cause, now: Time) {
-    let finish_by = finish_by(schedule, due, now, fire.next.as_ref());
-    fire.opened.push(Opening { nominal, due, cause, finish_by });
 }
 
 fn explain(fire: &mut Fire, nominal: Nominal, reason: Reason) {

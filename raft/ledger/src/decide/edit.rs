@@ -48,8 +48,8 @@ pub enum NotYet {
 }
 
 /// The change of a schedule's timing at `through`. `due` is the fire that moves its plan there, of a schedule
-/// that fires and is due; `former` is none where its zone is not known any more. `has_opened` knows the names
-/// of its runs.
+/// that fires and is due, and `waits` for no run (`overlap`); what waits is explained. `former` is none where its
+/// zone is not known any more. `has_opened` knows the names of its runs.
 ///
 /// # Errors
 /// When what is due or was missed does not fit into the entry.
@@ -58,14 +58,15 @@ pub fn retime(
     due: Option<Fire>,
     former: Option<Calendar<'_>>,
     (wanted, calendar): (Wanted, Calendar<'_>),
-    through: Time,
+    (through, waits): (Time, bool),
     has_opened: impl Fn(&Nominal) -> bool,
 ) -> Result<Retiming, NotYet> {
+    let due = due.filter(|_| !waits);
     if due.as_ref().and_then(|fire| fire.next.as_ref()).is_some_and(|next| next.due <= through) {
         return Err(NotYet::CatchingUp);
     }
     let explained = match schedule.activity {
-        Activity::Active => Vec::new(),
+        Activity::Active if !waits => Vec::new(),
         _ => missed(schedule, former, through, has_opened)?,
     };
     let fired_through = schedule.plan.fired_through.max(through);
@@ -85,9 +86,9 @@ pub fn retime(
     })
 }
 
-/// What a schedule that does not fire has missed up to `through`: one range, which begins after names that have
-/// opened already. There are such after an edit of its zone: nine o'clock is told there too, later. They stay
-/// on record as runs.
+/// What a schedule that does not fire has missed up to `through`, or what waits there: one range, which begins
+/// after names that have opened already. There are such after an edit of its zone: nine o'clock is told there
+/// too, later. They stay on record as runs.
 fn missed(
     schedule: &Schedule,
     former: Option<Calendar<'_>>,

@@ -13,7 +13,7 @@ use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
-use reveille_ledger::policy::Policies;
+use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::{Ledger, Standing};
 
@@ -282,7 +282,8 @@ impl World {
         let Some(schedule) = self.ledger.schedules().get(&id).cloned() else { return };
         let through = self.ledger.head().now;
         let missed = schedule.plan.next.clone().filter(|next| next.due <= through);
-        let fires = schedule.activity == reveille_ledger::Activity::Active;
+        let waits = self.ledger.waits_at(id, through);
+        let fires = schedule.activity == reveille_ledger::Activity::Active && !waits;
         let due = missed.clone().filter(|_| fires).and_then(|_| self.next_fire(id, which));
         let due = due.map(|fire| {
             let following = through.plus_ms(60_000);
@@ -314,7 +315,11 @@ impl World {
             schedule: id,
             plan_version: schedule.plan.version - u64::from(which > 220),
             timing: (!what.is_multiple_of(3)).then_some(retimed),
-            policies: what.is_multiple_of(7).then(|| Policies { max_attempts: 9, ..schedule.policies.clone() }),
+            policies: what.is_multiple_of(7).then(|| Policies {
+                max_attempts: 9,
+                overlap: if what >= 128 { Overlap::BufferOne } else { Overlap::Allow },
+                ..schedule.policies.clone()
+            }),
             pool: None,
             priority: None,
             content: what.is_multiple_of(2).then(|| Content { subject: what.to_string(), ..other.content }),
@@ -443,7 +448,12 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
         start: None,
         end: None,
         max_runs: None,
-        policies: Policies { max_attempts: 3, retention_ms: 60_000, ..Policies::default() },
+        policies: Policies {
+            max_attempts: 3,
+            retention_ms: 60_000,
+            overlap: [Overlap::Allow, Overlap::BufferOne, Overlap::Skip, Overlap::CancelOther][usize::from(name) % 4],
+            ..Policies::default()
+        },
         pool: "default".into(),
         priority: 0,
         paused: None,

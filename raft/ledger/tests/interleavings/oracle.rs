@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use reveille_ledger::command::*;
 use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::policy::Overlap;
 use reveille_ledger::{Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
 
 type Seat = (RunId, u32, u16);
@@ -53,6 +54,27 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
         assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", told());
     }
     grows(before, after);
+    for (id, _, run) in after.runs().filter(|(id, ..)| before.run(*id).is_none()) {
+        judge_overlap(after, id, run);
+    }
+}
+
+/// P16: beside a run that has just opened stands no other one of its schedule that its policy forbids. Backfills
+/// do not count.
+fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
+    let counts = |run: &Run| run.cause != Cause::Backfill;
+    let beside = after.runs().filter(|(other, _, beside)| {
+        let is_open = beside.counts.get(Standing::Pending) + beside.counts.get(Standing::Claimed) > 0;
+        *other != id && beside.schedule == run.schedule && counts(beside) && is_open
+    });
+    for (other, _, beside) in beside.filter(|_| counts(run)) {
+        let allowed = match run.policies.overlap {
+            Overlap::Allow => true,
+            Overlap::BufferOne | Overlap::Skip => false,
+            Overlap::CancelOther => matches!(beside.state, RunState::Cancelled | RunState::Expired),
+        };
+        assert!(allowed, "{id} opened beside {other}, {beside:?}");
+    }
 }
 
 /// P24: only what was finished and old enough goes, with all that shares its page, and its name and its counts
@@ -131,10 +153,15 @@ fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
         (RunState::Paused { .. }, RunState::Finished) => resumed || doubts == 0,
         (RunState::Expired, RunState::Open | RunState::Finished) => sent_again,
         (RunState::Expired, _) => false,
-        (_, RunState::Cancelled) => *command == Command::RunCancel(id),
-        (_, RunState::Expired) => matches!(command, Command::Expire(_)),
+        // P16: before another run of its schedule opens, what is late expires, and the rest makes way.
+        (_, RunState::Cancelled) => *command == Command::RunCancel(id) || opens_runs(command),
+        (_, RunState::Expired) => matches!(command, Command::Expire(_)) || opens_runs(command),
         _ => true,
     }
+}
+
+fn opens_runs(command: &Command) -> bool {
+    matches!(command, Command::Fire(_) | Command::Trigger(_) | Command::ScheduleEdit(_))
 }
 
 /// Moves that a command can make at all.
@@ -145,6 +172,7 @@ fn may_move(command: &Command, from: Standing, to: Standing) -> bool {
         Command::Revoke(_) => (from, to) == (Claimed, InDoubt),
         Command::Expire(_) => from == Pending && matches!(to, Expired | Dead),
         Command::RunCancel(_) => (from, to) == (Pending, Cancelled),
+        _ if opens_runs(command) => from == Pending && matches!(to, Cancelled | Expired | Dead),
         Command::Requeue(_) => (from, to) == (Dead, Pending),
         Command::Decide(decide) => match decide.decision {
             Decision::Assume => (from, to) == (InDoubt, Assumed),

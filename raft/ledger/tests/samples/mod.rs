@@ -6,7 +6,7 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Policies as Dst, Weekdays, When};
 use reveille_ledger::ids::*;
-use reveille_ledger::policy::{CatchUp, InDoubt, Policies};
+use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::{Ledger, RunState};
@@ -100,6 +100,7 @@ fn create(name: &str, when: When) -> ScheduleCreate {
             backoff_from_ms: 30_000,
             backoff_to_ms: 600_000,
             retention_ms: 86_400_000,
+            overlap: Overlap::Allow,
         },
         pool: "bulk".into(),
         priority: 7,

@@ -9,7 +9,7 @@ use reveille_ledger::decide::catch_up::{self, Zone};
 use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
 use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
-use reveille_ledger::policy::{CatchUp, InDoubt, Policies};
+use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::{Activity, BACKFILL_MAX};
 
 use crate::words::{Told, Words, milliseconds, slots};
@@ -247,7 +247,11 @@ impl World {
             schedule: id,
             plan_version: words.number("plan", schedule.plan.version)?,
             timing,
-            policies: words.key("catch_up").map(|_| Policies { catch_up: CatchUp::None, ..schedule.policies }),
+            policies: match (words.key("catch_up"), words.key("overlap")) {
+                (None, None) => None,
+                (Some(_), _) => Some(Policies { catch_up: CatchUp::None, ..schedule.policies }),
+                (None, Some(word)) => Some(Policies { overlap: overlap(word)?, ..schedule.policies }),
+            },
             pool: words.key("pool").map(str::to_owned),
             priority: words.key("priority").map(str::parse).transpose()?,
             content: words.key("subject").map(content),
@@ -323,7 +327,8 @@ impl World {
         let due = fires.then(|| catch_up::plan_fire(&self.ledger, id, former.pattern, former.zone, through)).flatten();
         let has_opened =
             |name: &Nominal| self.ledger.history().get(&(id, name.clone())).is_some_and(|row| row.run().is_some());
-        Ok(retime(schedule, due, Some(former), (wanted, calendar), through, has_opened)?)
+        let waits = self.ledger.waits_at(id, through);
+        Ok(retime(schedule, due, Some(former), (wanted, calendar), (through, waits), has_opened)?)
     }
 
     fn policies(&self, words: &mut Words) -> Told<Policies> {
@@ -351,6 +356,8 @@ impl World {
             backoff_from_ms: words.ms("backoff_from")?.unwrap_or(usual.backoff_from_ms),
             backoff_to_ms: words.ms("backoff_to")?.unwrap_or(usual.backoff_to_ms),
             retention_ms: words.ms("retention")?.unwrap_or(usual.retention_ms),
+            // Most scripts are about one run each, and tell of several beside each other.
+            overlap: overlap(words.key("overlap").unwrap_or("allow"))?,
         })
     }
 
@@ -436,6 +443,8 @@ impl World {
                 "does_not_exist" => Reason::DoesNotExist,
                 "opened_before" => Reason::OpenedBefore,
                 "edited" => Reason::Edited,
+                "overlap" => Reason::Overlap,
+                "superseded" => Reason::Superseded,
                 other => return Err(format!("reason {other}?").into()),
             };
             let (first, last) = (self.instant(first)?.nominal, self.instant(last)?.nominal);
@@ -532,6 +541,16 @@ impl World {
             (other, _) => return Err(format!("quarantine {other}?").into()),
         };
         Ok(Command::Quarantine(Quarantine { item, cause: "it panicked twice".into() }))
+    }
+}
+
+fn overlap(word: &str) -> Told<Overlap> {
+    match word {
+        "buffer_one" => Ok(Overlap::BufferOne),
+        "skip" => Ok(Overlap::Skip),
+        "allow" => Ok(Overlap::Allow),
+        "cancel_other" => Ok(Overlap::CancelOther),
+        other => Err(format!("overlap={other}?").into()),
     }
 }
 

@@ -49,6 +49,7 @@ scripts! {
     incarnations_p10
     ledger_time_p18
     names_p7
+    overlap_p16
     pages
     policy_refusals_p6
     pruning_p24

@@ -103,8 +103,13 @@ impl World {
         let next = plan.next.as_ref().map_or("none".to_owned(), |next| instant(self, next));
         let through = self.time(plan.fired_through);
         Ok(format!(
-            "{} ({}): {:?}, plan {}, next {next}, fired through {through}, opened {}\n",
-            schedule.name, id.0, schedule.activity, plan.version, plan.opened
+            "{} ({}): {:?}, plan {}, next {next}, fired through {through}, opened {}{}\n",
+            schedule.name,
+            id.0,
+            schedule.activity,
+            plan.version,
+            plan.opened,
+            self.ledger.waits_for(id).map_or(String::new(), |run| format!(", waits for {run}")),
         ))
     }
 

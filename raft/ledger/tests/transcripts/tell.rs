@@ -140,6 +140,7 @@ fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
         fact("opened", plan.opened.to_string()),
         fact("fired through", world.time(plan.fired_through)),
         fact("refusals", plan.refusals.to_string()),
+        fact("held through", plan.held_through.map_or("nothing".to_owned(), |at| world.time(at))),
         fact("forgotten through", plan.forgotten_through.map_or("nothing".to_owned(), |at| world.time(at))),
     ])
 }

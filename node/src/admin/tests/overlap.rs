@@ -1,0 +1,103 @@
+//! What becomes of an instant while the former run is not finished (P16), as its owner sees it.
+
+use reveille_proto::admin::v1::{
+    CancelRunRequest, GetScheduleRequest, HistoryEntry, HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest,
+    Overlap, Policies, Run, RunState, ScheduleBody, TriggerScheduleRequest, When, when,
+};
+
+use super::clock::{MINUTE, by, walk};
+use super::node::{Node, creation, node_with_test_clock, reason, yearly};
+
+/// A schedule of every minute whose mail no relay takes.
+async fn stuck(node: &Node, name: &str, overlap: Overlap) {
+    let period = Some(prost_types::Duration { seconds: MINUTE, nanos: 0 });
+    let every = reveille_proto::admin::v1::Every { period, anchor: None };
+    let body = ScheduleBody {
+        when: Some(When { pattern: Some(when::Pattern::Every(every)) }),
+        policies: Some(Policies { overlap: overlap.into(), ..Policies::default() }),
+        pool: "no-relay-here".to_owned(),
+        ..yearly(name, &["ada@example.net"])
+    };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+}
+
+async fn history(node: &Node, name: &str) -> Vec<HistoryEntry> {
+    let request = ListScheduleHistoryRequest { name: name.to_owned(), ..ListScheduleHistoryRequest::default() };
+    node.schedules().list_schedule_history(request).await.expect("a history").into_inner().entries
+}
+
+/// Outcomes, latest first.
+async fn outcomes(node: &Node, name: &str) -> Vec<HistoryOutcome> {
+    history(node, name).await.iter().map(HistoryEntry::outcome).collect()
+}
+
+async fn waits_for(node: &Node, name: &str) -> String {
+    let request = GetScheduleRequest { name: name.to_owned(), ..GetScheduleRequest::default() };
+    let shown = node.schedules().get_schedule(request).await.expect("a schedule").into_inner();
+    shown.schedule.expect("a schedule").waits_for
+}
+
+async fn runs(node: &Node, name: &str) -> Vec<Run> {
+    let request = ListRunsRequest { schedule: name.to_owned(), ..ListRunsRequest::default() };
+    let mut runs = node.runs().list_runs(request).await.expect("runs").into_inner().runs;
+    runs.sort_by_key(|run| run.opened_index);
+    runs
+}
+
+async fn trigger(node: &Node, name: &str) -> Result<Run, tonic::Status> {
+    let (name, request_id) = (name.to_owned(), format!("{name}-by-hand"));
+    let request = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
+    Ok(node.schedules().trigger_schedule(request).await?.into_inner().run.expect("a run"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
+    let node = node_with_test_clock("").await;
+    for (name, overlap) in [
+        ("buffering", Overlap::BufferOne),
+        ("skipping", Overlap::Skip),
+        ("beside", Overlap::Allow),
+        ("cancelling", Overlap::CancelOther),
+    ] {
+        stuck(&node, name, overlap).await;
+    }
+    // Three or four instants come; the first opens in each.
+    walk(&node, by(3 * MINUTE + 30)).await;
+    use HistoryOutcome::{Coalesced, Fired, Skipped, Waiting};
+
+    let first = runs(&node, "buffering").await.remove(0);
+    assert_eq!(outcomes(&node, "buffering").await, [Waiting, Fired]);
+    assert_eq!(waits_for(&node, "buffering").await, first.run);
+    let waits = history(&node, "buffering").await.remove(0);
+    assert_eq!(waits.reason, format!("overlap: waits until {} is finished", first.run));
+    let refused = trigger(&node, "buffering").await.expect_err("a second one beside it");
+    assert_eq!(reason(&refused).1, "NOT_POSSIBLE");
+    assert!(refused.message().contains(&format!("run {} of the schedule is not finished", first.run)));
+
+    let skipped = history(&node, "skipping").await;
+    assert_eq!(skipped.last().map(HistoryEntry::outcome), Some(Fired));
+    assert!(skipped.len() >= 3 && skipped.iter().rev().skip(1).all(|entry| entry.outcome() == Skipped));
+    assert!(skipped[0].reason.starts_with("overlap: the former run was not finished"), "{skipped:?}");
+    assert!(trigger(&node, "skipping").await.is_err());
+
+    let beside = runs(&node, "beside").await;
+    assert!(beside.len() >= 3 && beside.iter().all(|run| run.state() == RunState::Open), "{beside:?}");
+    assert!(trigger(&node, "beside").await.is_ok());
+
+    let cancelling = runs(&node, "cancelling").await;
+    let states: Vec<RunState> = cancelling.iter().map(Run::state).collect();
+    let (last, former) = states.split_last().expect("runs");
+    assert!(*last == RunState::Open && former.len() >= 2, "{states:?}");
+    assert!(former.iter().all(|state| *state == RunState::Cancelled), "{states:?}");
+    trigger(&node, "cancelling").await.expect("it makes way for itself");
+
+    // The run is over: of those that waited the latest opens at once, and the others are told.
+    let cancel = CancelRunRequest { run: first.run.clone(), ..CancelRunRequest::default() };
+    node.runs().cancel_run(cancel).await.expect("cancelled");
+    walk(&node, by(1)).await;
+    let told = outcomes(&node, "buffering").await;
+    assert_eq!(told.last_chunk(), Some(&[Coalesced, Fired]), "{told:?}");
+    let opened = runs(&node, "buffering").await;
+    assert_eq!((opened.len(), opened[1].state()), (2, RunState::Open), "{opened:?}");
+    node.stop().await;
+}
