@@ -197,20 +197,23 @@ fn the_cap_is_by_what_the_life_that_holds_it_measured() {
     assert_eq!(caps(views), [CAP, 3], "by the pace that a throttle left: three begin in time");
 }
 
-#[test]
-fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
-    let world = World::with(9);
-    let offer = |tenant: &str| Offer {
+fn offer(tenant: &str, chunk: u32) -> Offer {
+    Offer {
         tenant: tenant.into(),
         pool: "default".into(),
         priority: 0,
         due: OPENED_AT,
         late: false,
         page: PAGE,
-        chunk: 0,
+        chunk,
         claimable: 9,
-    };
-    let offers = ["a", "b", "c", "d", "e"].map(offer);
+    }
+}
+
+#[test]
+fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
+    let world = World::with(9);
+    let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
     let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
     let credits = credits(&world.ledger, &allowances, &caps, &offers);
@@ -298,16 +301,6 @@ fn a_suspect_whose_relay_keeps_its_answer_back_does_not_keep_the_others_waiting(
 
 #[test]
 fn lanes_take_turns_with_their_suspects() {
-    let offer = |tenant: &str, chunk: u32| Offer {
-        tenant: tenant.into(),
-        pool: "default".into(),
-        priority: 0,
-        due: OPENED_AT,
-        late: false,
-        page: PAGE,
-        chunk,
-        claimable: 9,
-    };
     let mut turn = None;
     let mut chosen = |nodes: u64| {
         let suspects = |number: u32| Slots { plain: Bitmap::new(), suspects: Bitmap::range(10 * number, 3) };

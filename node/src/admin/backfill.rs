@@ -103,7 +103,7 @@ async fn look(admin: &Admin, found: Found, asked: &Asked) -> Result<(Range, Back
         // Asked name by name: entries do not wait for a calendar to be walked.
         let is_known = |name: &Nominal| {
             let name = (found.id, name.clone());
-            site.replica.read(|ledger| ledger.history().get(&name).is_some_and(|row| row.run().is_some()))
+            site.replica.read(|ledger| ledger.has_opened(&name))
         };
         let range = range(schedule, calendar, span, most, found.now, is_known);
         let told = |due: Time| views::told(&pattern, &zone.rules, &schedule.policies, due);

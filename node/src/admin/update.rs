@@ -222,7 +222,7 @@ async fn plan(
             // Asked name by name: entries do not wait for a calendar to be walked.
             let has_opened = |name: &Nominal| {
                 let name = (present.id, name.clone());
-                site.replica.read(|ledger| ledger.history().get(&name).is_some_and(|row| row.run().is_some()))
+                site.replica.read(|ledger| ledger.has_opened(&name))
             };
             let waits = site.replica.read(|ledger| ledger.waits_at(present.id, through));
             edit.timing = Some(retimed(&present, &create, zones, (through, waits), (&due, &has_opened))?);

@@ -130,7 +130,7 @@ impl Ledger {
     }
 
     /// P7: has an occurrence of that name opened? What has stays on record, whatever is said of it later.
-    pub(super) fn has_opened(&self, name: &(ScheduleId, Nominal)) -> bool {
+    pub fn has_opened(&self, name: &(ScheduleId, Nominal)) -> bool {
         self.history.get(name).is_some_and(|known| known.run().is_some())
     }
 

@@ -95,7 +95,8 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
         tzdb: zone.tzdb.clone(),
     };
     if !found.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
-        let reason = if has_opened(ledger, id, &next.nominal) { Reason::OpenedBefore } else { Reason::DoesNotExist };
+        let reason =
+            if ledger.has_opened(&(id, next.nominal.clone())) { Reason::OpenedBefore } else { Reason::DoesNotExist };
         explain(&mut fire, next.nominal.clone(), reason);
     }
     let to_come = following(through.max(now));
@@ -110,10 +111,6 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
     }
     stop_at_max_runs(schedule, &mut fire);
     (!fire.opened.is_empty() || !fire.explained.is_empty()).then_some(fire)
-}
-
-fn has_opened(ledger: &Ledger, id: ScheduleId, name: &Nominal) -> bool {
-    ledger.history().get(&(id, name.clone())).is_some_and(|row| row.run().is_some())
 }
 
 /// A step, and what P16 makes of it.
@@ -139,7 +136,7 @@ fn judge(
         let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
         let waited = buffers && held_through.is_some_and(|through| due <= through);
         let verdict = match step {
-            _ if has_opened(ledger, id, &nominal) => Err(Reason::OpenedBefore),
+            _ if ledger.has_opened(&(id, nominal.clone())) => Err(Reason::OpenedBefore),
             Step::Absent(_) => Err(Reason::DoesNotExist),
             Step::Fires(_) => verdict(schedule, now.since_ms(due), waited, Some(place) == latest),
         };
