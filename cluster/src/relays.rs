@@ -43,14 +43,16 @@ impl Relays {
         Relays { dialer, hello_name, pools: RwLock::new(BTreeMap::new()), turn: AtomicUsize::new(0) }
     }
 
-    /// Makes the pools what the ledger says. Must be called inside a runtime; its dialogues run there.
+    /// Makes the pools what the ledger says. Must be called inside a runtime; its dialogues run there. A relay
+    /// that is reached as before keeps its dialogues, its circuit and what was learnt of it: another rate, bound
+    /// or pool does not make it a second relay.
     pub fn follow(&self, ledger: &Ledger, voters: usize) {
         let mut pools = self.pools.write();
-        pools.retain(|name, entry| {
-            ledger.relays().get(name).is_some_and(|relay| *relay == entry.relay && entry.voters == voters)
-        });
+        pools
+            .retain(|name, entry| ledger.relays().get(name).is_some_and(|relay| is_reached_alike(relay, &entry.relay)));
         for (name, relay) in ledger.relays().iter() {
-            if pools.contains_key(name) {
+            if let Some(entry) = pools.get_mut(name) {
+                entry.follow(relay, voters);
                 continue;
             }
             match self.pool(relay, voters) {
@@ -64,13 +66,8 @@ impl Relays {
 
     fn pool(&self, relay: &Relay, voters: usize) -> Result<Pool, crate::relay::BadTarget> {
         let target = Target::new(&relay.host, relay.port, &self.hello_name, &relay.access)?;
-        let rate_per_second = share(relay, voters);
-        let limits = Limits {
-            max_sessions: relay.max_sessions as usize,
-            rate_per_second,
-            burst: (rate_per_second * BURST_SECONDS).max(1.0),
-            ..Limits::default()
-        };
+        let (rate_per_second, burst) = budget(relay, voters);
+        let limits = Limits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..Limits::default() };
         let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.hello_name, relay.name).as_bytes());
         let seed = seed.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         Ok(Pool::new(target, Arc::clone(&self.dialer), limits, seed))
@@ -146,6 +143,30 @@ impl Relays {
     }
 }
 
+impl Entry {
+    fn follow(&mut self, relay: &Relay, voters: usize) {
+        let (rate_per_second, burst) = budget(relay, voters);
+        if budget(&self.relay, self.voters) != (rate_per_second, burst) {
+            self.pool.set_rate(rate_per_second, burst);
+        }
+        if self.relay.max_sessions != relay.max_sessions {
+            self.pool.set_sessions(relay.max_sessions as usize);
+        }
+        (self.relay, self.voters) = (relay.clone(), voters);
+    }
+}
+
+/// Do the same dialogues serve both?
+fn is_reached_alike(one: &Relay, other: &Relay) -> bool {
+    (&one.host, one.port, &one.access) == (&other.host, other.port, &other.access)
+}
+
+/// A voter's share of a relay's rate, and how much of it may go at once.
+fn budget(relay: &Relay, voters: usize) -> (f64, f64) {
+    let rate_per_second = share(relay, voters);
+    (rate_per_second, (rate_per_second * BURST_SECONDS).max(1.0))
+}
+
 /// What is waited for, soonest first: a session, a turn, a circuit, and at last nothing.
 fn wait_for(unavailable: &Unavailable) -> (u8, Option<Instant>) {
     match unavailable {
@@ -178,7 +199,55 @@ fn flow(status: &Status, now: Instant) -> RelayFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::Counters;
+    use crate::relay::{Counters, Transport};
+    use reveille_ledger::access::Access;
+    use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, Reading};
+    use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
+
+    /// Nobody is there; no test here comes so far.
+    struct Nowhere;
+
+    #[async_trait::async_trait]
+    impl Dial for Nowhere {
+        async fn dial(&self, _: &str, _: u16) -> std::io::Result<Box<dyn Transport>> {
+            Err(std::io::ErrorKind::ConnectionRefused.into())
+        }
+    }
+
+    /// P12: open dialogues of a relay on a node are at most its sessions, whatever is changed meanwhile.
+    #[tokio::test]
+    async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
+        let relays = Relays::new(Arc::new(Nowhere), "n1".to_owned());
+        let mut ledger = Ledger::new();
+        let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+        let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
+        ledger.apply(1, &LogEntry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
+        let mut put = |rate_milli, max_sessions, voters| {
+            let (name, pool, host) = ("main".to_owned(), "default".to_owned(), "127.0.0.1".to_owned());
+            let relay = Relay { name, pool, host, port: 25, access: Access::default(), rate_milli, max_sessions };
+            let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
+            ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
+            relays.follow(&ledger, voters);
+        };
+        let acquire = || relays.acquire("default", Instant::now() + Duration::from_millis(50));
+        let is_full = |permit: Result<Permit, _>| matches!(permit, Err(Some(Unavailable::Busy)));
+        put(0, 2, 1);
+        let (one, two) = (acquire().await.expect("a session"), acquire().await.expect("a session"));
+        put(9_000_000, 2, 3);
+        assert!(is_full(acquire().await), "another rate makes no more sessions");
+        put(9_000_000, 3, 3);
+        let three = acquire().await.expect("a third session");
+        put(9_000_000, 1, 3);
+        // What is too many is asked for by a task of its own.
+        tokio::task::yield_now().await;
+        drop(three);
+        assert!(is_full(acquire().await));
+        drop((one, two));
+        let alone = Instant::now() + Duration::from_secs(60);
+        let only = relays.acquire("default", alone).await.expect("one session");
+        assert!(is_full(acquire().await), "and no second");
+        drop(only);
+    }
 
     #[test]
     fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {

@@ -127,6 +127,11 @@ impl Pool {
         self.0.set_rate(rate_per_second, burst);
     }
 
+    /// Another bound of sessions, from now on: dialogues that run count, whichever bound let them in (P12).
+    pub fn set_sessions(&self, max_sessions: usize) {
+        self.0.set_sessions(max_sessions);
+    }
+
     /// What it is doing.
     pub fn status(&self) -> Status {
         self.0.status()

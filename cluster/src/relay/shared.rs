@@ -56,7 +56,14 @@ struct Desk {
     pace: Pace,
     dialogues: Dialogues,
     counters: Counters,
+    /// Sessions that there may be.
+    places: usize,
     jitter: StdRng,
+}
+
+/// As many as can be counted.
+fn places(sessions: usize) -> usize {
+    sessions.clamp(1, u32::MAX as usize)
 }
 
 /// A dialogue that runs; over when it is dropped.
@@ -112,7 +119,7 @@ impl Shared {
             target,
             dialer,
             origin: Instant::now(),
-            slots: Arc::new(Semaphore::new(limits.max_sessions.clamp(1, Semaphore::MAX_PERMITS))),
+            slots: Arc::new(Semaphore::new(places(limits.max_sessions))),
             turnstile: Turnstile::new(()),
             desk: Mutex::new(Desk {
                 idle: Vec::new(),
@@ -120,6 +127,7 @@ impl Shared {
                 pace: Pace::new(limits.rate_per_second, limits.burst),
                 dialogues: Dialogues::default(),
                 counters: Counters::default(),
+                places: places(limits.max_sessions),
                 jitter: StdRng::seed_from_u64(seed),
             }),
             open: Gauge::default(),
@@ -134,6 +142,24 @@ impl Shared {
     pub fn set_rate(&self, rate_per_second: f64, burst: f64) {
         let now = self.now();
         self.desk.lock().pace.set_budget(now, rate_per_second, burst);
+    }
+
+    /// Places that are taken go as soon as their dialogues are over; until then nobody else gets one.
+    pub fn set_sessions(&self, sessions: usize) {
+        let sessions = places(sessions);
+        let before = std::mem::replace(&mut self.desk.lock().places, sessions);
+        match sessions.checked_sub(before) {
+            Some(more) => self.slots.add_permits(more),
+            None => {
+                let (slots, fewer) = (Arc::clone(&self.slots), (before - sessions) as u32);
+                self.tasks.spawn(async move {
+                    // A pool that is closed gives out no places any more.
+                    if let Ok(places) = slots.acquire_many_owned(fewer).await {
+                        places.forget();
+                    }
+                });
+            }
+        }
     }
 
     pub fn status(&self) -> Status {
