@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use reveille_ledger::Ledger;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Epoch, Hash, Holder, NodeId, Time};
 use reveille_raft::peer::Measured;
@@ -20,8 +21,9 @@ use crate::relays::Relays;
 use crate::term::Term;
 use crate::zones::Zones;
 
-/// Rows up to which the state is hashed now and then: some ten milliseconds.
+/// Rows up to which the state is hashed now and then, and bytes of its lists and contents: some ten milliseconds.
 const CHECKPOINT_ROWS_MAX: usize = 10_000;
+const CHECKPOINT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Shared by all actors of a node.
 pub struct Site {
@@ -133,8 +135,7 @@ impl Site {
         let known = self.checkpoint().map(|(index, _)| index);
         let (applied, hash) = self.replica.read(|ledger| {
             let applied = ledger.head().applied;
-            let rows = ledger.schedules().len() + ledger.closed().len() + ledger.rows().len();
-            let due = applied == seen && known != Some(applied) && rows <= CHECKPOINT_ROWS_MAX;
+            let due = applied == seen && known != Some(applied) && is_soon_hashed(ledger);
             (applied, due.then(|| ledger.state_hash()))
         });
         if let Some(hash) = hash {
@@ -173,6 +174,11 @@ impl Site {
     }
 }
 
+/// Is the whole state walked so soon that nobody notices? While it is, nothing can be applied.
+fn is_soon_hashed(ledger: &Ledger) -> bool {
+    ledger.row_count() <= CHECKPOINT_ROWS_MAX && ledger.blob_bytes() <= CHECKPOINT_BYTES_MAX
+}
+
 /// What the leader stamps on every entry (P13, P18).
 struct TermStamp(Arc<Term>);
 
@@ -201,5 +207,27 @@ pub(crate) fn concerns(hint: &Hint) -> Concerns {
             Effect::WorkAppeared(_) | Effect::RowClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
             _ => Concerns::Nobody,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reveille_ledger::command::{Command, Entry, EpochStart, OptOut, Reading};
+    use reveille_ledger::ids::{Incarnation, Time};
+
+    #[test]
+    fn a_state_with_many_rows_of_any_kind_is_not_hashed_in_passing() {
+        let mut ledger = Ledger::new();
+        assert!(is_soon_hashed(&ledger));
+        let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+        let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
+        ledger.apply(1, &Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
+        for index in 2..CHECKPOINT_ROWS_MAX as u64 + 2 {
+            let key = format!("r{index}@example.com");
+            let command = Command::OptOut(OptOut { tenant: "default".to_owned(), key });
+            ledger.apply(index, &Entry { epoch: Epoch(1), now: Time(0), command });
+        }
+        assert!(!is_soon_hashed(&ledger), "{} rows", ledger.row_count());
     }
 }

@@ -116,6 +116,10 @@ impl Term {
                 Some(reply.outcome)
             }
             Err(error) => {
+                if matches!(error, ProposeError::TooLarge { .. }) {
+                    // Whatever proposes has bounds of its own: it would propose the same again.
+                    tracing::error!(%error, "a proposal of the term cannot be made: this is a defect of Reveille");
+                }
                 tracing::debug!(%error, "a proposal of the term has no answer");
                 if error == ProposeError::EpochOver {
                     self.ended.cancel();

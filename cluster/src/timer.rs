@@ -21,8 +21,9 @@ use reveille_ledger::{Ledger, OPENINGS_MAX};
 use crate::site::Site;
 use crate::term::Term;
 
-/// Schedules whose fires go into one entry: some 200 bytes each keep it well below the bound of an entry,
-/// and planning them holds the state's read lock for a few milliseconds.
+/// Schedules whose fires go into one entry, beside at most [`OPENINGS_MAX`] openings and explained ranges: some
+/// 200 bytes and some 30 bytes each keep it well below the bound of an entry. Planning them holds the state's read
+/// lock for a few milliseconds.
 const FIRES_MAX: usize = 1_024;
 /// The longest sleep: a bound for what a lost hint can cost.
 const NAP_MAX: Duration = Duration::from_secs(1);
@@ -65,14 +66,15 @@ impl Timer {
             return if self.replan(now).await { Duration::ZERO } else { self.until_next(now) };
         }
         let mut fires = Vec::new();
+        let mut is_taken = true;
         for turn in turns {
             match turn {
                 Turn::Fire(fire) => fires.push(*fire),
-                Turn::Broken(id, cause) => self.quarantine(id, cause).await,
+                Turn::Broken(id, cause) => is_taken &= self.quarantine(id, cause).await,
             }
         }
         if fires.is_empty() {
-            return Duration::ZERO;
+            return if is_taken { Duration::ZERO } else { NAP_AFTER_REFUSAL };
         }
         let asked = fires.len();
         match self.term.propose(Command::Fire(fires)).await {
@@ -93,13 +95,13 @@ impl Timer {
         let (site, panics) = (&self.site, &mut self.panics);
         site.replica.read(|ledger| {
             let due = ledger.due().take_while(|(due, _)| *due <= now).take(FIRES_MAX);
-            let mut openings = 0;
+            let mut instants = 0;
             let mut turns = Vec::new();
             for (_, id) in due {
                 match catch_unwind(AssertUnwindSafe(|| plan(site, ledger, id, now))) {
                     Ok(Some(Turn::Fire(fire))) => {
-                        openings += fire.opened.len();
-                        if openings > OPENINGS_MAX && !turns.is_empty() {
+                        instants += fire.opened.len() + fire.explained.len();
+                        if instants > OPENINGS_MAX && !turns.is_empty() {
                             break;
                         }
                         turns.push(Turn::Fire(fire));
@@ -147,10 +149,11 @@ impl Timer {
         wait.min(NAP_MAX)
     }
 
-    async fn quarantine(&self, id: ScheduleId, cause: String) {
+    /// Answers whether that is known to be in the ledger.
+    async fn quarantine(&self, id: ScheduleId, cause: String) -> bool {
         tracing::error!(schedule = id.0, cause, "a schedule is taken out of the way");
         let item = Quarantined::Schedule(id);
-        self.term.propose(Command::Quarantine(Quarantine { item, cause })).await;
+        self.term.propose(Command::Quarantine(Quarantine { item, cause })).await.is_some()
     }
 }
 

@@ -233,6 +233,11 @@ macro_rules! tables {
                 std::iter::once((vec![HEAD], encode(&self.head)))$(.chain(rows($tag, &self.$table)))*
             }
 
+            /// How many rows there are.
+            pub fn row_count(&self) -> usize {
+                1 $(+ self.$table.len())*
+            }
+
             fn restore_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
                 match key.split_first() {
                     Some((&HEAD, [])) => self.head = decode(value)?,

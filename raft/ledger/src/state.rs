@@ -891,6 +891,11 @@ impl Ledger {
         self.blobs.get(hash).map(|blob| blob.bytes.as_slice())
     }
 
+    /// Bytes of all contents and audiences. Costs a look at each.
+    pub fn blob_bytes(&self) -> usize {
+        self.blobs.iter().map(|(_, blob)| blob.bytes.len()).sum()
+    }
+
     /// The stored answer to a request id of a tenant.
     pub fn answer_to(&self, tenant: &str, request: &str) -> Option<&Answer> {
         self.answers.get(&(tenant.to_owned(), request.to_owned()))

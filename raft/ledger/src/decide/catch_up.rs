@@ -94,15 +94,16 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
         next: following(through),
         tzdb: zone.tzdb.clone(),
     };
+    let mut ranges = Ranges::default();
     if !found.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
         let reason =
             if ledger.has_opened(&(id, next.nominal.clone())) { Reason::OpenedBefore } else { Reason::DoesNotExist };
-        explain(&mut fire, next.nominal.clone(), reason);
+        ranges.explain(&mut fire, next.nominal.clone(), reason);
     }
     let to_come = following(through.max(now));
     for Judged { nominal, due, verdict } in judged {
         match verdict {
-            Err(reason) => explain(&mut fire, nominal, reason),
+            Err(reason) => ranges.explain(&mut fire, nominal, reason),
             Ok(cause) => {
                 let finish_by = finish_by(schedule, due, now, to_come.as_ref());
                 fire.opened.push(Opening { nominal, due, cause, finish_by });
@@ -166,13 +167,24 @@ fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&Next>) -> 
     until_next.max(now.plus_ms(FINISH_MS_MIN))
 }
 
-fn explain(fire: &mut Fire, nominal: Nominal, reason: Reason) {
-    match fire.explained.last_mut() {
-        Some(range) if range.reason == reason && fire.opened.is_empty() => {
-            range.last = nominal;
-            range.count += 1;
+/// Instants that did not open for one reason, with none in between that did, are one range: an outage of hours
+/// is told in some bytes.
+#[derive(Default)]
+struct Ranges {
+    /// What had opened when the last range began.
+    opened: usize,
+}
+
+impl Ranges {
+    fn explain(&mut self, fire: &mut Fire, nominal: Nominal, reason: Reason) {
+        let opened = std::mem::replace(&mut self.opened, fire.opened.len());
+        match fire.explained.last_mut() {
+            Some(range) if range.reason == reason && fire.opened.len() == opened => {
+                range.last = nominal;
+                range.count += 1;
+            }
+            _ => fire.explained.push(Explained { first: nominal.clone(), last: nominal, count: 1, reason }),
         }
-        _ => fire.explained.push(Explained { first: nominal.clone(), last: nominal, count: 1, reason }),
     }
 }
 
