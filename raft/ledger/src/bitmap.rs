@@ -98,15 +98,17 @@ impl Bitmap {
         self.0 -= &other.0;
     }
 
+    /// Keeps it in the form that takes the least memory; the set is the same.
+    pub fn optimize(&mut self) {
+        self.0.optimize();
+    }
+
+    /// First and last of what lies together, in order. Costs as much as there are runs, not slots: the sets of
+    /// a large run are told again with every batch.
     fn runs(&self) -> Vec<(u16, u16)> {
-        let mut runs: Vec<(u16, u16)> = Vec::new();
-        for slot in self.iter() {
-            match runs.last_mut() {
-                Some((_, last)) if last.checked_add(1) == Some(slot) => *last = slot,
-                _ => runs.push((slot, slot)),
-            }
-        }
-        runs
+        let mut slots = self.0.iter();
+        let run = || slots.next_range().map(|run| (*run.start() as u16, *run.end() as u16));
+        std::iter::from_fn(run).collect()
     }
 
     /// The canonical bytes: a form octet, then big-endian numbers.
@@ -123,8 +125,10 @@ impl Bitmap {
         } else {
             let mut bytes = vec![0; 1 + word_bytes];
             bytes[0] = FORM_WORDS;
-            for slot in self.iter() {
-                bytes[1 + usize::from(slot / 8)] |= 1 << (slot % 8);
+            for (first, last) in runs {
+                for slot in first..=last {
+                    bytes[1 + usize::from(slot / 8)] |= 1 << (slot % 8);
+                }
             }
             bytes
         }
@@ -144,9 +148,8 @@ impl Bitmap {
                 }
             }
             FORM_WORDS => {
-                for (place, octet) in body.iter().enumerate().take(CHUNK as usize / 8) {
-                    set.extend((0..8).filter(|bit| octet & (1 << bit) != 0).map(|bit| place as u32 * 8 + bit));
-                }
+                let words = body.get(..CHUNK as usize / 8).unwrap_or(body);
+                set = RoaringBitmap::from_lsb0_bytes(0, words);
             }
             _ => return None,
         }

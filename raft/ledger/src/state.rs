@@ -521,6 +521,13 @@ impl Row {
         self.claimed.is_empty() && self.in_doubt.is_empty()
     }
 
+    /// Takes as little memory as it can: it is not expected to change any more.
+    pub(crate) fn rest(&mut self) {
+        for set in [&mut self.granted, &mut self.sent, &mut self.assumed] {
+            set.optimize();
+        }
+    }
+
     /// Was it taken from its holder, whose lease was over (P9)?
     pub fn was_revoked(&self) -> bool {
         self.moments.iter().any(|moment| moment.what == What::InDoubt(Doubt::HolderLost))

@@ -56,7 +56,7 @@ impl Ledger {
     }
 
     /// Puts a row where it belongs: among the open ones, or among the evidence.
-    pub(super) fn put_row(&mut self, fence: Fence, row: Row, was_open: bool) {
+    pub(super) fn put_row(&mut self, fence: Fence, mut row: Row, was_open: bool) {
         if !row.is_closed() {
             self.rows.put(fence, row);
             return;
@@ -64,6 +64,7 @@ impl Ledger {
         if was_open {
             self.rows.remove(&fence);
         }
+        row.rest();
         self.closed.put((row.page, fence), row);
     }
 
