@@ -38,6 +38,7 @@ const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
     let (mut stumbles, mut quarantined) = (Stumbles::new(), BTreeSet::new());
     let mut pruning = Pruning { next: Time(i64::MIN), place: Place::default() };
+    let _gauges = Gauges;
     while !term.ended() {
         sweep(&site, &term, &mut stumbles).await;
         pruning.go_on(&site, &term).await;
@@ -180,10 +181,28 @@ fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
     }
 }
 
+/// What only a leader measures. It is 0 when the term is over, so that the highest of all nodes is the leader's,
+/// and no alert rests on what a former one saw last.
+struct Gauges;
+
+impl Gauges {
+    fn set(overdue: usize, pending: u64, claimed: u64, in_doubt: u64) {
+        metrics::gauge!("reveille_schedules_overdue").set(overdue as f64);
+        metrics::gauge!("reveille_recipients_pending").set(pending as f64);
+        metrics::gauge!("reveille_recipients_claimed").set(claimed as f64);
+        metrics::gauge!("reveille_recipients_in_doubt").set(in_doubt as f64);
+    }
+}
+
+impl Drop for Gauges {
+    fn drop(&mut self) {
+        Gauges::set(0, 0, 0, 0);
+    }
+}
+
 /// Gauges, and what only an operator can mend.
 fn watch(ledger: &Ledger, term: &Term, now: Time) {
     let overdue = ledger.due().take_while(|(due, _)| now.since_ms(*due) > OVERDUE_MS).count();
-    metrics::gauge!("reveille_schedules_overdue").set(overdue as f64);
     if overdue > 0 && term.clocks_agree() {
         tracing::warn!(overdue, "schedules are behind their instants");
     }
@@ -199,8 +218,6 @@ fn watch(ledger: &Ledger, term: &Term, now: Time) {
             }
         }
     }
-    metrics::gauge!("reveille_recipients_pending").set(standings[Standing::Pending as usize] as f64);
-    metrics::gauge!("reveille_recipients_claimed").set(standings[Standing::Claimed as usize] as f64);
     let in_doubt: u64 = ledger.rows().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
-    metrics::gauge!("reveille_recipients_in_doubt").set(in_doubt as f64);
+    Gauges::set(overdue, standings[Standing::Pending as usize], standings[Standing::Claimed as usize], in_doubt);
 }

@@ -48,8 +48,14 @@ impl Relays {
     /// or pool does not make it a second relay.
     pub fn follow(&self, ledger: &Ledger, voters: usize) {
         let mut pools = self.pools.write();
-        pools
-            .retain(|name, entry| ledger.relays().get(name).is_some_and(|relay| is_reached_alike(relay, &entry.relay)));
+        pools.retain(|name, entry| {
+            let known = ledger.relays().get(name);
+            if known.is_none() {
+                // An alert on a relay that is gone would never end.
+                show(name, 0, 0.0, false, false);
+            }
+            known.is_some_and(|relay| is_reached_alike(relay, &entry.relay))
+        });
         for (name, relay) in ledger.relays().iter() {
             if let Some(entry) = pools.get_mut(name) {
                 entry.follow(relay, voters);
@@ -122,13 +128,9 @@ impl Relays {
     /// Writes gauges of each relay.
     pub fn measure(&self) {
         for (name, status) in self.status() {
-            let relay = || metrics::Label::new("relay", name.clone());
-            metrics::gauge!("reveille_relay_sessions", vec![relay()]).set(status.sessions_open as f64);
-            metrics::gauge!("reveille_relay_rate_per_second", vec![relay()]).set(status.rate_per_second);
             let parked = matches!(status.circuit, CircuitStatus::Parked { .. });
-            metrics::gauge!("reveille_relay_parked", vec![relay()]).set(u8::from(parked));
             let open = matches!(status.circuit, CircuitStatus::Open { .. } | CircuitStatus::HalfOpen { .. });
-            metrics::gauge!("reveille_relay_circuit_open", vec![relay()]).set(u8::from(open));
+            show(&name, status.sessions_open, status.rate_per_second, parked, open);
         }
     }
 
@@ -165,6 +167,15 @@ fn is_reached_alike(one: &Relay, other: &Relay) -> bool {
 fn budget(relay: &Relay, voters: usize) -> (f64, f64) {
     let rate_per_second = share(relay, voters);
     (rate_per_second, (rate_per_second * BURST_SECONDS).max(1.0))
+}
+
+/// The gauges of one relay.
+fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit_open: bool) {
+    let relay = || vec![metrics::Label::new("relay", name.to_owned())];
+    metrics::gauge!("reveille_relay_sessions", relay()).set(sessions as f64);
+    metrics::gauge!("reveille_relay_rate_per_second", relay()).set(rate_per_second);
+    metrics::gauge!("reveille_relay_parked", relay()).set(u8::from(parked));
+    metrics::gauge!("reveille_relay_circuit_open", relay()).set(u8::from(circuit_open));
 }
 
 /// What is waited for, soonest first: a session, a turn, a circuit, and at last nothing.

@@ -35,6 +35,13 @@ pub(crate) struct Rests {
     nobody_until: Option<Time>,
 }
 
+/// A node that no longer leads knows of nobody's rest.
+impl Drop for Rests {
+    fn drop(&mut self) {
+        metrics::gauge!("reveille_nodes_resting").set(0.0);
+    }
+}
+
 impl Rests {
     /// Takes in who rests among `live` nodes, and says what is new.
     pub fn look(&mut self, resting: BTreeMap<NodeId, Rest>, live: usize) {

@@ -1,6 +1,7 @@
 //! What machines ask over HTTP: does it live, is it ready, does it lead, and its metrics.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -9,6 +10,11 @@ use axum::routing::get;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use reveille_cluster::site::Site;
 use reveille_raft::Role;
+
+use crate::measures;
+
+/// Samples of distributions are gathered in memory until they are folded; this often, asked for or not.
+const FOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// `/livez`, `/readyz`, `/leaderz`, `/metrics`.
 pub fn router(site: Arc<Site>) -> Router {
@@ -81,6 +87,15 @@ pub fn recorder() -> &'static PrometheusHandle {
         let handle = recorder.handle();
         // Fails only when there is a recorder already, and then that one renders nothing here.
         let _ = metrics::set_global_recorder(recorder);
+        measures::describe();
+        let folding = handle.clone();
+        let fold = move || loop {
+            std::thread::sleep(FOLD_EVERY);
+            folding.run_upkeep();
+        };
+        if let Err(error) = std::thread::Builder::new().name("metrics".to_owned()).spawn(fold) {
+            tracing::error!(%error, "distributions grow in memory until /metrics is read");
+        }
         handle
     })
 }

@@ -9,6 +9,7 @@ mod dev;
 mod health;
 mod life;
 mod logging;
+mod measures;
 mod service;
 mod start;
 
