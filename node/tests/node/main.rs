@@ -1,6 +1,7 @@
 //! Nodes from outside: the binary as an operator starts it, and what it says when it cannot go on.
 
 mod disk;
+mod documents;
 mod measures;
 mod process;
 mod quorum;
