@@ -5,6 +5,8 @@
 
 mod audience;
 mod clock;
+#[cfg(test)]
+mod limits;
 mod policies;
 mod relay;
 mod schedule;
