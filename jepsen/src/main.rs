@@ -161,6 +161,20 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Whoever measures again types what the page says.
+    #[test]
+    fn the_page_of_what_was_measured_names_commands_that_there_are() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let code = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+        let lines: Vec<&str> = code.filter_map(|code| code.strip_prefix("reveille-jepsen ")).collect();
+        // The shortest names a command alone; what it needs stands elsewhere.
+        for line in lines.iter().filter(|line| **line != "punctual") {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        assert!(lines.len() > 8, "{lines:?}");
+    }
+
     #[test]
     fn every_command_has_defaults_for_all_but_its_size() {
         for line in ["punctual --schedules 5", "idle --schedules 5", "creates", "doubt", "failover", "calendar"] {

@@ -29,6 +29,12 @@ const SESSIONS: u32 = 8;
 
 /// Options of `reveille dev`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  reveille dev
+  reveille dev --test-clock --data-dir ./try      # then, elsewhere: reveille clock advance 365d
+
+It prints where the mailbox's page is, and the address for --endpoint where it is not the usual one.")]
 pub struct Args {
     /// Where everything durable lies
     #[arg(long, value_name = "DIR", default_value = "./.reveille")]
@@ -42,6 +48,9 @@ pub struct Args {
     /// Time that `reveille clock advance` moves forward; chosen at the first start, for good
     #[arg(long)]
     pub test_clock: bool,
+    /// Listen on ports that the system chooses: beside another one, and for tests
+    #[arg(long)]
+    pub free_ports: bool,
 }
 
 /// Runs the node and its mailbox.
@@ -49,7 +58,7 @@ pub async fn run(args: Args) -> Result<()> {
     crate::logging::start();
     std::fs::create_dir_all(&args.data_dir)
         .with_context(|| format!("cannot create {}; give another folder with --data-dir", args.data_dir.display()))?;
-    let sink = mailbox(&args.data_dir)?;
+    let sink = mailbox(&args)?;
     let asked = stop_when_told()?;
     let pages = axum::Router::new().nest("/mailbox", reveille_sink::pages(sink.handle()));
     let node = Node::start(config(&args)?, args.accept_clock, pages).await?;
@@ -88,7 +97,7 @@ pub async fn run(args: Args) -> Result<()> {
 fn config(args: &Args) -> Result<Config> {
     let port = |usual: u16| -> SocketAddr {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, usual));
-        let free = std::net::TcpListener::bind(address).is_ok();
+        let free = !args.free_ports && std::net::TcpListener::bind(address).is_ok();
         if free { address } else { SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) }
     };
     let settings = Settings {
@@ -126,12 +135,13 @@ async fn keep_time(site: &Site, args: &Args) -> Result<bool> {
     Ok(site.replica.read(|ledger| ledger.head().test_clock.is_some()))
 }
 
-fn mailbox(folder: &std::path::Path) -> Result<Sink> {
+fn mailbox(args: &Args) -> Result<Sink> {
     let options = |port| SinkOptions {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        record: Some(folder.join("mailbox.jsonl")),
+        record: Some(args.data_dir.join("mailbox.jsonl")),
         sync: false,
         ..SinkOptions::default()
     };
-    Sink::start(options(MAILBOX_PORT)).or_else(|_| Sink::start(options(0))).context("the mailbox could not be started")
+    let usual = if args.free_ports { 0 } else { MAILBOX_PORT };
+    Sink::start(options(usual)).or_else(|_| Sink::start(options(0))).context("the mailbox could not be started")
 }

@@ -13,6 +13,12 @@ use crate::service;
 
 /// Options of `reveille start`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  reveille start --config /etc/reveille/reveille.toml
+  reveille start --name a --data-dir data/a --join 127.0.0.1:7611,127.0.0.1:7621
+
+A file with every key: reveille config init. When all founders run, once: reveille cluster init")]
 pub struct Args {
     /// Configuration file (TOML); flags and `REVEILLE__…` variables override it
     #[arg(long, value_name = "FILE")]

@@ -23,6 +23,8 @@ mod clocks;
 mod doctor;
 mod early;
 mod failure;
+#[cfg(test)]
+mod handbook;
 mod human;
 mod import;
 mod input;

@@ -42,6 +42,13 @@ const MAILBOX_PORT: u16 = 7625;
 
 /// Options of `reveille demo`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  reveille demo
+  reveille demo --once --recipients 2000 --kill leader,leader,worker
+
+Exit codes:
+  0 nothing was lost and nothing came twice   1 something was, or did")]
 pub struct Args {
     /// Nodes in the cluster.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=7))]
@@ -55,7 +62,7 @@ pub struct Args {
     /// End after the judgement instead of staying up.
     #[arg(long)]
     pub once: bool,
-    /// Keep data and logs of the nodes here (default: a temporary folder, removed at the end).
+    /// Keep data and logs of the nodes here [default: a temporary folder, removed at the end].
     #[arg(long, value_name = "FOLDER")]
     pub data_dir: Option<PathBuf>,
 }

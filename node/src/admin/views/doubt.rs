@@ -145,3 +145,19 @@ pub fn dead_letter(run: RunId, number: u32, recipient: String, letter: &DeadLett
         since: Some(timestamp(letter.since)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_handbook_has_a_line_for_each_cause() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+        let page = std::fs::read_to_string(page).expect("the handbook");
+        let table = page.split("| cause in `in-doubt list` |").nth(1).expect("a table");
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with("| "));
+        let told: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
+        let causes = [Doubt::NoAnswer, Doubt::HolderLost, Doubt::Begun, Doubt::NoJournal].map(cause);
+        assert_eq!(told, causes);
+    }
+}

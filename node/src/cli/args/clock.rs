@@ -17,6 +17,9 @@ pub struct ClockArgs {
 #[derive(Debug, Subcommand)]
 pub enum ClockCommand {
     /// What time it is, and when the next schedule is due
+    #[command(
+        after_long_help = "Example:\n  reveille clock show\n\nA clock to move by hand: reveille dev --test-clock"
+    )]
     Show,
     /// Move it forward, from one due instant to the next, and wait until each one's work is done
     ///

@@ -30,10 +30,20 @@ pub enum ClusterCommand {
         dry_run: bool,
     },
     /// How every member stands; answers without a quorum too
+    #[command(after_long_help = "\
+Examples:
+  reveille cluster status
+  reveille cluster status -o json
+
+What is wrong with it, and what to do: reveille doctor")]
     Status,
     /// Who belongs to it
+    #[command(after_long_help = "Example:\n  reveille cluster members -o json")]
     Members,
     /// Let another node lead
+    ///
+    /// Before its leader is stopped for maintenance: nobody waits for an election then.
+    #[command(after_long_help = "Examples:\n  reveille cluster transfer-leader\n  reveille cluster transfer-leader b")]
     TransferLeader {
         /// Name or id of the new leader [default: the follower that is closest]
         to: Option<String>,

@@ -18,18 +18,20 @@ pub struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Write a sample: every key, its default, and a line about it
-    #[command(after_long_help = "Example:\n  reveille config init /etc/reveille.toml")]
+    #[command(after_long_help = "Example:\n  reveille config init /etc/reveille/reveille.toml")]
     Init {
         /// The file to write; - prints it
         #[arg(default_value = "reveille.toml")]
         file: PathBuf,
     },
     /// Would `reveille start --config FILE` take this file, in this environment?
+    #[command(after_long_help = "Example:\n  reveille config check /etc/reveille/reveille.toml")]
     Check {
         /// The file
         file: PathBuf,
     },
     /// What counts: defaults, then the file, then REVEILLE__… variables, then flags
+    #[command(after_long_help = "Example:\n  reveille config show --config /etc/reveille/reveille.toml --origin")]
     Show(Box<ShowConfigArgs>),
 }
 

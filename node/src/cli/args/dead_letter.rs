@@ -19,6 +19,9 @@ pub struct DeadLetterArgs {
 #[derive(Debug, Subcommand)]
 pub enum DeadLetterCommand {
     /// Who was refused for good, and why
+    #[command(
+        after_long_help = "Examples:\n  reveille dead-letter list\n  reveille dead-letter list --run r1042.0 -o json"
+    )]
     List {
         /// How much.
         #[command(flatten)]
@@ -28,7 +31,11 @@ pub enum DeadLetterCommand {
         run: Option<String>,
     },
     /// Try again, with attempts counted anew
+    #[command(
+        after_long_help = "Examples:\n  reveille dead-letter requeue r1042.0 ann@example.com\n  reveille dead-letter requeue r1042.0 --all"
+    )]
     Requeue(Picked),
     /// Take off the list; they stay dead
+    #[command(after_long_help = "Example:\n  reveille dead-letter discard r1042.0 ann@example.com")]
     Discard(Picked),
 }

@@ -9,7 +9,7 @@ use clap::Args;
 #[command(after_long_help = "\
 Examples:
   reveille doctor
-  reveille doctor --config /etc/reveille.toml -o json
+  reveille doctor --config /etc/reveille/reveille.toml -o json
 
 Exit codes:
   0 no problem, perhaps warnings   1 at least one problem")]

@@ -19,6 +19,14 @@ pub struct DoubtArgs {
 #[derive(Debug, Subcommand)]
 pub enum DoubtCommand {
     /// What is in doubt, oldest first
+    ///
+    /// A mail is in doubt when the end of its text may have reached the relay and no answer is known.
+    #[command(after_long_help = "\
+Examples:
+  reveille in-doubt list
+  reveille in-doubt list --run r1042.0 -o json
+
+Start the nodes that are down before you decide anything: their journals may know.")]
     List {
         /// How much.
         #[command(flatten)]
@@ -28,6 +36,7 @@ pub enum DoubtCommand {
         run: Option<String>,
     },
     /// One recipient's doubt, with what speaks for either side
+    #[command(after_long_help = "Example:\n  reveille in-doubt show r1042.0 ann@example.com")]
     Show {
         /// The run: rINDEX.PLACE, or NAME@INSTANT
         run: String,

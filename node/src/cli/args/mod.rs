@@ -59,11 +59,15 @@ pub struct Cli {
 }
 
 const AFTER: &str = "\
+To try it out, without a cluster:
+  reveille dev
+
 Examples:
   reveille cluster status
   reveille relay add main --host 127.0.0.1 --port 2525 --tls none
-  reveille schedule create morning --daily 09:00 --tz Europe/Berlin \\
-      --recipients people.csv --sender 'News <news@example.com>' --subject 'Good morning' --text body.txt
+  reveille schedule create morning --daily 09:00 --tz Europe/Berlin --recipients people.csv \\
+      --sender 'News <news@example.com>' --subject 'Good morning' --text body.txt
+  reveille schedule trigger morning
   reveille run list --schedule morning
   reveille explain r1042.0 ann@example.com
 
@@ -188,6 +192,7 @@ pub enum Question {
     /// Manual pages, printed or written
     Man(ManArgs),
     /// Versions of this binary, its time zones and its ledger
+    #[command(after_long_help = "Example:\n  reveille version -o json")]
     Version,
 }
 

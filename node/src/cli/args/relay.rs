@@ -24,8 +24,12 @@ Examples:
       --auth file:/etc/reveille/ses --rate 14 --sessions 10")]
     Add(AddRelayArgs),
     /// All relays
+    #[command(after_long_help = "Example:\n  reveille relay list -o json")]
     List(Paging),
-    /// One relay
+    /// One relay, with how the asked node finds it
+    #[command(
+        after_long_help = "Examples:\n  reveille relay show main\n  reveille relay show main --manifest > main.yaml"
+    )]
     Show {
         /// Its name
         name: String,
@@ -34,11 +38,15 @@ Examples:
         manifest: bool,
     },
     /// Let a node connect, encrypt, greet, log in and leave; no mail is handed over
+    ///
+    /// The node that answers does it: --endpoint names another. What failed is named with the step and what to do.
+    #[command(after_long_help = "Example:\n  reveille relay test main")]
     Test {
         /// Its name
         name: String,
     },
     /// Remove a relay; mail of its pool waits for another one
+    #[command(after_long_help = "Example:\n  reveille relay remove main")]
     Remove {
         /// Its name
         name: String,
@@ -74,7 +82,7 @@ pub struct AddRelayArgs {
     /// Mails a second over the whole cluster, at most [default: no bound]
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate)]
     pub rate: Option<f64>,
-    /// Open dialogues on one node, at most [default: the node's]
+    /// Open dialogues on one node, at most [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub sessions: Option<u32>,
     /// Replace the relay of that name

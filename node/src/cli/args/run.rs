@@ -19,6 +19,10 @@ pub struct RunArgs {
 #[derive(Debug, Subcommand)]
 pub enum RunCommand {
     /// Runs, latest first
+    #[command(after_long_help = "\
+Examples:
+  reveille run list
+  reveille run list --schedule morning --state open,paused")]
     List {
         /// How much.
         #[command(flatten)]
@@ -30,12 +34,16 @@ pub enum RunCommand {
         #[arg(long, value_delimiter = ',', value_parser = ["open", "paused", "finished", "cancelled", "expired"])]
         state: Vec<String>,
     },
-    /// One run
+    /// One run: who is where, and what it waits for
+    #[command(
+        after_long_help = "Examples:\n  reveille run show r1042.0\n  reveille run show morning@2026-03-08T09:00:00 -o json"
+    )]
     Show {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
     },
     /// Follow a run until nothing of it is pending; one object a line with -o json
+    #[command(after_long_help = "Examples:\n  reveille run watch r1042.0\n  reveille run watch r1042.0 --timeout 10m")]
     Watch {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
@@ -44,6 +52,7 @@ pub enum RunCommand {
     ///
     /// After the answer none of its mails is handed over any more. Hand-offs that were past the last check
     /// are named: they may still arrive.
+    #[command(after_long_help = "Example:\n  reveille run pause r1042.0 --reason 'the wrong list'")]
     Pause {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
@@ -52,11 +61,13 @@ pub enum RunCommand {
         reason: String,
     },
     /// Let a paused run go on
+    #[command(after_long_help = "Example:\n  reveille run resume r1042.0")]
     Resume {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
     },
     /// Cancel what a run has not sent, for good; answers when it holds on every node
+    #[command(after_long_help = "Example:\n  reveille run cancel r1042.0")]
     Cancel {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,

@@ -46,6 +46,9 @@ A recipients file is CSV with a header: email, and a column for each variable.
   ann@example.com,Ann")]
     Create(Box<CreateArgs>),
     /// All schedules
+    #[command(
+        after_long_help = "Examples:\n  reveille schedule list\n  reveille schedule list --state paused,blocked -o name"
+    )]
     List {
         /// How much.
         #[command(flatten)]
@@ -55,6 +58,10 @@ A recipients file is CSV with a header: email, and a column for each variable.
         state: Vec<String>,
     },
     /// One schedule, with its next ten instants
+    #[command(after_long_help = "\
+Examples:
+  reveille schedule show morning
+  reveille schedule show morning --manifest > morning.yaml")]
     Show {
         /// Its name
         name: String,
@@ -63,8 +70,12 @@ A recipients file is CSV with a header: email, and a column for each variable.
         manifest: bool,
     },
     /// The same as `reveille apply`: schedules and relays as documents say
+    #[command(
+        after_long_help = "Example:\n  reveille schedule apply -f news.yaml --dry-run\n\nA document: reveille apply --help"
+    )]
     Apply(ApplyFiles),
     /// The same as `reveille diff`: what `apply` would change
+    #[command(after_long_help = "Example:\n  reveille schedule diff -f news.yaml")]
     Diff(ManifestFiles),
     /// The instants of a pattern, with what clock changes do to them; needs no cluster
     #[command(after_long_help = "\
@@ -84,6 +95,11 @@ Examples:
   reveille schedule update morning --catch-up none --clear end,max-runs")]
     Update(Box<UpdateArgs>),
     /// Stop it from firing; open runs go on
+    #[command(after_long_help = "\
+Example:
+  reveille schedule pause morning --reason 'the text is wrong'
+
+What goes out already: reveille run pause RUN")]
     Pause {
         /// Its name
         name: String,
@@ -92,6 +108,9 @@ Examples:
         reason: String,
     },
     /// Let it fire again; what was missed is shown first, and opens by --catch-up
+    #[command(
+        after_long_help = "Examples:\n  reveille schedule resume morning --dry-run\n  reveille schedule resume morning"
+    )]
     Resume {
         /// Its name
         name: String,
@@ -100,6 +119,10 @@ Examples:
         dry_run: bool,
     },
     /// Open one run now; the same --request-id never opens a second one
+    #[command(after_long_help = "\
+Examples:
+  reveille schedule trigger morning
+  reveille schedule trigger morning --request-id release-42 -o name")]
     Trigger {
         /// Its name
         name: String,
@@ -114,11 +137,18 @@ Examples:
   reveille schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z --yes")]
     Backfill(BackfillArgs),
     /// Delete it; open runs go on
+    #[command(after_long_help = "\
+Examples:
+  reveille schedule show morning --manifest > morning.yaml
+  reveille schedule delete morning --yes")]
     Delete {
         /// Its name
         name: String,
     },
     /// What became of each of its instants, latest first
+    #[command(
+        after_long_help = "Examples:\n  reveille schedule history morning\n  reveille schedule history morning --limit 20 -o json"
+    )]
     History {
         /// Its name
         name: String,

@@ -1,0 +1,277 @@
+//! What help, handbook and messages tell people to type can be typed: every example parses, and every command
+//! that is named exists, with its flags.
+
+#[path = "../../tests/docs/blocks.rs"]
+mod blocks;
+
+use std::collections::BTreeSet;
+
+use clap::error::ErrorKind;
+use clap::{Command, CommandFactory, Parser};
+use reveille_proto::admin::v1::ErrorReason;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::args::Cli;
+use super::failure::{Exit, Failure};
+use super::import::shell;
+use blocks::{Block, blocks, pages, root};
+
+/// The pages that tell people what to type.
+const PAGES: [&str; 5] =
+    ["README.md", "docs/operations.md", "docs/cluster-from-nothing.md", "docs/from-cron.md", "docs/protocol.md"];
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(root().join(name)).expect("a page")
+}
+
+/// The whole tree, built: global flags and `help` are everywhere.
+fn tree() -> Command {
+    let mut tree = Cli::command();
+    tree.build();
+    tree
+}
+
+/// All commands that do something, with the way to them.
+fn leaves(command: &Command, way: &str) -> Vec<(String, Command)> {
+    let way = if way.is_empty() { command.get_name().to_owned() } else { format!("{way} {}", command.get_name()) };
+    let below: Vec<&Command> = command.get_subcommands().filter(|below| below.get_name() != "help").collect();
+    match below.is_empty() {
+        true => vec![(way, command.clone())],
+        false => below.into_iter().flat_map(|below| leaves(below, &way)).collect(),
+    }
+}
+
+/// Can the `reveille …` of a shell command be parsed? What another program does is its own.
+fn can_be_typed(command: &str) -> Result<usize, String> {
+    let command = without_comment(&command.replace("\\\n", " "));
+    let simple = shell::read(&command).ok_or_else(|| format!("no shell takes this: {command}"))?;
+    let mut typed = 0;
+    for one in simple {
+        let words: Vec<&str> = one.words.iter().map(|word| word.text.as_str()).collect();
+        let begin = words.iter().position(|word| *word == "reveille");
+        // A variable may stand before it, as in `NAME=value reveille …`.
+        let Some(begin) = begin.filter(|begin| words[..*begin].iter().all(|word| word.contains('='))) else { continue };
+        if let Err(error) = Cli::try_parse_from(&words[begin..])
+            && !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+        {
+            return Err(format!("{command}\n{error}"));
+        }
+        typed += 1;
+    }
+    Ok(typed)
+}
+
+/// Without what stands behind a `#` that begins a word outside of quotes.
+fn without_comment(command: &str) -> String {
+    let (mut quote, mut before) = (None, ' ');
+    for (place, one) in command.char_indices() {
+        match (quote, one) {
+            (None, '\'' | '"') => quote = Some(one),
+            (Some(open), _) if open == one => quote = None,
+            (None, '#') if before.is_whitespace() => return command[..place].to_owned(),
+            _ => {}
+        }
+        before = one;
+    }
+    command.to_owned()
+}
+
+/// Does the command exist that these words begin with, and its flags? Placeholders are words in capitals, braces or
+/// none.
+fn exists(words: &str, tree: &Command) -> Result<(), String> {
+    let mut command = tree;
+    let mut is_on_the_way = true;
+    for raw in words.split_whitespace() {
+        let word = raw.trim_end_matches([',', '.', ';', ':', ')', '\'', '"', '`']).trim_start_matches(['\'', '"', '(']);
+        if let Some(flag) = word.strip_prefix("--") {
+            let flag = flag.split('=').next().unwrap_or_default();
+            let known = ["help", "version"].contains(&flag)
+                || command.get_arguments().any(|argument| argument.get_long() == Some(flag));
+            if !known {
+                return Err(format!("`{words}`: {} has no --{flag}", command.get_name()));
+            }
+            is_on_the_way = false;
+        } else if is_on_the_way && command.has_subcommands() {
+            let is_word = word.starts_with(|one: char| one.is_ascii_lowercase());
+            match command.find_subcommand(word) {
+                Some(below) => command = below,
+                None if is_word => return Err(format!("`{words}`: {} has no `{word}`", command.get_name())),
+                None => is_on_the_way = false,
+            }
+        }
+        if raw.ends_with([',', ';', ':']) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_command_shows_how_it_is_typed_and_it_can_be() {
+    let mut without = Vec::new();
+    for (way, command) in leaves(&tree(), "") {
+        let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        let examples = Block {
+            line: 0,
+            purpose: blocks::Purpose::Script,
+            // Only what is indented: a sentence of help may begin with the name too.
+            lines: help.lines().filter_map(|line| line.strip_prefix("  ").map(str::to_owned)).collect(),
+        };
+        let mut typed = 0;
+        for step in examples.steps().iter().filter(|step| step.command.contains("reveille ")) {
+            typed += can_be_typed(&step.command).unwrap_or_else(|why| panic!("help of {way}: {why}"));
+        }
+        if typed == 0 {
+            without.push(way);
+        }
+    }
+    assert!(without.is_empty(), "no example that can be typed: {without:#?}");
+    let first = Cli::command().get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    assert!(first.contains("reveille cluster status"), "{first}");
+}
+
+/// What is not run by the test of the pages is parsed at least.
+#[test]
+fn every_command_of_the_handbook_can_be_typed() {
+    let mut typed = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        for step in blocks(&text).iter().flat_map(Block::steps) {
+            let place = format!("{}:{}", page.display(), step.line);
+            // A mistake that is shown on purpose.
+            let is_wrong = step.shown.is_some_and(|shown| shown.lines.iter().any(|line| line.starts_with("error: ")));
+            if !is_wrong {
+                typed += can_be_typed(&step.command).unwrap_or_else(|why| panic!("{place}: {why}"));
+            }
+        }
+    }
+    assert!(typed > 30, "{typed}");
+}
+
+#[test]
+fn every_command_that_a_page_names_exists() {
+    let tree = tree();
+    let nouns: BTreeSet<&str> = tree.get_subcommands().map(Command::get_name).collect();
+    let flags: BTreeSet<String> = leaves(&tree, "")
+        .iter()
+        .flat_map(|(_, command)| command.get_arguments().filter_map(|argument| argument.get_long()))
+        .map(|flag| format!("--{flag}"))
+        .collect();
+    for name in PAGES {
+        for (number, line) in page(name).lines().enumerate() {
+            for code in line.split('`').skip(1).step_by(2) {
+                let first = code.split_whitespace().next().unwrap_or_default();
+                let named = match code.strip_prefix("reveille ") {
+                    Some(words) => Some(words),
+                    None => (nouns.contains(first) && code.contains(' ')).then_some(code),
+                };
+                let found = named.map_or(Ok(()), |words| exists(words, &tree));
+                assert!(found.is_ok(), "{name}:{}: {found:?}", number + 1);
+                assert!(!first.starts_with("--") || flags.contains(first), "{name}:{}: {first}", number + 1);
+            }
+        }
+    }
+}
+
+/// The command to try next, in errors, warnings and findings.
+#[test]
+fn every_command_that_a_message_names_exists() {
+    let tree = tree();
+    let mut named = 0;
+    let mut folders = vec![root().join("node/src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+                continue;
+            }
+            let text = std::fs::read_to_string(&entry).expect("a source");
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            for line in code.filter(|line| line.contains('"')) {
+                for words in line.split("reveille ").skip(1) {
+                    let words = words.split(['"', '`', '\\']).next().unwrap_or_default();
+                    let found = exists(words, &tree);
+                    assert!(found.is_ok(), "{}: {found:?} in {line}", entry.display());
+                    named += 1;
+                }
+            }
+        }
+    }
+    assert!(named > 60, "{named}");
+}
+
+#[test]
+fn exit_codes_are_those_of_the_handbook() {
+    let codes = [
+        Exit::Done,
+        Exit::General,
+        Exit::Usage,
+        Exit::NotFound,
+        Exit::Conflict,
+        Exit::NoQuorum,
+        Exit::Denied,
+        Exit::Partly,
+        Exit::TimedOut,
+        Exit::Interrupted,
+    ];
+    let page = page("docs/operations.md");
+    let section = page
+        .split("\n## Exit codes of the command line\n")
+        .nth(1)
+        .and_then(|rest| rest.split("\n## ").next())
+        .expect("a section");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()?.parse::<u8>().ok());
+    assert_eq!(rows.collect::<Vec<_>>(), codes.map(Exit::code));
+    let help = Cli::command().get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    let (_, told) = help.split_once("Exit codes:").expect("a section");
+    let told: Vec<u8> = told.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert_eq!(told, codes.map(Exit::code));
+}
+
+#[test]
+fn every_reason_of_a_refusal_has_a_next_step() {
+    let reasons = (1..).map_while(|number| ErrorReason::try_from(number).ok());
+    let mut told = 0;
+    for reason in reasons {
+        let name = reason.as_str_name().trim_start_matches("ERROR_REASON_");
+        let mut details = ErrorDetails::new();
+        details.set_error_info(name, "reveille", std::collections::HashMap::new());
+        let failure = Failure::of_status(&Status::with_error_details(Code::FailedPrecondition, "no", details));
+        assert!(failure.next.is_some(), "{name}");
+        told += 1;
+    }
+    assert!(told >= 20, "{told}");
+}
+
+/// The names that stand in the code of `doctor`, each as a text of its own.
+fn texts_of_doctor() -> BTreeSet<String> {
+    let mut files = vec![root().join("node/src/cli/ask/doctor.rs")];
+    let folder = std::fs::read_dir(root().join("node/src/cli/doctor")).expect("a folder");
+    files.extend(folder.map(|entry| entry.expect("an entry").path()));
+    let sources = files.iter().map(|file| std::fs::read_to_string(file).expect("a source"));
+    let code: String = sources.map(|text| text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()).collect();
+    code.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_handbook_has_a_line_for_each_check_of_doctor() {
+    let page = page("docs/operations.md");
+    let table = page.split("\n| check | problem | warning |\n").nth(1).expect("a table");
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with("| "));
+    let cells = rows.filter_map(|row| row.split(" | ").next());
+    let told: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let texts = texts_of_doctor();
+    let unknown: Vec<&&str> = told.iter().filter(|check| !texts.contains(**check)).collect();
+    assert!(unknown.is_empty(), "in the handbook, and nowhere in the code: {unknown:?}");
+    let judge = ["Finding::problem(", "Finding::warning(", "finding("];
+    let folder = root().join("node/src/cli/doctor");
+    for file in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        let text = std::fs::read_to_string(&file).expect("a source");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for words in judge.iter().flat_map(|call| code.split(call).skip(1)) {
+            let Some(check) = words.strip_prefix('"').and_then(|rest| rest.split('"').next()) else { continue };
+            assert!(told.contains(check), "{}: the handbook has no line for `{check}`", file.display());
+        }
+    }
+}

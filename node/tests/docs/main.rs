@@ -1,0 +1,128 @@
+//! The handbook as a test: what a reader can type is typed, page by page and in order, and what the page shows is
+//! what is printed.
+//!
+//! `UPDATE_GOLDENFILES=1` writes what was printed into the pages; look at the difference then.
+
+mod blocks;
+mod compare;
+mod session;
+
+use std::path::Path;
+
+use blocks::{Block, Purpose, Step, blocks, pages, root};
+use compare::{Names, same};
+use session::Session;
+
+macro_rules! pages {
+    ($($test:ident: $page:literal),* $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                type_in(&root().join($page));
+            }
+        )*
+        const TYPED: &[&str] = &[$($page),*];
+    };
+}
+
+pages! {
+    readme: "README.md",
+    cluster_from_nothing: "docs/cluster-from-nothing.md",
+    from_cron: "docs/from-cron.md",
+    operations: "docs/operations.md",
+}
+
+/// Types all of a page, and compares.
+fn type_in(page: &Path) {
+    let text = std::fs::read_to_string(page).expect("a page");
+    let mut session = Session::open();
+    let mut names = Names::default();
+    let mut news: Vec<(Step, Vec<String>)> = Vec::new();
+    let mut problems = Vec::new();
+    for block in blocks(&text) {
+        if let Purpose::File(name) = &block.purpose {
+            session.write(name, &block.lines);
+        }
+        if matches!(block.purpose, Purpose::NotRun(_)) {
+            continue;
+        }
+        for step in block.steps() {
+            let ended = session.type_in(&names.typed(&step.command));
+            let shown = step.shown.as_ref().map(|shown| shown.lines.clone());
+            let printed: Vec<String> = ended.printed.lines().map(str::to_owned).collect();
+            let (any_number, exit) = match block.purpose {
+                Purpose::Console { any_number, exit } => (any_number, exit),
+                _ => (false, None),
+            };
+            let is_told = shown.is_some() && printed.iter().any(|line| line.starts_with("error: "));
+            if ended.code != Some(exit.unwrap_or(0)) && !is_told {
+                problems
+                    .push(format!("{}: {}\nended with {:?}:\n{}", step.line, step.command, ended.code, ended.printed));
+            } else if let Some(shown) = shown
+                && !same(&shown, &printed, any_number, &mut names)
+            {
+                let printed: Vec<String> =
+                    names.told(&ended.printed, &shown).lines().map(|line| line.trim_end().to_owned()).collect();
+                let words = "does not print what is shown, but:";
+                problems.push(format!("{}: {}\n{words}\n{}", step.line, step.command, printed.join("\n")));
+                news.push((step, printed));
+            }
+        }
+    }
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+        std::fs::write(page, updated(&text, &news)).expect("written");
+    }
+    assert!(problems.is_empty(), "{}:{}", page.display(), problems.join("\n\n"));
+}
+
+/// The page with what was printed instead of what was shown.
+fn updated(page: &str, news: &[(Step, Vec<String>)]) -> String {
+    let mut lines: Vec<&str> = page.lines().collect();
+    for (step, printed) in news.iter().rev() {
+        if let Some(shown) = &step.shown {
+            let first = shown.first - 1;
+            lines.splice(first..first + shown.lines.len(), printed.iter().map(String::as_str));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn what_is_shown_is_replaced_where_it_stands() {
+    let page = "```console\n$ one\n1\n\n$ two \\\n    more\n$ three\n3\n```\nend\n";
+    let steps = blocks(page).remove(0).steps();
+    let [one, two, _] = steps.as_slice() else { panic!("{steps:?}") };
+    assert_eq!(two.command, "two \\\n    more");
+    let news = [(one.clone(), vec!["eins".to_owned()]), (two.clone(), vec!["zwei".to_owned()])];
+    let updated = updated(page, &news);
+    assert_eq!(updated, "```console\n$ one\neins\n\n$ two \\\n    more\nzwei\n$ three\n3\n```\nend\n");
+}
+
+/// Every block says what it is for, every page with commands is typed, and what is not run is listed with the
+/// reason.
+#[test]
+fn every_block_is_typed_or_says_why_not() {
+    let (mut typed, mut not_run) = (0, Vec::new());
+    for page in pages() {
+        let name = page.strip_prefix(root()).expect("a page of ours").display().to_string();
+        let blocks = blocks(&std::fs::read_to_string(&page).expect("a page"));
+        let commands: usize = blocks.iter().map(|block| block.steps().len()).sum();
+        assert!(commands == 0 || TYPED.contains(&name.as_str()), "{name} has commands and is not among the pages");
+        for block in &blocks {
+            match &block.purpose {
+                Purpose::NotRun(why) => not_run.push(format!("{name}:{}: {why}", block.line)),
+                Purpose::Text => assert!(has_no_command(block), "{name}:{}: what is typed is no `text`", block.line),
+                _ => typed += block.steps().len(),
+            }
+        }
+    }
+    println!("{typed} commands are typed; not run are {}:\n{}", not_run.len(), not_run.join("\n"));
+    assert!(not_run.iter().all(|line| !line.ends_with(": ")), "without a reason: {not_run:?}");
+}
+
+fn has_no_command(block: &Block) -> bool {
+    // A line with `[--flag]` is a synopsis.
+    let is_typed =
+        |line: &&String| ["$ ", "reveille "].iter().any(|begin| line.starts_with(begin)) && !line.contains('[');
+    !block.lines.iter().any(|line| is_typed(&line))
+}

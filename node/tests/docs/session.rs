@@ -1,0 +1,255 @@
+//! A reader at a terminal: a folder, a shell, and what listens behind the ports that a page names.
+//!
+//! `reveille dev` and `reveille start` go on in the background until the page ends, and `reveille dev` ends those
+//! that ran before it; they listen where the system lets them, and the ports of the page stand for those. So does
+//! the port of a relay of the test's own, which misbehaves as it is told: `a-relay 2525 after-commit:close#1`.
+//! `a-leader` waits for one, and `a-kill NAME` is a `kill -9` of a node that was started.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use reveille_sink::{Sink, SinkOptions};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// No step takes longer, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+const BINARY: &str = env!("CARGO_BIN_EXE_reveille");
+
+/// A reader's terminal.
+pub struct Session {
+    folder: TempDir,
+    /// What the shell knows between commands; not among the reader's files.
+    beside: TempDir,
+    ports: Vec<Port>,
+    nodes: Vec<Node>,
+    relays: Vec<Sink>,
+    runtime: Runtime,
+}
+
+/// A port of the page, and the one that stands behind it.
+struct Port {
+    written: String,
+    real: String,
+}
+
+/// A process that is killed when it is dropped.
+struct Node {
+    name: String,
+    child: Child,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// What it printed, on stdout and stderr as they came.
+    pub printed: String,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    fn silent() -> Ended {
+        Ended { code: Some(0), printed: String::new() }
+    }
+}
+
+impl Session {
+    pub fn open() -> Session {
+        let folder = || tempfile::tempdir().expect("a folder");
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Session {
+            folder: folder(),
+            beside: folder(),
+            ports: Vec::new(),
+            nodes: Vec::new(),
+            relays: Vec::new(),
+            runtime: runtime.expect("a runtime"),
+        }
+    }
+
+    /// Writes a file of the page.
+    pub fn write(&self, name: &str, lines: &[String]) {
+        let text = self.real(&(lines.join("\n") + "\n"));
+        fs::write(self.folder.path().join(name), text).expect("written");
+    }
+
+    /// Types a command, and waits for its end, or until what it started listens.
+    pub fn type_in(&mut self, command: &str) -> Ended {
+        let words: Vec<&str> = command.split_whitespace().filter(|word| *word != "\\").collect();
+        match words.as_slice() {
+            ["reveille", "dev", ..] => self.dev(command),
+            ["reveille", "start", ..] => self.start(command),
+            ["a-relay", port, faults] => self.relay(port, faults),
+            ["a-leader"] => self.leader(),
+            ["a-kill", name] => {
+                self.nodes.retain(|node| node.name != *name);
+                Ended::silent()
+            }
+            _ => self.shell(&self.real(command)),
+        }
+    }
+
+    fn shell(&self, command: &str) -> Ended {
+        let exports = self.beside.path().join("exports");
+        let file = exports.display();
+        let script = format!("if [ -e {file} ]; then . {file}; fi\n{command}\ncode=$?; export -p > {file}; exit $code");
+        let log = self.beside.path().join("printed");
+        let mut child = self.command("sh", &log).arg("-c").arg(script).process_group(0).spawn().expect("a shell");
+        let end = Instant::now() + PATIENCE;
+        let status: ExitStatus = loop {
+            if let Some(status) = child.try_wait().expect("its state") {
+                break status;
+            }
+            if Instant::now() > end {
+                let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+                kill_process_group(group, Signal::KILL).expect("killed");
+                let _ = child.wait();
+                panic!("not within {PATIENCE:?}: {command}\n{}", read(&log));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        Ended { code: status.code(), printed: self.written(&read(&log)) }
+    }
+
+    fn leader(&self) -> Ended {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let asked = self.shell("reveille schedule list");
+            if asked.code == Some(0) {
+                return Ended::silent();
+            }
+            assert!(Instant::now() < end, "no leader within {PATIENCE:?}: {asked:?}");
+        }
+    }
+
+    /// One node with its mailbox; all others end.
+    fn dev(&mut self, command: &str) -> Ended {
+        self.nodes.clear();
+        // What the shell knows of the former one's address.
+        let _ = fs::remove_file(self.beside.path().join("exports"));
+        let command = command.split('#').next().unwrap_or_default();
+        let said = self.background(&format!("{command} --free-ports"), "Ctrl-C ends it", "dev");
+        let after = |word: &str| said.split(word).nth(1).and_then(|rest| rest.split(['/', ')']).next());
+        for (written, before) in [("7600", "admin     "), ("7680", "http://"), ("7625", "smtp://")] {
+            let address = after(before).and_then(|address| address.split_whitespace().next());
+            self.behind(written, address.unwrap_or_else(|| panic!("{before} in {said}")));
+        }
+        Ended::silent()
+    }
+
+    fn start(&mut self, command: &str) -> Ended {
+        let flags = ["--listen", "--peer-listen", "--http"];
+        let mut words: Vec<&str> = command.split_whitespace().collect();
+        let mut written = Vec::new();
+        for flag in flags {
+            let place = words.iter().position(|word| *word == flag).expect("a page that starts a node names its ports");
+            written.push(words[place + 1].to_owned());
+            words[place + 1] = "127.0.0.1:0";
+        }
+        let name = words.iter().skip_while(|word| **word != "--name").nth(1).expect("a name").to_string();
+        let said = self.background(&words.join(" "), " listening ", &name);
+        for (key, written) in ["admin=", "peers=", "http="].into_iter().zip(written) {
+            let address = said.split(key).nth(1).and_then(|rest| rest.split_whitespace().next());
+            let port = written.rsplit(':').next().unwrap_or_default();
+            self.behind(port, address.unwrap_or_else(|| panic!("{key} in {said}")));
+        }
+        Ended::silent()
+    }
+
+    /// Starts it in the background, and waits until it has said a word; answers with all that it said.
+    fn background(&mut self, command: &str, word: &str, name: &str) -> String {
+        let log = self.beside.path().join(format!("node-{name}"));
+        let journal = self.beside.path().join("journal");
+        fs::create_dir_all(&journal).expect("a folder");
+        let command = format!("exec {command} --journal-dir {}", journal.display());
+        let child = self.command("sh", &log).arg("-c").arg(&command).spawn().expect("a shell");
+        self.nodes.push(Node { name: name.to_owned(), child });
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let said = read(&log);
+            if said.contains(word) {
+                return said;
+            }
+            let ended = self.nodes.last_mut().and_then(|node| node.child.try_wait().expect("its state"));
+            assert!(ended.is_none() && Instant::now() < end, "{command}: {ended:?}\n{said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn relay(&mut self, port: &str, faults: &str) -> Ended {
+        let options = SinkOptions { faults: faults.parse().expect("a plan of faults"), ..SinkOptions::default() };
+        let inside = self.runtime.enter();
+        let sink = Sink::start(options).expect("a relay");
+        drop(inside);
+        self.behind(port, &sink.address().to_string());
+        self.relays.push(sink);
+        Ended::silent()
+    }
+
+    fn command(&self, program: &str, log: &Path) -> Command {
+        let said = File::create(log).expect("a log");
+        let binaries = Path::new(BINARY).parent().expect("a folder").display().to_string();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(program);
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        // One file, one place in it: the order of both is kept.
+        command.stderr(said.try_clone().expect("the log")).stdout(said);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE_")) {
+            command.env_remove(name);
+        }
+        for name in ["RUST_LOG", "NO_COLOR", "COLUMNS"] {
+            command.env_remove(name);
+        }
+        command.env("PATH", format!("{binaries}:{path}")).env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
+        if let Some(admin) = self.ports.iter().find(|port| port.written == "7600") {
+            command.env("REVEILLE_ENDPOINT", format!("127.0.0.1:{}", admin.real));
+        }
+        command
+    }
+
+    fn behind(&mut self, written: &str, address: &str) {
+        let real = address.rsplit(':').next().unwrap_or_default().to_owned();
+        self.ports.retain(|port| port.written != written);
+        self.ports.push(Port { written: written.to_owned(), real });
+    }
+
+    /// With the ports that are listened to.
+    fn real(&self, text: &str) -> String {
+        let ports = self.ports.iter().map(|port| (port.written.as_str(), port.real.as_str()));
+        with_ports(text, &ports.collect::<Vec<_>>())
+    }
+
+    /// With the ports of the page.
+    fn written(&self, text: &str) -> String {
+        let ports = self.ports.iter().map(|port| (port.real.as_str(), port.written.as_str()));
+        with_ports(text, &ports.collect::<Vec<_>>())
+    }
+}
+
+fn read(log: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(log).expect("a log")).into_owned()
+}
+
+/// Numbers that are ports, each replaced by its twin.
+fn with_ports(text: &str, twins: &[(&str, &str)]) -> String {
+    let mut replaced = String::new();
+    for word in text.split_inclusive(|one: char| !one.is_ascii_alphanumeric()) {
+        let number = word.trim_end_matches(|one: char| !one.is_ascii_alphanumeric());
+        let twin = twins.iter().find(|(one, _)| *one == number).map_or(number, |(_, other)| other);
+        replaced.push_str(twin);
+        replaced.push_str(&word[number.len()..]);
+    }
+    replaced
+}
