@@ -275,3 +275,35 @@ fn the_handbook_has_a_line_for_each_check_of_doctor() {
         }
     }
 }
+
+#[test]
+fn policies_have_the_values_and_defaults_of_the_handbook() {
+    let page = page("docs/operations.md");
+    let table = page.split("\n## Policies of a schedule\n").nth(1).expect("a section");
+    let tree = tree();
+    let create = tree.find_subcommand("schedule").and_then(|schedule| schedule.find_subcommand("create"));
+    let mut policies = 0;
+    for argument in create.expect("a command").get_arguments() {
+        let (Some("Policies"), Some(flag)) = (argument.get_help_heading(), argument.get_long()) else { continue };
+        policies += 1;
+        let row = table.lines().find(|line| line.starts_with(&format!("| `--{flag}` |")));
+        let Some(row) = row else {
+            assert!(page.contains(&format!("`--{flag}")), "the handbook does not tell of --{flag}");
+            continue;
+        };
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let values: BTreeSet<String> =
+            argument.get_possible_values().iter().map(|one| one.get_name().to_owned()).collect();
+        let told = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
+        if values.is_empty() {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("[default: {}]", cells[2])), "{row}\n{help}");
+            continue;
+        }
+        let default: BTreeSet<String> =
+            argument.get_default_values().iter().map(|one| one.to_string_lossy().into_owned()).collect();
+        assert_eq!(told(cells[2]), default, "{row}");
+        assert_eq!(told(cells[3]), values.difference(&default).cloned().collect(), "{row}");
+    }
+    assert!(policies >= 9, "{policies}");
+}

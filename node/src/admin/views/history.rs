@@ -86,3 +86,30 @@ fn why(reason: Reason, policies: &Policies) -> (HistoryOutcome, String) {
         Reason::OpenedBefore => (HistoryOutcome::Refused, "an instant of that name has opened already".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_handbook_has_a_line_for_each_reason() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+        let page = std::fs::read_to_string(page).expect("the handbook");
+        for reason in [
+            Reason::Coalesced,
+            Reason::NoCatchUp,
+            Reason::TooLate,
+            Reason::DoesNotExist,
+            Reason::Edited,
+            Reason::Overlap,
+            Reason::Superseded,
+            Reason::OpenedBefore,
+        ] {
+            let (outcome, words) = why(reason, &Policies::default());
+            let outcome = outcome.as_str_name().trim_start_matches("HISTORY_OUTCOME_").to_lowercase();
+            // The bound is the schedule's own.
+            let words = words.replace("12 h", "…");
+            assert!(page.contains(&format!("| `{outcome}` | {words} |")), "`{outcome}`: {words}");
+        }
+    }
+}
