@@ -22,7 +22,6 @@ use reveille_ledger::ids::{Fence, Hash, RunId, Time};
 use reveille_raft::Hint;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::compose::{Stamp, message_id};
 use crate::gate::{LaneGate, may_leave};
@@ -31,6 +30,7 @@ use crate::lease::{ASK_EVERY, LEASE};
 use crate::preparations::Preparation;
 use crate::relay::{self, Delivery, Mail, Patience, Permit, Shut, Unavailable, Verdict};
 use crate::room::Room;
+use crate::row_tasks::RowTasks;
 use crate::settler::Fate;
 
 /// A row not begun within this goes back (P12).
@@ -74,15 +74,17 @@ struct Work {
 }
 
 /// Works every row that is granted to this life of the node, until `stop`. Then gives back what the leader
-/// may still grant by its own book, and returns when the last row is done.
+/// may still grant by its own book, and returns when the last row is done. Returns before that when the task of a
+/// row panicked, which nobody else can go on with.
 pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) {
     let mut hints = room.site.replica.effects();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
-    let tasks = TaskTracker::new();
+    let tasks = RowTasks::default();
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
         let rows = tokio::select! {
             () = stop.cancelled() => break,
+            () = tasks.broken() => return,
             _ = look.tick() => mine(&room, &mut worked),
             hint = hints.next() => match hint {
                 Some(Hint::Effect { effect: Effect::RowGranted { fence, holder }, .. }) if holder == room.site.me => {
@@ -105,8 +107,7 @@ pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) {
         let rows = mine(&room, &mut worked);
         begin(&room, &mut worked, &tasks, rows);
     }
-    tasks.close();
-    tasks.wait().await;
+    tasks.over().await;
 }
 
 /// Waits until every row that any leader will ever grant to this life is in the state: the last question for a
@@ -122,7 +123,7 @@ async fn until_nothing_more_is_granted(room: &Room) {
 }
 
 /// Begins rows that this life has not worked yet: each is worked at most once.
-fn begin(room: &Arc<Room>, worked: &mut BTreeSet<Fence>, tasks: &TaskTracker, rows: Vec<Fence>) {
+fn begin(room: &Arc<Room>, worked: &mut BTreeSet<Fence>, tasks: &RowTasks, rows: Vec<Fence>) {
     for fence in rows {
         if worked.insert(fence)
             && let Some(work) = work_of(room, fence)
@@ -187,7 +188,7 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
 
 /// Begins the recipients of a row one after the other, as fast as the relays allow; gives back what cannot
 /// begin in time.
-async fn work_row(room: Arc<Room>, work: Work, tasks: TaskTracker) {
+async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
     let deadline = Instant::now() + BEGIN_WITHIN;
     let work = Arc::new(work);
     let mut gives_back = None;

@@ -14,7 +14,7 @@
 //!
 //! This crate knows neither openraft nor tonic: it speaks to a `Replica` and answers its `PeerService`.
 //!
-//! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher` (with `work`, `claim_cap`, `fair`), `lane`, `gate`, [`lease`],
+//! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher` (with `work`, `claim_cap`, `fair`), `lane` (with `row_tasks`), `gate`, [`lease`],
 //! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `steering`, [`walk`], `supervisor`; the rooms that
 //! stand alone: [`relay`], [`compose`], [`pace`], `measure`, [`clock`].
 
@@ -42,6 +42,7 @@ pub mod relay;
 pub mod relays;
 mod rests;
 mod room;
+mod row_tasks;
 mod settler;
 pub mod site;
 pub mod station;

@@ -5,15 +5,17 @@ mod support;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use reveille_cluster::clock::{Clock, SystemClock};
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Relay};
-use reveille_ledger::ids::NodeId;
+use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{RunState, Standing};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
@@ -28,11 +30,15 @@ struct Node {
 }
 
 async fn node(folder: &Path, incarnation: u64) -> Node {
+    node_with(folder, incarnation, Arc::new(SystemClock)).await
+}
+
+async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> Node {
     let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
     let address = transport.address().to_string();
     let mut options = reveille_raft::Options::new(folder.join("data"), NodeId(1), Arc::new(transport));
     options.startup_delay = Duration::ZERO;
-    let site = support::site(options, incarnation, &address).await;
+    let site = support::site(options, incarnation, &address, clock).await;
     if site.replica.cluster().is_none() {
         let member = Member { name: "n1".into(), address, votes: true };
         site.replica.initialize(ClusterId(7), &[(site.me.node, member)].into()).await.expect("a cluster");
@@ -159,5 +165,49 @@ async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_u
     assert_eq!(sink.accepted_count(), 60, "I1: nobody got two");
     assert_sound(&node.site);
     node.stop().await;
+    sink.stop().await;
+}
+
+/// A clock that panics once when a lane looks at it: the tests' threads are those of the node's work.
+#[derive(Default)]
+struct Trap(AtomicBool);
+
+impl Clock for Trap {
+    fn wall(&self) -> Time {
+        SystemClock.wall()
+    }
+
+    fn boot(&self) -> Duration {
+        let of_work = std::thread::current().name().is_some_and(|name| name.starts_with("tokio"));
+        assert!(!(of_work && self.0.swap(false, Ordering::SeqCst)), "the trap");
+        SystemClock.boot()
+    }
+
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_at_a_row_stops_the_node_and_its_next_life_sends_what_was_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = mailbox();
+    let trap = Arc::new(Trap::default());
+    let first = node_with(folder.path(), 1, trap.clone()).await;
+    first.put(relay(&sink)).await;
+    let mut failed = first.station.failed();
+    assert_eq!(*failed.borrow_and_update(), None);
+    trap.0.store(true, Ordering::SeqCst);
+    first.put(schedule(3)).await;
+    let why = tokio::time::timeout(PATIENCE, failed.wait_for(Option::is_some)).await;
+    assert!(why.expect("P1: the node stops").is_ok_and(|why| why.as_deref().is_some_and(|why| why.contains("Lanes"))));
+    assert!(!first.station.stop(PATIENCE).await, "the row is left open");
+    assert!(first.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+
+    let second = node(folder.path(), 2).await;
+    second.until("all are sent", |site| counts(site, Standing::Sent) == 3).await;
+    assert_eq!(sink.accepted_count(), 3, "I1: nobody got two");
+    assert_sound(&second.site);
+    second.stop().await;
     sink.stop().await;
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reveille_cluster::clock::SystemClock;
 use reveille_cluster::journal::{Act, Journal, Owner, Place, Record, boot_id};
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
@@ -47,7 +48,7 @@ impl Life {
         let address = transport.address().to_string();
         let mut options = reveille_raft::Options::new(folder.join("data"), NODE, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
-        let site = support::site(options, incarnation, &address).await;
+        let site = support::site(options, incarnation, &address, Arc::new(SystemClock)).await;
         if site.replica.cluster().is_none() {
             let member = Member { name: "n1".into(), address, votes: true };
             site.replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");

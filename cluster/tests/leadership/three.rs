@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reveille_cluster::clock::SystemClock;
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Leading, Options, Station};
@@ -43,7 +44,7 @@ async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> V
         options.election_ms = 2_000..4_000;
         options.startup_delay = Duration::ZERO;
         change(&mut options);
-        let site = support::site(options, 1, &address).await;
+        let site = support::site(options, 1, &address, Arc::new(SystemClock)).await;
         let leading = Station::lead(&site);
         nodes.push((site, leading));
     }

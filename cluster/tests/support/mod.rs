@@ -18,7 +18,7 @@ use reveille_raft::{Options, Replica};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The node of these options, in this life of it: its replica runs, and nobody is at work.
-pub async fn site(options: Options, incarnation: u64, address: &str) -> Arc<Site> {
+pub async fn site(options: Options, incarnation: u64, address: &str, clock: Arc<dyn Clock>) -> Arc<Site> {
     let me = Holder { node: options.node, incarnation: Incarnation(incarnation) };
     let introduction = Introduction {
         name: format!("n{}", me.node.0),
@@ -26,7 +26,6 @@ pub async fn site(options: Options, incarnation: u64, address: &str) -> Arc<Site
         version: "test".into(),
         tzdb: "test".into(),
     };
-    let clock = Arc::new(SystemClock);
     let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
     let replica = Replica::start(options, desk.clone()).await.expect("a replica");
     let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("test")));

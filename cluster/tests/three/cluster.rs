@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reveille_cluster::clock::SystemClock;
 use reveille_cluster::relay::Status;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
@@ -132,7 +133,7 @@ impl Node {
         let (lives, address) = (self.lives, Network::address_of(self.id));
         let (site, leading) = home
             .run(async move {
-                let site = support::site(options, lives, &address).await;
+                let site = support::site(options, lives, &address, Arc::new(SystemClock)).await;
                 let leading = Station::lead(&site);
                 (site, leading)
             })
