@@ -301,10 +301,20 @@ async fn hand_off(room: &Arc<Room>, work: &Work, draft: &Draft, permit: Permit, 
     let fate = judge(room, &job, verdict);
     preparation.over();
     // What is in doubt stays marked until the state says so itself: until then nobody else could name it (P15).
-    if fate != Fate::InDoubt {
-        room.site.marks.clear(job.place.fence, job.run, job.recipient);
+    let (marks, fence) = (&room.site.marks, job.place.fence);
+    if fate == Fate::InDoubt {
+        marks.over(fence, job.run, job.recipient);
+    }
+    if fate != Fate::InDoubt || !is_claimed(room, job.place) {
+        marks.clear(fence, job.run, job.recipient);
     }
     fate
+}
+
+/// In the state that this node has applied. When it is not any more, the row was revoked: the state has named this
+/// hand-off, or somebody has decided over it.
+fn is_claimed(room: &Room, place: Place) -> bool {
+    room.site.replica.read(|ledger| ledger.rows().get(&place.fence).is_some_and(|row| row.claimed.contains(place.slot)))
 }
 
 /// A relay that is slow before the gate does not stop the whole node: after ten seconds others begin beside

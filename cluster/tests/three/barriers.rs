@@ -2,12 +2,14 @@
 //! named (P15).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use reveille_cluster::barrier;
 use reveille_cluster::site::Site;
 use reveille_ledger::Standing;
 use reveille_ledger::command::{Command, OptOut};
 use reveille_ledger::ids::NodeId;
+use reveille_ledger::policy::{InDoubt, Policies};
 use reveille_raft::peer::{About, BarrierReport};
 
 use crate::books::*;
@@ -37,12 +39,16 @@ struct Halfway {
 }
 
 async fn halfway() -> Halfway {
+    halfway_with(Policies::default()).await
+}
+
+async fn halfway_with(policies: Policies) -> Halfway {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let holder = (leads + 1) % 3;
     cluster.nodes[holder].valve.shut_after(1);
     let mut hold = cluster.hold_a_mail_of(holder);
-    open(&cluster, leads, 200, 0).await;
+    open_with(&cluster, leads, 200, policies).await;
     let held = hold.next(PATIENCE).await.expect("the holder sends");
     let valve = &cluster.nodes[holder].valve;
     until("a dialogue is short of its gate", || (valve.stopped() > 0).then_some(())).await;
@@ -122,5 +128,31 @@ async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one()
     until("nothing is left to send", || is_over(site).then_some(())).await;
     assert_eq!(in_doubt_of(site, node).into_keys().collect::<Vec<_>>(), [crossed]);
     judge(&cluster, 200).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
+    let resend = Policies { in_doubt: InDoubt::Resend, ..Policies::default() };
+    let Halfway { cluster, leads, holder, held } = halfway_with(resend).await;
+    let (me, site) = (&cluster.nodes[holder], cluster.nodes[leads].site());
+    let crossed = number_of(&held.accepted.recipient);
+    me.valve.open();
+    cluster.isolate(holder);
+    let standing = |site: &Site| site.replica.read(|ledger| ledger.standing(run(site), crossed));
+    until("the doubt is decided", || (standing(site) == Some(Standing::Pending)).then_some(())).await;
+    cluster.network.heal();
+    until("its holder knows", || (standing(me.site()) == Some(Standing::Pending)).then_some(())).await;
+    // As long as its lanes take to look at the state.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let report = opt_out(site, crossed).await;
+    assert!(report.unconfirmed.is_empty(), "{report:?}");
+    assert!(names(&report, crossed), "P15: it may still arrive");
+
+    assert!(held.release(), "its answer is still waited for");
+    until("its answer is there, and it is named no longer", || {
+        me.site().marks.about(|hand_off| hand_off.recipient == crossed).is_empty().then_some(())
+    })
+    .await;
     cluster.end().await;
 }

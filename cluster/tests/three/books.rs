@@ -6,8 +6,9 @@ use reveille_cluster::site::Site;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Command, Relay};
+use reveille_ledger::command::{Command, Relay, ScheduleCreate};
 use reveille_ledger::ids::{Holder, NodeId, RunId};
+use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Row, Standing};
 
@@ -43,6 +44,28 @@ pub async fn open(cluster: &Cluster, place: usize, recipients: u32, rate: u64) {
     cluster.put(place, relay(cluster, rate)).await;
     let created = cluster.put(place, schedule(recipients)).await;
     assert!(matches!(created.outcome, Outcome::Schedule(_)), "{created:?}");
+}
+
+/// The same, where the run has policies of its own.
+pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policies: Policies) {
+    cluster.put(place, relay(cluster, 0)).await;
+    let Command::ScheduleCreate(create) = schedule(recipients) else { unreachable!("it is a create") };
+    let create = Command::ScheduleCreate(Box::new(ScheduleCreate { policies, ..*create }));
+    let created = cluster.put(place, create).await;
+    assert!(matches!(created.outcome, Outcome::Schedule(_)), "{created:?}");
+}
+
+/// The rows, open and closed, that were revoked.
+pub fn revoked_rows(site: &Site) -> usize {
+    site.replica.read(|ledger| {
+        let all = ledger.rows().iter().map(|(_, row)| row).chain(ledger.closed().iter().map(|(_, row)| row));
+        all.filter(|row| row.was_revoked()).count()
+    })
+}
+
+/// How often this node is known to have died.
+pub fn deaths_of(site: &Site, node: NodeId) -> usize {
+    site.replica.read(|ledger| ledger.nodes().get(&node).map_or(0, |node| node.deaths.times().len()))
 }
 
 pub fn count(site: &Site, standing: Standing) -> u32 {
