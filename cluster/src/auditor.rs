@@ -186,8 +186,9 @@ fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
 struct Gauges;
 
 impl Gauges {
-    fn set(overdue: usize, pending: u64, claimed: u64, in_doubt: u64) {
+    fn set(overdue: usize, behind: usize, pending: u64, claimed: u64, in_doubt: u64) {
         metrics::gauge!("reveille_schedules_overdue").set(overdue as f64);
+        metrics::gauge!("reveille_nodes_behind").set(behind as f64);
         metrics::gauge!("reveille_recipients_pending").set(pending as f64);
         metrics::gauge!("reveille_recipients_claimed").set(claimed as f64);
         metrics::gauge!("reveille_recipients_in_doubt").set(in_doubt as f64);
@@ -196,7 +197,7 @@ impl Gauges {
 
 impl Drop for Gauges {
     fn drop(&mut self) {
-        Gauges::set(0, 0, 0, 0);
+        Gauges::set(0, 0, 0, 0, 0);
     }
 }
 
@@ -219,5 +220,6 @@ fn watch(ledger: &Ledger, term: &Term, now: Time) {
         }
     }
     let in_doubt: u64 = ledger.rows().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
-    Gauges::set(overdue, standings[Standing::Pending as usize], standings[Standing::Claimed as usize], in_doubt);
+    let (pending, claimed) = (standings[Standing::Pending as usize], standings[Standing::Claimed as usize]);
+    Gauges::set(overdue, term.nodes_behind(), pending, claimed, in_doubt);
 }

@@ -111,8 +111,7 @@ impl PeerService for Desk {
 /// P9: the leader's answer, for itself as for everybody.
 fn grant(site: &Site, question: LeaseQuestion) -> LeaseAnswer {
     let Some(term) = site.term() else { return LeaseAnswer::Refused("this node does not lead".to_owned()) };
-    term.note_measured(question.holder, question.measured);
-    match term.grant(question.holder) {
+    match term.grant(question) {
         Ok((lease, floor)) => LeaseAnswer::Granted { lease, epoch: term.epoch(), floor },
         Err(refusal) => LeaseAnswer::Refused(refusal.to_string()),
     }

@@ -14,7 +14,6 @@ use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Claim, Command, SLICE_MAX};
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::ids::{Holder, NodeId, Time};
-use reveille_raft::peer::Measured;
 
 use crate::claim_cap::{ClaimCap, Flow, claim_cap};
 use crate::fair::{Credit, Fair, Offer};
@@ -22,7 +21,7 @@ use crate::measure::Mean;
 use crate::relays::share;
 use crate::rests::{Rest, Rests};
 use crate::site::Site;
-use crate::term::Term;
+use crate::term::{Report, Term};
 use crate::work::{Lane, Work};
 
 /// The longest sleep: waves come in and leases begin without a bell.
@@ -59,7 +58,7 @@ impl Dispatcher {
         let (now, woke_at) = (term.now(), site.clock.monotonic());
         let voters = site.voters().len();
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
-        let views = Views { by_node: term.measured(), voters, commit };
+        let views = Views { by_node: term.reports(), voters, commit };
         let (claims, waits, resting, live) = site.replica.read(|ledger| {
             let holders = live_holders(ledger, term);
             let allowances = allowances_of(ledger, &holders, voters, now);
@@ -92,7 +91,7 @@ impl Dispatcher {
 /// What is known of the relays of each node.
 struct Views {
     /// By what the nodes said.
-    by_node: BTreeMap<NodeId, (Holder, Measured)>,
+    by_node: BTreeMap<NodeId, Report>,
     voters: usize,
     /// From when credit is there until claims for it are committed.
     commit: Duration,
@@ -107,7 +106,8 @@ impl Views {
     ) -> BTreeMap<(&'a str, NodeId), ClaimCap> {
         let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
         let of = |pool: &str, holder: &Holder| {
-            let said = self.by_node.get(&holder.node).filter(|(life, _)| life == holder).map(|(_, said)| said);
+            let said = self.by_node.get(&holder.node).filter(|report| report.holder == *holder);
+            let said = said.map(|report| &report.measured);
             let relays = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool).map(|(name, relay)| {
                 let said = said.and_then(|said| said.relays.get(name));
                 let share = share(relay, self.voters);
@@ -126,10 +126,10 @@ impl Views {
     }
 }
 
-/// Current lives whose lease this term has granted.
+/// Current lives that this term may give claims.
 fn live_holders(ledger: &Ledger, term: &Term) -> BTreeMap<NodeId, Holder> {
     let current = ledger.nodes().iter().map(|(node, known)| Holder { node: *node, incarnation: known.incarnation });
-    current.filter(|holder| term.lease_runs(*holder)).map(|holder| (holder.node, holder)).collect()
+    current.filter(|holder| term.may_claim(*holder)).map(|holder| (holder.node, holder)).collect()
 }
 
 /// P12: what part of its cap each of these lives may hold.

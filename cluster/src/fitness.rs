@@ -132,16 +132,16 @@ fn see(site: &Site, term: &Term, granted: bool) -> Seen {
         applied: status.applied_index,
         sync_running_for: site.replica.sync_running_for(),
         could_grant: !granted
-            && site.replica.read(|ledger| could_grant(ledger, several, now, |holder| term.lease_runs(holder))),
+            && site.replica.read(|ledger| could_grant(ledger, several, now, |holder| term.may_claim(holder))),
         granted,
     }
 }
 
 /// Is there something that a dispatcher would claim, whatever its fairness and its caps are? Nobody has a
-/// claim, so there is credit; somebody has a lease and does not rest after deaths (P12); a recipient is due
+/// claim, so there is credit; somebody may be given one and does not rest after deaths (P12); a recipient is due
 /// whose run sends and whose pool has a relay.
-fn could_grant(ledger: &Ledger, several: bool, now: Time, lease_runs: impl Fn(Holder) -> bool) -> bool {
-    let live = |(node, known): &(&NodeId, &Node)| lease_runs(Holder { node: **node, incarnation: known.incarnation });
+fn could_grant(ledger: &Ledger, several: bool, now: Time, may_claim: impl Fn(Holder) -> bool) -> bool {
+    let live = |(node, known): &(&NodeId, &Node)| may_claim(Holder { node: **node, incarnation: known.incarnation });
     let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
     let may_hold = allowances(live, several, now).values().any(|allowance| *allowance != Allowance::NONE);
     let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());

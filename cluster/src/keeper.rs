@@ -41,7 +41,7 @@ pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
 /// Asks once; was it granted?
 async fn ask(site: &Arc<Site>, measured: Measured) -> bool {
     let applied = site.replica.read(|ledger| ledger.head().applied);
-    let question = LeaseQuestion { holder: site.me, applied, lacking: Vec::new(), measured };
+    let question = LeaseQuestion { holder: site.me, applied, measured };
     let sent_at = site.clock.boot();
     let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return false };
     match peer.renew_lease(question, ASK_EVERY).await {

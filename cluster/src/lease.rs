@@ -82,6 +82,9 @@ pub enum NotGranted {
     /// A revocation of this holder's rows is on its way into the log.
     #[error("rows of this node are being revoked")]
     Revoking,
+    /// It has not applied a claim that it holds for so long that it cannot have begun it.
+    #[error("this node does not apply what is granted to it: it is too far behind the leader")]
+    Behind,
 }
 
 /// What the leader of one epoch has granted. Dropped with its term.

@@ -14,12 +14,13 @@
 //!
 //! This crate knows neither openraft nor tonic: it speaks to a `Replica` and answers its `PeerService`.
 //!
-//! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher` (with `work`, `claim_cap`, `fair`), `lane` (with `row_tasks`), `gate`, [`lease`],
+//! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher` (with `behind`, `work`, `claim_cap`, `fair`), `lane` (with `row_tasks`), `gate`, [`lease`],
 //! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `steering`, [`walk`], `supervisor`; the rooms that
 //! stand alone: [`relay`], [`compose`], [`pace`], `measure`, [`clock`].
 
 mod auditor;
 pub mod barrier;
+mod behind;
 mod claim_cap;
 pub mod clock;
 pub mod compose;

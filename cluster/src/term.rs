@@ -14,12 +14,13 @@ use reveille_ledger::command::Command;
 use reveille_ledger::ids::{Epoch, Fence, Holder, NodeId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_raft::peer::Measured;
+use reveille_raft::peer::{LeaseQuestion, Measured};
 use reveille_raft::{ProposeError, Role};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::behind::{self, FRESH, Heights};
 use crate::clock::LedgerClock;
 use crate::lease::{Grants, NotGranted};
 use crate::site::{Concerns, Site, concerns};
@@ -41,7 +42,8 @@ pub struct Term {
     clocks_agree: bool,
     clock: Mutex<LedgerClock>,
     grants: Mutex<Grants>,
-    measured: Mutex<BTreeMap<NodeId, (Holder, Measured)>>,
+    heights: Mutex<Heights>,
+    reports: Mutex<BTreeMap<NodeId, Report>>,
     /// How long this machine had slept when the term began: Raft's own instants stand still meanwhile,
     /// so a quorum's acknowledgement would look younger than it is.
     slept: Duration,
@@ -52,6 +54,17 @@ pub struct Term {
     pub(crate) due: Notify,
     /// Rings for the auditor: it is much later than before.
     pub(crate) late: Notify,
+}
+
+/// What a node said with its last question for a lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    /// Which life of it did.
+    pub holder: Holder,
+    /// What it has measured (P12).
+    pub measured: Measured,
+    /// Its state is too old for more claims (P12).
+    pub behind: bool,
 }
 
 impl Term {
@@ -139,8 +152,8 @@ impl Term {
     }
 
     /// P9: grants or refuses a node lease; answers its length and its floor.
-    pub fn grant(&self, holder: Holder) -> Result<(Duration, u64), NotGranted> {
-        let now = self.site.clock.boot();
+    pub fn grant(&self, question: LeaseQuestion) -> Result<(Duration, u64), NotGranted> {
+        let (holder, applied, now) = (question.holder, question.applied, self.site.clock.boot());
         if self.site.slept().saturating_sub(self.slept) > SLEPT_MAX {
             tracing::warn!("this machine was suspended: the term ends");
             self.ended.cancel();
@@ -154,6 +167,15 @@ impl Term {
             if self.ended() || current != Some(self.epoch) {
                 return Err(NotGranted::EpochOver);
             }
+            let age = {
+                let mut heights = self.heights.lock();
+                heights.note(now, ledger.head().applied);
+                heights.age(applied, now)
+            };
+            self.note(question, age > FRESH);
+            if behind::is_lost(ledger, holder, applied, age) {
+                return Err(NotGranted::Behind);
+            }
             let floor = ledger.floor(holder.node);
             Ok((self.grants.lock().grant(holder, floor, now, quorum)?, floor))
         })?;
@@ -161,14 +183,25 @@ impl Term {
         Ok(granted)
     }
 
-    /// P12: what a node says of its relays, with its question for a lease.
-    pub(crate) fn note_measured(&self, holder: Holder, measured: Measured) {
-        self.measured.lock().insert(holder.node, (holder, measured));
+    /// What a node says with its question. A question of a former life says nothing of the one that runs.
+    fn note(&self, question: LeaseQuestion, behind: bool) {
+        let LeaseQuestion { holder, measured, .. } = question;
+        let mut reports = self.reports.lock();
+        let before = reports.get(&holder.node);
+        if before.is_some_and(|before| before.holder.incarnation > holder.incarnation) {
+            return;
+        }
+        match (before.is_some_and(|before| before.behind), behind) {
+            (false, true) => tracing::warn!(node = %holder.node, "a node does not apply what is committed: no claims"),
+            (true, false) => tracing::info!(node = %holder.node, "a node applies again what is committed"),
+            _ => {}
+        }
+        reports.insert(holder.node, Report { holder, measured, behind });
     }
 
-    /// P12: what the nodes last said of their relays, and which life of them did.
-    pub(crate) fn measured(&self) -> BTreeMap<NodeId, (Holder, Measured)> {
-        self.measured.lock().clone()
+    /// What the nodes said last.
+    pub(crate) fn reports(&self) -> BTreeMap<NodeId, Report> {
+        self.reports.lock().clone()
     }
 
     /// P13: a leader acts and answers only while the last `EpochStart` in its applied state is its own.
@@ -187,9 +220,17 @@ impl Term {
         self.grants.lock().is_over_below(holder, index, self.site.clock.boot())
     }
 
-    /// Does this holder have a lease of this term?
-    pub fn lease_runs(&self, holder: Holder) -> bool {
-        self.grants.lock().runs(holder, self.site.clock.boot())
+    /// P12: may this holder be given claims? It has a lease of this term, and learns of what it is given.
+    pub(crate) fn may_claim(&self, holder: Holder) -> bool {
+        let reports = self.reports.lock();
+        let keeps_up = reports.get(&holder.node).is_some_and(|report| report.holder == holder && !report.behind);
+        keeps_up && self.grants.lock().runs(holder, self.site.clock.boot())
+    }
+
+    /// How many nodes have a lease and are behind.
+    pub(crate) fn nodes_behind(&self) -> usize {
+        let (reports, grants, now) = (self.reports.lock(), self.grants.lock(), self.site.clock.boot());
+        reports.values().filter(|report| report.behind && grants.runs(report.holder, now)).count()
     }
 
     /// P9: revokes rows whose holders' leases are over. From before the proposal until it is known to be
@@ -299,7 +340,8 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
         clocks_agree,
         clock: Mutex::new(LedgerClock::new(base, base_at)),
         grants: Mutex::new(Grants::new(applied_at)),
-        measured: Mutex::default(),
+        heights: Mutex::default(),
+        reports: Mutex::default(),
         slept: site.slept(),
         ended,
         work: Notify::new(),

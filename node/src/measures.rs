@@ -62,6 +62,7 @@ pub const MEASURES: &[Measure] = &[
         "reveille_handovers_total",
         "Leaderships given up because the node could not do its work",
     ),
+    plain(LeaderGauge, "reveille_nodes_behind", "Nodes that are given no claims because they do not apply"),
     plain(LeaderGauge, "reveille_nodes_resting", "Nodes that are given no claims after three deaths"),
     by("actor", Counter, "reveille_actor_ends_total", "Actors that ended by themselves"),
     plain(Counter, "reveille_alarms_total", "Alarms, each with a line in the log"),

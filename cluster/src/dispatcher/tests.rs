@@ -9,7 +9,7 @@ use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Fence, Incarnation, Nominal, RunId};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::Outcome;
-use reveille_raft::peer::RelayFlow;
+use reveille_raft::peer::{Measured, RelayFlow};
 
 use super::*;
 use crate::work::{PREPARED_BY_MS, Slots};
@@ -94,8 +94,8 @@ impl World {
 
     /// What both nodes have said of the relay.
     fn views(&self) -> Views {
-        let said = || said(10, 1_000_000);
-        let by_node = self.holders().into_iter().map(|(node, holder)| (node, (holder, said()))).collect();
+        let said = |holder| said(holder, 10, 1_000_000);
+        let by_node = self.holders().into_iter().map(|(node, holder)| (node, said(holder))).collect();
         Views { by_node, voters: 3, commit: Duration::from_millis(300) }
     }
 
@@ -137,9 +137,11 @@ impl World {
 }
 
 /// What a node says of the relay.
-fn said(dialogue_ms: u64, rate_milli: u64) -> Measured {
+fn said(holder: Holder, dialogue_ms: u64, rate_milli: u64) -> Report {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
-    Measured { relays: [("mailbox".to_owned(), flow)].into(), settle: Some(Duration::from_millis(10)) }
+    let settle = Some(Duration::from_millis(10));
+    let measured = Measured { relays: [("mailbox".to_owned(), flow)].into(), settle };
+    Report { holder, measured, behind: false }
 }
 
 fn schedule(recipients: u32) -> ScheduleCreate {
@@ -186,14 +188,14 @@ fn the_cap_is_by_what_the_life_that_holds_it_measured() {
     };
     assert_eq!(caps(world.views()), [CAP, CAP]);
     let mut views = world.views();
-    views.by_node.insert(NodeId(1), (holder(1, 9), said(10, 1_000_000)));
+    views.by_node.insert(NodeId(1), said(holder(1, 9), 10, 1_000_000));
     views.by_node.remove(&NodeId(2));
     assert_eq!(caps(views), [8, 8], "of another life, or of nobody, it is not known: four a session");
     let mut views = world.views();
-    views.by_node.insert(NodeId(1), (holder(1, 1), said(2_000, 1_000_000)));
+    views.by_node.insert(NodeId(1), said(holder(1, 1), 2_000, 1_000_000));
     assert_eq!(caps(views), [4, CAP], "each node by its own");
     let mut views = world.views();
-    views.by_node.insert(NodeId(2), (holder(2, 1), said(10, 500)));
+    views.by_node.insert(NodeId(2), said(holder(2, 1), 10, 500));
     assert_eq!(caps(views), [CAP, 3], "by the pace that a throttle left: three begin in time");
 }
 

@@ -72,3 +72,29 @@ async fn a_settle_whose_answer_is_lost_is_asked_again_and_counts_once() {
     assert!(cluster.stop_node(holder).await, "no outcome waits with it any more");
     cluster.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_asks_for_its_lease_and_applies_nothing_keeps_no_claims() {
+    let cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let behind = (leads + 1) % 3;
+    let (me, node) = (&cluster.nodes[behind], cluster.nodes[behind].id);
+    let site = cluster.nodes[leads].site();
+    cluster.put(leads, relay(&cluster, 0)).await;
+    // Its port is shut to the leader, and it reaches the leader all the same: so it stands for nothing, since
+    // nobody would elect it, and goes on asking for its lease.
+    cluster.network.lose_questions(cluster.nodes[leads].id, node, "Append");
+    cluster.put(leads, schedule(300)).await;
+    until("it is granted rows", || (!claimed_by(site, node).is_empty()).then_some(())).await;
+    until("I13: the others carry on, and nothing stays claimed", || is_over(site).then_some(())).await;
+    assert_eq!(me.site().replica.read(|ledger| ledger.runs().count()), 0, "it knows of no run");
+    let doubtful = in_doubt_of(site, node);
+    assert!(!doubtful.is_empty());
+    assert_eq!(count(site, Standing::Sent) as usize, 300 - doubtful.len(), "P12: it got no more claims");
+    assert_eq!(accepts_of(&cluster, behind), 0, "it began nothing");
+
+    cluster.network.heal();
+    until("what it had never begun comes back and is sent", || is_all_sent(site, 300).then_some(())).await;
+    judge(&cluster, 300).await;
+    cluster.end().await;
+}

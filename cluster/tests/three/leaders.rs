@@ -2,6 +2,7 @@
 
 use reveille_cluster::lease::{LEASE, MARGIN};
 use reveille_ledger::Standing;
+use reveille_raft::peer::{LeaseQuestion, Measured};
 use std::time::{Duration, Instant};
 
 use crate::books::*;
@@ -61,7 +62,9 @@ async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_le
     assert!(!claimed_by(site, node).is_empty(), "it has rows");
 
     until("its lease is over", || (!me.may_send()).then_some(())).await;
-    let grant = me.site().term().map(|term| term.grant(me.site().me));
+    let applied = me.site().replica.status().applied_index;
+    let question = LeaseQuestion { holder: me.site().me, applied, measured: Measured::default() };
+    let grant = me.site().term().map(|term| term.grant(question));
     assert!(grant.is_none_or(|grant| grant.is_err()), "P9: without a quorum it grants nothing, to itself neither");
     me.valve.open();
     until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;

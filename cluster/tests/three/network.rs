@@ -19,6 +19,8 @@ struct State {
     off: BTreeSet<NodeId>,
     /// What the first says to the second does not arrive, answers among it. It waits, as it does in TCP.
     cut: BTreeSet<(NodeId, NodeId)>,
+    /// These questions of the first do not reach the second, which it learns at once, as when a port is shut.
+    unasked: BTreeSet<(NodeId, NodeId, &'static str)>,
     /// Answers to these questions of these nodes are lost.
     unheard: BTreeSet<(NodeId, &'static str)>,
     /// How often a node was asked what, whether or not it heard.
@@ -54,6 +56,11 @@ impl Network {
         }
     }
 
+    /// The second is never asked this by the first; all else goes both ways.
+    pub fn lose_questions(&self, from: NodeId, to: NodeId, name: &'static str) {
+        self.state.lock().unasked.insert((from, to, name));
+    }
+
     /// What this node asks is done, and it never learns so.
     pub fn lose_answers(&self, node: NodeId, name: &'static str) {
         self.state.lock().unheard.insert((node, name));
@@ -64,6 +71,7 @@ impl Network {
         {
             let mut state = self.state.lock();
             state.cut.clear();
+            state.unasked.clear();
             state.unheard.clear();
         }
         self.changed.notify_waiters();
@@ -117,6 +125,9 @@ impl MemoryTransport {
             return Err(unreachable());
         }
         let name = request.name();
+        if self.network.state.lock().unasked.contains(&(self.node, to.node, name)) {
+            return Err(Hiccup::Unreachable(format!("{to} cannot be asked")));
+        }
         let handler = self.network.state.lock().handlers.get(&to.address).cloned().ok_or_else(unreachable)?;
         let answer = handler.handle(request).await;
         // It was done; whether anybody hears of it is another matter.

@@ -4,7 +4,9 @@
 //! longer, a grant never reaches beyond the last quorum acknowledgement) serves one purpose: when a
 //! leader says "over", the lease has ended on the node. The model takes that as the meaning of the
 //! word. A lease runs until a leader acts on its end, and ends in that same step ([`wait_out`]): a
-//! lease that ended earlier would only let the node do less. The broken variants take away one of
+//! lease that ended earlier would only let the node do less. So would a lease that is refused: a leader
+//! may grant nothing whenever it likes, to a node that lags (P12) as to any other; and a node need
+//! apply nothing to renew. The broken variants take away one of
 //! the reasons why "over" is true.
 
 use crate::broken::{Broken, Rules};

@@ -60,7 +60,7 @@ impl Handler for Dispatch {
             Request::Propose(request) => self.propose(request).await.map(Response::Propose),
             Request::ReadIndex(request) => Ok(Response::ReadIndex(self.read_index(request).await)),
             Request::RenewLease(request) => {
-                let question = wire::to_lease_question(from, &request)?;
+                let question = wire::to_lease_question(from, &request);
                 let answer = within(SERVICE_LIMIT, self.service.renew_lease(question)).await?;
                 Ok(Response::RenewLease(wire::from_lease_answer(answer)))
             }

@@ -18,8 +18,6 @@ pub struct LeaseQuestion {
     pub holder: Holder,
     /// The index that it has applied.
     pub applied: u64,
-    /// Parts and contents that it can not serve.
-    pub lacking: Vec<Hash>,
     /// What it has measured (P12).
     pub measured: Measured,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, RunId, Time};
 use reveille_proto::peer::v1;
 
-use super::{Malformed, from_hash, milliseconds, required, to_hash};
+use super::{Malformed, milliseconds, required};
 use crate::identity::ClusterId;
 use crate::peer::{
     About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, LeaseAnswer,
@@ -17,7 +17,6 @@ pub(crate) fn from_lease_question(question: &LeaseQuestion) -> v1::RenewLeaseReq
         header: None,
         incarnation: question.holder.incarnation.0,
         applied: question.applied,
-        lacking: question.lacking.iter().copied().map(from_hash).collect(),
         relays: question.measured.relays.iter().map(from_relay_flow).collect(),
         settle_ms: question.measured.settle.map_or(0, milliseconds),
     }
@@ -35,13 +34,12 @@ fn to_measured(request: &v1::RenewLeaseRequest) -> Measured {
     Measured { relays, settle: known(request.settle_ms) }
 }
 
-pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -> Result<LeaseQuestion, Malformed> {
-    Ok(LeaseQuestion {
+pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -> LeaseQuestion {
+    LeaseQuestion {
         holder: Holder { node: from, incarnation: Incarnation(request.incarnation) },
         applied: request.applied,
-        lacking: request.lacking.iter().map(|hash| to_hash(hash)).collect::<Result<_, _>>()?,
         measured: to_measured(request),
-    })
+    }
 }
 
 pub(crate) fn from_lease_answer(answer: LeaseAnswer) -> v1::RenewLeaseResponse {
@@ -219,13 +217,13 @@ mod tests {
         };
         let relays = [("one".to_owned(), flow(Some(2_000), 500)), ("two".to_owned(), flow(None, 0))].into();
         let measured = Measured { relays, settle: Some(Duration::from_millis(40)) };
-        let question = LeaseQuestion { holder, applied: 9, lacking: Vec::new(), measured };
-        assert_eq!(to_lease_question(holder.node, &from_lease_question(&question)), Ok(question));
+        let question = LeaseQuestion { holder, applied: 9, measured };
+        assert_eq!(to_lease_question(holder.node, &from_lease_question(&question)), question);
     }
 
     #[test]
     fn a_node_that_measures_nothing_says_nothing() {
         let silent = v1::RenewLeaseRequest { applied: 9, ..v1::RenewLeaseRequest::default() };
-        assert_eq!(to_lease_question(NodeId(1), &silent).map(|question| question.measured), Ok(Measured::default()));
+        assert_eq!(to_lease_question(NodeId(1), &silent).measured, Measured::default());
     }
 }
