@@ -63,7 +63,7 @@ impl Desk {
 impl PeerService for Desk {
     async fn renew_lease(&self, question: LeaseQuestion) -> LeaseAnswer {
         match self.site() {
-            Some(site) => grant(&site, question),
+            Some(site) => grant(&site, question).await,
             None => LeaseAnswer::Refused("this node is starting".to_owned()),
         }
     }
@@ -108,10 +108,16 @@ impl PeerService for Desk {
     }
 }
 
-/// P9: the leader's answer, for itself as for everybody.
-fn grant(site: &Site, question: LeaseQuestion) -> LeaseAnswer {
+/// P9: the leader's answer, for itself as for everybody. To a node that stops it comes behind what is on its way
+/// to that node.
+async fn grant(site: &Site, question: LeaseQuestion) -> LeaseAnswer {
     let Some(term) = site.term() else { return LeaseAnswer::Refused("this node does not lead".to_owned()) };
-    match term.grant(question) {
+    let stopping = question.stopping;
+    let granted = term.grant(question);
+    if stopping {
+        term.until_claims_are_in_the_log().await;
+    }
+    match granted {
         Ok((lease, floor)) => LeaseAnswer::Granted { lease, epoch: term.epoch(), floor },
         Err(refusal) => LeaseAnswer::Refused(refusal.to_string()),
     }

@@ -55,6 +55,7 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
 
 impl Dispatcher {
     async fn wake(&mut self, site: &Site, term: &Term) -> Duration {
+        let _claiming = term.claiming.lock().await;
         let (now, woke_at) = (term.now(), site.clock.monotonic());
         let voters = site.voters().len();
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;

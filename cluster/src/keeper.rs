@@ -1,5 +1,8 @@
 //! The keeper of the node lease: asks the leader once a second, for as long as this life may send (P9). With
 //! the question goes what this node has measured of its relays (P12), and sooner when that has changed much.
+//!
+//! A node that stops gives up its lease at once and goes on asking, with that word. What it is granted then opens
+//! no gate: it only keeps its rows its own, in the leader's book, until they are settled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,35 +21,59 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// of a relay: this is how long they do.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Keeps the lease until `stop`; then gives it up.
-pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
+/// The steps of a stop, as the keeper and the lanes see them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stopping {
+    /// The node stops: nothing begins any more.
+    pub asked: CancellationToken,
+    /// The leader knows, and whatever it had granted by then is in the log.
+    pub known: CancellationToken,
+    /// Every outcome is settled: the leader may forget this life.
+    pub settled: CancellationToken,
+}
+
+/// Keeps the lease until the node stops, and its rows until they are settled.
+pub(crate) async fn run(site: Arc<Site>, stopping: Stopping) {
     let mut role = site.replica.role();
-    while !stop.is_cancelled() {
-        let told = site.measured();
-        let granted = ask(&site, told.clone()).await;
+    while !stopping.settled.is_cancelled() {
+        let (told, stops) = (site.measured(), stopping.asked.is_cancelled());
+        if stops {
+            site.lease.end();
+        }
+        let granted = tokio::select! {
+            granted = ask(&site, told.clone(), stops) => granted,
+            () = stopping.asked.cancelled(), if !stops => continue,
+            () = stopping.settled.cancelled() => break,
+        };
+        if granted && stops {
+            stopping.known.cancel();
+        }
         tokio::select! {
             () = until_next(&site, granted, &told) => {}
+            () = stopping.asked.cancelled(), if !stops => {}
             // A new leader knows of no lease: ask it at once.
             changed = role.changed() => if changed.is_err() {
                 // The replica is gone, and the node is about to stop: nobody is left to ask.
                 site.lease.end();
-                stop.cancelled().await;
+                stopping.settled.cancelled().await;
             },
-            () = stop.cancelled() => break,
+            () = stopping.settled.cancelled() => break,
         }
     }
     site.lease.end();
 }
 
 /// Asks once; was it granted?
-async fn ask(site: &Arc<Site>, measured: Measured) -> bool {
+async fn ask(site: &Arc<Site>, measured: Measured, stopping: bool) -> bool {
     let applied = site.replica.read(|ledger| ledger.head().applied);
-    let question = LeaseQuestion { holder: site.me, applied, measured };
+    let question = LeaseQuestion { holder: site.me, applied, measured, stopping };
     let sent_at = site.clock.boot();
     let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return false };
     match peer.renew_lease(question, ASK_EVERY).await {
         Ok(LeaseAnswer::Granted { lease, floor, .. }) => {
-            site.lease.prolong(sent_at, lease, floor);
+            if !stopping {
+                site.lease.prolong(sent_at, lease, floor);
+            }
             return true;
         }
         Ok(LeaseAnswer::Refused(refusal)) => tracing::debug!(refusal, "no lease"),

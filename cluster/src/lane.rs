@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::compose::{Stamp, message_id};
 use crate::gate::{LaneGate, may_leave};
 use crate::journal::{Act, Answer, Place};
+use crate::keeper::Stopping;
 use crate::lease::{ASK_EVERY, LEASE};
 use crate::preparations::Preparation;
 use crate::relay::{self, Delivery, Mail, Patience, Permit, Shut, Unavailable, Verdict};
@@ -73,17 +74,23 @@ struct Work {
     drafts: Vec<Draft>,
 }
 
-/// Works every row that is granted to this life of the node, until `stop`. Then gives back what the leader
-/// may still grant by its own book, and returns when the last row is done. Returns before that when the task of a
+/// Works every row that is granted to this life of the node. From the stop on gives back at once whatever is still
+/// granted, and returns when nothing more can come and the last row is done. Returns before that when the task of a
 /// row panicked, which nobody else can go on with.
-pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) {
+pub(crate) async fn run(room: Arc<Room>, stopping: Stopping) {
     let mut hints = room.site.replica.effects();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
     let tasks = RowTasks::default();
     let mut look = tokio::time::interval(LOOK_EVERY);
+    let over = async {
+        stopping.asked.cancelled().await;
+        until_nothing_more_is_granted(&room, &stopping.known).await;
+        tasks.over().await;
+    };
+    tokio::pin!(over);
     loop {
         let rows = tokio::select! {
-            () = stop.cancelled() => break,
+            () = &mut over => break,
             () = tasks.broken() => return,
             _ = look.tick() => mine(&room, &mut worked),
             hint = hints.next() => match hint {
@@ -102,19 +109,21 @@ pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) {
         };
         begin(&room, &mut worked, &tasks, rows);
     }
-    if stop.is_cancelled() {
-        until_nothing_more_is_granted(&room).await;
+    if stopping.asked.is_cancelled() {
+        // All is in the state now, and a hint of it may not have been heard yet.
         let rows = mine(&room, &mut worked);
         begin(&room, &mut worked, &tasks, rows);
     }
     tasks.over().await;
 }
 
-/// Waits until every row that any leader will ever grant to this life is in the state: the last question for a
-/// lease may be under way still, the leader counts from its answer, and what it had proposed by then comes
-/// before whatever is proposed afterwards.
-async fn until_nothing_more_is_granted(room: &Room) {
-    tokio::time::sleep(ASK_EVERY + LEASE).await;
+/// Waits until every row that any leader will ever grant to this life is in the state. A leader that knows of the
+/// stop claims nothing more for it, and what it had claimed is in the log before whatever is proposed afterwards; a
+/// later leader knows this life only by questions that say so (one that comes a second late, from before the stop,
+/// can leave a row for the next start). Where none answers, the last question may have been granted all the same:
+/// that lease is waited for.
+async fn until_nothing_more_is_granted(room: &Room, known: &CancellationToken) {
+    let _ = tokio::time::timeout(ASK_EVERY + LEASE, known.cancelled()).await;
     let deadline = std::time::Instant::now() + FENCE_WITHIN;
     match room.site.replica.propose(&Command::Tick, deadline).await {
         Ok(reply) => drop(room.site.replica.wait_applied(reply.index, deadline).await),

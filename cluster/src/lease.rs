@@ -59,7 +59,7 @@ impl NodeLease {
         keep(&mut self.grants.lock(), Grant { end: sent_at + length, floor }, sent_at);
     }
 
-    /// Gives the lease up, as a stopping node does.
+    /// Gives the lease up, as a stopping node does before it says so.
     pub fn end(&self) {
         self.grants.lock().clear();
     }

@@ -2,8 +2,9 @@
 //!
 //! Start (P10): the replica runs, then this life is made known to the ledger, then rows of earlier lives are
 //! settled from their journals, then lanes are ready, and only then the node asks for a lease and so for
-//! claims. Stop: no new lease, what has not begun goes back, what is past its gate gets its answer, leadership
-//! is handed over. The journal stays: the next life settles what may still be open, and deletes it.
+//! claims. Stop: the leader hears of it and claims nothing more for this life, what has not begun goes back, what is
+//! past its gate gets its answer, leadership is handed over. The journal stays: the next life settles what may still
+//! be open, and deletes it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::journal::{Journal, Owner, boot_id};
+use crate::keeper::Stopping;
 use crate::relay::Dial;
 use crate::relays::Relays;
 use crate::room::Room;
@@ -72,8 +74,7 @@ pub struct Station {
     pub relays: Arc<Relays>,
     supervisor: Supervisor,
     leading: Leading,
-    asking: CancellationToken,
-    drain: CancellationToken,
+    stopping: Stopping,
 }
 
 impl Station {
@@ -111,11 +112,11 @@ impl Station {
         let relays = Arc::new(Relays::new(options.dialer, options.name));
         site.show_relays(Arc::clone(&relays));
         let (settler, settling) = Settler::new(Arc::clone(&site));
-        let drain = CancellationToken::new();
+        let stopping = Stopping::default();
         let supervisor = Supervisor::new(site.replica.runtime().clone());
         let journal = (journal, supervisor.failing());
-        let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, drain.clone());
-        let station = Station { site, relays, supervisor, leading, asking: CancellationToken::new(), drain };
+        let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, stopping.asked.clone());
+        let station = Station { site, relays, supervisor, leading, stopping };
         station.run_actors(Arc::new(room), settling);
         Ok(station)
     }
@@ -123,14 +124,16 @@ impl Station {
     fn run_actors(&self, room: Arc<Room>, settling: crate::settler::Actor) {
         let (site, relays) = (Arc::clone(&self.site), Arc::clone(&self.relays));
         follow(&site, &relays);
-        let stop = self.drain.clone();
-        self.supervisor.run(Kind::RelayFollower, self.drain.clone(), move || {
+        let stop = self.stopping.asked.clone();
+        self.supervisor.run(Kind::RelayFollower, stop.clone(), move || {
             follow_relays(Arc::clone(&site), Arc::clone(&relays), stop.clone())
         });
-        let mut settling = Some(settling);
+        let (settled, mut settling) = (self.stopping.settled.clone(), Some(settling));
         self.supervisor.run(Kind::Settler, CancellationToken::new(), move || {
-            let settling = settling.take();
+            let (settled, settling) = (settled.clone(), settling.take());
             async move {
+                // However it ends: from here on this life has nothing that a lease would keep for it.
+                let _settled = settled.drop_guard();
                 match settling {
                     Some(actor) => {
                         actor.run().await;
@@ -140,22 +143,22 @@ impl Station {
                 }
             }
         });
-        let (stop, mut room) = (self.drain.clone(), Some(room));
-        self.supervisor.run(Kind::Lanes, self.drain.clone(), move || {
+        let (stopping, mut room) = (self.stopping.clone(), Some(room));
+        self.supervisor.run(Kind::Lanes, stopping.asked.clone(), move || {
             // The room goes with the lanes: its settler ends when the last outcome has been left there.
-            let (room, stop) = (room.take(), stop.clone());
+            let (room, stopping) = (room.take(), stopping.clone());
             async move {
                 if let Some(room) = room {
-                    lane::run(room, stop).await;
+                    lane::run(room, stopping).await;
                 }
                 Done::Unasked
             }
         });
-        let (site, stop) = (Arc::clone(&self.site), self.asking.clone());
-        self.supervisor.run(Kind::LeaseKeeper, self.asking.clone(), move || {
-            let (site, stop) = (Arc::clone(&site), stop.clone());
+        let (site, stopping) = (Arc::clone(&self.site), self.stopping.clone());
+        self.supervisor.run(Kind::LeaseKeeper, stopping.settled.clone(), move || {
+            let (site, stopping) = (Arc::clone(&site), stopping.clone());
             async move {
-                keeper::run(site, stop).await;
+                keeper::run(site, stopping).await;
                 Done::Unasked
             }
         });
@@ -174,10 +177,10 @@ impl Station {
     pub async fn stop(self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let left = || deadline.saturating_duration_since(Instant::now());
-        self.drain.cancel();
-        self.asking.cancel();
+        self.stopping.asked.cancel();
         let answered = self.relays.close(left().saturating_sub(HAND_OVER_WITHIN)).await;
         let settled = tokio::time::timeout(left().saturating_sub(HAND_OVER_WITHIN), self.supervisor.ended()).await;
+        self.stopping.settled.cancel();
         // Outcomes are answered by the leader: what it has applied must be seen here before it is judged.
         let _ = self.site.replica.linearizable(Instant::now() + left().min(CATCH_UP_WITHIN)).await;
         hand_over(&self.site, Instant::now() + left().min(HAND_OVER_WITHIN)).await;

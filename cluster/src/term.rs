@@ -44,6 +44,8 @@ pub struct Term {
     grants: Mutex<Grants>,
     heights: Mutex<Heights>,
     reports: Mutex<BTreeMap<NodeId, Report>>,
+    /// Held from the look at the state until the claims that were made of it are in the log, or never will be.
+    pub(crate) claiming: tokio::sync::Mutex<()>,
     /// How long this machine had slept when the term began: Raft's own instants stand still meanwhile,
     /// so a quorum's acknowledgement would look younger than it is.
     slept: Duration,
@@ -65,6 +67,8 @@ pub(crate) struct Report {
     pub measured: Measured,
     /// Its state is too old for more claims (P12).
     pub behind: bool,
+    /// It stops, and wants no more claims. Once said it is so for all of that life.
+    pub stopping: bool,
 }
 
 impl Term {
@@ -185,7 +189,7 @@ impl Term {
 
     /// What a node says with its question. A question of a former life says nothing of the one that runs.
     fn note(&self, question: LeaseQuestion, behind: bool) {
-        let LeaseQuestion { holder, measured, .. } = question;
+        let LeaseQuestion { holder, measured, stopping, .. } = question;
         let mut reports = self.reports.lock();
         let before = reports.get(&holder.node);
         if before.is_some_and(|before| before.holder.incarnation > holder.incarnation) {
@@ -196,7 +200,13 @@ impl Term {
             (true, false) => tracing::info!(node = %holder.node, "a node applies again what is committed"),
             _ => {}
         }
-        reports.insert(holder.node, Report { holder, measured, behind });
+        let stopping = stopping || before.is_some_and(|before| before.holder == holder && before.stopping);
+        reports.insert(holder.node, Report { holder, measured, behind, stopping });
+    }
+
+    /// Returns when every claim that was made before a node said that it stops is in the log, or never will be.
+    pub(crate) async fn until_claims_are_in_the_log(&self) {
+        drop(self.claiming.lock().await);
     }
 
     /// What the nodes said last.
@@ -220,11 +230,11 @@ impl Term {
         self.grants.lock().is_over_below(holder, index, self.site.clock.boot())
     }
 
-    /// P12: may this holder be given claims? It has a lease of this term, and learns of what it is given.
+    /// P12: may this holder be given claims? It has a lease of this term, learns of what it is given, and goes on.
     pub(crate) fn may_claim(&self, holder: Holder) -> bool {
         let reports = self.reports.lock();
-        let keeps_up = reports.get(&holder.node).is_some_and(|report| report.holder == holder && !report.behind);
-        keeps_up && self.grants.lock().runs(holder, self.site.clock.boot())
+        let wants = |report: &Report| report.holder == holder && !report.behind && !report.stopping;
+        reports.get(&holder.node).is_some_and(wants) && self.grants.lock().runs(holder, self.site.clock.boot())
     }
 
     /// How many nodes have a lease and are behind.
@@ -342,6 +352,7 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
         grants: Mutex::new(Grants::new(applied_at)),
         heights: Mutex::default(),
         reports: Mutex::default(),
+        claiming: tokio::sync::Mutex::default(),
         slept: site.slept(),
         ended,
         work: Notify::new(),

@@ -141,7 +141,7 @@ fn said(holder: Holder, dialogue_ms: u64, rate_milli: u64) -> Report {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
     let measured = Measured { relays: [("mailbox".to_owned(), flow)].into(), settle };
-    Report { holder, measured, behind: false }
+    Report { holder, measured, behind: false, stopping: false }
 }
 
 fn schedule(recipients: u32) -> ScheduleCreate {

@@ -1,6 +1,16 @@
 //! A graceful stop leaves nothing behind.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::clock::{Clock, SystemClock};
+use reveille_cluster::lease::{LEASE, MARGIN};
 use reveille_ledger::Standing;
+use reveille_ledger::command::{Command, Next, ScheduleCreate};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::Nominal;
+use reveille_ledger::policy::{InDoubt, Policies};
+use reveille_ledger::reply::Outcome;
 
 use crate::books::*;
 use crate::cluster::*;
@@ -17,17 +27,93 @@ async fn a_node_that_stops_while_it_is_granted_rows_leaves_none_and_a_leader_han
     let node = cluster.nodes[other].id;
     assert!(cluster.stop_node(other).await, "it leaves nothing open");
     assert!(!is_over(cluster.nodes[leads].site()), "the run goes on");
+    assert_eq!(revoked_rows(cluster.nodes[leads].site()), 0, "what it gave back was never in doubt");
     until("the leader sees it too", || claimed_by(cluster.nodes[leads].site(), node).is_empty().then_some(())).await;
     let leader_node = cluster.nodes[leads].id;
     // A quorum of three needs two: the first one returns before the leader goes.
     cluster.restart(other).await;
+    assert_eq!(deaths_of(cluster.nodes[leads].site(), node), 0, "P12: a stop is no death");
     assert!(cluster.stop_node(leads).await, "nor does the leader");
     cluster.leader().await;
 
     let site = cluster.nodes[last].site();
     assert!(claimed_by(site, leader_node).is_empty());
     until("everything is sent", || is_over(site).then_some(())).await;
-    assert_eq!(count(site, Standing::Sent), 400, "a stop leaves no doubt");
+    assert_eq!(count(site, Standing::Sent), 400);
+    assert_eq!(revoked_rows(site), 0, "a stop leaves no doubt, at no time");
     judge(&cluster, 400).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_nothing_to_do_stops_at_once() {
+    let mut cluster = Cluster::start().await;
+    let other = (cluster.leader().await + 1) % 3;
+    let asked = Instant::now();
+    assert!(cluster.stop_node(other).await, "it leaves nothing open");
+    assert!(asked.elapsed() < LEASE, "it waits for no lease: {:?}", asked.elapsed());
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_hears_an_answer_that_takes_longer_than_a_lease() {
+    let mut cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let other = (leads + 1) % 3;
+    let node = cluster.nodes[other].id;
+    let mut hold = cluster.hold_a_mail_of(other);
+    open(&cluster, leads, 200, 0).await;
+    let held = hold.next(PATIENCE).await.expect("it sends");
+    let answer = async move {
+        tokio::time::sleep(LEASE + MARGIN + Duration::from_secs(2)).await;
+        held.release()
+    };
+    let (clean, released) = tokio::join!(cluster.stop_node(other), answer);
+    assert!(released, "its answer is still waited for");
+    assert!(clean, "it leaves nothing open");
+    let leader = cluster.nodes[leads].site();
+    until("everything is sent", || is_all_sent(leader, 200).then_some(())).await;
+    assert_eq!(revoked_rows(leader), 0, "P9: its row stays claimed while the node asks");
+    cluster.restart(other).await;
+    assert_eq!(deaths_of(cluster.nodes[leads].site(), node), 0, "P12: a stop is no death");
+    judge(&cluster, 200).await;
+    cluster.end().await;
+}
+
+/// A run of one recipient, due in a while, of which nothing is held.
+fn assumed_if_in_doubt(name: &str, in_ms: i64) -> Command {
+    let Command::ScheduleCreate(create) = schedule(1) else { unreachable!("it is a create") };
+    let due = SystemClock.wall().plus_ms(in_ms);
+    Command::ScheduleCreate(Box::new(ScheduleCreate {
+        name: name.into(),
+        when: When::At { instant_ms: due.0 },
+        next: Some(Next { nominal: Nominal::Instant(due), due }),
+        policies: Policies { in_doubt: InDoubt::AssumeSent, ..Policies::default() },
+        // Before what has filled everybody's hands.
+        priority: 9,
+        ..*create
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_given_to_a_node_that_stops_and_then_assumed_to_be_sent() {
+    const RUNS: i64 = 30;
+    let mut cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let other = (leads + 1) % 3;
+    // Who stops has nothing in its hands: nobody has more room for what comes.
+    open(&cluster, leads, 400, 40).await;
+    for number in 0..RUNS {
+        // From before the stop until long after it.
+        let created = cluster.put(leads, assumed_if_in_doubt(&format!("tail {number}"), 1_000 + 200 * number)).await;
+        assert!(matches!(created.outcome, Outcome::Schedule(_)), "{created:?}");
+    }
+    let site = Arc::clone(cluster.nodes[leads].site());
+    until("everybody sends", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
+    assert!(cluster.stop_node(other).await, "it leaves nothing open");
+    let opened = || site.replica.read(|ledger| ledger.runs().count());
+    until("all are over", || (opened() == 1 + RUNS as usize && is_over(&site)).then_some(())).await;
+    assert_eq!(count(&site, Standing::Sent), 400 + RUNS as u32, "each was sent, and none was assumed to be");
+    assert_eq!(revoked_rows(&site), 0);
     cluster.end().await;
 }

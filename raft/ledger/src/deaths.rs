@@ -3,7 +3,7 @@
 //!
 //! `apply` records deaths, in ledger time, in the record of the node; so every leader comes to the same
 //! answer. The dispatcher asks for the [`Allowance`]s before it proposes claims. A process that stops in order
-//! leaves nothing claimed, and its stop is no death. What this is not: a reason to revoke anything (P9).
+//! leaves nothing claimed, has nothing revoked, and its stop is no death. What this is not: a reason to revoke anything (P9).
 
 use std::collections::BTreeMap;
 

@@ -20,6 +20,8 @@ pub struct LeaseQuestion {
     pub applied: u64,
     /// What it has measured (P12).
     pub measured: Measured,
+    /// It stops: it passes no gate any more, and wants no claims.
+    pub stopping: bool,
 }
 
 /// What a node has measured lately: by that the leader decides how far ahead it may claim (P12).

@@ -19,6 +19,7 @@ pub(crate) fn from_lease_question(question: &LeaseQuestion) -> v1::RenewLeaseReq
         applied: question.applied,
         relays: question.measured.relays.iter().map(from_relay_flow).collect(),
         settle_ms: question.measured.settle.map_or(0, milliseconds),
+        stopping: question.stopping,
     }
 }
 
@@ -39,6 +40,7 @@ pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -
         holder: Holder { node: from, incarnation: Incarnation(request.incarnation) },
         applied: request.applied,
         measured: to_measured(request),
+        stopping: request.stopping,
     }
 }
 
@@ -217,7 +219,7 @@ mod tests {
         };
         let relays = [("one".to_owned(), flow(Some(2_000), 500)), ("two".to_owned(), flow(None, 0))].into();
         let measured = Measured { relays, settle: Some(Duration::from_millis(40)) };
-        let question = LeaseQuestion { holder, applied: 9, measured };
+        let question = LeaseQuestion { holder, applied: 9, measured, stopping: true };
         assert_eq!(to_lease_question(holder.node, &from_lease_question(&question)), question);
     }
 
