@@ -10,6 +10,9 @@ use prost::Message;
 /// Payload fields of the peer service are shared slices: an entry travels from socket to log uncopied.
 const SHARED_BYTES: &[&str] = &[".reveille.peer.v1"];
 
+/// Maps are sorted: equal messages are equal bytes.
+const SORTED: &str = ".reveille";
+
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new("proto");
     println!("cargo:rerun-if-changed=proto");
@@ -22,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is set by cargo")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
 
-    let mut words = tonic_prost_build::configure().include_file("words.rs");
+    let mut words = tonic_prost_build::configure().include_file("words.rs").btree_map(SORTED);
     for path in SHARED_BYTES {
         words = words.bytes(*path);
     }

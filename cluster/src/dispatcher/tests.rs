@@ -175,6 +175,7 @@ fn schedule(recipients: u32) -> ScheduleCreate {
         after: Time(0),
         next: Some(Next { nominal: Nominal::Instant(OPENED_AT), due: OPENED_AT }),
         tzdb: "test".into(),
+        labels: reveille_ledger::labels::Labels::default(),
     }
 }
 

@@ -143,6 +143,7 @@ impl Stage {
             after: NOW,
             next: Some(Next { nominal: Nominal::Instant(due), due }),
             tzdb: "test".into(),
+            labels: reveille_ledger::labels::Labels::default(),
         };
         match self.play(Command::ScheduleCreate(Box::new(create))) {
             Outcome::Schedule(id) => id,

@@ -72,5 +72,6 @@ pub fn schedule(recipients: u32) -> Command {
         after: now,
         next: Some(Next { nominal: Nominal::Instant(due), due }),
         tzdb: "test".into(),
+        labels: reveille_ledger::labels::Labels::default(),
     }))
 }

@@ -110,6 +110,7 @@ async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1
         pool: create.pool,
         priority: create.priority,
         index: 0,
+        labels: create.labels,
     };
     let id = ScheduleId(0);
     let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;

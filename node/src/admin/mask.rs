@@ -1,11 +1,13 @@
 //! Field masks of a schedule: which of its fields a request changes.
 //!
 //! A path names a field of `ScheduleBody`, or one of `policies` and `content`. Whatever it names is taken
-//! from the request, also when it is absent there: so a field is cleared.
+//! from the request, also when it is absent there: so a field is cleared. `labels.KEY` is one label; all after the
+//! first dot is its key.
 
 use prost::Message;
 use prost_types::FieldMask;
 use reveille_ledger::ids::Hash;
+use reveille_ledger::labels::is_key;
 use reveille_proto::admin::v1::ScheduleBody;
 
 use super::validate::Fields;
@@ -46,11 +48,14 @@ macro_rules! fields {
     };
 }
 fields! {
-    when, zone, start, end, max_runs, pool, priority, audience;
+    when, zone, start, end, max_runs, pool, priority, audience, labels;
     policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention,
         overlap;
     content: sender, reply_to, subject, text, html, headers, variables;
 }
+
+/// Before the key of one label.
+const LABEL: &str = "labels.";
 
 impl Mask {
     /// The paths of a request; what is no path is said, with those that are.
@@ -62,10 +67,11 @@ impl Mask {
         let wholes: Vec<String> = paths.iter().filter(|path| !path.contains('.')).cloned().collect();
         paths.retain(|path| path.split_once('.').is_none_or(|(whole, _)| !wholes.iter().any(|named| named == whole)));
         if paths.is_empty() {
-            fields.refuse("update_mask", format!("names nothing; give some of {}", PATHS.join(", ")));
+            fields.refuse("update_mask", format!("names nothing; give some of {}", known()));
         }
-        for path in paths.iter().filter(|path| !PATHS.contains(&path.as_str())) {
-            fields.refuse("update_mask", format!("{path:?} can not be changed; give some of {}", PATHS.join(", ")));
+        let is_known = |path: &str| PATHS.contains(&path) || path.strip_prefix(LABEL).is_some_and(is_key);
+        for path in paths.iter().filter(|path| !is_known(path)) {
+            fields.refuse("update_mask", format!("{path:?} can not be changed; give some of {}", known()));
         }
         Mask { paths }
     }
@@ -77,7 +83,15 @@ impl Mask {
 
     /// Takes what it names from `asked`.
     pub fn lay_over(&self, body: &mut ScheduleBody, mut asked: ScheduleBody) {
-        self.paths.iter().for_each(|path| take(path, body, &mut asked));
+        for path in &self.paths {
+            match path.strip_prefix(LABEL) {
+                None => take(path, body, &mut asked),
+                Some(key) => match asked.labels.remove(key) {
+                    Some(value) => drop(body.labels.insert(key.to_owned(), value)),
+                    None => drop(body.labels.remove(key)),
+                },
+            }
+        }
     }
 
     /// Tells one change from another: by the paths and by what they take, whatever else a request holds.
@@ -87,6 +101,11 @@ impl Mask {
         self.lay_over(&mut taken, asked.clone());
         Hash::of([self.paths.join(",").as_bytes(), b"\0", &taken.encode_to_vec()].concat().as_slice())
     }
+}
+
+/// All paths, for people.
+fn known() -> String {
+    format!("{}, {LABEL}KEY", PATHS.join(", "))
 }
 
 #[cfg(test)]
@@ -115,6 +134,20 @@ mod tests {
     }
 
     #[test]
+    fn one_label_changes_and_the_others_stay() {
+        let labelled = |labels: &[(&str, &str)]| ScheduleBody {
+            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..ScheduleBody::default()
+        };
+        let mut changed = labelled(&[("team", "ops"), ("env", "dev"), ("a.b", "1")]);
+        let asked = labelled(&[("env", "prod"), ("a.b", "2"), ("tier", "3")]);
+        mask(&["labels.env", "labels.team", "labels.a.b"]).lay_over(&mut changed, asked.clone());
+        assert_eq!(changed, labelled(&[("env", "prod"), ("a.b", "2")]));
+        mask(&["labels", "labels.env"]).lay_over(&mut changed, asked.clone());
+        assert_eq!(changed, asked, "who names the whole replaces it");
+    }
+
+    #[test]
     fn equal_changes_are_known_whatever_else_the_request_holds() {
         let subject = mask(&["content.subject"]);
         assert_eq!(subject.hash(&body(1, "new")), subject.hash(&body(2, "new")));
@@ -128,5 +161,8 @@ mod tests {
         Mask::read(&mut fields, Some(FieldMask { paths: vec!["name".to_owned(), "zone".to_owned()] }));
         let fault = fields.done(Some(())).expect_err("a name is for ever");
         assert!(format!("{fault:?}").contains("\"name\" can not be changed; give some of when, zone"), "{fault:?}");
+        let mut fields = Fields::default();
+        Mask::read(&mut fields, Some(FieldMask { paths: vec!["labels.".to_owned()] }));
+        assert!(fields.done(Some(())).is_err(), "no label is without a key");
     }
 }

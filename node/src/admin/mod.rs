@@ -13,7 +13,7 @@
 //!
 //! Reading order: this page, [`listen`], [`fault`] with [`refusals`], [`reads`] and [`writes`], then one
 //! file a service; [`validate`] (requests become types) and [`views`] (state becomes messages);
-//! [`naming`] (which run and which recipient a caller means), [`blobs`], [`story`], [`rehearsal`], [`probe`].
+//! [`naming`] (which run and which recipient a caller means), [`selector`] (which schedules), [`blobs`], [`story`], [`rehearsal`], [`probe`].
 
 mod backfill;
 mod blobs;
@@ -39,6 +39,7 @@ mod rehearsal;
 mod relay;
 mod run;
 mod schedule;
+mod selector;
 mod story;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::{Zone, plan_fire};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, ScheduleId, Time};
+use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Schedule};
@@ -108,6 +109,7 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
         after: schedule.plan.fired_through,
         next: schedule.plan.next.clone(),
         tzdb: schedule.plan.tzdb.clone(),
+        labels: Labels::default(),
     }
 }
 
@@ -154,6 +156,7 @@ mod tests {
             },
             body: Hash([0; 32]),
             index: 9,
+            labels: Labels::default(),
             when: when.clone(),
         };
         let zone = Zones::bundled("x").get("UTC").expect("a zone");

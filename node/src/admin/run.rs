@@ -16,6 +16,7 @@ use tonic::{Request, Response, Status};
 
 use super::naming::RunArgument;
 use super::paging::{LOOK_MAX, Paging};
+use super::selector::Selector;
 use super::validate::Fields;
 use super::watch::Watched;
 use super::{Admin, Fault, deadline, refusals, story, validate, views};
@@ -35,6 +36,7 @@ struct Filter {
     tenant: String,
     schedule: String,
     states: Vec<RunState>,
+    selector: Selector,
 }
 
 /// Runs, latest first, and the last one that was looked at if there are more.
@@ -54,7 +56,8 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<RunId>) -> (Vec<Run>, 
         last = Some(id);
         let wanted = page.tenant == filter.tenant
             && (filter.schedule.is_empty() || run.name == filter.schedule)
-            && (filter.states.is_empty() || filter.states.contains(&views::run_state(&run.state).0));
+            && (filter.states.is_empty() || filter.states.contains(&views::run_state(&run.state).0))
+            && filter.selector.means(ledger.schedules().get(&run.schedule).map(|schedule| &schedule.labels));
         if wanted {
             runs.push(views::run(id, page, run));
         }
@@ -77,12 +80,15 @@ impl RunService for Admin {
         let request = request.into_inner();
         let states = request.states.iter().map(|state| RunState::try_from(*state)).collect::<Result<_, _>>();
         let states = states.map_err(|_| Fault::of_field("states", "holds a state that this node does not know"))?;
-        let filter = Filter { tenant: validate::tenant(&request.tenant)?, schedule: request.schedule, states };
+        let selector = Selector::parse(&request.selector)?;
+        let heeded = selector.to_string();
+        let tenant = validate::tenant(&request.tenant)?;
+        let filter = Filter { tenant, schedule: request.schedule, states, selector };
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;
         let look = self.read(request.stale, deadline, |ledger| list(ledger, &filter, &paging));
         let ((runs, last), freshness) = look.await?;
         let next_page_token = paging.token(last.as_ref());
-        Ok(Response::new(ListRunsResponse { runs, next_page_token, freshness }))
+        Ok(Response::new(ListRunsResponse { runs, next_page_token, freshness, selector: heeded }))
     }
 
     async fn get_run(&self, request: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {

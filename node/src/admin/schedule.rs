@@ -22,6 +22,7 @@ use tonic::{Request, Response, Status};
 
 use super::paging::{LOOK_MAX, Paging};
 use super::rehearsal::{Rehearsal, rehearse};
+use super::selector::Selector;
 use super::validate::{Fields, tenant};
 use super::{Admin, Fault, backfill, creation, deadline, past, refusals, run, update, views};
 
@@ -101,6 +102,7 @@ type Listed = (ScheduleId, Schedule, Option<RunId>);
 struct Filter {
     tenant: String,
     states: Vec<ScheduleState>,
+    selector: Selector,
 }
 
 /// Schedules in the order of their creation, and the last one that was looked at if there are more.
@@ -113,7 +115,10 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
         }
         last = Some(*id);
         let state = || views::schedule_state(&schedule.activity).0;
-        if schedule.tenant == filter.tenant && (filter.states.is_empty() || filter.states.contains(&state())) {
+        let wanted = schedule.tenant == filter.tenant
+            && (filter.states.is_empty() || filter.states.contains(&state()))
+            && filter.selector.means(Some(&schedule.labels));
+        if wanted {
             listed.push((*id, schedule.clone(), ledger.waits_for(*id)));
         }
     }
@@ -138,7 +143,9 @@ impl ScheduleService for Admin {
         let request = request.into_inner();
         let states = request.states.iter().map(|state| ScheduleState::try_from(*state)).collect::<Result<_, _>>();
         let states = states.map_err(|_| Fault::of_field("states", "holds a state that this node does not know"))?;
-        let filter = Filter { tenant: tenant(&request.tenant)?, states };
+        let selector = Selector::parse(&request.selector)?;
+        let heeded = selector.to_string();
+        let filter = Filter { tenant: tenant(&request.tenant)?, states, selector };
         let paging: Paging<ScheduleId> = Paging::new("schedules", request.page_size, &request.page_token)?;
         let look = self.read(request.stale, deadline, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
         let (((listed, last), now), freshness) = look.await?;
@@ -149,7 +156,8 @@ impl ScheduleService for Admin {
             listed.iter().map(show).collect()
         });
         let next_page_token = paging.token(last.as_ref());
-        Ok(Response::new(ListSchedulesResponse { schedules: shown.await?, next_page_token, freshness }))
+        let schedules = shown.await?;
+        Ok(Response::new(ListSchedulesResponse { schedules, next_page_token, freshness, selector: heeded }))
     }
 
     async fn get_schedule(

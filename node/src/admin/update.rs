@@ -257,6 +257,7 @@ fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> Schedu
         priority: (schedule.priority != wanted.priority).then_some(wanted.priority),
         content: content.then(|| wanted.content.clone()),
         audience: audience.then(|| wanted.audience.clone()),
+        labels: (schedule.labels != wanted.labels).then(|| wanted.labels.clone()),
     }
 }
 

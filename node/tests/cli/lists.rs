@@ -18,7 +18,7 @@ async fn three_pages() -> Fake {
         let page: u64 = request.page_token.parse().unwrap_or_default();
         let runs = vec![run(page * 2 + 1), run(page * 2 + 2)];
         let next_page_token = if page == 2 { String::new() } else { (page + 1).to_string() };
-        one(v1::ListRunsResponse { runs, next_page_token, freshness: None })
+        one(v1::ListRunsResponse { runs, next_page_token, ..v1::ListRunsResponse::default() })
     })
     .await
 }

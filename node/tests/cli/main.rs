@@ -10,6 +10,7 @@ mod doctor;
 mod ends;
 mod fake;
 mod import;
+mod labels;
 mod lists;
 mod nodes;
 mod preview;

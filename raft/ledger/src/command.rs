@@ -11,6 +11,7 @@ use crate::bitmap::Bitmap;
 use crate::content::{Audience, Content};
 use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::labels::Labels;
 use crate::policy::Policies;
 
 /// Bytes of one encoded entry; a larger one is refused before it is proposed.
@@ -221,6 +222,8 @@ pub struct ScheduleCreate {
     pub next: Option<Next>,
     /// Version of the time zone database that computed it.
     pub tzdb: String,
+    /// By which people group it.
+    pub labels: Labels,
 }
 
 /// The next instant of a schedule that is neither opened nor explained.
@@ -338,6 +341,8 @@ pub struct ScheduleEdit {
     pub content: Option<Content>,
     /// Audience.
     pub audience: Option<Audience>,
+    /// By which people group it; all of them.
+    pub labels: Option<Labels>,
 }
 
 /// Another timing of a schedule, and what becomes of the former one (P8): its instants up to `through` are

@@ -13,6 +13,7 @@ pub mod decide;
 pub mod effect;
 pub mod explain;
 pub mod ids;
+pub mod labels;
 pub mod moments;
 pub mod policy;
 pub mod refusal;

@@ -13,6 +13,7 @@ use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
 use crate::deaths::Deaths;
 use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::labels::Labels;
 use crate::moments::{Doubt, Moments, What};
 use crate::policy::{DAY_MS, Overlap, Policies};
 use crate::reply::Outcome;
@@ -232,6 +233,8 @@ pub struct Schedule {
     pub body: Hash,
     /// Log index of its last change by somebody.
     pub index: u64,
+    /// By which people group it.
+    pub labels: Labels,
 }
 
 impl Schedule {

@@ -96,6 +96,7 @@ impl Drill {
             after: created,
             next,
             tzdb: zone_name.into(),
+            labels: reveille_ledger::labels::Labels::default(),
         };
         assert_eq!(drill.put(Command::ScheduleCreate(Box::new(create))), Outcome::Schedule(drill.schedule));
         drill

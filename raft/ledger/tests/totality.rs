@@ -46,6 +46,7 @@ fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
         after: Time(0),
         next: Some(Next { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000) }),
         tzdb: "test".into(),
+        labels: reveille_ledger::labels::Labels::default(),
     }
 }
 
@@ -232,6 +233,7 @@ fn wild_edit() -> impl Strategy<Value = Command> {
             content: content.then_some(create.content),
             audience: audience
                 .then(|| Audience { recipients: create.audience.recipients[..2].to_vec(), columns: vec![] }),
+            labels: None,
         }))
     })
 }

@@ -45,6 +45,7 @@ fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
         },
         after,
         tzdb: zone.tzdb,
+        labels: reveille_ledger::labels::Labels::default(),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use prost_types::FieldMask;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, Next, Replan};
 use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::{
     BackfillScheduleRequest, CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome,
-    ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause,
-    ScheduleBody, ScheduleState, TriggerScheduleRequest, When, when,
+    ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest,
+    RunCause, ScheduleBody, ScheduleState, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
 };
 use tonic::Code;
 
@@ -77,6 +78,90 @@ async fn pages_of_a_list_hold_each_schedule_once() {
     assert!(paused.schedules.is_empty());
     let freshness = paused.freshness.expect("freshness");
     assert!(freshness.stale && freshness.age.is_some());
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_of_schedules_and_runs_are_chosen_by_labels_page_by_page() {
+    let node = node("").await;
+    let labelled = |name: &str, labels: &[(&str, &str)]| ScheduleBody {
+        labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        ..yearly(name, &["ada@example.net"])
+    };
+    for (name, labels) in [
+        ("a", &[("team", "ops"), ("env", "prod")][..]),
+        ("b", &[("team", "books")]),
+        ("c", &[("team", "ops"), ("env", "dev")]),
+        ("d", &[]),
+        ("e", &[("team", "ops")]),
+    ] {
+        node.schedules().create_schedule(creation(labelled(name, labels))).await.expect("created");
+        let trigger = TriggerScheduleRequest {
+            name: name.to_owned(),
+            request_id: format!("run of {name}").replace(' ', "-"),
+            ..TriggerScheduleRequest::default()
+        };
+        node.schedules().trigger_schedule(trigger).await.expect("triggered");
+    }
+    let runs = |selector: &str| {
+        let request = ListRunsRequest { selector: selector.to_owned(), ..ListRunsRequest::default() };
+        let mut runs = node.runs();
+        async move {
+            let answer = runs.list_runs(request).await.expect("runs").into_inner();
+            answer.runs.into_iter().map(|run| run.schedule).collect::<Vec<_>>()
+        }
+    };
+    for (selector, expected) in [
+        ("team=ops", &["a", "c", "e"][..]),
+        ("team=ops,env!=dev", &["a", "e"]),
+        ("!team", &["d"]),
+        ("team,!env", &["b", "e"]),
+        ("", &["a", "b", "c", "d", "e"]),
+    ] {
+        let (mut names, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let request = ListSchedulesRequest {
+                page_size: 2,
+                page_token,
+                selector: selector.to_owned(),
+                ..ListSchedulesRequest::default()
+            };
+            let page = node.schedules().list_schedules(request).await.expect("a page").into_inner();
+            assert_eq!(page.selector, selector, "what was heeded is told");
+            names.extend(page.schedules.into_iter().map(|schedule| schedule.name));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(names, expected, "{selector}");
+        let mut latest_first = expected.to_vec();
+        latest_first.reverse();
+        assert_eq!(runs(selector).await, latest_first, "runs of {selector}");
+    }
+    let wrong = ListSchedulesRequest { selector: "team=o p".to_owned(), ..ListSchedulesRequest::default() };
+    let wrong = node.schedules().list_schedules(wrong).await.expect_err("no value of a label");
+    assert_eq!(reason(&wrong), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
+
+    // A schedule that is gone has no labels; an edit counts for the runs of before.
+    let delete = DeleteScheduleRequest { name: "e".to_owned(), ..DeleteScheduleRequest::default() };
+    node.schedules().delete_schedule(delete).await.expect("deleted");
+    assert_eq!(runs("!team").await, ["e", "d"]);
+    let change = UpdateScheduleRequest {
+        schedule: Some(ScheduleBody {
+            name: "b".to_owned(),
+            labels: labelled("b", &[("env", "dev")]).labels,
+            ..ScheduleBody::default()
+        }),
+        update_mask: Some(FieldMask { paths: vec!["labels.env".to_owned()] }),
+        ..UpdateScheduleRequest::default()
+    };
+    let changed = node.schedules().update_schedule(change).await.expect("changed").into_inner();
+    let (former, now) = (changed.former.expect("former"), changed.schedule.expect("now"));
+    assert_eq!((former.labels.len(), now.labels.len()), (1, 2));
+    assert_ne!(former.etag, now.etag);
+    assert_eq!(former.next, now.next, "no instant moves");
+    assert_eq!(runs("env=dev").await, ["c", "b"]);
     node.stop().await;
 }
 

@@ -108,6 +108,11 @@ fn lines() -> Vec<Line> {
         |length| ScheduleBody { pool: long(length), ..body() },
     );
     let paused = |length| ScheduleBody { paused: Some(long(length)), ..body() };
+    let labels = |count: usize| ScheduleBody {
+        labels: (0..count).map(|number| (format!("k{number}"), String::new())).collect(),
+        ..body()
+    };
+    let label = |key, value| ScheduleBody { labels: [(long(key), long(value))].into(), ..body() };
     let start_within = |seconds| lasting(seconds, |policies, length| policies.start_within = length);
     let finish_by = |seconds| lasting(seconds, |policies, length| policies.finish_by = length);
     let retention = |seconds| lasting(seconds, |policies, length| policies.retention = length);
@@ -138,6 +143,8 @@ fn lines() -> Vec<Line> {
         ("name of a schedule", "128 characters", vec![named(128)], vec![named(129)]),
         ("name of a tenant, pool or relay", "64 characters", vec![tenant(64), pool(64)], vec![tenant(65), pool(65)]),
         ("reason of a pause", "500 characters", vec![paused(500)], vec![paused(501)]),
+        ("labels of a schedule", "16", vec![labels(16)], vec![labels(17)]),
+        ("key or value of a label", "63 characters", vec![label(63, 63)], vec![label(64, 63), label(63, 64)]),
         (
             "`--priority`",
             "255",

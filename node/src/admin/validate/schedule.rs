@@ -8,6 +8,7 @@ use reveille_ledger::content::Content;
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Zone};
 use reveille_ledger::ids::Time;
+use reveille_ledger::labels::{Labels, WrongLabel};
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::audience::{Listed, audience};
@@ -50,6 +51,7 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
         fields.refuse("schedule.priority", format!("{} is above 255; give 0 to 255", body.priority));
     }
     let paused = body.paused.map(|reason| fields.reason("schedule.paused", &reason));
+    let labels = Labels::new(body.labels).map_err(|wrong| fields.refuse(field_of(&wrong), wrong.to_string()));
     let content = content(&mut fields, body.content);
     let audience = audience(&mut fields, body.audience);
     if let (Some(content), Some(listed)) = (&content, &audience) {
@@ -77,10 +79,19 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
             after: now,
             next,
             tzdb: zone.tzdb,
+            labels: labels.ok()?,
         };
         Some(Asked { create, duplicates })
     })();
     fields.done(made)
+}
+
+/// A value is named by its key.
+fn field_of(wrong: &WrongLabel) -> String {
+    match wrong {
+        WrongLabel::Value { key, .. } => format!("schedule.labels.{key}"),
+        WrongLabel::TooMany(_) | WrongLabel::Key(_) => "schedule.labels".to_owned(),
+    }
 }
 
 /// The first instant after `now`, which there must be for a new schedule.

@@ -45,6 +45,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
             _ => String::new(),
         },
         waits_for: String::new(),
+        labels: schedule.labels.as_map().clone(),
     }
 }
 
@@ -85,6 +86,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &Audience) -> v1::
             columns: audience.columns.clone(),
             recipients: audience.recipients.iter().map(recipient).collect(),
         }),
+        labels: schedule.labels.as_map().clone(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::Paging;
+use super::{Paging, SelectorArgs};
 
 /// The noun.
 #[derive(Debug, Args)]
@@ -30,6 +30,9 @@ Examples:
         /// Only those of this schedule
         #[arg(long, value_name = "NAME")]
         schedule: Option<String>,
+        /// Of which schedules.
+        #[command(flatten)]
+        labels: SelectorArgs,
         /// Only those in this state
         #[arg(long, value_delimiter = ',', value_parser = ["open", "paused", "finished", "cancelled", "expired"])]
         state: Vec<String>,

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use reveille_ledger::address::Address;
 
 use super::given::Given;
+use super::labels::{LabelChange, SelectorArgs, parse_label, parse_label_change};
 use super::when;
 use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, WhenArgs};
 use crate::cli::instant::parse_instant;
@@ -46,13 +47,17 @@ A recipients file is CSV with a header: email, and a column for each variable.
   ann@example.com,Ann")]
     Create(Box<CreateArgs>),
     /// All schedules
-    #[command(
-        after_long_help = "Examples:\n  reveille schedule list\n  reveille schedule list --state paused,blocked -o name"
-    )]
+    #[command(after_long_help = "\
+Examples:
+  reveille schedule list -l team=ops --state paused,blocked
+  reveille schedule list -l 'env!=dev,tier,!old' -o name")]
     List {
         /// How much.
         #[command(flatten)]
         paging: Paging,
+        /// Which.
+        #[command(flatten)]
+        labels: SelectorArgs,
         /// Only those in this state
         #[arg(long, value_delimiter = ',', value_parser = ["active", "paused", "blocked", "done"])]
         state: Vec<String>,
@@ -92,7 +97,8 @@ Examples:
 Examples:
   reveille schedule update morning --daily 08:30 --dry-run
   reveille schedule update morning --subject 'Good day, {{ name }}' --text body.txt
-  reveille schedule update morning --catch-up none --clear end,max-runs")]
+  reveille schedule update morning --catch-up none --clear end,max-runs
+  reveille schedule update morning --label team=ops --label tier-")]
     Update(Box<UpdateArgs>),
     /// Stop it from firing; open runs go on
     #[command(after_long_help = "\
@@ -170,6 +176,9 @@ pub struct CreateArgs {
     /// Higher goes first within the tenant
     #[arg(long, value_name = "0-255", default_value_t = 0)]
     pub priority: u8,
+    /// A label, by which schedules are grouped and chosen (`-l`); may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub labels: Vec<(String, String)>,
     /// Create it paused
     #[arg(long)]
     pub paused: bool,
@@ -269,9 +278,9 @@ pub struct UpdateArgs {
     /// Print the old and the new instants, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Take back what was given: end, reply-to, html …; may be repeated
+    /// Take back what was given: end, reply-to, labels …; may be repeated
     #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
-        "start", "end", "max-runs", "reply-to", "text", "html", "var", "header",
+        "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "labels",
     ])]
     pub clear: Vec<String>,
     /// Pool of relays
@@ -280,6 +289,9 @@ pub struct UpdateArgs {
     /// Higher goes first within the tenant
     #[arg(long, value_name = "0-255")]
     pub priority: Option<u8>,
+    /// A label from now on, or KEY- to take it away; may be repeated, and leaves the others
+    #[arg(long = "label", value_name = "KEY=VALUE|KEY-", value_parser = parse_label_change)]
+    pub labels: Vec<LabelChange>,
     /// When it fires.
     #[command(flatten)]
     pub when: WhenArgs,

@@ -1,5 +1,6 @@
 //! `reveille schedule create`: reads the files, asks the cluster, shows the next instants.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::content::CONTENT_BYTES_MAX;
@@ -35,6 +36,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<()
 
 /// The body that the flags ask for; reads the files of its content.
 pub(super) fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<ScheduleBody, Failure> {
+    let labels = labels(args.labels)?;
     Ok(ScheduleBody {
         tenant,
         name: args.name,
@@ -49,7 +51,20 @@ pub(super) fn body(tenant: String, args: CreateArgs, recipients: &Recipients) ->
         paused: args.paused.then_some(args.reason),
         content: Some(content(args.content)?),
         audience: Some(recipients.audience.clone()),
+        labels,
     })
+}
+
+/// Each key once: of two values nobody knows which one is meant.
+fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+    let mut labels = BTreeMap::new();
+    for (key, value) in pairs {
+        if let Some(other) = labels.insert(key.clone(), value) {
+            let message = format!("label {key} is given twice, once as {other:?}");
+            return Err(Failure::usage("--label", message, "give each key once"));
+        }
+    }
+    Ok(labels)
 }
 
 /// From the command line or the file; with bad rows nothing is created, unless they may be left out.

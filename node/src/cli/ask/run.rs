@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
     PauseRunRequest, ResumeRunRequest, RunState,
 };
 
-use super::{Desk, Page, watch};
+use super::{Desk, Page, schedule, watch};
 use crate::cli::args::{ExplainArgs, Format, RunArgs, RunCommand};
 use crate::cli::client::Nature;
 use crate::cli::doctor;
@@ -25,13 +25,14 @@ const RELAYS_LOOKED_AT: i32 = 100;
 pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
-        RunCommand::List { paging, schedule, state } => {
+        RunCommand::List { paging, schedule, labels, state } => {
             let states = state.iter().map(|word| state_of(word)).collect();
             let question = ListRunsRequest {
                 tenant,
                 schedule: schedule.unwrap_or_default(),
                 states,
                 stale: desk.stale,
+                selector: labels.selector.unwrap_or_default(),
                 ..ListRunsRequest::default()
             };
             desk.list(paging, |page_size, page_token| {
@@ -62,8 +63,10 @@ fn state_of(word: &str) -> i32 {
 }
 
 async fn page(desk: &Desk<'_>, question: ListRunsRequest) -> Result<Page<RunView>, Failure> {
+    let selector = question.selector.clone();
     let call = |channel, question| async move { Service::new(channel).list_runs(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
+    schedule::heeded(&selector, &answer.selector)?;
     let rows = answer.runs.into_iter().map(RunView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }

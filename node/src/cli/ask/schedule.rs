@@ -17,15 +17,27 @@ use crate::cli::view::run::RunView;
 use crate::cli::view::schedule::{DeletedView, ResumeView, ScheduleView};
 use crate::cli::word::name as name_of;
 
+/// What a node that knows no bodies did.
+pub(super) const NO_BODY: &str = "it told no body";
+
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         ScheduleCommand::Create(args) => Box::pin(create::run(desk, tenant, *args)).await,
         ScheduleCommand::Preview(args) => preview::run(desk, &tenant, &args),
-        ScheduleCommand::List { paging, state } => {
-            let states = state.iter().map(|word| state_of(word)).collect::<Vec<i32>>();
-            desk.list(paging, |size, token| page(desk, &tenant, &states, size, token)).await
+        ScheduleCommand::List { paging, labels, state } => {
+            let question = ListSchedulesRequest {
+                tenant,
+                states: state.iter().map(|word| state_of(word)).collect(),
+                stale: desk.stale,
+                selector: labels.selector.unwrap_or_default(),
+                ..ListSchedulesRequest::default()
+            };
+            desk.list(paging, |page_size, page_token| {
+                page(desk, ListSchedulesRequest { page_size, page_token, ..question.clone() })
+            })
+            .await
         }
         ScheduleCommand::Show { name, manifest } => show(desk, tenant, name, manifest).await,
         ScheduleCommand::Apply(what) => Box::pin(apply::run(desk, &tenant, &what)).await,
@@ -46,17 +58,11 @@ fn state_of(word: &str) -> i32 {
     ScheduleState::from_str_name(&name_of("SCHEDULE_STATE_", word)).unwrap_or_default().into()
 }
 
-async fn page(
-    desk: &Desk<'_>,
-    tenant: &str,
-    states: &[i32],
-    page_size: i32,
-    page_token: String,
-) -> Result<Page<ScheduleView>, Failure> {
-    let (tenant, states) = (tenant.to_owned(), states.to_vec());
-    let question = ListSchedulesRequest { tenant, states, page_size, page_token, stale: desk.stale };
+async fn page(desk: &Desk<'_>, question: ListSchedulesRequest) -> Result<Page<ScheduleView>, Failure> {
+    let selector = question.selector.clone();
     let call = |channel, question| async move { Service::new(channel).list_schedules(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
+    heeded(&selector, &answer.selector)?;
     let rows = answer.schedules.into_iter().map(ScheduleView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
@@ -67,15 +73,20 @@ async fn show(desk: &Desk<'_>, tenant: String, name: String, manifest: bool) -> 
     let answer = desk.client.ask(Nature::Read, question, call).await?;
     desk.note(answer.freshness.as_ref());
     if manifest {
-        let body = answer.body.ok_or_else(older)?;
+        let body = answer.body.ok_or_else(|| older(NO_BODY))?;
         return desk.terminal.manifest(&body.name, &export::schedule(&body));
     }
     desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))
 }
 
-/// A node that knows no bodies leaves them out.
-pub(super) fn older() -> Failure {
-    let message = "the node is older than this command: it told no body".to_owned();
+/// A node that knows no selectors would tell of everything, and leaves out which it heeded.
+pub(super) fn heeded(asked: &str, told: &str) -> Result<(), Failure> {
+    if asked.is_empty() || !told.is_empty() { Ok(()) } else { Err(older("it chooses nothing by labels")) }
+}
+
+/// A node that knows no bodies leaves them out, and so on.
+pub(super) fn older(told: &str) -> Failure {
+    let message = format!("the node is older than this command: {told}");
     Failure::general(message, "upgrade that node, or ask another with --endpoint")
 }
 

@@ -72,6 +72,7 @@ fn request(
         paused: None,
         content: Some(content(args.content)?),
         audience: listed.as_ref().map(|listed| listed.audience.clone()),
+        labels: args.labels.into_iter().filter_map(|label| Some((label.key, label.value?))).collect(),
     };
     let request = UpdateScheduleRequest {
         schedule: Some(body),
@@ -87,7 +88,7 @@ fn request(
 /// Where the API has what a flag says.
 fn path_of(flag: &str) -> String {
     match flag {
-        "start" | "end" => flag.to_owned(),
+        "start" | "end" | "labels" => flag.to_owned(),
         "max-runs" => "max_runs".to_owned(),
         "reply-to" => "content.reply_to".to_owned(),
         "var" => "content.variables".to_owned(),
@@ -118,7 +119,8 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
     ];
     let given = given.into_iter().filter(|(_, given)| *given).map(|(path, _)| path.to_owned());
     let policies = args.policies.names.iter().map(|name| format!("policies.{name}"));
-    given.chain(policies).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
+    let labels = args.labels.iter().map(|label| format!("labels.{}", label.key));
+    given.chain(policies).chain(labels).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
 }
 
 fn content(args: ContentChange) -> Result<Content, Failure> {

@@ -19,6 +19,9 @@ const NO_KEYS: [&str; 2] = ["dry_run", "replace"];
 /// The key under which a document may list its recipients.
 const RECIPIENTS: &str = "recipients";
 
+/// The key of a schedule's labels.
+const LABELS: &str = "labels";
+
 /// A document that can be applied.
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -109,6 +112,7 @@ impl Document {
                 "zone" => vec!["tz"],
                 "rate_per_second" => vec!["rate"],
                 "max_sessions" => vec!["sessions"],
+                label if label.starts_with("labels.") => vec![LABELS],
                 other => vec![other],
             },
         };
@@ -174,7 +178,7 @@ fn listed(pairs: &mut [(String, Node)]) -> Result<Option<recipients::Recipients>
 
 /// The keys as words of a command line.
 fn words(command: &Command, pairs: Vec<(String, Node)>, faults: &mut Vec<Fault>) -> Vec<String> {
-    let key_of = |argument: &Arg| argument.get_long().map_or("name".to_owned(), |long| long.replace('-', "_"));
+    let key_of = |argument: &Arg| argument.get_long().map_or("name".to_owned(), key_of);
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
     let known: BTreeMap<String, &Arg> = arguments
         .map(|argument| (key_of(argument), argument))
@@ -307,11 +311,16 @@ fn told(error: &clap::Error, lines: &BTreeMap<String, usize>, first: usize) -> F
     Fault::new(line, message)
 }
 
+/// The key of a flag: `start_within` for `start-within`. What is one label on the command line is all of them here.
+fn key_of(long: &str) -> String {
+    if long == "label" { LABELS.to_owned() } else { long.replace('-', "_") }
+}
+
 /// `--start-within <DURATION>` is `start_within`; alternatives come one after the other.
 fn keys_of(usage: &str) -> Vec<String> {
     let word = |text: &str| {
         let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).unwrap_or(text.len());
-        text.get(..end).unwrap_or_default().replace('-', "_")
+        key_of(text.get(..end).unwrap_or_default())
     };
     let keys: Vec<String> = usage.split("--").skip(1).map(word).collect();
     if keys.is_empty() { vec![word(usage.trim_start_matches('<')).to_lowercase()] } else { keys }

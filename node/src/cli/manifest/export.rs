@@ -30,12 +30,16 @@ impl Keys {
         }
     }
 
-    fn pairs(&mut self, key: &str, fields: &[v1::Field]) {
-        if !fields.is_empty() {
-            let pairs = fields.iter().map(|field| (field.name.clone(), Node::text(field.value.as_str()))).collect();
+    fn pairs<'p>(&mut self, key: &str, pairs: impl Iterator<Item = (&'p String, &'p String)>) {
+        let pairs: Vec<_> = pairs.map(|(name, value)| (name.clone(), Node::text(value.as_str()))).collect();
+        if !pairs.is_empty() {
             self.0.push((key.to_owned(), Node::map(pairs)));
         }
     }
+}
+
+fn pair(field: &v1::Field) -> (&String, &String) {
+    (&field.name, &field.value)
 }
 
 /// A schedule.
@@ -51,6 +55,7 @@ pub fn schedule(body: &v1::ScheduleBody) -> Node {
     keys.plain("max_runs", body.max_runs.unwrap_or_default());
     keys.add("pool", body.pool.as_str());
     keys.0.push(("priority".to_owned(), Node::plain(body.priority)));
+    keys.pairs("labels", body.labels.iter());
     if let Some(reason) = &body.paused {
         keys.plain("paused", true);
         keys.some("reason", reason.as_str());
@@ -62,8 +67,8 @@ pub fn schedule(body: &v1::ScheduleBody) -> Node {
     keys.add("subject", content.subject);
     content.text.into_iter().for_each(|text| keys.add("inline_text", text));
     content.html.into_iter().for_each(|html| keys.add("inline_html", html));
-    keys.pairs("var", &content.variables);
-    keys.pairs("header", &content.headers);
+    keys.pairs("var", content.variables.iter().map(pair));
+    keys.pairs("header", content.headers.iter().map(pair));
     recipients(&mut keys, body.audience.clone().unwrap_or_default());
     Node::map(keys.0)
 }

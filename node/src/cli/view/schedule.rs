@@ -1,5 +1,7 @@
 //! What `schedule …` prints.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use reveille_proto::admin::v1::{self, ScheduleState};
 use serde::Serialize;
@@ -37,6 +39,7 @@ pub struct ScheduleView {
     priority: u32,
     etag: String,
     index: u64,
+    labels: BTreeMap<String, String>,
     /// Only of a schedule that was just created, or checked.
     #[serde(skip_serializing_if = "Option::is_none", flatten)]
     creation: Option<CreationView>,
@@ -133,6 +136,7 @@ impl From<v1::Schedule> for ScheduleView {
             priority: schedule.priority,
             etag: schedule.etag,
             index: schedule.index,
+            labels: schedule.labels,
             creation: None,
         }
     }
@@ -242,6 +246,10 @@ impl View for ScheduleView {
         let bounds = [("start", &self.start), ("end", &self.end)];
         pairs.extend(bounds.into_iter().filter_map(|(name, at)| Some((name, at.as_deref()?.into()))));
         pairs.extend(self.max_runs.map(|most| ("runs at most", most.to_string().into())));
+        if !self.labels.is_empty() {
+            let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
+            pairs.push(("labels", labels.collect::<Vec<_>>().join(", ").into()));
+        }
         if self.number > 0 {
             pairs.push(("number", format!("{}, last changed at log index {}", self.number, self.index).into()));
         }

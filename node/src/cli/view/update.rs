@@ -61,8 +61,9 @@ fn value(schedule: &ScheduleView) -> Value {
 fn differences(changes: &mut Vec<ChangeView>, within: &str, from: &Value, to: &Value) {
     match (from, to) {
         (Value::Object(from), Value::Object(to)) => {
-            for (name, now) in to {
-                let was = from.get(name).unwrap_or(&Value::Null);
+            let gone = from.keys().filter(|name| !to.contains_key(*name));
+            for name in to.keys().chain(gone) {
+                let (was, now) = (from.get(name).unwrap_or(&Value::Null), to.get(name).unwrap_or(&Value::Null));
                 let field = if within.is_empty() { name.clone() } else { format!("{within}.{name}") };
                 differences(changes, &field, was, now);
             }
@@ -84,6 +85,7 @@ impl ChangeView {
         match value {
             Value::Null => "none".to_owned(),
             Value::String(text) if self.field.ends_with("_hash") => text.chars().take(HASH_SHOWN).collect(),
+            Value::String(text) if text.is_empty() => "\"\"".to_owned(),
             Value::String(text) => text.clone(),
             Value::Number(ms) if self.field.ends_with("_ms") => human::duration(ms.as_i64().unwrap_or_default()),
             other => other.to_string(),

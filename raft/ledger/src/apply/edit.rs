@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::Context;
 use super::fire::Opened;
-use super::schedule::{body_of, bounded};
+use super::schedule::{body_of, bounded, labelled};
 use crate::command::{Explained, Reason, Retiming, ScheduleCreate, ScheduleEdit};
 use crate::content::{Audience, CONTENT_BYTES_MAX, Content, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX};
 use crate::ids::{Hash, ScheduleId, Time};
@@ -117,6 +117,7 @@ impl Ledger {
             after: Time(0),
             next: None,
             tzdb: String::new(),
+            labels: schedule.labels,
         }))
     }
 }
@@ -130,6 +131,7 @@ impl ScheduleEdit {
             || self.priority.is_some()
             || self.content.is_some()
             || self.audience.is_some()
+            || self.labels.is_some()
     }
 
     /// Do its policies change what the calendar gives?
@@ -165,6 +167,7 @@ impl Schedule {
         self.policies = edit.policies.clone().unwrap_or_else(|| self.policies.clone());
         self.pool = edit.pool.clone().unwrap_or_else(|| self.pool.clone());
         self.priority = edit.priority.unwrap_or(self.priority);
+        self.labels = edit.labels.clone().unwrap_or_else(|| self.labels.clone());
         self.plan.version += 1;
         self.plan.refusals = 0;
         self.index = index;
@@ -175,6 +178,7 @@ fn check_bounds(edit: &ScheduleEdit) -> Result<(), Refusal> {
     if let Some(content) = &edit.content {
         bounded("content (bytes)", content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
     }
+    edit.labels.as_ref().map_or(Ok(()), labelled)?;
     let Some(audience) = &edit.audience else { return Ok(()) };
     bounded("inline audience (bytes)", audience.blob().bytes.len(), INLINE_BYTES_MAX)?;
     bounded("inline audience (recipients)", audience.recipients.len(), INLINE_RECIPIENTS_MAX)?;

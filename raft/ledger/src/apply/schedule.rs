@@ -10,6 +10,7 @@ use crate::command::{
 use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX};
 use crate::effect::Effect;
 use crate::ids::{Hash, Nominal, ScheduleId, Time};
+use crate::labels::Labels;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Activity, History, Ledger, Plan, Schedule};
@@ -19,6 +20,10 @@ const _: () = assert!(CONTENT_BYTES_MAX + INLINE_BYTES_MAX <= ENTRY_BYTES_MAX * 
 
 pub(super) fn bounded(what: &str, value: usize, bound: usize) -> Result<(), Refusal> {
     if value <= bound { Ok(()) } else { Err(Refusal::TooLarge { what: what.to_owned(), bound: bound as u64 }) }
+}
+
+pub(super) fn labelled(labels: &Labels) -> Result<(), Refusal> {
+    labels.check().map_err(|wrong| Refusal::NotPossible(format!("labels: {wrong}")))
 }
 
 /// The body that makes two creates the same: all but the request id and what the proposer computed.
@@ -60,6 +65,7 @@ impl Ledger {
         if create.max_runs == Some(0) {
             return Err(Refusal::NotPossible("a schedule that may never run (max_runs is 0)".to_owned()));
         }
+        labelled(&create.labels)?;
         let id = ScheduleId(context.index);
         let schedule = Schedule {
             tenant: create.tenant.clone(),
@@ -92,6 +98,7 @@ impl Ledger {
             },
             body,
             index: context.index,
+            labels: create.labels.clone(),
         };
         self.hold_blob(content);
         self.hold_blob(audience);

@@ -324,6 +324,7 @@ impl World {
             priority: None,
             content: what.is_multiple_of(2).then(|| Content { subject: what.to_string(), ..other.content }),
             audience: what.is_multiple_of(5).then_some(other.audience),
+            labels: what.is_multiple_of(4).then(reveille_ledger::labels::Labels::default),
         };
         let before = rows_without_head(&self.ledger);
         let outcome = self.put(Command::ScheduleEdit(Box::new(edit.clone())));
@@ -470,6 +471,7 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
         after: now,
         next: Some(Next { nominal: Nominal::Instant(due), due }),
         tzdb: "test".into(),
+        labels: reveille_ledger::labels::Labels::default(),
     }
 }
 

@@ -6,6 +6,7 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Policies as Dst, Weekdays, When};
 use reveille_ledger::ids::*;
+use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Outcome, Reply};
@@ -118,7 +119,13 @@ fn create(name: &str, when: When) -> ScheduleCreate {
         after: Time(0),
         next: Some(next(10)),
         tzdb: "2026f".into(),
+        labels: labels("ops"),
     }
+}
+
+fn labels(team: &str) -> Labels {
+    let pairs = [("team", team), ("tier", "")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    Labels::new(pairs.into()).expect("labels")
 }
 
 fn fire() -> Fire {
@@ -173,6 +180,7 @@ fn edit() -> ScheduleEdit {
         priority: Some(create.priority),
         content: Some(create.content),
         audience: Some(create.audience),
+        labels: Some(labels("books")),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The commands of a script that become entries of the log.
 
+use std::collections::BTreeMap;
+
 use goldenscript::Context;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::*;
@@ -9,6 +11,7 @@ use reveille_ledger::decide::catch_up::{self, Zone};
 use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
 use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
+use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::{Activity, BACKFILL_MAX};
 
@@ -203,6 +206,7 @@ impl World {
             after: now,
             next,
             tzdb: words.key("tzdb").unwrap_or(TZDB).into(),
+            labels: words.key("labels").map(labels).transpose()?.unwrap_or_default(),
         };
         let mut output = String::new();
         let count = names.len();
@@ -256,6 +260,7 @@ impl World {
             priority: words.key("priority").map(str::parse).transpose()?,
             content: words.key("subject").map(content),
             audience: words.key("size").map(str::parse).transpose()?.map(audience),
+            labels: words.key("labels").map(labels).transpose()?,
         };
         self.commit(Command::ScheduleEdit(Box::new(edit)), words)
     }
@@ -542,6 +547,13 @@ impl World {
         };
         Ok(Command::Quarantine(Quarantine { item, cause: "it panicked twice".into() }))
     }
+}
+
+/// `team=ops,tier=`, whatever the rules say: so apply is asked too.
+fn labels(text: &str) -> Told<Labels> {
+    let pairs = text.split(',').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let map: BTreeMap<&str, &str> = pairs.collect();
+    Ok(postcard::from_bytes(&postcard::to_stdvec(&map)?)?)
 }
 
 fn overlap(word: &str) -> Told<Overlap> {

@@ -47,6 +47,7 @@ scripts! {
     explain
     fire_p8
     incarnations_p10
+    labels
     ledger_time_p18
     names_p7
     overlap_p16

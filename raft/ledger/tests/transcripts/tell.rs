@@ -137,6 +137,7 @@ fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
         fact("is", schedule.activity.word().to_owned()),
         fact("next", plan.next.as_ref().map_or("none".to_owned(), |next| instant(world, next))),
         fact("plan", plan.version.to_string()),
+        fact("labels", format!("{:?}", schedule.labels.as_map())),
         fact("opened", plan.opened.to_string()),
         fact("fired through", world.time(plan.fired_through)),
         fact("refusals", plan.refusals.to_string()),

@@ -20,8 +20,8 @@ use crate::cli::manifest::export;
 use crate::cli::view::apply::Outcome;
 
 /// All that a document says; what it does not say is set to its default.
-const WHOLE: [&str; 10] =
-    ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience"];
+const WHOLE: [&str; 11] =
+    ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience", "labels"];
 
 /// What would change.
 pub struct Plan {
@@ -111,7 +111,9 @@ async fn plan_schedule(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Fai
         Err(failure) if failure.exit == Exit::NotFound => return plan_creation(desk, body).await,
         Err(failure) => return Err(failure),
     };
-    let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else { return Err(schedule::older()) };
+    let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else {
+        return Err(schedule::older(schedule::NO_BODY));
+    };
     let was = answer.former.unwrap_or_default();
     let changes = between(&export::schedule(former), &export::schedule(wanted));
     let mut notes = duplicates(&answer.duplicates);

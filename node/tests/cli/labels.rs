@@ -1,0 +1,134 @@
+//! Labels: given, changed and taken away by flags and documents, and chosen by.
+
+use prost::Message;
+use reveille_proto::admin::v1;
+use serde_json::json;
+
+use crate::fake::{Fake, one, refusal_of, unknown};
+use crate::terminal::{command, run};
+
+const WHAT: &str = "--daily 09:00 --tz UTC --to a@example.com --sender b@example.com --subject s --inline-text t";
+
+/// A cluster that knows what labels are.
+async fn labelled() -> Fake {
+    Fake::start(|method, bytes| {
+        let schedule = v1::Schedule {
+            name: "morning".into(),
+            labels: [("team".to_owned(), "ops".to_owned()), ("tier".to_owned(), String::new())].into(),
+            ..v1::Schedule::default()
+        };
+        match method {
+            "CreateSchedule" => {
+                let asked = v1::CreateScheduleRequest::decode(bytes).expect("a request");
+                let labels = asked.schedule.expect("a body").labels;
+                one(v1::CreateScheduleResponse {
+                    schedule: Some(v1::Schedule { labels, ..schedule }),
+                    created: true,
+                    ..Default::default()
+                })
+            }
+            "UpdateSchedule" => {
+                let changed =
+                    v1::Schedule { labels: [("team".to_owned(), "books".to_owned())].into(), ..schedule.clone() };
+                one(v1::UpdateScheduleResponse {
+                    schedule: Some(changed),
+                    former: Some(schedule),
+                    ..Default::default()
+                })
+            }
+            "GetSchedule" => one(v1::GetScheduleResponse { schedule: Some(schedule), ..Default::default() }),
+            "ListSchedules" => {
+                let selector = v1::ListSchedulesRequest::decode(bytes).expect("a request").selector;
+                if selector.contains(' ') {
+                    return Err(refusal_of("INVALID_FIELD", "selector", "no key of a label"));
+                }
+                one(v1::ListSchedulesResponse { schedules: vec![schedule], selector, ..Default::default() })
+            }
+            "ListRuns" => {
+                let selector = v1::ListRunsRequest::decode(bytes).expect("a request").selector;
+                one(v1::ListRunsResponse { selector, ..Default::default() })
+            }
+            _ => Err(unknown(method)),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_schedule_is_created_with_labels_and_shows_them() {
+    let fake = labelled().await;
+    let ended = fake.reveille(&format!("schedule create morning {WHAT} --label team=ops --label tier= -o json")).await;
+    assert_eq!(ended.json()["labels"], json!({ "team": "ops", "tier": "" }));
+    let bare = fake.reveille(&format!("schedule create morning {WHAT} -o json")).await;
+    assert_eq!(bare.json()["labels"], json!({}), "zeros are present");
+    let shown = fake.reveille("schedule show morning").await.stdout;
+    assert!(shown.lines().any(|line| line.starts_with("labels") && line.ends_with("team=ops, tier=")), "{shown}");
+}
+
+#[tokio::test]
+async fn what_is_no_label_is_refused_before_anybody_is_asked() {
+    let fake = labelled().await;
+    for (labels, why) in [
+        ("--label team", "KEY=VALUE"),
+        ("--label te/am=a", "is not the key of a label"),
+        ("--label team=a/b", "is not the value of a label"),
+        ("--label team=a --label team=b", "given twice"),
+    ] {
+        let ended = fake.reveille(&format!("schedule create morning {WHAT} {labels}")).await;
+        assert_eq!(ended.code, Some(2), "{labels}: {ended:?}");
+        assert!(ended.stderr.contains(why), "{labels}: {}", ended.stderr);
+    }
+    for line in ["schedule update morning --label team", "schedule list --selector=", "run list -l="] {
+        assert_eq!(fake.reveille(line).await.code, Some(2), "{line}");
+    }
+    assert_eq!(fake.methods(), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_update_names_each_label_and_leaves_the_others() {
+    let fake = labelled().await;
+    let ended = fake.reveille("schedule update morning --label team=books --label tier- -o json").await;
+    assert_eq!(
+        ended.json()["changes"],
+        json!([
+            { "field": "labels.team", "from": "ops", "to": "books" },
+            { "field": "labels.tier", "from": "", "to": null },
+        ])
+    );
+    assert!(ended.stderr.contains("labels.tier: \"\" → none"), "{}", ended.stderr);
+    let asked: Vec<v1::UpdateScheduleRequest> = fake.requests("UpdateSchedule");
+    for request in asked {
+        assert_eq!(request.update_mask.expect("a mask").paths, ["labels.team", "labels.tier"]);
+        assert_eq!(request.schedule.expect("a body").labels, [("team".to_owned(), "books".to_owned())].into());
+    }
+    fake.reveille("schedule update morning --clear labels").await;
+    let cleared: Vec<v1::UpdateScheduleRequest> = fake.requests("UpdateSchedule");
+    let last = cleared.last().expect("asked");
+    assert_eq!(last.update_mask.as_ref().map(|mask| mask.paths.as_slice()), Some(&["labels".to_owned()][..]));
+}
+
+#[tokio::test]
+async fn lists_are_chosen_by_the_cluster() {
+    let fake = labelled().await;
+    assert_eq!(fake.reveille("schedule list -l team=ops,!old -o name").await.stdout, "morning\n");
+    assert_eq!(fake.reveille("run list --selector env!=dev").await.code, Some(0));
+    let asked: Vec<v1::ListSchedulesRequest> = fake.requests("ListSchedules");
+    assert_eq!(asked.first().map(|request| request.selector.as_str()), Some("team=ops,!old"));
+    let asked: Vec<v1::ListRunsRequest> = fake.requests("ListRuns");
+    assert_eq!(asked.first().map(|request| request.selector.as_str()), Some("env!=dev"));
+    let address = fake.address().to_string();
+    let ended = run(&mut command(&["--endpoint", &address, "schedule", "list", "-l", "te am", "-o", "json"])).await;
+    assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("selector")), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_node_that_chooses_nothing_by_labels_is_not_believed() {
+    let all = v1::ListSchedulesResponse {
+        schedules: vec![v1::Schedule { name: "of-others".into(), ..v1::Schedule::default() }],
+        ..Default::default()
+    };
+    let fake = Fake::answering("ListSchedules", all).await;
+    let ended = fake.reveille("schedule list -l team=ops -o name").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+    assert!(ended.stderr.contains("the node is older than this command"), "{}", ended.stderr);
+}

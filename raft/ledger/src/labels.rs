@@ -1,0 +1,126 @@
+//! Labels of a schedule: keys and values by which people group schedules. Nothing in the ledger acts by them.
+//!
+//! Validated once, where a request becomes a command; `apply` checks again what bounds the state. The
+//! characters are those of Kubernetes, whose users know them; a key has no prefix, because tenants keep apart
+//! what prefixes are for.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Labels of one schedule, at most.
+pub const LABELS_MAX: usize = 16;
+/// Characters of a key, and of a value, at most.
+pub const LABEL_CHARS_MAX: usize = 63;
+
+/// Labels that keep the rules: sorted, each key once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Labels(BTreeMap<String, String>);
+
+/// What is wrong with labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WrongLabel {
+    /// More than [`LABELS_MAX`].
+    TooMany(usize),
+    /// A key that is none.
+    Key(String),
+    /// The value of a key that is none.
+    Value {
+        /// Whose.
+        key: String,
+        /// As it was given.
+        value: String,
+    },
+}
+
+impl fmt::Display for WrongLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const FORM: &str = "letters, digits, '-', '_' and '.', beginning and ending with a letter or a digit";
+        match self {
+            WrongLabel::TooMany(count) => write!(f, "are {count}, more than {LABELS_MAX}"),
+            WrongLabel::Key(key) => {
+                write!(f, "{key:?} is not the key of a label; use 1 to {LABEL_CHARS_MAX} {FORM}")
+            }
+            WrongLabel::Value { value, .. } => {
+                write!(f, "{value:?} is not the value of a label; use at most {LABEL_CHARS_MAX} {FORM}, or nothing")
+            }
+        }
+    }
+}
+
+impl std::error::Error for WrongLabel {}
+
+/// May this be the key of a label?
+pub fn is_key(text: &str) -> bool {
+    !text.is_empty() && is_value(text)
+}
+
+/// May this be the value of a label?
+pub fn is_value(text: &str) -> bool {
+    let at_ends = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= LABEL_CHARS_MAX
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        && at_ends(bytes.first())
+        && at_ends(bytes.last())
+}
+
+impl Labels {
+    /// Labels that keep the rules, or the first rule that is broken.
+    pub fn new(labels: BTreeMap<String, String>) -> Result<Labels, WrongLabel> {
+        let labels = Labels(labels);
+        labels.check().map(|()| labels)
+    }
+
+    /// Keys and values, sorted by key.
+    pub fn as_map(&self) -> &BTreeMap<String, String> {
+        &self.0
+    }
+
+    /// The value of a key; none where there is no such label.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// Whether they keep the rules, whoever made them.
+    pub fn check(&self) -> Result<(), WrongLabel> {
+        if self.0.len() > LABELS_MAX {
+            return Err(WrongLabel::TooMany(self.0.len()));
+        }
+        for (key, value) in &self.0 {
+            if !is_key(key) {
+                return Err(WrongLabel::Key(key.clone()));
+            }
+            if !is_value(value) {
+                return Err(WrongLabel::Value { key: key.clone(), value: value.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_are_words_that_begin_and_end_with_a_letter_or_a_digit() {
+        let long = "x".repeat(LABEL_CHARS_MAX);
+        for good in ["a", "9", "team", "cost-centre", "app.part_2", "A-b", long.as_str()] {
+            assert!(is_key(good) && is_value(good), "{good}");
+        }
+        let longer = "x".repeat(LABEL_CHARS_MAX + 1);
+        for bad in ["-a", "a-", ".a", "a b", "a/b", "a=b", "ä", "a\n", "a,b", "!a", longer.as_str()] {
+            assert!(!is_key(bad) && !is_value(bad), "{bad}");
+        }
+        assert!(is_value("") && !is_key(""), "a label may say nothing but its key");
+    }
+
+    #[test]
+    fn there_are_at_most_sixteen() {
+        let some = |count: usize| (0..count).map(|number| (format!("k{number}"), String::new())).collect();
+        assert!(Labels::new(some(LABELS_MAX)).is_ok());
+        assert_eq!(Labels::new(some(LABELS_MAX + 1)), Err(WrongLabel::TooMany(17)));
+    }
+}
