@@ -26,12 +26,13 @@ impl Admin {
             let due = ledger.due().next().map(|(due, _)| due);
             (ledger.head().now, ledger.head().test_clock, due)
         });
-        let ((applied, clock, due), _) = look.await?;
+        let ((applied, clock, due), freshness) = look.await?;
         let clock = clock.ok_or_else(refusals::no_test_clock)?;
         Ok(GetClockResponse {
             now: Some(views::timestamp(self.now(applied))),
             offset: Some(views::duration(clock.offset_ms)),
             next_due: due.map(views::timestamp),
+            freshness,
         })
     }
 }

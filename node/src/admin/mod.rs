@@ -43,6 +43,7 @@ mod selector;
 mod story;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod unled;
 mod update;
 mod validate;

@@ -89,7 +89,8 @@ impl RelayService for Admin {
 
     async fn test_relay(&self, request: Request<TestRelayRequest>) -> Result<Response<TestRelayResponse>, Status> {
         let deadline = deadline::of(&request);
-        let (relay, _) = self.find_relay(&request.into_inner().name, false, deadline).await?;
+        let TestRelayRequest { name, stale } = request.into_inner();
+        let (relay, _) = self.find_relay(&name, stale, deadline).await?;
         let node = self.site.introduction.name.clone();
         let target = Target::new(&relay.host, relay.port, &node, &relay.access);
         let target = target.map_err(|error| Fault::of_field("name", error.to_string()))?;

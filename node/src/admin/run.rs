@@ -104,7 +104,9 @@ impl RunService for Admin {
     async fn watch_run(&self, request: Request<WatchRunRequest>) -> Result<Response<Watched>, Status> {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
-        let run = self.find_run(&request.tenant, &request.run, deadline).await?;
+        let (tenant, argument) = (validate::tenant(&request.tenant)?, RunArgument::parse(&request.run)?);
+        let find = |ledger: &Ledger| argument.find(ledger, &self.site.zones, &tenant);
+        let run = self.read(request.stale, deadline, find).await?.0?;
         Ok(Response::new(self.watch(run)?))
     }
 

@@ -24,7 +24,7 @@ use super::paging::{LOOK_MAX, Paging};
 use super::rehearsal::{Rehearsal, rehearse};
 use super::selector::Selector;
 use super::validate::{Fields, tenant};
-use super::{Admin, Fault, backfill, creation, deadline, past, refusals, run, update, views};
+use super::{Admin, Fault, backfill, creation, deadline, past, refusals, run, trigger, update, views};
 
 /// Instants that an answer about one schedule names.
 pub const INSTANTS_SHOWN: usize = 10;
@@ -195,8 +195,10 @@ impl ScheduleService for Admin {
         if found.schedule.activity == Activity::Done {
             return Err(refusals::not_possible("the schedule is done: no instant is left").into());
         }
-        let pause = SchedulePause { schedule: found.id, reason };
-        self.write(Command::SchedulePause(pause), "", deadline).await?;
+        if !request.validate_only {
+            let pause = SchedulePause { schedule: found.id, reason };
+            self.write(Command::SchedulePause(pause), "", deadline).await?;
+        }
         let schedule = self.show_schedule(found.id, &request.name).await?;
         Ok(Response::new(PauseScheduleResponse { schedule: Some(schedule) }))
     }
@@ -235,7 +237,7 @@ impl ScheduleService for Admin {
         request: Request<TriggerScheduleRequest>,
     ) -> Result<Response<TriggerScheduleResponse>, Status> {
         let deadline = deadline::of(&request);
-        let TriggerScheduleRequest { tenant, name, request_id } = request.into_inner();
+        let TriggerScheduleRequest { tenant, name, request_id, validate_only } = request.into_inner();
         let mut fields = Fields::default();
         let request = fields.request_id(&request_id);
         if request.is_none() {
@@ -243,6 +245,9 @@ impl ScheduleService for Admin {
         }
         let request = fields.done(request)?;
         let found = self.find_schedule((&tenant, &name), false, deadline).await?;
+        if validate_only {
+            return Ok(Response::new(trigger::would_open(self, &found, &request)?));
+        }
         let command = Command::Trigger(Trigger { schedule: found.id, request });
         let reply = self.write(command, &request_id, deadline).await?;
         let Outcome::Run(opened) = reply.outcome else {
@@ -270,9 +275,12 @@ impl ScheduleService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
-        let reply = self.write(Command::ScheduleDelete(found.id), "", deadline).await?;
+        let index = match request.validate_only {
+            true => 0,
+            false => self.write(Command::ScheduleDelete(found.id), "", deadline).await?.index,
+        };
         let open_runs = self.site.replica.read(|ledger| open_runs(ledger, found.id));
-        Ok(Response::new(DeleteScheduleResponse { index: reply.index, open_runs }))
+        Ok(Response::new(DeleteScheduleResponse { index, open_runs }))
     }
 
     async fn list_schedule_history(

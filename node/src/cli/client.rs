@@ -46,11 +46,13 @@ pub enum Nature {
 #[derive(Debug)]
 pub struct Client {
     addresses: Vec<String>,
-    deadline: Option<Instant>,
+    deadline: Mutex<Option<Instant>>,
     request_id: String,
     channels: Mutex<BTreeMap<String, Channel>>,
     /// What was asked last and may not be answered yet.
     asking: Mutex<Option<Nature>>,
+    /// The place of the address that answered last: it is asked first.
+    answered: Mutex<Option<usize>>,
 }
 
 /// How one attempt at one address ended, other than well.
@@ -70,13 +72,40 @@ enum Missed {
 impl Client {
     /// `within` bounds the whole command; none means that it goes on until it is interrupted.
     pub fn new(addresses: Vec<String>, within: Option<Duration>, request_id: String) -> Client {
-        let deadline = within.map(|within| Instant::now() + within);
-        Client { addresses, deadline, request_id, channels: Mutex::default(), asking: Mutex::default() }
+        Client {
+            addresses,
+            deadline: Mutex::new(within.map(|within| Instant::now() + within)),
+            request_id,
+            channels: Mutex::default(),
+            asking: Mutex::default(),
+            answered: Mutex::default(),
+        }
     }
 
     /// The id under which this command may be asked again.
     pub fn request_id(&self) -> &str {
         &self.request_id
+    }
+
+    /// Bounds what follows anew: a command that goes on gives each of its looks a time of its own.
+    pub fn give(&self, within: Duration) {
+        *self.deadline.lock() = Some(Instant::now() + within);
+    }
+
+    /// The address that answered last.
+    pub fn answered_by(&self) -> Option<String> {
+        self.addresses.get((*self.answered.lock())?).cloned()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        *self.deadline.lock()
+    }
+
+    /// All addresses with their places, the one that answered last in front.
+    fn in_turn(&self) -> impl Iterator<Item = (usize, &String)> {
+        let first = self.answered.lock().unwrap_or_default();
+        let all = self.addresses.iter().enumerate();
+        all.clone().skip(first).chain(all.take(first))
     }
 
     /// Asks a question of one answer.
@@ -105,9 +134,12 @@ impl Client {
         loop {
             let mut refused = None;
             let mut worth_waiting = false;
-            for address in &self.addresses {
+            for (place, address) in self.in_turn() {
                 match self.ask_at(address, nature, question.clone(), &call).await {
-                    Ok(answer) => return Ok(answer),
+                    Ok(answer) => {
+                        *self.answered.lock() = Some(place);
+                        return Ok(answer);
+                    }
                     Err(Missed::Final(failure)) => return Err(failure),
                     Err(Missed::Lost(failure)) if nature == Nature::Once => return Err(failure),
                     Err(Missed::Lost(failure)) => (worth_waiting, lost) = (true, Some(failure)),
@@ -116,7 +148,7 @@ impl Client {
                     Err(Missed::Unreachable(failure)) => refused = refused.or(Some(failure)),
                 }
             }
-            if !worth_waiting || Instant::now() + pause > patience.min(self.deadline.unwrap_or(patience)) {
+            if !worth_waiting || Instant::now() + pause > patience.min(self.deadline().unwrap_or(patience)) {
                 let nobody =
                     || Failure::general("no address to ask at".to_owned(), "name a node: --endpoint HOST:PORT");
                 return Err(lost.or(refused).unwrap_or_else(nobody));
@@ -144,7 +176,7 @@ impl Client {
     {
         let channel = self.connect(address).await.map_err(Missed::Unreachable)?;
         let mut request = Request::new(question);
-        let answer = match self.deadline {
+        let answer = match self.deadline() {
             None => call(channel, request).await,
             Some(deadline) => {
                 // The node is told, so that it does not work for nobody.
@@ -179,7 +211,7 @@ impl Client {
     }
 
     fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     fn timed_out(&self, nature: Nature, status: &Status) -> Failure {
@@ -238,7 +270,7 @@ impl Client {
             .keep_alive_timeout(ALIVE_WITHIN)
             .keep_alive_while_idle(true);
         let until = Instant::now() + CONNECT_WITHIN;
-        let until = self.deadline.map_or(until, |deadline| deadline.min(until));
+        let until = self.deadline().map_or(until, |deadline| deadline.min(until));
         let connected = timeout_at(until, endpoint.connect()).await;
         let channel = match connected {
             Ok(Ok(channel)) => channel,

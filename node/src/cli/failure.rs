@@ -86,6 +86,8 @@ pub enum Stop {
     PipeClosed,
     /// It did what was asked, and the answer is no: exit code 1, without a word.
     No,
+    /// Ctrl-C ended what has no end of its own: exit code 130, without a word.
+    Left,
 }
 
 impl From<Failure> for Stop {

@@ -114,7 +114,7 @@ async fn until_interrupted(global: &Global, question: Question, terminal: &Termi
     let desk = ask::Desk::new(global, terminal);
     tokio::select! {
         result = Box::pin(ask(&desk, question)) => result,
-        Ok(()) = tokio::signal::ctrl_c() => Err(desk.client.interrupted().into()),
+        Ok(()) = tokio::signal::ctrl_c() => Err(desk.interrupted()),
     }
 }
 

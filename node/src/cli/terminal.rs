@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::args::{ColorWhen, Format, Global};
 use super::failure::{Exit, Failure, Stop};
@@ -18,6 +19,8 @@ pub struct Terminal {
     format: Format,
     paint: bool,
     paint_talk: bool,
+    /// Is stdout a screen that can be drawn over?
+    screen: bool,
     verbose: bool,
     quiet: bool,
     yes: bool,
@@ -35,6 +38,7 @@ impl Terminal {
             format: global.output,
             paint: wanted(io::stdout().is_terminal()),
             paint_talk: wanted(io::stderr().is_terminal()),
+            screen: io::stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb"),
             verbose: global.verbose > 0,
             quiet: global.quiet,
             yes: global.yes,
@@ -46,9 +50,14 @@ impl Terminal {
         self.format
     }
 
-    /// Is somebody looking at stderr, and wants to be talked to?
-    pub fn is_watched(&self) -> bool {
-        !self.quiet && io::stderr().is_terminal()
+    /// Do people look at a screen that can be drawn over in place?
+    pub fn is_live(&self) -> bool {
+        self.screen && self.format == Format::Table
+    }
+
+    /// Is data for people coloured?
+    pub fn paints(&self) -> bool {
+        self.paint
     }
 
     /// One object.
@@ -94,19 +103,35 @@ impl Terminal {
         if lines.is_empty() { Ok(()) } else { self.data(&harmless(&lines.join("\n"))) }
     }
 
+    /// Text for people, as it is.
+    pub fn text(&self, text: &str) -> Result<(), Stop> {
+        self.data(text)
+    }
+
     /// One object of a stream: a line, or a document of YAML.
-    pub fn line<R: Row>(&self, row: &R, words: &str) -> Result<(), Stop> {
+    pub fn object(&self, name: &str, value: &Value) -> Result<(), Stop> {
         match self.format {
-            Format::Table => self.data(words),
-            Format::Json => self.data(&compact(row)),
-            Format::Yaml => self.data(&format!("---\n{}", yaml(row))),
-            Format::Name => self.data(&row.name()),
+            Format::Table | Format::Name => self.data(name),
+            Format::Json => self.data(&value.to_string()),
+            Format::Yaml => self.data(&format!("---\n{}", super::yaml::document(value))),
         }
     }
 
+    /// Draws a text over the last `drawn` lines, and answers how many lines stand there now. All of it is one
+    /// write, which leaves the screen as any program wants it: whoever is interrupted has nothing to tidy up.
+    pub fn draw(&self, drawn: u16, text: &str) -> Result<u16, Stop> {
+        let (frame, drawn) = frame(drawn, text, rows());
+        self.put(&frame)?;
+        Ok(drawn)
+    }
+
     fn data(&self, text: &str) -> Result<(), Stop> {
+        self.put(&format!("{text}\n"))
+    }
+
+    fn put(&self, text: &str) -> Result<(), Stop> {
         let mut stdout = io::stdout().lock();
-        match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Stop::PipeClosed),
             Err(error) => {
@@ -157,6 +182,13 @@ impl Terminal {
         match result {
             Ok(()) | Err(Stop::PipeClosed) => Exit::Done.into(),
             Err(Stop::No) => Exit::General.into(),
+            Err(Stop::Left) => {
+                // Behind the `^C` that the terminal wrote.
+                if self.screen {
+                    talk("");
+                }
+                Exit::Interrupted.into()
+            }
             Err(Stop::Failed(failure)) => {
                 self.tell(&failure);
                 failure.exit.into()
@@ -203,6 +235,60 @@ fn yaml<T: Serialize>(value: &T) -> String {
     super::yaml::document(&serde_json::to_value(value).unwrap_or_default())
 }
 
-fn compact<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+/// Rows of the screen that stdout is.
+fn rows() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    size.ok().map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0).unwrap_or(24)
+}
+
+/// What draws a text over the last `drawn` lines of a screen, and how many lines it has.
+///
+/// Every line takes one row: it is cut at the margin, not wrapped. What does not fit the screen is counted.
+fn frame(drawn: u16, text: &str, rows: usize) -> (String, u16) {
+    // Shown as a whole, where the terminal knows how; no wrapping; to the first line of those drawn.
+    let mut frame = "\x1b[?2026h\x1b[?7l".to_owned();
+    if drawn > 0 {
+        frame += &format!("\x1b[{drawn}F");
+    }
+    let mut lines: Vec<&str> = text.lines().collect();
+    let room = rows.saturating_sub(1).max(2);
+    let more = if lines.len() > room { lines.len() - (room - 1) } else { 0 };
+    let rest = format!("… and {more} more lines: a taller window shows them");
+    if more > 0 {
+        lines.truncate(room - 1);
+        lines.push(&rest);
+    }
+    for line in &lines {
+        frame += line;
+        frame += "\x1b[0m\x1b[K\n";
+    }
+    // What stood below goes; wrapping as before.
+    frame += "\x1b[J\x1b[?7h\x1b[?2026l";
+    (frame, u16::try_from(lines.len()).unwrap_or(u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_goes_over_the_last_one_and_leaves_the_screen_as_it_was() {
+        let (first, drawn) = frame(0, "a\nb", 24);
+        assert_eq!(drawn, 2);
+        assert!(!first.contains('F') && first.contains("a\x1b[0m\x1b[K\nb"), "{first:?}");
+        let (second, drawn) = frame(drawn, "c", 24);
+        assert!(second.contains("\x1b[2Fc") && second.contains("\x1b[J"), "{second:?}");
+        assert_eq!(drawn, 1);
+        for (on, off) in [("\x1b[?2026h", "\x1b[?2026l"), ("\x1b[?7l", "\x1b[?7h")] {
+            assert!(second.find(on) < second.find(off), "{second:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let text = (0..30).map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
+        let (frame, drawn) = frame(0, &text, 10);
+        assert_eq!(drawn, 9);
+        assert!(frame.contains("\n7\x1b") && !frame.contains("\n8\x1b") && frame.contains("… and 22 more lines"));
+    }
 }

@@ -6,6 +6,53 @@ use reveille_proto::admin::v1;
 use crate::fake::{Fake, one, unknown};
 
 #[tokio::test]
+async fn a_dry_run_only_reads_and_says_what_would_be() {
+    let fake = Fake::start(|method, _| match method {
+        "GetRun" => {
+            let counts = v1::RunCounts { pending: 3, claimed: 1, in_doubt: 1, ..v1::RunCounts::default() };
+            let run = v1::Run { run: "r1.0".into(), counts: Some(counts), ..v1::Run::default() };
+            one(v1::GetRunResponse { run: Some(run), freshness: None })
+        }
+        "GetRelay" => {
+            let relay = v1::Relay { name: "main".into(), pool: "bulk".into(), ..v1::Relay::default() };
+            one(v1::GetRelayResponse { relay: Some(relay), freshness: None })
+        }
+        "ListRelays" => {
+            let relay =
+                |name: &str, pool: &str| v1::Relay { name: name.into(), pool: pool.into(), ..v1::Relay::default() };
+            let relays = vec![relay("main", "bulk"), relay("other", "default"), relay("second", "bulk")];
+            one(v1::ListRelaysResponse { relays, ..Default::default() })
+        }
+        "ListDoubts" => {
+            let doubt =
+                |recipient: &str, number| v1::Doubt { recipient: recipient.into(), number, ..v1::Doubt::default() };
+            one(v1::ListDoubtsResponse { doubts: vec![doubt("a@x.org", 0), doubt("b@x.org", 1)], ..Default::default() })
+        }
+        "DeleteSchedule" => one(v1::DeleteScheduleResponse { index: 0, open_runs: vec!["r1.0".into()] }),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    for (line, words) in [
+        (
+            "run cancel r1.0 --dry-run",
+            "3 recipients would be cancelled; 2 under way only if they turn out not to be sent",
+        ),
+        ("relay remove main --dry-run", "pool bulk would have second left"),
+        ("schedule delete morning --dry-run", ""),
+    ] {
+        let ended = fake.reveille(line).await;
+        assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
+        assert!(ended.stderr.contains(words) && ended.stderr.ends_with("checked; nothing was changed\n"), "{ended:?}");
+    }
+    let named = fake.reveille("in-doubt resolve r1.0 B@x.org --sent --dry-run -o json").await;
+    assert_eq!(named.json().as_array().map(Vec::len), Some(1), "{named:?}");
+    let deleted: Vec<v1::DeleteScheduleRequest> = fake.requests("DeleteSchedule");
+    assert!(deleted.iter().all(|asked| asked.validate_only));
+    let changes = ["CancelRun", "RemoveRelay", "ResolveDoubts"];
+    assert!(!fake.methods().iter().any(|method| changes.contains(&method.as_str())), "{:?}", fake.methods());
+}
+
+#[tokio::test]
 async fn a_trigger_carries_the_request_id_that_was_given_or_one_that_is_drawn() {
     let fake = Fake::answering("TriggerSchedule", v1::TriggerScheduleResponse::default()).await;
     fake.reveille("schedule trigger morning --request-id mine --tenant acme").await;

@@ -20,7 +20,7 @@ fn word(now: i64, done: bool) -> Vec<u8> {
 #[tokio::test]
 async fn a_clock_is_shown() {
     let offset = Some(prost_types::Duration { seconds: 72_000, nanos: 0 });
-    let fake = Fake::answering("GetClock", v1::GetClockResponse { now: at(0), offset, next_due: None }).await;
+    let fake = Fake::answering("GetClock", v1::GetClockResponse { now: at(0), offset, ..Default::default() }).await;
     let json = fake.reveille("clock show -o json").await.json();
     assert_eq!(json, json!({"now": "1970-01-01T00:00:00Z", "offset_ms": 72_000_000, "next_due": null}));
 }

@@ -132,3 +132,75 @@ async fn a_node_that_chooses_nothing_by_labels_is_not_believed() {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
     assert!(ended.stderr.contains("the node is older than this command"), "{}", ended.stderr);
 }
+
+/// Three with the labels: two active, one paused; `bad` cannot be paused.
+async fn three() -> Fake {
+    Fake::start(|method, bytes| match method {
+        "ListSchedules" => {
+            let selector = v1::ListSchedulesRequest::decode(bytes).expect("a request").selector;
+            let one_of = |(name, state): (&str, v1::ScheduleState)| v1::Schedule {
+                name: name.into(),
+                state: state.into(),
+                ..v1::Schedule::default()
+            };
+            use v1::ScheduleState::{Active, Paused};
+            let all = [("good", Active), ("rested", Paused), ("bad", Active)].map(one_of);
+            let schedules = if selector == "team=nobody" { Vec::new() } else { all.into() };
+            one(v1::ListSchedulesResponse { schedules, selector, ..Default::default() })
+        }
+        "PauseSchedule" => {
+            let request = v1::PauseScheduleRequest::decode(bytes).expect("a request");
+            assert_eq!(request.reason, "look");
+            match request.name.as_str() {
+                "bad" => Err(refusal_of("NOT_POSSIBLE", "name", "it is done")),
+                _ => one(v1::PauseScheduleResponse::default()),
+            }
+        }
+        "ResumeSchedule" => {
+            let request = v1::ResumeScheduleRequest::decode(bytes).expect("a request");
+            assert_eq!(request.etag, if request.validate_only { "" } else { "e7" }, "made on what was shown");
+            let schedule = Some(v1::Schedule { etag: "e7".into(), ..v1::Schedule::default() });
+            one(v1::ResumeScheduleResponse { schedule, opens_count: 2, explained_count: 5, ..Default::default() })
+        }
+        _ => Err(unknown(method)),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn all_that_have_the_labels_are_paused_after_a_yes_that_saw_their_names() {
+    let fake = three().await;
+    let asked = fake.reveille("schedule pause -l team=ops --reason look").await;
+    assert_eq!(asked.code, Some(2), "nobody to ask: {asked:?}");
+    assert!(asked.stderr.contains("Pause 2 schedules: good, bad?"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("1 schedule of 3 left as they are: not active"), "{}", asked.stderr);
+    let looked = fake.reveille("schedule pause -l team=ops --reason look --dry-run -o json").await;
+    assert_eq!((looked.code, &looked.json()[1]["outcome"]), (Some(0), &"would_pause".into()));
+    assert!(!fake.methods().contains(&"PauseSchedule".to_owned()), "nothing was changed yet");
+
+    let ended = fake.reveille("schedule pause -l team=ops --reason look --yes -o json -q").await;
+    assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")), "{ended:?}");
+    let rows = ended.json();
+    assert_eq!((&rows[0]["name"], &rows[0]["outcome"]), (&"good".into(), &"paused".into()));
+    assert_eq!((&rows[1]["outcome"], &rows[1]["reason"]), (&"failed".into(), &"it is done".into()));
+}
+
+#[tokio::test]
+async fn a_resume_of_several_shows_what_each_missed() {
+    let fake = three().await;
+    let asked = fake.reveille("schedule resume -l team=ops").await;
+    let words = "Resume 1 schedule: rested (2 runs for what it missed, 5 explained)?";
+    assert!(asked.code == Some(2) && asked.stderr.contains(words), "{asked:?}");
+    let ended = fake.reveille("schedule resume -l team=ops --yes -o json -q").await;
+    assert_eq!((ended.code, &ended.json()[0]["outcome"]), (Some(0), &"resumed".into()), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_selector_that_means_nothing_is_not_found_and_a_name_goes_without_one() {
+    let fake = three().await;
+    let ended = fake.reveille("schedule pause -l team=nobody --yes -o json").await;
+    assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(3), Some("--selector")), "{ended:?}");
+    for line in ["schedule pause", "schedule pause good -l team=ops", "schedule resume good -l team=ops"] {
+        assert_eq!(fake.reveille(line).await.code, Some(2), "{line}");
+    }
+}

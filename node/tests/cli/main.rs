@@ -9,6 +9,7 @@ mod create;
 mod doctor;
 mod ends;
 mod fake;
+mod follow;
 mod import;
 mod labels;
 mod lists;

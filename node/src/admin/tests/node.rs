@@ -280,7 +280,7 @@ async fn opened(channel: &Channel, body: ScheduleBody) -> (CreateScheduleRespons
     let (tenant, name, request_id) = (String::new(), body.name.clone(), format!("once-{}", body.name));
     let mut schedules = ScheduleServiceClient::new(channel.clone());
     let created = schedules.create_schedule(creation(body)).await.expect("created").into_inner();
-    let request = TriggerScheduleRequest { tenant, name, request_id };
+    let request = TriggerScheduleRequest { tenant, name, request_id, validate_only: false };
     (created, schedules.trigger_schedule(request).await.expect("triggered").into_inner())
 }
 

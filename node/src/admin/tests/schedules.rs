@@ -170,8 +170,17 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     let node = node("").await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     let (tenant, name) = (String::new, || "report".to_owned());
-    let pause = PauseScheduleRequest { tenant: tenant(), name: name(), reason: "holiday".to_owned() };
-    let paused = node.schedules().pause_schedule(pause).await.expect("paused").into_inner().schedule.expect("one");
+    let pause = |validate_only| PauseScheduleRequest {
+        tenant: tenant(),
+        name: name(),
+        reason: "holiday".to_owned(),
+        validate_only,
+    };
+    let shown =
+        node.schedules().pause_schedule(pause(true)).await.expect("checked").into_inner().schedule.expect("one");
+    assert_eq!(shown.state(), ScheduleState::Active, "only checked");
+    let paused =
+        node.schedules().pause_schedule(pause(false)).await.expect("paused").into_inner().schedule.expect("one");
     assert_eq!((paused.state(), paused.reason.as_str()), (ScheduleState::Paused, "holiday"));
 
     let resume = |etag: &str, validate_only| ResumeScheduleRequest {
@@ -190,7 +199,16 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     let again = node.schedules().resume_schedule(resume("", false)).await.expect_err("not paused");
     assert_eq!(reason(&again), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
 
-    let trigger = |id: &str| TriggerScheduleRequest { tenant: tenant(), name: name(), request_id: id.to_owned() };
+    let trigger = |id: &str| TriggerScheduleRequest {
+        tenant: tenant(),
+        name: name(),
+        request_id: id.to_owned(),
+        validate_only: false,
+    };
+    let look = TriggerScheduleRequest { validate_only: true, ..trigger("one") };
+    let would_be = node.schedules().trigger_schedule(look).await.expect("checked").into_inner().run.expect("a run");
+    assert_eq!((would_be.run.as_str(), would_be.audience, would_be.nominal.as_str()), ("", 1, "trigger one"));
+    assert_eq!(node.runs().list_runs(ListRunsRequest::default()).await.expect("runs").into_inner().runs.len(), 0);
     let nameless = node.schedules().trigger_schedule(trigger("")).await.expect_err("no request id");
     assert_eq!(
         nameless.message(),
@@ -232,7 +250,9 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     let fired = HistoryOutcome::Fired;
     assert_eq!(told, [("trigger two".to_owned(), fired), ("trigger one".to_owned(), fired)], "latest first");
 
-    let delete = DeleteScheduleRequest { tenant: tenant(), name: name() };
+    let delete = DeleteScheduleRequest { tenant: tenant(), name: name(), validate_only: false };
+    let look = DeleteScheduleRequest { validate_only: true, ..delete.clone() };
+    assert_eq!(node.schedules().delete_schedule(look).await.expect("checked").into_inner().index, 0);
     let deleted = node.schedules().delete_schedule(delete.clone()).await.expect("deleted").into_inner();
     assert!(deleted.index > 0 && deleted.open_runs.is_empty());
     assert_eq!(node.schedules().delete_schedule(delete).await.expect_err("gone").code(), Code::NotFound);

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 
+use super::Watch;
 use crate::cli::instant::{parse_duration, parse_instant};
 
 /// The noun.
@@ -20,7 +21,7 @@ pub enum ClockCommand {
     #[command(
         after_long_help = "Example:\n  reveille clock show\n\nA clock to move by hand: reveille dev --test-clock"
     )]
-    Show,
+    Show(Watch),
     /// Move it forward, from one due instant to the next, and wait until each one's work is done
     ///
     /// There is no way back. Without --timeout it goes on until it is there; Ctrl-C leaves the clock where it

@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::Watch;
+
 /// The noun.
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
@@ -34,12 +36,13 @@ pub enum ClusterCommand {
 Examples:
   reveille cluster status
   reveille cluster status -o json
+  reveille cluster status --watch
 
 What is wrong with it, and what to do: reveille doctor")]
-    Status,
+    Status(Watch),
     /// Who belongs to it
     #[command(after_long_help = "Example:\n  reveille cluster members -o json")]
-    Members,
+    Members(Watch),
     /// Let another node lead
     ///
     /// Before its leader is stopped for maintenance: nobody waits for an election then.

@@ -2,7 +2,7 @@
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use super::{Paging, Picked};
+use super::{Paging, Picked, Watch};
 
 /// The noun.
 #[derive(Debug, Args)]
@@ -42,6 +42,9 @@ Start the nodes that are down before you decide anything: their journals may kno
         run: String,
         /// Address, or '#' and the number in the run
         recipient: String,
+        /// Once, or on and on.
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Decide: take it as sent, or send it again
     #[command(after_long_help = "\
@@ -66,4 +69,7 @@ pub struct ResolveArgs {
     /// Send it again: it may come twice
     #[arg(long)]
     pub resend: bool,
+    /// Show who of them is in doubt, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }

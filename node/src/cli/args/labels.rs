@@ -6,7 +6,7 @@ use reveille_ledger::labels::{Labels, WrongLabel};
 /// Which schedules are meant, by their labels.
 #[derive(Clone, Debug, Args)]
 pub struct SelectorArgs {
-    /// Only schedules with these labels: team=ops,env!=dev,tier,!old (all of it has to hold)
+    /// Schedules with these labels: team=ops,env!=dev,tier,!old (all of it has to hold)
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector)]
     pub selector: Option<String>,
 }

@@ -95,7 +95,7 @@ pub struct Global {
     /// How data is printed on stdout
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
-    /// Give up after this long [default: 30s; for `watch`, never]
+    /// Give up after this long [default: 30s; with --watch, never]
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
     /// Do not ask before what cannot be taken back
@@ -204,6 +204,17 @@ pub struct Paging {
     /// Print at most so many
     #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
+    /// Once, or on and on.
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
+/// Once, or whenever it changes.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Watch {
+    /// Go on, and show it again whenever it changed; Ctrl-C or --timeout ends it. With -o json one object a line
+    #[arg(long)]
+    pub watch: bool,
 }
 
 /// Which recipients of a run are meant.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Paging;
+use super::{Paging, Watch};
 
 /// The noun.
 #[derive(Debug, Args)]
@@ -34,8 +34,11 @@ Examples:
         /// Its name
         name: String,
         /// As a document for `apply -f`
-        #[arg(long)]
+        #[arg(long, conflicts_with = "watch")]
         manifest: bool,
+        /// Once, or on and on.
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Let a node connect, encrypt, greet, log in and leave; no mail is handed over
     ///
@@ -50,6 +53,9 @@ Examples:
     Remove {
         /// Its name
         name: String,
+        /// Show what would be left of its pool, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Paging, SelectorArgs};
+use super::{Paging, SelectorArgs, Watch};
 
 /// The noun.
 #[derive(Debug, Args)]
@@ -44,6 +44,9 @@ Examples:
     Show {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
+        /// Once, or on and on.
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Follow a run until nothing of it is pending; one object a line with -o json
     #[command(after_long_help = "Examples:\n  reveille run watch r1042.0\n  reveille run watch r1042.0 --timeout 10m")]
@@ -74,6 +77,9 @@ Examples:
     Cancel {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
+        /// Show what would be cancelled, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -91,4 +97,7 @@ pub struct ExplainArgs {
     pub run: String,
     /// Address, or '#' and the number in the run
     pub recipient: String,
+    /// Once, or on and on.
+    #[command(flatten)]
+    pub watch: Watch,
 }

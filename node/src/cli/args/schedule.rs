@@ -9,7 +9,7 @@ use reveille_ledger::address::Address;
 use super::given::Given;
 use super::labels::{LabelChange, SelectorArgs, parse_label, parse_label_change};
 use super::when;
-use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, WhenArgs};
+use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, Watch, WhenArgs};
 use crate::cli::instant::parse_instant;
 use crate::cli::recipients::Recipients;
 
@@ -50,7 +50,8 @@ A recipients file is CSV with a header: email, and a column for each variable.
     #[command(after_long_help = "\
 Examples:
   reveille schedule list -l team=ops --state paused,blocked
-  reveille schedule list -l 'env!=dev,tier,!old' -o name")]
+  reveille schedule list -l 'env!=dev,tier,!old' -o name
+  reveille schedule list --state paused,blocked --watch")]
     List {
         /// How much.
         #[command(flatten)]
@@ -71,8 +72,11 @@ Examples:
         /// Its name
         name: String,
         /// As a document for `apply -f`, with all that it is made of
-        #[arg(long)]
+        #[arg(long, conflicts_with = "watch")]
         manifest: bool,
+        /// Once, or on and on.
+        #[command(flatten)]
+        watch: Watch,
     },
     /// The same as `reveille apply`: schedules and relays as documents say
     #[command(
@@ -101,25 +105,43 @@ Examples:
   reveille schedule update morning --label team=ops --label tier-")]
     Update(Box<UpdateArgs>),
     /// Stop it from firing; open runs go on
+    ///
+    /// With -l all active schedules with these labels, at most 1,000: the cluster chooses, their names are shown, and
+    /// each is paused after a yes.
     #[command(after_long_help = "\
-Example:
-  reveille schedule pause morning --reason 'the text is wrong'
+Examples:
+  reveille schedule pause morning --reason 'wrong price in it'
+  reveille schedule pause -l team=ops --reason 'moving the relay'
 
 What goes out already: reveille run pause RUN")]
     Pause {
         /// Its name
-        name: String,
+        #[arg(required_unless_present = "selector", conflicts_with = "selector")]
+        name: Option<String>,
+        /// Which ones.
+        #[command(flatten)]
+        labels: SelectorArgs,
         /// Why, for whoever finds it paused
         #[arg(long, default_value = "")]
         reason: String,
+        /// Show what would be paused, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Let it fire again; what was missed is shown first, and opens by --catch-up
-    #[command(
-        after_long_help = "Examples:\n  reveille schedule resume morning --dry-run\n  reveille schedule resume morning"
-    )]
+    ///
+    /// With -l all paused schedules with these labels, at most 1,000; one that is blocked wants a look of its own.
+    #[command(after_long_help = "\
+Examples:
+  reveille schedule resume morning --dry-run
+  reveille schedule resume -l team=ops")]
     Resume {
         /// Its name
-        name: String,
+        #[arg(required_unless_present = "selector", conflicts_with = "selector")]
+        name: Option<String>,
+        /// Which ones.
+        #[command(flatten)]
+        labels: SelectorArgs,
         /// Show what was missed and what would open, and change nothing
         #[arg(long)]
         dry_run: bool,
@@ -132,6 +154,9 @@ Examples:
     Trigger {
         /// Its name
         name: String,
+        /// Say whether it would open, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Open occurrences of the past that never opened
     ///
@@ -150,6 +175,9 @@ Examples:
     Delete {
         /// Its name
         name: String,
+        /// Say which runs are open and go on, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// What became of each of its instants, latest first
     #[command(

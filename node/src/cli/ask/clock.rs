@@ -7,7 +7,7 @@ use reveille_proto::admin::v1::clock_service_client::ClockServiceClient as Servi
 use reveille_proto::admin::v1::{AdvanceClockRequest, GetClockRequest};
 use tokio::time::{Instant, timeout};
 
-use super::Desk;
+use super::{Desk, Seen};
 use crate::cli::args::{AdvanceArgs, ClockArgs, ClockCommand, Format};
 use crate::cli::client::{Nature, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -22,15 +22,16 @@ const SAY_EVERY: Duration = Duration::from_secs(1);
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: ClockArgs) -> Result<(), Stop> {
     match args.command {
-        ClockCommand::Show => show(desk).await,
+        ClockCommand::Show(watch) => desk.one(watch, async || get(desk).await).await,
         ClockCommand::Advance(args) => advance(desk, args).await,
     }
 }
 
-async fn show(desk: &Desk<'_>) -> Result<(), Stop> {
+async fn get(desk: &Desk<'_>) -> Result<Seen<ClockView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_clock(question).await };
     let answer = desk.client.ask(Nature::Read, GetClockRequest { stale: desk.stale }, call).await?;
-    desk.terminal.show(&ClockView::from(answer))
+    let freshness = answer.freshness;
+    Ok(Seen::of(ClockView::from(answer), freshness))
 }
 
 async fn advance(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {

@@ -5,18 +5,21 @@ use reveille_proto::admin::v1::{
     GetClusterStatusRequest, InitClusterRequest, ListMembersRequest, TransferLeaderRequest,
 };
 
-use super::Desk;
-use crate::cli::args::{ClusterArgs, ClusterCommand};
+use super::{Desk, Page, Seen};
+use crate::cli::args::{ClusterArgs, ClusterCommand, Paging};
 use crate::cli::client::Nature;
-use crate::cli::failure::Stop;
+use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::cluster::{LeaderView, MadeView, MemberView, StatusView};
 
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: ClusterArgs) -> Result<(), Stop> {
     match args.command {
         ClusterCommand::Init { peers, test_clock, dry_run } => init(desk, peers, test_clock, dry_run).await,
-        ClusterCommand::Status => status(desk).await,
-        ClusterCommand::Members => members(desk).await,
+        ClusterCommand::Status(watch) => desk.one(watch, async || status(desk).await).await,
+        ClusterCommand::Members(watch) => {
+            let paging = Paging { limit: u32::MAX, watch };
+            desk.list(paging, |_, _| members(desk)).await
+        }
         ClusterCommand::TransferLeader { to } => transfer_leader(desk, to).await,
     }
 }
@@ -36,23 +39,22 @@ async fn init(desk: &Desk<'_>, peers: Vec<String>, test_clock: bool, validate_on
     Ok(())
 }
 
-async fn status(desk: &Desk<'_>) -> Result<(), Stop> {
+async fn status(desk: &Desk<'_>) -> Result<Seen<StatusView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_cluster_status(question).await };
     let status = desk.client.ask(Nature::Read, GetClusterStatusRequest {}, call).await?;
-    if status.cluster.is_empty() {
-        desk.terminal.say(&format!("{} belongs to no cluster yet; next: reveille cluster init", status.answered_by));
-    }
+    let unmade = status.cluster.is_empty();
+    let unmade =
+        unmade.then(|| format!("{} belongs to no cluster yet; next: reveille cluster init", status.answered_by));
     let view = StatusView::from(status);
-    desk.terminal.show(&view)?;
-    view.troubles().iter().for_each(|trouble| desk.terminal.say(trouble));
-    Ok(())
+    let remarks = unmade.into_iter().chain(view.troubles()).collect();
+    Ok(Seen { view, freshness: None, remarks })
 }
 
-async fn members(desk: &Desk<'_>) -> Result<(), Stop> {
+async fn members(desk: &Desk<'_>) -> Result<Page<MemberView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).list_members(question).await };
     let answer = desk.client.ask(Nature::Read, ListMembersRequest {}, call).await?;
-    let members: Vec<MemberView> = answer.members.into_iter().map(MemberView::from).collect();
-    desk.terminal.list(&members)
+    let rows = answer.members.into_iter().map(MemberView::from).collect();
+    Ok(Page { rows, next: String::new(), freshness: answer.freshness })
 }
 
 async fn transfer_leader(desk: &Desk<'_>, to: Option<String>) -> Result<(), Stop> {

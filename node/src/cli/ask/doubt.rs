@@ -3,8 +3,8 @@
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient as Service;
 use reveille_proto::admin::v1::{GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest};
 
-use super::{Desk, Page, whom};
-use crate::cli::args::{DoubtArgs, DoubtCommand, ResolveArgs};
+use super::{Desk, Page, Seen, whom};
+use crate::cli::args::{DoubtArgs, DoubtCommand, Picked, ResolveArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::doubt::DoubtView;
@@ -22,7 +22,10 @@ pub async fn run(desk: &Desk<'_>, args: DoubtArgs) -> Result<(), Stop> {
             })
             .await
         }
-        DoubtCommand::Show { run, recipient } => show(desk, tenant, run, recipient).await,
+        DoubtCommand::Show { run, recipient, watch } => {
+            let question = GetDoubtRequest { tenant, run, recipient, stale: desk.stale };
+            desk.one(watch, async || get(desk, question.clone()).await).await
+        }
         DoubtCommand::Resolve(args) => resolve(desk, tenant, args).await,
     }
 }
@@ -34,16 +37,31 @@ async fn page(desk: &Desk<'_>, question: ListDoubtsRequest) -> Result<Page<Doubt
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &Desk<'_>, tenant: String, run: String, recipient: String) -> Result<(), Stop> {
-    let question = GetDoubtRequest { tenant, run, recipient, stale: desk.stale };
+async fn get(desk: &Desk<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_doubt(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
-    desk.note(answer.freshness.as_ref());
-    desk.terminal.show(&DoubtView::from(answer.doubt.unwrap_or_default()))
+    Ok(Seen::of(DoubtView::from(answer.doubt.unwrap_or_default()), answer.freshness))
+}
+
+/// Who of those that are named is in doubt; the others would be left as they are.
+async fn would_resolve(desk: &Desk<'_>, tenant: String, picked: &Picked) -> Result<(), Stop> {
+    whom(picked)?;
+    let run = picked.run.clone();
+    let question = ListDoubtsRequest { tenant, run, stale: desk.stale, ..ListDoubtsRequest::default() };
+    let of_run = |page_size, page_token| page(desk, ListDoubtsRequest { page_size, page_token, ..question.clone() });
+    let mut seen = desk.pages(u32::MAX, &of_run).await?;
+    desk.note(seen.freshness.as_ref());
+    seen.rows.retain(|row| picked.all || picked.recipients.iter().any(|named| row.is_of(named)));
+    desk.terminal.list(&seen.rows)?;
+    desk.checked(true);
+    Ok(())
 }
 
 async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
-    let ResolveArgs { picked, resend, .. } = args;
+    let ResolveArgs { picked, resend, dry_run, .. } = args;
+    if dry_run {
+        return would_resolve(desk, tenant, &picked).await;
+    }
     let resolution = if resend { Resolution::Resend } else { Resolution::Sent };
     let what = match resend {
         true => "Send again what may have arrived: it may come twice",

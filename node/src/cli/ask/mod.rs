@@ -10,17 +10,21 @@ mod create;
 pub mod dead_letter;
 pub mod doctor;
 pub mod doubt;
+mod follow;
 pub mod import;
 pub mod opt_out;
 mod preview;
 pub mod relay;
 pub mod run;
 pub mod schedule;
+mod screen;
+mod several;
 pub mod template;
 mod update;
 pub mod version;
 mod watch;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::time::Duration;
 
@@ -29,17 +33,20 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::args::{Global, Paging, Picked};
+use super::args::{Global, Paging, Picked, Watch};
 use super::client::{Client, Nature};
 use super::failure::{Exit, Failure, Stop};
 use super::human;
 use super::instant::duration_ms;
 use super::terminal::Terminal;
-use super::view::Row;
 use super::view::moved::MovedView;
+use super::view::{Row, View};
+use screen::Scene;
 
 /// How long a command takes at most, unless `--timeout` says otherwise.
 const WITHIN: Duration = Duration::from_secs(30);
+/// Said after a `--dry-run`.
+const CHECKED: &str = "checked; nothing was changed";
 /// Rows that one answer of a list brings.
 const PAGE_SIZE: u32 = 500;
 
@@ -51,7 +58,31 @@ pub struct Desk<'a> {
     pub terminal: &'a Terminal,
     /// May reads be answered from local state?
     pub stale: bool,
+    /// Is something followed, and was some of it shown?
+    watching: Cell<bool>,
     global: &'a Global,
+}
+
+/// What one look at the cluster gave.
+struct Seen<V> {
+    view: V,
+    freshness: Option<Freshness>,
+    /// What is to be said of it.
+    remarks: Vec<String>,
+}
+
+impl<V> Seen<V> {
+    fn of(view: V, freshness: Option<Freshness>) -> Seen<V> {
+        Seen { view, freshness, remarks: Vec::new() }
+    }
+}
+
+/// Pages of a list, as one.
+struct Pages<R> {
+    rows: Vec<R>,
+    /// Is there more than was wanted?
+    more: bool,
+    freshness: Option<Freshness>,
 }
 
 /// One page of a list, as the API gives it.
@@ -66,7 +97,7 @@ impl<'a> Desk<'a> {
     pub fn new(global: &'a Global, terminal: &'a Terminal) -> Desk<'a> {
         let request_id = global.request_id.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let client = Client::new(global.endpoint.clone(), Some(global.timeout.unwrap_or(WITHIN)), request_id);
-        Desk { client, terminal, stale: global.stale, global }
+        Desk { client, terminal, stale: global.stale, watching: Cell::new(false), global }
     }
 
     /// A client for a command that goes on until it is interrupted, unless `--timeout` was given.
@@ -85,35 +116,85 @@ impl<'a> Desk<'a> {
         self.client.ask(Nature::Repeatable, question, call).await
     }
 
-    /// Reads pages until there are enough rows, or no more, and prints them.
+    /// Shows what a look at the cluster gives: once, or with `--watch` whenever it changed.
+    async fn one<V: View>(&self, watch: Watch, look: impl AsyncFn() -> Result<Seen<V>, Failure>) -> Result<(), Stop> {
+        if !watch.watch {
+            let seen = look().await?;
+            self.note(seen.freshness.as_ref());
+            self.terminal.show(&seen.view)?;
+            seen.remarks.iter().for_each(|remark| self.terminal.say(remark));
+            return Ok(());
+        }
+        let first = Cell::new(true);
+        let scene = async || {
+            let seen = look().await?;
+            self.note_first(&first, seen.freshness.as_ref());
+            Ok(Scene::of_one(self.terminal, &seen.view, &seen.remarks))
+        };
+        Box::pin(follow::look_again(self, scene)).await
+    }
+
+    /// The same for a list: reads pages until there are enough rows, or no more.
     async fn list<R, F, Fut>(&self, paging: Paging, page: F) -> Result<(), Stop>
     where
         R: Row,
         F: Fn(i32, String) -> Fut,
         Fut: Future<Output = Result<Page<R>, Failure>>,
     {
-        let limit = paging.limit as usize;
-        let mut rows: Vec<R> = Vec::new();
+        let more = format!("there are more: --limit above {} shows them", paging.limit);
+        if !paging.watch.watch {
+            let seen = self.pages(paging.limit, &page).await?;
+            self.note(seen.freshness.as_ref());
+            self.terminal.list(&seen.rows)?;
+            if seen.more {
+                self.terminal.say(&more);
+            }
+            return Ok(());
+        }
+        let first = Cell::new(true);
+        let scene = async || {
+            let seen = self.pages(paging.limit, &page).await?;
+            self.note_first(&first, seen.freshness.as_ref());
+            let remarks = if seen.more { std::slice::from_ref(&more) } else { &[] };
+            Ok(Scene::of_list(self.terminal, &seen.rows, remarks))
+        };
+        Box::pin(follow::look_again(self, scene)).await
+    }
+
+    /// Pages until there are enough rows, or no more.
+    async fn pages<R, F, Fut>(&self, limit: u32, page: &F) -> Result<Pages<R>, Failure>
+    where
+        F: Fn(i32, String) -> Fut,
+        Fut: Future<Output = Result<Page<R>, Failure>>,
+    {
+        let limit = limit as usize;
+        let mut pages = Pages { rows: Vec::new(), more: false, freshness: None };
         let mut token = String::new();
         loop {
-            let wanted = u32::try_from(limit - rows.len()).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
-            let answer = page(i32::try_from(wanted).unwrap_or_default(), token).await?;
-            if rows.is_empty() {
-                self.note(answer.freshness.as_ref());
-            }
-            let came = answer.rows.len();
-            rows.extend(answer.rows.into_iter().take(limit - rows.len()));
+            let wanted = u32::try_from(limit - pages.rows.len()).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
+            let answer = page(i32::try_from(wanted).unwrap_or_default(), token.clone()).await?;
+            pages.freshness = pages.freshness.or(answer.freshness);
+            pages.rows.extend(answer.rows.into_iter().take(limit - pages.rows.len()));
+            // A page may be empty where a filter lets little through; one that leads to itself has no end.
+            let is_over = answer.next.is_empty() || answer.next == token;
+            pages.more = !answer.next.is_empty();
             token = answer.next;
-            // A page without rows and with a token would go on for ever.
-            if token.is_empty() || came == 0 || rows.len() >= limit {
-                break;
+            if is_over || pages.rows.len() >= limit {
+                return Ok(pages);
             }
         }
-        self.terminal.list(&rows)?;
-        if !token.is_empty() {
-            self.terminal.say(&format!("there are more: --limit above {limit} shows them"));
+    }
+
+    /// Of what is looked at again and again, the first answer says how fresh it is.
+    fn note_first(&self, first: &Cell<bool>, freshness: Option<&Freshness>) {
+        if first.replace(false) {
+            self.note(freshness);
         }
-        Ok(())
+    }
+
+    /// Ctrl-C came.
+    pub fn interrupted(&self) -> Stop {
+        if self.watching.get() { Stop::Left } else { self.client.interrupted().into() }
     }
 
     /// Says on stderr that an answer came from local state.
@@ -124,6 +205,13 @@ impl<'a> Desk<'a> {
         match freshness.stale {
             true => self.terminal.say(&format!("stale: from the node's local state at {words}")),
             false => self.terminal.detail(&words),
+        }
+    }
+
+    /// Says that nothing was done, where that was asked for.
+    fn checked(&self, dry_run: bool) {
+        if dry_run {
+            self.terminal.say(CHECKED);
         }
     }
 

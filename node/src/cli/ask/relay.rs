@@ -5,8 +5,8 @@ use reveille_proto::admin::v1::{
     AddRelayRequest, GetRelayRequest, ListRelaysRequest, Relay, RelayTls, RemoveRelayRequest, TestRelayRequest,
 };
 
-use super::{Desk, Page};
-use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, Tls};
+use super::{Desk, Page, Seen};
+use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, Tls, Watch};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
@@ -17,9 +17,11 @@ pub async fn run(desk: &Desk<'_>, args: RelayArgs) -> Result<(), Stop> {
     match args.command {
         RelayCommand::Add(args) => add(desk, args).await,
         RelayCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
-        RelayCommand::Show { name, manifest } => show(desk, name, manifest).await,
+        RelayCommand::Show { name, manifest: true, .. } => manifest(desk, name).await,
+        RelayCommand::Show { name, watch, .. } => show(desk, name, watch).await,
         RelayCommand::Test { name } => test(desk, name).await,
-        RelayCommand::Remove { name } => remove(desk, name).await,
+        RelayCommand::Remove { name, dry_run: false } => remove(desk, name).await,
+        RelayCommand::Remove { name, dry_run: true } => would_remove(desk, name).await,
     }
 }
 
@@ -58,7 +60,7 @@ async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
     let view = RelayView::from(answer.relay.unwrap_or_default());
     desk.terminal.show(&view)?;
     if dry_run {
-        desk.terminal.say("checked; nothing was changed");
+        desk.terminal.say(super::CHECKED);
     }
     Ok(())
 }
@@ -71,20 +73,29 @@ async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Pag
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &Desk<'_>, name: String, manifest: bool) -> Result<(), Stop> {
-    let question = GetRelayRequest { name, stale: desk.stale };
+async fn get(desk: &Desk<'_>, name: &str) -> Result<Seen<Relay>, Failure> {
+    let question = GetRelayRequest { name: name.to_owned(), stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).get_relay(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
-    desk.note(answer.freshness.as_ref());
-    let relay = answer.relay.unwrap_or_default();
-    match manifest {
-        true => desk.terminal.manifest(&relay.name, &export::relay(&relay)),
-        false => desk.terminal.show(&RelayView::from(relay)),
-    }
+    Ok(Seen::of(answer.relay.unwrap_or_default(), answer.freshness))
+}
+
+async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
+    let look = async || {
+        let seen = get(desk, &name).await?;
+        Ok(Seen::of(RelayView::from(seen.view), seen.freshness))
+    };
+    desk.one(watch, look).await
+}
+
+async fn manifest(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+    let seen = get(desk, &name).await?;
+    desk.note(seen.freshness.as_ref());
+    desk.terminal.manifest(&name, &export::relay(&seen.view))
 }
 
 async fn test(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
-    let question = TestRelayRequest { name: name.clone() };
+    let question = TestRelayRequest { name: name.clone(), stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).test_relay(question).await };
     let view = RelayTestView::new(name, desk.client.ask(Nature::Read, question, call).await?);
     desk.terminal.show(&view)?;
@@ -98,6 +109,22 @@ async fn test(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
         ..Failure::default()
     }
     .into())
+}
+
+async fn would_remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+    let seen = get(desk, &name).await?;
+    desk.note(seen.freshness.as_ref());
+    let pool = seen.view.pool.clone();
+    let all = desk.pages(u32::MAX, &|size, token| page(desk, size, token)).await?;
+    let left: Vec<&str> = all.rows.iter().filter(|one| one.pool() == pool).map(RelayView::own_name).collect();
+    let left: Vec<&str> = left.into_iter().filter(|one| *one != name).collect();
+    desk.terminal.show(&RelayView::from(seen.view))?;
+    desk.terminal.say(&match left.as_slice() {
+        [] => format!("pool {pool} would have no relay: its mail would wait until it expires"),
+        left => format!("pool {pool} would have {} left", left.join(", ")),
+    });
+    desk.checked(true);
+    Ok(())
 }
 
 async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {

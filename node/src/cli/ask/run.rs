@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
     PauseRunRequest, ResumeRunRequest, RunState,
 };
 
-use super::{Desk, Page, schedule, watch};
+use super::{Desk, Page, Seen, schedule, watch};
 use crate::cli::args::{ExplainArgs, Format, RunArgs, RunCommand};
 use crate::cli::client::Nature;
 use crate::cli::doctor;
@@ -40,22 +40,29 @@ pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
             })
             .await
         }
-        RunCommand::Show { run } => show(desk, tenant, run).await,
+        RunCommand::Show { run, watch } => {
+            let question = GetRunRequest { tenant, run, stale: desk.stale };
+            desk.one(watch, async || show(desk, question.clone()).await).await
+        }
         RunCommand::Watch { run } => watch::run(desk, tenant, run).await,
         RunCommand::Pause { run, reason } => pause(desk, tenant, run, reason).await,
         RunCommand::Resume { run } => resume(desk, tenant, run).await,
-        RunCommand::Cancel { run } => cancel(desk, tenant, run).await,
+        RunCommand::Cancel { run, dry_run: false } => cancel(desk, tenant, run).await,
+        RunCommand::Cancel { run, dry_run: true } => would_cancel(desk, tenant, run).await,
     }
 }
 
 /// `reveille explain`.
 pub async fn explain(desk: &Desk<'_>, args: ExplainArgs) -> Result<(), Stop> {
-    let ExplainArgs { tenant, run, recipient } = args;
+    let ExplainArgs { tenant, run, recipient, watch } = args;
     let question = ExplainRequest { tenant, run, recipient, stale: desk.stale };
-    let call = |channel, question| async move { Service::new(channel).explain(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
-    desk.note(answer.freshness.as_ref());
-    desk.terminal.show(&StoryView::from(answer))
+    let look = async || {
+        let call = |channel, question| async move { Service::new(channel).explain(question).await };
+        let mut answer = desk.client.ask(Nature::Read, question.clone(), call).await?;
+        let freshness = answer.freshness.take();
+        Ok(Seen::of(StoryView::from(answer), freshness))
+    };
+    desk.one(watch, look).await
 }
 
 fn state_of(word: &str) -> i32 {
@@ -71,37 +78,33 @@ async fn page(desk: &Desk<'_>, question: ListRunsRequest) -> Result<Page<RunView
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
-    let question = GetRunRequest { tenant, run, stale: desk.stale };
+async fn show(desk: &Desk<'_>, question: GetRunRequest) -> Result<Seen<RunView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_run(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
-    desk.note(answer.freshness.as_ref());
     let run = answer.run.unwrap_or_default();
     let waits =
         run.state() == RunState::Open && run.counts.is_some_and(|counts| counts.pending > 0 || counts.claimed > 0);
     let (tenant, schedule) = (run.tenant.clone(), run.schedule.clone());
-    desk.terminal.show(&RunView::from(run))?;
     // With -o json an error is alone on stderr.
-    if waits && desk.terminal.format() == Format::Table {
-        hint(desk, tenant, schedule).await;
-    }
-    Ok(())
+    let hint = match waits && desk.terminal.format() == Format::Table {
+        true => hint(desk, tenant, schedule).await,
+        false => None,
+    };
+    Ok(Seen { view: RunView::from(run), freshness: answer.freshness, remarks: hint.into_iter().collect() })
 }
 
 /// Says why a run waits, where no relay of its pool takes mail from the node that answers. A hint: the run is
 /// shown already, so whatever cannot be asked is passed over.
-async fn hint(desk: &Desk<'_>, tenant: String, name: String) {
+async fn hint(desk: &Desk<'_>, tenant: String, name: String) -> Option<String> {
     let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: false };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).get_schedule(question).await };
-    let Ok(answer) = desk.client.ask(Nature::Read, question, call).await else { return };
-    let Some(schedule) = answer.schedule else { return };
+    let schedule = desk.client.ask(Nature::Read, question, call).await.ok()?.schedule?;
     let question = ListRelaysRequest { page_size: RELAYS_LOOKED_AT, stale: desk.stale, ..ListRelaysRequest::default() };
     let call = |channel, question| async move { RelayServiceClient::new(channel).list_relays(question).await };
-    let Ok(answer) = desk.client.ask(Nature::Read, question, call).await else { return };
-    if answer.next_page_token.is_empty()
-        && let Some(words) = doctor::relay::nobody_takes(&answer.relays, &schedule.pool)
-    {
-        desk.terminal.say(&words);
+    let answer = desk.client.ask(Nature::Read, question, call).await.ok()?;
+    match answer.next_page_token.is_empty() {
+        true => doctor::relay::nobody_takes(&answer.relays, &schedule.pool),
+        false => None,
     }
 }
 
@@ -119,6 +122,15 @@ async fn resume(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop
     let call = |channel, question| async move { Service::new(channel).resume_run(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
     desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
+}
+
+async fn would_cancel(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
+    let seen = show(desk, GetRunRequest { tenant, run, stale: desk.stale }).await?;
+    desk.note(seen.freshness.as_ref());
+    desk.terminal.show(&seen.view)?;
+    desk.terminal.say(&seen.view.would_cancel());
+    desk.checked(true);
+    Ok(())
 }
 
 async fn cancel(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {

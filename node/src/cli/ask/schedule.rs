@@ -2,12 +2,12 @@
 
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{
-    DeleteScheduleRequest, GetScheduleRequest, ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest,
-    ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
+    DeleteScheduleRequest, GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListSchedulesRequest,
+    PauseScheduleRequest, ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
 };
 
-use super::{Desk, Page, apply, backfill, create, preview, update};
-use crate::cli::args::{ScheduleArgs, ScheduleCommand};
+use super::{CHECKED, Desk, Page, Seen, apply, backfill, create, preview, several, update};
+use crate::cli::args::{ScheduleArgs, ScheduleCommand, Watch};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::human;
@@ -39,15 +39,24 @@ pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
             })
             .await
         }
-        ScheduleCommand::Show { name, manifest } => show(desk, tenant, name, manifest).await,
+        ScheduleCommand::Show { name, manifest: true, .. } => manifest(desk, tenant, name).await,
+        ScheduleCommand::Show { name, watch, .. } => show(desk, tenant, name, watch).await,
         ScheduleCommand::Apply(what) => Box::pin(apply::run(desk, &tenant, &what)).await,
         ScheduleCommand::Diff(what) => Box::pin(apply::diff(desk, &tenant, &what)).await,
         ScheduleCommand::Update(args) => Box::pin(update::run(desk, tenant, *args)).await,
-        ScheduleCommand::Pause { name, reason } => pause(desk, tenant, name, reason).await,
-        ScheduleCommand::Resume { name, dry_run } => resume(desk, tenant, name, dry_run).await,
-        ScheduleCommand::Trigger { name } => trigger(desk, tenant, name).await,
+        ScheduleCommand::Pause { name, labels, reason, dry_run } => match (name, labels.selector) {
+            (_, Some(selector)) => {
+                Box::pin(several::run(desk, tenant, selector, several::Act::Pause(reason), dry_run)).await
+            }
+            (name, None) => pause(desk, tenant, name.unwrap_or_default(), reason, dry_run).await,
+        },
+        ScheduleCommand::Resume { name, labels, dry_run } => match (name, labels.selector) {
+            (_, Some(selector)) => Box::pin(several::run(desk, tenant, selector, several::Act::Resume, dry_run)).await,
+            (name, None) => resume(desk, tenant, name.unwrap_or_default(), dry_run).await,
+        },
+        ScheduleCommand::Trigger { name, dry_run } => trigger(desk, tenant, name, dry_run).await,
         ScheduleCommand::Backfill(args) => backfill::run(desk, tenant, args).await,
-        ScheduleCommand::Delete { name } => delete(desk, tenant, name).await,
+        ScheduleCommand::Delete { name, dry_run } => delete(desk, tenant, name, dry_run).await,
         ScheduleCommand::History { name, paging } => {
             desk.list(paging, |size, token| history(desk, &tenant, &name, size, token)).await
         }
@@ -58,7 +67,7 @@ fn state_of(word: &str) -> i32 {
     ScheduleState::from_str_name(&name_of("SCHEDULE_STATE_", word)).unwrap_or_default().into()
 }
 
-async fn page(desk: &Desk<'_>, question: ListSchedulesRequest) -> Result<Page<ScheduleView>, Failure> {
+pub(super) async fn page(desk: &Desk<'_>, question: ListSchedulesRequest) -> Result<Page<ScheduleView>, Failure> {
     let selector = question.selector.clone();
     let call = |channel, question| async move { Service::new(channel).list_schedules(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
@@ -67,16 +76,26 @@ async fn page(desk: &Desk<'_>, question: ListSchedulesRequest) -> Result<Page<Sc
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &Desk<'_>, tenant: String, name: String, manifest: bool) -> Result<(), Stop> {
-    let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: manifest };
+async fn get(desk: &Desk<'_>, question: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_schedule(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    desk.client.ask(Nature::Read, question, call).await
+}
+
+async fn show(desk: &Desk<'_>, tenant: String, name: String, watch: Watch) -> Result<(), Stop> {
+    let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: false };
+    let look = async || {
+        let answer = get(desk, question.clone()).await?;
+        Ok(Seen::of(ScheduleView::from(answer.schedule.unwrap_or_default()), answer.freshness))
+    };
+    desk.one(watch, look).await
+}
+
+async fn manifest(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+    let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: true };
+    let answer = get(desk, question).await?;
     desk.note(answer.freshness.as_ref());
-    if manifest {
-        let body = answer.body.ok_or_else(|| older(NO_BODY))?;
-        return desk.terminal.manifest(&body.name, &export::schedule(&body));
-    }
-    desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))
+    let body = answer.body.ok_or_else(|| older(NO_BODY))?;
+    desk.terminal.manifest(&body.name, &export::schedule(&body))
 }
 
 /// A node that knows no selectors would tell of everything, and leaves out which it heeded.
@@ -90,11 +109,13 @@ pub(super) fn older(told: &str) -> Failure {
     Failure::general(message, "upgrade that node, or ask another with --endpoint")
 }
 
-async fn pause(desk: &Desk<'_>, tenant: String, name: String, reason: String) -> Result<(), Stop> {
-    let question = PauseScheduleRequest { tenant, name, reason };
+async fn pause(desk: &Desk<'_>, tenant: String, name: String, reason: String, dry_run: bool) -> Result<(), Stop> {
+    let question = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
     let call = |channel, question| async move { Service::new(channel).pause_schedule(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
-    desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))
+    desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))?;
+    desk.checked(dry_run);
+    Ok(())
 }
 
 /// What was missed is shown before it is confirmed; the etag makes sure that it is still that.
@@ -122,8 +143,9 @@ async fn resume(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) ->
     desk.terminal.show(&ResumeView::from(resumed))
 }
 
-async fn trigger(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let question = TriggerScheduleRequest { tenant, name, request_id: desk.client.request_id().to_owned() };
+async fn trigger(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
+    let request_id = desk.client.request_id().to_owned();
+    let question = TriggerScheduleRequest { tenant, name, request_id, validate_only: dry_run };
     let call = |channel, question| async move { Service::new(channel).trigger_schedule(question).await };
     let answer = desk.change(question, call).await?;
     let run = answer.run.unwrap_or_default();
@@ -132,16 +154,21 @@ async fn trigger(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), St
     }
     let next = format!("next: reveille run watch {}", run.run);
     desk.terminal.show(&RunView::from(run))?;
-    desk.terminal.say(&next);
+    desk.terminal.say(if dry_run { CHECKED } else { &next });
     Ok(())
 }
 
-async fn delete(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    desk.terminal.confirm(&format!("Delete schedule {name}? It never fires again; open runs go on."))?;
-    let question = DeleteScheduleRequest { tenant, name: name.clone() };
+async fn delete(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
+    if !dry_run {
+        desk.terminal.confirm(&format!("Delete schedule {name}? It never fires again; open runs go on."))?;
+    }
+    let question = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
     let call = |channel, question| async move { Service::new(channel).delete_schedule(question).await };
-    let answer = desk.client.ask(Nature::Once, question, call).await?;
-    desk.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs })
+    let nature = if dry_run { Nature::Read } else { Nature::Once };
+    let answer = desk.client.ask(nature, question, call).await?;
+    desk.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs })?;
+    desk.checked(dry_run);
+    Ok(())
 }
 
 async fn history(

@@ -34,7 +34,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<()
         desk.terminal.say(&format!("{duplicates} left out: each address gets one mail a run"));
     }
     if dry_run {
-        desk.terminal.say("checked; nothing was changed");
+        desk.terminal.say(super::CHECKED);
         return desk.terminal.show(&plan);
     }
     plan.lines().iter().for_each(|line| desk.terminal.say(line));

@@ -2,119 +2,106 @@
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use reveille_proto::admin::v1::WatchRunRequest;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient as Service;
-use tokio::time::{sleep, timeout};
+use reveille_proto::admin::v1::{WatchRunRequest, WatchRunResponse};
+use tokio::time::{Instant, sleep};
+use tonic::Streaming;
 
-use super::Desk;
-use crate::cli::args::Format;
+use super::follow::{End, Next, follow};
+use super::screen::Scene;
+use super::{Desk, WITHIN};
 use crate::cli::client::{Nature, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::human;
+use crate::cli::view::View;
 use crate::cli::view::run::RunView;
 
+/// Characters of the bar.
+const BAR_WIDTH: u64 = 40;
 /// A stream that ended early is asked for again after this.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Follows it; with `--timeout` not longer than that.
 pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
-    let question = WatchRunRequest { tenant, run };
-    let Some(within) = desk.global.timeout else { return follow(desk, question).await };
-    let Ok(result) = timeout(within, follow(desk, question)).await else {
-        return Err(Failure {
+    let question = WatchRunRequest { tenant, run, stale: desk.stale };
+    let mut stream: Option<Streaming<WatchRunResponse>> = None;
+    let began = Instant::now();
+    let mut first_done = None;
+    let mut last = None;
+    let mut told = |answer: WatchRunResponse| {
+        let view = RunView::from(answer.run.unwrap_or_default());
+        let done = view.progress().0;
+        let rate = (done - done.min(*first_done.get_or_insert(done)), began.elapsed());
+        let finished = view.is_finished();
+        let scene = scene(desk, &view, rate, finished);
+        last = Some(view);
+        if finished { Next::Last(scene) } else { Next::Scene(scene) }
+    };
+    let next = async || loop {
+        let Some(open) = &mut stream else {
+            // The time of the last question is over, if its stream lived long.
+            desk.client.give(WITHIN);
+            let call = |channel, question| async move { Service::new(channel).watch_run(question).await };
+            stream = Some(desk.client.ask(Nature::Read, question.clone(), call).await?);
+            continue;
+        };
+        let why = match open.message().await {
+            Ok(Some(answer)) => return Ok(told(answer)),
+            Ok(None) => "it ended before the run did".to_owned(),
+            Err(status) if is_passing(&status) => status.message().to_owned(),
+            Err(status) => return Err(Failure::of_status(&status)),
+        };
+        // Another node, or the same in a moment, may know more; when none does, that is said.
+        desk.terminal.detail(&format!("the stream broke ({why}); asking again"));
+        stream = None;
+        sleep(AGAIN_AFTER).await;
+    };
+    let end = Box::pin(follow(desk, next)).await?;
+    match end {
+        End::Over => {
+            if let Some(left) = last.and_then(|view| view.left_in_doubt()) {
+                desk.terminal.say(&left);
+            }
+            Ok(())
+        }
+        End::TimeUp(_) => Err(Failure {
             exit: Exit::TimedOut,
             reason: "TIMED_OUT".into(),
             message: "the run is not finished yet".to_owned(),
             next: Some("a longer --timeout, or none".to_owned()),
             ..Failure::default()
         }
-        .into());
+        .into()),
+    }
+}
+
+/// A bar on a screen, and in the end the whole run; otherwise a sentence.
+fn scene(desk: &Desk<'_>, view: &RunView, rate: (u64, Duration), finished: bool) -> Scene {
+    let text = match (desk.terminal.is_live(), finished) {
+        (false, _) => view.sentence(),
+        (true, true) => view.text(desk.terminal.paints()),
+        (true, false) => format!("{}\n{}", bar(view.progress(), rate), view.sentence()),
     };
-    result
+    Scene::worded(view, text)
 }
 
-async fn follow(desk: &Desk<'_>, question: WatchRunRequest) -> Result<(), Stop> {
-    let client = desk.patient_client();
-    let call = |channel, question| async move { Service::new(channel).watch_run(question).await };
-    let mut screen = Screen::new(desk);
-    loop {
-        let mut stream = client.ask(Nature::Read, question.clone(), call).await?;
-        loop {
-            match stream.message().await {
-                Ok(Some(answer)) => {
-                    let view = RunView::from(answer.run.unwrap_or_default());
-                    screen.show(&view)?;
-                    if view.is_finished() {
-                        return screen.finish(&view);
-                    }
-                }
-                Ok(None) => break,
-                Err(status) if is_passing(&status) => {
-                    desk.terminal.detail(&format!("the connection broke ({}); asking again", status.code()));
-                    break;
-                }
-                Err(status) => return Err(Failure::of_status(&status).into()),
-            }
-        }
-        sleep(AGAIN_AFTER).await;
-    }
-}
-
-/// A bar on a terminal, otherwise a line a change.
-struct Screen<'a> {
-    desk: &'a Desk<'a>,
-    bar: Option<ProgressBar>,
-    last: Option<RunView>,
-}
-
-impl<'a> Screen<'a> {
-    fn new(desk: &'a Desk<'a>) -> Screen<'a> {
-        let has_bar = desk.terminal.format() == Format::Table && desk.terminal.is_watched();
-        let bar = has_bar.then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            // The template is a constant: a test reads it.
-            bar.with_style(style().unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        Screen { desk, bar, last: None }
-    }
-
-    fn show(&mut self, view: &RunView) -> Result<(), Stop> {
-        if self.last.as_ref() == Some(view) {
-            return Ok(());
-        }
-        self.last = Some(view.clone());
-        match &self.bar {
-            None => self.desk.terminal.line(view, &view.sentence()),
-            Some(bar) => {
-                let (done, all) = view.progress();
-                bar.set_length(all);
-                bar.set_position(done);
-                bar.set_message(view.sentence());
-                Ok(())
-            }
-        }
-    }
-
-    fn finish(self, view: &RunView) -> Result<(), Stop> {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-            self.desk.terminal.show(view)?;
-        }
-        if let Some(left) = view.left_in_doubt() {
-            self.desk.terminal.say(&left);
-        }
-        Ok(())
-    }
-}
-
-fn style() -> Result<ProgressStyle, indicatif::style::TemplateError> {
-    ProgressStyle::with_template("{wide_bar} {percent:>3}% {per_sec} {elapsed}\n{msg}")
+fn bar((done, all): (u64, u64), (since, elapsed): (u64, Duration)) -> String {
+    let part = |of: u64| of.saturating_mul(done).checked_div(all).unwrap_or(of);
+    let full = usize::try_from(part(BAR_WIDTH)).unwrap_or_default();
+    let rest = usize::try_from(BAR_WIDTH).unwrap_or_default().saturating_sub(full);
+    let rate = since as f64 / elapsed.as_secs_f64().max(0.001);
+    let elapsed = human::duration(i64::try_from(elapsed.as_secs()).unwrap_or_default().saturating_mul(1_000));
+    format!("{}{} {:>3} %  {rate:.0}/s  {elapsed}", "█".repeat(full), "░".repeat(rest), part(100))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
-    fn the_bar_can_be_drawn() {
-        assert!(super::style().is_ok());
+    fn a_bar_says_how_far_how_fast_and_since_when() {
+        let told = bar((50, 200), (40, Duration::from_secs(20)));
+        assert_eq!(told, format!("{}{}  25 %  2/s  20s", "█".repeat(10), "░".repeat(30)));
+        assert!(bar((0, 0), (0, Duration::ZERO)).contains("100 %"), "of nothing all is done");
     }
 }

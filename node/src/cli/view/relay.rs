@@ -151,6 +151,18 @@ impl RelayTestView {
     }
 }
 
+impl RelayView {
+    /// Its own name.
+    pub fn own_name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its pool.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+}
+
 impl View for RelayView {
     fn name(&self) -> String {
         self.name.clone()

@@ -150,6 +150,17 @@ impl RunView {
         })
     }
 
+    /// What a cancel would do to it.
+    pub fn would_cancel(&self) -> String {
+        let CountsView { pending, claimed, in_doubt, .. } = self.counts;
+        let recipients = human::counted(pending.into(), "recipient");
+        let rest = match claimed + in_doubt {
+            0 => String::new(),
+            under_way => format!("; {} under way only if they turn out not to be sent", human::count(under_way.into())),
+        };
+        format!("{recipients} would be cancelled{rest}")
+    }
+
     fn tone(&self) -> Tone {
         match self.state.as_str() {
             "open" => Tone::Plain,

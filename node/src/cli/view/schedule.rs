@@ -175,6 +175,16 @@ impl ScheduleView {
         ScheduleView { creation: Some(creation), ..self }
     }
 
+    /// Its own name.
+    pub fn own_name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it does, in a word.
+    pub fn state(&self) -> &str {
+        &self.state
+    }
+
     /// Its next instants.
     pub fn next(&self) -> &[InstantView] {
         &self.next
@@ -298,6 +308,9 @@ impl View for DeletedView {
         } else {
             format!("; still open: {}", self.open_runs.join(", "))
         };
-        format!("{} deleted, log index {}{open}", self.name, self.index)
+        match self.index {
+            0 => format!("{} would be deleted{open}", self.name),
+            index => format!("{} deleted, log index {index}{open}", self.name),
+        }
     }
 }

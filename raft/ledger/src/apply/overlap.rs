@@ -16,7 +16,7 @@ use crate::state::Ledger;
 
 impl Ledger {
     /// May one more run of a schedule open beside those that are not finished?
-    pub(super) fn may_stand(&self, id: ScheduleId, now: Time) -> Result<(), Refusal> {
+    pub fn may_stand(&self, id: ScheduleId, now: Time) -> Result<(), Refusal> {
         let forbidden = self.schedules.get(&id).is_some_and(|schedule| match schedule.policies.overlap {
             Overlap::BufferOne | Overlap::Skip => true,
             Overlap::Allow | Overlap::CancelOther => false,

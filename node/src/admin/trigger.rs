@@ -1,0 +1,35 @@
+//! What a trigger would open, shown without opening it.
+
+use reveille_ledger::Activity;
+use reveille_ledger::ids::Nominal;
+use reveille_ledger::refusal::Refusal;
+use reveille_proto::admin::v1::{Run, RunCause, RunCounts, RunState, TriggerScheduleResponse};
+
+use super::schedule::Found;
+use super::{Admin, Fault, creation, refusals, views};
+
+/// The run as it would be, or why it would be refused.
+pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<TriggerScheduleResponse, Fault> {
+    let Found { id, schedule, now, .. } = found;
+    if let Activity::Blocked { .. } = schedule.activity {
+        return Err(refusals::refused(&Refusal::NotActive(schedule.activity.word().to_owned())));
+    }
+    let look = admin.site.replica.read(|ledger| {
+        let may = ledger.may_stand(*id, *now);
+        may.map(|()| creation::warnings(ledger, &schedule.pool))
+    });
+    let warnings = look.map_err(|refusal| refusals::refused(&refusal))?;
+    let run = Run {
+        tenant: schedule.tenant.clone(),
+        schedule: schedule.name.clone(),
+        nominal: Nominal::Trigger(request.to_owned()).to_string(),
+        cause: RunCause::Trigger.into(),
+        state: RunState::Open.into(),
+        audience: schedule.recipients,
+        counts: Some(RunCounts { pending: schedule.recipients, ..RunCounts::default() }),
+        due: Some(views::timestamp(*now)),
+        finish_by: Some(views::timestamp(now.plus_ms(schedule.policies.finish_by_ms))),
+        ..Run::default()
+    };
+    Ok(TriggerScheduleResponse { run: Some(run), warnings })
+}

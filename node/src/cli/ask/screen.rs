@@ -1,0 +1,148 @@
+//! Where scenes of something that is followed go: a terminal is drawn over in place; elsewhere a table is
+//! printed again when its data changed, and with `-o json` one object a line.
+
+use serde_json::Value;
+
+use crate::cli::args::Format;
+use crate::cli::failure::Stop;
+use crate::cli::terminal::Terminal;
+use crate::cli::view::{Row, View, sheet};
+
+/// One look at what is followed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scene {
+    /// For people.
+    text: String,
+    /// For programs, each with its name.
+    objects: Vec<(String, Value)>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    One,
+    List,
+}
+
+impl Scene {
+    /// One object, with what is to be said of it.
+    pub fn of_one<V: View>(terminal: &Terminal, view: &V, remarks: &[String]) -> Scene {
+        let text = below(view.text(terminal.paints()), remarks);
+        Scene::worded(view, text)
+    }
+
+    /// One object, in other words.
+    pub fn worded<V: View>(view: &V, text: String) -> Scene {
+        Scene { text, objects: vec![object(view)], kind: Kind::One }
+    }
+
+    /// Rows of a list.
+    pub fn of_list<R: Row>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Scene {
+        let text = match rows {
+            [] => format!("no {}", R::NOUN),
+            rows => sheet::table(R::COLUMNS, rows.iter().map(Row::cells).collect(), terminal.paints()),
+        };
+        Scene { text: below(text, remarks), objects: rows.iter().map(object).collect(), kind: Kind::List }
+    }
+}
+
+fn object<V: View>(view: &V) -> (String, Value) {
+    // Views are plain data with string keys: serde_json has nothing to refuse there.
+    (view.name(), serde_json::to_value(view).unwrap_or_default())
+}
+
+fn below(text: String, remarks: &[String]) -> String {
+    if remarks.is_empty() { text } else { format!("{text}\n\n{}", remarks.join("\n")) }
+}
+
+/// Shows scenes, one after the other.
+pub struct Screen<'a> {
+    terminal: &'a Terminal,
+    /// Is it drawn over in place?
+    live: bool,
+    /// Lines that stand there now.
+    drawn: u16,
+    last: Option<Scene>,
+}
+
+impl<'a> Screen<'a> {
+    /// By what stdout is.
+    pub fn new(terminal: &'a Terminal) -> Screen<'a> {
+        Screen { terminal, live: terminal.is_live(), drawn: 0, last: None }
+    }
+
+    /// Has nothing been shown yet?
+    pub fn is_blank(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// A word on stderr; what was drawn stays above it.
+    pub fn say(&mut self, text: &str) {
+        self.terminal.say(text);
+        self.drawn = 0;
+    }
+
+    /// Shows what is other than in the last scene.
+    pub fn show(&mut self, scene: Scene) -> Result<(), Stop> {
+        let last = self.last.replace(scene);
+        let Some(scene) = &self.last else { return Ok(()) };
+        if self.live {
+            if last.is_none_or(|last| last.text != scene.text) || self.drawn == 0 {
+                self.drawn = self.terminal.draw(self.drawn, &scene.text)?;
+            }
+            return Ok(());
+        }
+        if last.as_ref().is_some_and(|last| last.objects == scene.objects) {
+            return Ok(());
+        }
+        match (self.terminal.format(), scene.kind) {
+            (Format::Table, _) => {
+                let gap = if last.is_some() && scene.kind == Kind::List { "\n" } else { "" };
+                self.terminal.text(&format!("{gap}{}", scene.text))
+            }
+            (_, Kind::One) => scene.objects.iter().try_for_each(|(name, value)| self.terminal.object(name, value)),
+            (_, Kind::List) => {
+                let before = last.map(|last| last.objects).unwrap_or_default();
+                changes(&before, &scene.objects).iter().try_for_each(|(name, value)| self.terminal.object(name, value))
+            }
+        }
+    }
+}
+
+/// Rows that came, changed or went, each with `change`: `added`, `changed` or `gone`.
+fn changes(before: &[(String, Value)], now: &[(String, Value)]) -> Vec<(String, Value)> {
+    let has = |rows: &[(String, Value)], name: &str| rows.iter().any(|(known, _)| known == name);
+    let told = |(name, value): &(String, Value), change: &str| {
+        let mut value = value.clone();
+        if let Value::Object(fields) = &mut value {
+            fields.insert("change".to_owned(), change.into());
+        }
+        (name.clone(), value)
+    };
+    let fresh = now.iter().filter(|row| !before.contains(row)).map(|row| {
+        let change = if has(before, &row.0) { "changed" } else { "added" };
+        told(row, change)
+    });
+    let gone = before.iter().filter(|(name, _)| !has(now, name)).map(|row| told(row, "gone"));
+    fresh.chain(gone).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_come_change_and_go() {
+        let row = |name: &str, state: &str| (name.to_owned(), json!({ "name": name, "state": state }));
+        let before = [row("a", "active"), row("b", "active"), row("c", "active")];
+        let now = [row("a", "active"), row("c", "paused"), row("d", "active")];
+        let told: Vec<String> = changes(&before, &now)
+            .iter()
+            .map(|(name, value)| format!("{name} {} {}", value["change"].as_str().unwrap_or("-"), value["state"]))
+            .collect();
+        assert_eq!(told, ["c changed \"paused\"", "d added \"active\"", "b gone \"active\""]);
+        assert!(changes(&now, &now).is_empty());
+        assert_eq!(changes(&[], &now).len(), 3);
+    }
+}

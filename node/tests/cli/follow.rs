@@ -1,0 +1,157 @@
+//! `--watch`: shown again when something changed, over lost nodes, until Ctrl-C or `--timeout`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use reveille_proto::admin::v1;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::timeout;
+use tonic::{Code, Status};
+
+use crate::fake::{Answer, Fake, one, refusal, unknown};
+use crate::terminal::{PATIENCE, command, reveille};
+
+fn schedules(of: &[(&str, v1::ScheduleState)]) -> Answer {
+    let one_of = |(name, state): &(&str, v1::ScheduleState)| v1::Schedule {
+        name: (*name).to_owned(),
+        state: (*state).into(),
+        ..v1::Schedule::default()
+    };
+    one(v1::ListSchedulesResponse { schedules: of.iter().map(one_of).collect(), ..Default::default() })
+}
+
+/// Two looks at the same, then one that changed, came and went.
+async fn changing() -> Fake {
+    use v1::ScheduleState::{Active, Paused};
+    let looks = AtomicUsize::new(0);
+    Fake::start(move |method, _| match method {
+        "ListSchedules" if looks.fetch_add(1, Ordering::SeqCst) < 2 => schedules(&[("a", Active), ("b", Active)]),
+        "ListSchedules" => schedules(&[("b", Paused), ("c", Active)]),
+        _ => Err(unknown(method)),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_list_is_one_object_a_line_for_each_row_that_came_changed_or_went() {
+    let fake = changing().await;
+    let ended = fake.reveille("schedule list --watch -o json --timeout 5s").await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "what was to be watched for 5s was: {ended:?}");
+    let lines: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let told: Vec<String> =
+        lines.iter().map(|row| format!("{} {} {}", row["name"], row["state"], row["change"])).collect();
+    let told: Vec<String> = told.iter().map(|words| words.replace('"', "")).collect();
+    assert_eq!(
+        told,
+        ["a active added", "b active added", "b paused changed", "c active added", "a active gone"],
+        "and nothing for looks that saw the same"
+    );
+    assert!(fake.methods().len() >= 3);
+}
+
+#[tokio::test]
+async fn without_a_screen_a_table_is_printed_again_when_something_changed() {
+    let fake = changing().await;
+    let ended = fake.reveille("schedule list --watch --timeout 5s").await;
+    let names = |table: &str| -> Vec<String> {
+        table.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    };
+    let tables: Vec<Vec<String>> = ended.stdout.split("\n\n").map(names).collect();
+    assert_eq!(tables, [["NAME", "a", "b"], ["NAME", "b", "c"]], "{ended:?}");
+    assert!(!ended.stdout.contains('\u{1b}'), "nothing is drawn over");
+}
+
+#[tokio::test]
+async fn one_object_is_told_again_when_it_changed() {
+    let looks = AtomicUsize::new(0);
+    let fake = Fake::start(move |method, _| {
+        let sent = u32::try_from(looks.fetch_add(1, Ordering::SeqCst) / 2).expect("few");
+        let counts = Some(v1::RunCounts { pending: 0, sent, ..v1::RunCounts::default() });
+        match method {
+            "GetRun" => {
+                one(v1::GetRunResponse { run: Some(v1::Run { counts, ..v1::Run::default() }), freshness: None })
+            }
+            _ => Err(unknown(method)),
+        }
+    })
+    .await;
+    let ended = fake.reveille("run show r1.0 --watch -o json --timeout 4500ms").await;
+    let lines: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let sent: Vec<u64> = lines.iter().filter_map(|line| line["counts"]["sent"].as_u64()).collect();
+    assert!(sent.starts_with(&[0, 1]) && sent.is_sorted(), "{sent:?}");
+    assert!(lines.iter().all(|line| line.get("change").is_none()), "it is one object, and it changed");
+}
+
+/// A node that answers a few looks, and is gone then.
+async fn mortal(looks: usize) -> Fake {
+    let left = Arc::new(AtomicUsize::new(0));
+    Fake::start(move |_, _| match left.fetch_add(1, Ordering::SeqCst) {
+        looked if looked < looks => schedules(&[("a", v1::ScheduleState::Active)]),
+        // As `tonic` says it of a broken connection: nobody answered.
+        _ => Err(Status::unavailable("broken pipe")),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn when_a_node_is_lost_the_next_one_goes_on_and_stderr_says_so() {
+    let (first, second) = (mortal(2).await, mortal(usize::MAX).await);
+    let endpoints = format!("{},{}", first.address(), second.address());
+    let ended = reveille(&format!("--endpoint {endpoints} schedule list --watch -o json --timeout 5s")).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stderr, format!("{} is lost; going on with {}\n", first.address(), second.address()));
+    assert_eq!(ended.stdout.lines().count(), 1, "nothing changed");
+    assert_eq!(first.methods().len(), 3, "it is not asked at each look");
+}
+
+#[tokio::test]
+async fn when_nobody_answers_it_asks_on_and_the_first_look_fails_as_ever() {
+    let looks = AtomicUsize::new(0);
+    let fake = Fake::start(move |_, _| match looks.fetch_add(1, Ordering::SeqCst) {
+        1 => Err(refusal(Code::InvalidArgument, "INVALID_FIELD", "no")),
+        _ => schedules(&[("a", v1::ScheduleState::Active)]),
+    })
+    .await;
+    let ended = fake.reveille("schedule list --watch -o json --timeout 20s").await;
+    assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(2), Some("INVALID_FIELD")), "no look will pass");
+
+    let looks = AtomicUsize::new(0);
+    let fake = Fake::start(move |_, _| match looks.fetch_add(1, Ordering::SeqCst) {
+        // The client asks again by itself for five seconds.
+        1..9 => Err(Status::unavailable("broken pipe")),
+        _ => schedules(&[("a", v1::ScheduleState::Active)]),
+    })
+    .await;
+    let ended = fake.reveille("schedule list --watch -o name --timeout 15s").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "a\n"), "{ended:?}");
+    let said: Vec<&str> = ended.stderr.lines().collect();
+    assert!(said.iter().any(|line| line.ends_with("asking again every second")), "{said:?}");
+    assert!(said.iter().any(|line| line.ends_with("answers again")), "{said:?}");
+
+    let ended = reveille("--endpoint 127.0.0.1:1 schedule list --watch").await;
+    assert_eq!(ended.code, Some(5), "{ended:?}");
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_it_with_130_and_without_a_word() {
+    let fake = mortal(usize::MAX).await;
+    let address = fake.address().to_string();
+    let mut child =
+        command(&["--endpoint", &address, "schedule", "list", "--watch", "-o", "name"]).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+    let first = timeout(PATIENCE, lines.next_line()).await.expect("in time").expect("a line");
+    assert_eq!(first.as_deref(), Some("a"));
+    let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it runs");
+    kill_process(id, Signal::INT).expect("a signal");
+    let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(130), ""));
+}
+
+#[tokio::test]
+async fn a_manifest_is_not_watched() {
+    for line in ["schedule show a --manifest --watch", "relay show a --manifest --watch"] {
+        assert_eq!(reveille(line).await.code, Some(2), "{line}");
+    }
+}
