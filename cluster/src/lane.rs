@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use reveille_ledger::Row;
 use reveille_ledger::address::Mailbox;
-use reveille_ledger::command::{Command, Refused, Scope, Why};
+use reveille_ledger::command::{Cause, Command, Refused, Said, Scope, Why};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
 use reveille_raft::Hint;
@@ -29,7 +29,8 @@ use crate::journal::{Act, Answer, Place};
 use crate::keeper::Stopping;
 use crate::lease::{ASK_EVERY, LEASE};
 use crate::preparations::Preparation;
-use crate::relay::{self, Delivery, Mail, Patience, Permit, Shut, Unavailable, Verdict};
+use crate::relay::{self, Delivery, Mail, Patience, Shut, Unavailable, Verdict};
+use crate::relays::Way;
 use crate::room::Room;
 use crate::row_tasks::RowTasks;
 use crate::settler::Fate;
@@ -63,6 +64,8 @@ struct Draft {
     audience: Hash,
     /// It was open when a holder died: it is prepared alone (P12).
     suspect: bool,
+    /// Somebody waits for the words of the relay that takes it.
+    test: bool,
 }
 
 /// A row as its task works it.
@@ -183,7 +186,8 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
             let state = ledger.run(run)?;
             let place = Place { page: row.page, chunk: row.chunk, fence, slot };
             let suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
-            Some(Draft { place, run, recipient, content: state.content, audience: state.audience, suspect })
+            let test = state.cause == Cause::Test;
+            Some(Draft { place, run, recipient, content: state.content, audience: state.audience, suspect, test })
         });
         Some(Work {
             tenant: page.tenant.clone(),
@@ -204,8 +208,8 @@ async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
     for (number, draft) in work.drafts.iter().enumerate() {
         if gives_back.is_none() {
             match permit(&room, &work.pool, deadline).await {
-                Ok(permit) => {
-                    tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, permit, deadline));
+                Ok(way) => {
+                    tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, way, deadline));
                     continue;
                 }
                 Err(cause) => gives_back = Some(cause),
@@ -236,7 +240,7 @@ fn waits(place: Place, cause: &str) -> Fate {
 }
 
 /// The right to send one mail, or why there is none in time.
-async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, GivesBack> {
+async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Way, GivesBack> {
     let back = |why| Err(GivesBack::Released(why));
     loop {
         let applied = room.site.replica.read(|ledger| ledger.head().applied);
@@ -249,7 +253,7 @@ async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, Gi
         let asked = room.relays.acquire(pool, deadline);
         let unavailable = match room.drain.run_until_cancelled(asked).await {
             None => return back(Why::Stopping),
-            Some(Ok(permit)) => return Ok(permit),
+            Some(Ok(way)) => return Ok(way),
             Some(Err(None)) => {
                 return Err(GivesBack::Waits(format!("pool '{pool}' has no relay: add one with `relay add`")));
             }
@@ -278,11 +282,11 @@ async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Permit, Gi
 /// One recipient, from its preparation to its settled outcome. Its permit comes before its seat among those
 /// who are prepared, for one who is alone as for all others: so nobody waits for a seat whose owner waits for
 /// a permit.
-async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, permit: Permit, deadline: Instant) {
+async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, way: Way, deadline: Instant) {
     let draft = &work.drafts[number];
     let seat = room.preparations.begin(draft.suspect, deadline);
     let fate = match room.drain.run_until_cancelled(seat).await {
-        Some(Some(preparation)) => hand_off(&room, &work, draft, permit, preparation).await,
+        Some(Some(preparation)) => hand_off(&room, &work, draft, way, preparation).await,
         // It comes back in a while, so that this node does not wait for it all the time.
         Some(None) if draft.suspect => waits(draft.place, "it is to be prepared alone, and others were not over"),
         Some(None) => Fate::Released(Why::Busy),
@@ -292,7 +296,7 @@ async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, permit: Permit, d
 }
 
 /// Prepares one recipient and sees its dialogue through.
-async fn hand_off(room: &Arc<Room>, work: &Work, draft: &Draft, permit: Permit, preparation: Arc<Preparation>) -> Fate {
+async fn hand_off(room: &Arc<Room>, work: &Work, draft: &Draft, way: Way, preparation: Arc<Preparation>) -> Fate {
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(room, work, draft)));
     let prepared = prepared.unwrap_or_else(|_| Err(Fate::Unsendable("preparing it panicked".to_owned())));
     let (job, mail) = match prepared {
@@ -305,9 +309,13 @@ async fn hand_off(room: &Arc<Room>, work: &Work, draft: &Draft, permit: Permit, 
     };
     let patience = Patience { begin_by: Some(Instant::now() + PREPARE_WITHIN), stop: room.drain.child_token() };
     let gate = LaneGate { room: Arc::clone(room), job: Arc::clone(&job), preparation: Arc::clone(&preparation) };
-    let delivery = permit.deliver(mail, gate, patience);
+    let delivery = way.permit.deliver(mail, gate, patience);
     let verdict = if draft.suspect { alone_for_a_while(delivery, &preparation).await } else { delivery.await };
-    let fate = judge(room, &job, verdict);
+    let said = draft.test.then(|| said(way.relay, &verdict)).flatten();
+    let fate = match (judge(room, &job, verdict), said) {
+        (Fate::Accepted, Some(said)) => Fate::Taken(said),
+        (fate, _) => fate,
+    };
     preparation.over();
     // What is in doubt stays marked until the state says so itself: until then nobody else could name it (P15).
     let (marks, fence) = (&room.site.marks, job.place.fence);
@@ -412,6 +420,14 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
             metrics::counter!("reveille_in_doubt_total").increment(1);
             Fate::InDoubt
         }
+    }
+}
+
+/// The words with which a relay took a mail.
+fn said(relay: String, verdict: &Verdict) -> Option<Said> {
+    match verdict {
+        Verdict::Accepted { code, text } => Some(Said { relay, code: *code, text: clip(text) }),
+        _ => None,
     }
 }
 

@@ -31,6 +31,14 @@ pub struct Relays {
     turn: AtomicUsize,
 }
 
+/// The right to send one mail, and through which relay.
+pub struct Way {
+    /// Its name.
+    pub relay: String,
+    /// The right.
+    pub permit: Permit,
+}
+
 struct Entry {
     relay: Relay,
     voters: usize,
@@ -83,19 +91,20 @@ impl Relays {
     ///
     /// # Errors
     /// Why the relay that can be used soonest cannot be used yet; none when the pool has no relay at all.
-    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<Permit, Option<Unavailable>> {
-        let members: Vec<Pool> = {
+    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<Way, Option<Unavailable>> {
+        let members: Vec<(String, Pool)> = {
             let pools = self.pools.read();
-            pools.values().filter(|entry| entry.relay.pool == pool).map(|entry| entry.pool.clone()).collect()
+            let of_pool = pools.iter().filter(|(_, entry)| entry.relay.pool == pool);
+            of_pool.map(|(name, entry)| (name.clone(), entry.pool.clone())).collect()
         };
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut soonest: Option<Unavailable> = None;
         for place in 0..members.len() {
-            let Some(member) = members.get((start + place) % members.len()) else { continue };
+            let Some((relay, member)) = members.get((start + place) % members.len()) else { continue };
             let alone = members.len() == 1;
             let until = if alone { deadline } else { deadline.min(Instant::now() + TRY_FOR) };
             match member.acquire(until).await {
-                Ok(permit) => return Ok(permit),
+                Ok(permit) => return Ok(Way { relay: relay.clone(), permit }),
                 Err(other) => {
                     soonest = Some(match soonest {
                         Some(one) if wait_for(&one) <= wait_for(&other) => one,
@@ -241,7 +250,7 @@ mod tests {
             relays.follow(&ledger, voters);
         };
         let acquire = || relays.acquire("default", Instant::now() + Duration::from_millis(50));
-        let is_full = |permit: Result<Permit, _>| matches!(permit, Err(Some(Unavailable::Busy)));
+        let is_full = |way: Result<Way, _>| matches!(way, Err(Some(Unavailable::Busy)));
         put(0, 2, 1);
         let (one, two) = (acquire().await.expect("a session"), acquire().await.expect("a session"));
         put(9_000_000, 2, 3);

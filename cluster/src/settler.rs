@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::{Command, Refused, RowOutcome, Why};
+use reveille_ledger::command::{Command, Refused, RowOutcome, Said, Why};
 use reveille_ledger::ids::Fence;
 use reveille_ledger::reply::Outcome;
 use tokio::sync::mpsc;
@@ -35,6 +35,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 pub enum Fate {
     /// The relay took it.
     Accepted,
+    /// The relay took a test mail, in these words.
+    Taken(Said),
     /// Definitely not handed off.
     Released(Why),
     /// Not handed off, because it opted out.
@@ -53,6 +55,7 @@ impl Fate {
         40 + match self {
             Fate::Refused(refused) => 24 + refused.text.len(),
             Fate::Unsendable(cause) => 8 + cause.len(),
+            Fate::Taken(said) => 8 + said.relay.len() + said.text.len(),
             Fate::Accepted | Fate::Released(_) | Fate::Suppressed | Fate::InDoubt => 0,
         }
     }
@@ -149,6 +152,10 @@ pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, Fate)>) -> Vec<RowO
         match fate {
             Fate::Accepted => {
                 row.accepted.insert(place.slot);
+            }
+            Fate::Taken(said) => {
+                row.accepted.insert(place.slot);
+                row.said = Some(said);
             }
             Fate::Released(why) => row.release(why, place.slot),
             Fate::Suppressed => {

@@ -40,6 +40,7 @@ mod relay;
 mod run;
 mod schedule;
 mod selector;
+mod send_test;
 mod story;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,8 @@ use reveille_proto::admin::v1::{
     DeleteScheduleRequest, DeleteScheduleResponse, Freshness, GetScheduleRequest, GetScheduleResponse,
     ListScheduleHistoryRequest, ListScheduleHistoryResponse, ListSchedulesRequest, ListSchedulesResponse,
     PauseScheduleRequest, PauseScheduleResponse, ResumeScheduleRequest, ResumeScheduleResponse, ScheduleState,
-    TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest, UpdateScheduleResponse,
+    SendTestRequest, SendTestResponse, TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest,
+    UpdateScheduleResponse,
 };
 use tonic::{Request, Response, Status};
 
@@ -24,7 +25,7 @@ use super::paging::{LOOK_MAX, Paging};
 use super::rehearsal::{Rehearsal, rehearse};
 use super::selector::Selector;
 use super::validate::{Fields, tenant};
-use super::{Admin, Fault, backfill, creation, deadline, past, refusals, run, trigger, update, views};
+use super::{Admin, Fault, backfill, creation, deadline, past, refusals, run, send_test, trigger, update, views};
 
 /// Instants that an answer about one schedule names.
 pub const INSTANTS_SHOWN: usize = 10;
@@ -266,6 +267,11 @@ impl ScheduleService for Admin {
     ) -> Result<Response<BackfillScheduleResponse>, Status> {
         let deadline = deadline::of(&request);
         Ok(Response::new(backfill::backfill(self, &request.into_inner(), deadline).await?))
+    }
+
+    async fn send_test(&self, request: Request<SendTestRequest>) -> Result<Response<SendTestResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(send_test::send_test(self, request.into_inner(), deadline).await?))
     }
 
     async fn delete_schedule(

@@ -126,7 +126,7 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::Schedule(args) => ask::schedule::run(desk, args).await,
         Question::Apply(args) => Box::pin(ask::apply::run(desk, &args.tenant, &args.what)).await,
         Question::Diff(args) => Box::pin(ask::apply::diff(desk, &args.tenant, &args.what)).await,
-        Question::Template(args) => ask::template::run(desk, args),
+        Question::Template(args) => ask::template::run(desk, args).await,
         Question::Import(args) => ask::import::run(desk, args).await,
         Question::Run(args) => ask::run::run(desk, args).await,
         Question::Explain(args) => ask::run::explain(desk, args).await,

@@ -15,6 +15,7 @@ mod labels;
 mod lists;
 mod nodes;
 mod preview;
+mod send_test;
 mod shapes;
 mod template;
 mod terminal;

@@ -188,6 +188,7 @@ async fn a_story() {
         node: "a".into(),
         fence: "1.2.7.0".into(),
         detail: String::new(),
+        ..v1::Event::default()
     };
     let mut answer = v1::ExplainResponse {
         run: "r5.0".into(),

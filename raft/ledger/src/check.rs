@@ -193,7 +193,7 @@ fn check_moments(fence: Fence, row: &Row, found: &mut Vec<Violation>) {
         let slots = moment.slots(&row.granted);
         told.add(slots);
         match moment.what {
-            What::Accepted | What::KnownDuplicate | What::Contradiction => sent.add(slots),
+            What::Accepted | What::Taken(_) | What::KnownDuplicate | What::Contradiction => sent.add(slots),
             What::InDoubt(_) => in_doubt.add(slots),
             What::Assumed(_) => assumed.add(slots),
             _ => {}

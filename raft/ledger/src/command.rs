@@ -93,6 +93,8 @@ pub enum Command {
     Prune(Prune),
     /// What another release of the zone database makes of schedules' next instants (I10).
     Replan(Vec<Replan>),
+    /// Opens a run of one mail, whose schedule is gone in the same entry.
+    SendTest(Box<SendTest>),
 }
 
 /// One voter's clock at the start of an epoch.
@@ -282,6 +284,8 @@ pub enum Cause {
     Trigger,
     /// Somebody backfilled it.
     Backfill,
+    /// Somebody wants to see one mail arrive.
+    Test,
 }
 
 /// An occurrence that opens.
@@ -414,6 +418,23 @@ pub struct Backfill {
     pub known: u32,
     /// Where a backfill of what the proposer did not look at begins.
     pub rest: Option<Time>,
+}
+
+/// See [`Command::SendTest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendTest {
+    /// The run's name, and what makes it idempotent.
+    pub request: String,
+    /// Tenant.
+    pub tenant: String,
+    /// Pool of relays.
+    pub pool: String,
+    /// Content.
+    pub content: Content,
+    /// One recipient.
+    pub audience: Audience,
+    /// What is not sent by then expires. Milliseconds.
+    pub finish_within_ms: i64,
 }
 
 /// One schedule's part of a [`Command::Replan`]: a compare-and-set on its plan. What is due by then is the
@@ -559,6 +580,19 @@ pub struct RowOutcome {
     pub unsendable: Vec<(u16, String)>,
     /// Of those who were being prepared when the holder died: nothing else was on that node then.
     pub alone: bool,
+    /// Of a test mail that was accepted: by whom, and in which words.
+    pub said: Option<Said>,
+}
+
+/// A relay's answer to a final dot that it took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// The relay.
+    pub relay: String,
+    /// 250, or another 2yz.
+    pub code: u16,
+    /// Its words, cleaned and cut by the lane.
+    pub text: String,
 }
 
 impl RowOutcome {
@@ -576,6 +610,7 @@ impl RowOutcome {
             in_doubt: Bitmap::new(),
             unsendable: Vec::new(),
             alone: false,
+            said: None,
         }
     }
 

@@ -25,7 +25,7 @@ mod table;
 
 pub use apply::{
     ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, LEAP_MS_MAX, OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE,
-    STEP_MS_MAX, agreed_time, closed_slots,
+    STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
 };
 pub use rows::Change;
 pub use state::*;

@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
-use crate::command::{Decider, Scope, Why};
+use crate::command::{Decider, Said, Scope, Why};
 use crate::ids::Time;
 use crate::state::Standing;
 
@@ -65,6 +65,8 @@ pub enum What {
     Resent(Decider),
     /// Another row's accept came, and took it out of this one.
     AcceptedElsewhere,
+    /// The relay took it, and this is what it said: of test mails, whose row is of one.
+    Taken(Said),
 }
 
 impl What {
@@ -315,8 +317,9 @@ mod tests {
             What::Assumed(Decider::Operator),
             What::Resent(Decider::Policy),
             What::AcceptedElsewhere,
+            What::Taken(Said { relay: "main".to_owned(), code: 250, text: "ok".to_owned() }),
         ];
-        assert_eq!(kinds.iter().map(ordinal).collect::<Vec<u8>>(), (0..11).collect::<Vec<u8>>());
+        assert_eq!(kinds.iter().map(ordinal).collect::<Vec<u8>>(), (0..12).collect::<Vec<u8>>());
         let doubts = [Doubt::NoAnswer, Doubt::HolderLost, Doubt::Begun, Doubt::NoJournal];
         let bytes = postcard::to_stdvec(&doubts).expect("plain data");
         assert_eq!(bytes, [0, 1, 2, 3]);

@@ -266,6 +266,22 @@ fn wild_replan() -> impl Strategy<Value = Command> {
     })
 }
 
+fn wild_send_test() -> impl Strategy<Value = Command> {
+    (prop::sample::select(vec!["request a", "request b"]), 0_usize..3, any::<i64>()).prop_map(
+        |(request, recipients, finish_within_ms)| {
+            let create = create("default", "daily", None);
+            Command::SendTest(Box::new(SendTest {
+                request: request.into(),
+                tenant: create.tenant,
+                pool: create.pool,
+                content: create.content,
+                audience: Audience { recipients: create.audience.recipients[..recipients].to_vec(), columns: vec![] },
+                finish_within_ms,
+            }))
+        },
+    )
+}
+
 fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
     let scope = prop::sample::select(vec![Scope::Mailbox, Scope::Greylist, Scope::Relay, Scope::Policy]);
     let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), scope);
@@ -301,6 +317,7 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
             unsendable: unsendable.into_iter().map(|slot| (slot % 8, String::new())).collect(),
             alone: open.1,
             witness: open.2,
+            said: open.1.then(|| Said { relay: "main".into(), code: 250, text: "ok".into() }),
         },
     )
 }
@@ -332,6 +349,7 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         wild_backfill(),
         wild_prune(),
         wild_replan(),
+        wild_send_test(),
         (schedule(), text()).prop_map(|(schedule, reason)| Command::SchedulePause(SchedulePause { schedule, reason })),
         (schedule(), long()).prop_map(|(schedule, plan_version)| {
             Command::ScheduleResume(ScheduleResume { schedule, plan_version })

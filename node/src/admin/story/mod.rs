@@ -9,6 +9,7 @@ mod waits;
 use reveille_ledger::command::Cause;
 use reveille_ledger::explain::{Chapter, Story};
 use reveille_ledger::ids::RunId;
+use reveille_ledger::moments::What;
 use reveille_ledger::rulings::{Ruled, Ruling};
 use reveille_ledger::{Ledger, Page, Run, Standing};
 use reveille_proto::admin::v1::Event;
@@ -52,6 +53,7 @@ fn opened(id: RunId, page: &Page, run: &Run) -> Event {
         Cause::CatchUp => "missed and caught up; it was due",
         Cause::Trigger => "triggered",
         Cause::Backfill => "backfilled; it was due",
+        Cause::Test => "a test mail of",
     };
     let detail = format!("{} {}, {why} {}", run.name, run.nominal, run.due);
     Event { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
@@ -76,7 +78,7 @@ fn settled(ledger: &Ledger, chapter: &Chapter, run: &Run) -> Vec<Event> {
             in_hand(ledger, chapter, event)
         };
         let (what, detail) = moment::told(moment);
-        events.push(at(what, detail));
+        events.push(with_answer(at(what, detail), &moment.what));
         match moment::led_to(moment) {
             Some(Standing::Dead) => events.push(at("dead", moment::died_of(moment))),
             Some(Standing::Expired) => events.push(at("expired", not_sent_by(run))),
@@ -85,6 +87,25 @@ fn settled(ledger: &Ledger, chapter: &Chapter, run: &Run) -> Vec<Event> {
         }
     }
     events
+}
+
+/// With the parts of a relay's answer, for programs.
+fn with_answer(event: Event, what: &What) -> Event {
+    match what {
+        What::Taken(said) => {
+            let (relay, code, text) = (said.relay.clone(), u32::from(said.code), said.text.clone());
+            Event { relay, code, text, ..event }
+        }
+        What::Refused { code, enhanced, text, .. } => Event {
+            code: u32::from(*code),
+            enhanced: enhanced
+                .map(|(class, subject, detail)| format!("{class}.{subject}.{detail}"))
+                .unwrap_or_default(),
+            text: text.clone(),
+            ..event
+        },
+        _ => event,
+    }
 }
 
 const CANCELLED: &str = "the run was cancelled";

@@ -6,6 +6,7 @@ mod mails;
 mod node;
 mod overlap;
 mod schedules;
+mod send_test;
 mod sizes;
 mod troubles;
 mod updates;

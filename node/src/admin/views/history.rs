@@ -36,6 +36,7 @@ fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
             Cause::CatchUp => format!("missed, and caught up {} late", in_words(late_ms)),
             Cause::Trigger => "triggered".to_owned(),
             Cause::Backfill => format!("backfilled {} late", in_words(late_ms)),
+            Cause::Test => "a test mail".to_owned(),
         }
     });
     let (nominal, outcome) = (nominal.to_string(), HistoryOutcome::Fired.into());

@@ -76,6 +76,7 @@ fn cause(cause: Cause) -> v1::RunCause {
         Cause::CatchUp => v1::RunCause::CatchUp,
         Cause::Trigger => v1::RunCause::Trigger,
         Cause::Backfill => v1::RunCause::Backfill,
+        Cause::Test => v1::RunCause::Test,
     }
 }
 

@@ -41,7 +41,7 @@ pub use schedule::{
     BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand,
     UpdateArgs,
 };
-pub use template::{RenderArgs, TemplateArgs, TemplateCommand};
+pub use template::{RenderArgs, SendTestArgs, TemplateArgs, TemplateCommand};
 pub use when::WhenArgs;
 
 use super::instant::parse_duration;

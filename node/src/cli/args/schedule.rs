@@ -430,7 +430,7 @@ impl RecipientArgs {
     }
 }
 
-fn parse_address(text: &str) -> Result<String, String> {
+pub(super) fn parse_address(text: &str) -> Result<String, String> {
     Address::parse(text).map(|address| address.as_given().to_owned()).map_err(|error| error.to_string())
 }
 

@@ -18,6 +18,7 @@ pub mod relay;
 pub mod run;
 pub mod schedule;
 mod screen;
+mod send_test;
 mod several;
 pub mod template;
 mod update;

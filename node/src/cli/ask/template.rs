@@ -1,4 +1,4 @@
-//! `reveille template render`: composes one mail here, by the code of the sender, and prints it.
+//! `reveille template …`, all but `send-test`; `render` composes one mail here, by the code of the sender, and prints it.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use reveille_ledger::address::Address;
 use reveille_ledger::content::{Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId};
 
-use super::{Desk, create};
+use super::{Desk, create, send_test};
 use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::human;
@@ -22,9 +22,10 @@ const RUN: RunId = RunId { index: 0, place: 0 };
 const FENCE: Fence = Fence { group: 1, epoch: Epoch(0), index: 0, place: 0 };
 
 /// Does what the verb says.
-pub fn run(desk: &Desk<'_>, args: TemplateArgs) -> Result<(), Stop> {
+pub async fn run(desk: &Desk<'_>, args: TemplateArgs) -> Result<(), Stop> {
     match args.command {
         TemplateCommand::Render(args) => render(desk, *args),
+        TemplateCommand::SendTest(args) => Box::pin(send_test::run(desk, *args)).await,
     }
 }
 

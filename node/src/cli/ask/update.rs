@@ -123,7 +123,8 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
     given.chain(policies).chain(labels).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
 }
 
-fn content(args: ContentChange) -> Result<Content, Failure> {
+/// The parts that were given.
+pub(super) fn content(args: ContentChange) -> Result<Content, Failure> {
     let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
     Ok(Content {
         sender: args.sender.unwrap_or_default(),

@@ -24,6 +24,7 @@ pub mod opt_out;
 pub mod relay;
 pub mod run;
 pub mod schedule;
+pub mod send_test;
 pub mod several;
 pub mod sheet;
 pub mod template;

@@ -18,6 +18,7 @@ mod registry;
 mod replan;
 mod run;
 mod schedule;
+mod send_test;
 mod settle;
 mod test_clock;
 
@@ -26,6 +27,7 @@ pub use claim::closed_slots;
 pub use epoch::{STEP_MS_MAX, agreed_time};
 pub use fire::{OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE};
 pub(crate) use prune::history_kept_until;
+pub use send_test::TEST_NAME;
 
 use crate::command::{Command, Entry};
 use crate::effect::Effect;
@@ -154,6 +156,7 @@ impl Ledger {
             Command::Backfill(backfill) => self.backfill(context, backfill),
             Command::Prune(prune) => Ok(self.prune(context, prune)),
             Command::Replan(replans) => Ok(self.replan(context, replans)),
+            Command::SendTest(test) => self.send_test(context, test),
         }
     }
 

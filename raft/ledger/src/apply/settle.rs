@@ -40,7 +40,7 @@ impl Ledger {
             return 0;
         }
         let before = row.clone();
-        let mut moved = self.accept(context, outcome.fence, &mut row, &outcome.accepted);
+        let mut moved = self.accept(context, &mut row, outcome);
         moved += self.refuse(context, &mut row, &outcome.refused);
         moved += self.release(context, &mut row, outcome);
         moved += self.suppress(context, &mut row, &outcome.suppressed);
@@ -69,9 +69,9 @@ impl Ledger {
     }
 
     /// P14, first line: an accept is true for ever.
-    fn accept(&mut self, context: &mut Context, fence: Fence, row: &mut Row, accepted: &Bitmap) -> u64 {
-        let place = (row.page, row.chunk);
-        let fresh = accepted.and(&row.granted).and_not(&row.sent);
+    fn accept(&mut self, context: &mut Context, row: &mut Row, outcome: &RowOutcome) -> u64 {
+        let (fence, place) = (outcome.fence, (row.page, row.chunk));
+        let fresh = outcome.accepted.and(&row.granted).and_not(&row.sent);
         if fresh.is_empty() {
             return 0;
         }
@@ -83,8 +83,12 @@ impl Ledger {
         self.shift(context, place, &claimed, Standing::Claimed, Standing::Sent);
         self.shift(context, place, &doubted, Standing::InDoubt, Standing::Sent);
         let mut moved = claimed.len() + doubted.len();
-        row.note(context, (What::Accepted, Standing::Sent), &claimed);
-        row.note(context, (What::Accepted, Standing::Sent), &doubted);
+        let taken = match &outcome.said {
+            Some(said) if row.granted.len() == 1 => What::Taken(said.clone()),
+            _ => What::Accepted,
+        };
+        row.note(context, (taken.clone(), Standing::Sent), &claimed);
+        row.note(context, (taken, Standing::Sent), &doubted);
         for slot in fresh.and_not(&claimed).and_not(&doubted).iter() {
             let Some((what, to)) = self.accept_elsewhere(context, fence, place, slot) else { continue };
             moved += u32::from(what == What::Accepted);

@@ -13,7 +13,7 @@ use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 29;
+pub const COMMANDS: u8 = 30;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -52,6 +52,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::Backfill(_) => "Backfill",
         Command::Prune(_) => "Prune",
         Command::Replan(_) => "Replan",
+        Command::SendTest(_) => "SendTest",
     }
 }
 
@@ -184,6 +185,18 @@ fn edit() -> ScheduleEdit {
     }
 }
 
+fn send_test() -> SendTest {
+    let create = create("daily", When::At { instant_ms: 0 });
+    SendTest {
+        request: "request-7".into(),
+        tenant: create.tenant,
+        pool: create.pool,
+        content: create.content,
+        audience: Audience { recipients: create.audience.recipients[..1].to_vec(), ..create.audience },
+        finish_within_ms: 60_000,
+    }
+}
+
 fn backfill(schedule: ScheduleId, name: Next) -> Backfill {
     let opening = Opening { nominal: name.nominal, due: name.due, cause: Cause::Backfill, finish_by: Time(3_600_000) };
     Backfill {
@@ -228,6 +241,7 @@ fn settle() -> RowOutcome {
         in_doubt: (0..60_000).step_by(2).map(|slot| slot as u16).take(9_000).collect(),
         unsendable: vec![(65_535, "no address".into())],
         alone: true,
+        said: Some(Said { relay: "main".into(), code: 250, text: "2.0.0 queued as 4F2".into() }),
     }
 }
 
@@ -277,6 +291,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Backfill", Command::Backfill(backfill(ScheduleId(900), next(4)))),
         ("Prune", Command::Prune(prune(RUN))),
         ("Replan", Command::Replan(vec![replan()])),
+        ("SendTest", Command::SendTest(Box::new(send_test()))),
     ]
 }
 

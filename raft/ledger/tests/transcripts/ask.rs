@@ -46,6 +46,7 @@ impl World {
                 schedule: self.schedule(words.need("schedule")?)?,
                 request: words.need("request")?.into(),
             }),
+            "send_test" => self.send_test(words)?,
             "fire" => self.fire(words)?,
             "fire_due" => return self.fire_due(words).map(Some),
             "claim" => return self.claim(words, context).map(Some),
@@ -148,6 +149,18 @@ impl World {
         let level = words.number("level", 1)?;
         let name = format!("n{node}");
         Ok(Command::NodeUp(NodeUp { holder: holder(node, incarnation), name, level, life }))
+    }
+
+    /// `send_test one within=1m size=1`: a mail of its own, named by its request.
+    fn send_test(&mut self, words: &mut Words) -> Told<Command> {
+        Ok(Command::SendTest(Box::new(SendTest {
+            request: words.need("request")?.into(),
+            tenant: words.key("tenant").unwrap_or("default").into(),
+            pool: words.key("pool").unwrap_or("default").into(),
+            content: content(words.key("subject").unwrap_or("hello")),
+            audience: audience(words.number("size", 1)?),
+            finish_within_ms: words.ms("within")?.unwrap_or(60_000),
+        })))
     }
 
     fn relay(&mut self, words: &mut Words) -> Told<Command> {
@@ -518,6 +531,7 @@ impl World {
                 refused: words.all("refused").into_iter().map(refused).collect::<Told<Vec<_>>>()?.concat(),
                 unsendable: words.all("unsendable").into_iter().map(unsendable).collect::<Told<_>>()?,
                 alone: words.key("alone").is_some(),
+                said: words.key("said").map(said).transpose()?,
                 ..RowOutcome::empty(page, words.number("chunk", chunk)?, fence)
             });
         }
@@ -547,6 +561,13 @@ impl World {
         };
         Ok(Command::Quarantine(Quarantine { item, cause: "it panicked twice".into() }))
     }
+}
+
+/// `main/250/queued as 4F2`.
+fn said(text: &str) -> Told<Said> {
+    let mut parts = text.splitn(3, '/');
+    let mut part = || parts.next().ok_or("RELAY/CODE/TEXT");
+    Ok(Said { relay: part()?.into(), code: part()?.parse()?, text: part()?.into() })
 }
 
 /// `team=ops,tier=`, whatever the rules say: so apply is asked too.

@@ -59,6 +59,7 @@ scripts! {
     requests
     retries_p6
     scope_of_answers_p6
+    send_test_p3
     sole_clock_p18
     suspects_p12
     test_clock_p19

@@ -1,0 +1,75 @@
+//! A test mail: validated as a schedule is, opened as a run of its own.
+
+use std::time::Instant;
+
+use reveille_ledger::TEST_NAME;
+use reveille_ledger::command::{Command, SendTest};
+use reveille_ledger::reply::Outcome;
+use reveille_proto::admin::v1::{self, ScheduleBody, SendTestRequest, SendTestResponse};
+
+use super::validate::{self, Asked, Fields};
+use super::{Admin, Fault, creation, refusals, run, views};
+
+/// Not sent within this, it expires, where the request says nothing. Milliseconds.
+const FINISH_WITHIN_MS: i64 = 60_000;
+/// Nobody waits longer for a test. Milliseconds.
+const FINISH_WITHIN_MS_MAX: i64 = 3_600_000;
+
+/// Opens the run, or says what it would be.
+pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instant) -> Result<SendTestResponse, Fault> {
+    let SendTestRequest { schedule, finish_within, request_id, validate_only } = request;
+    let ScheduleBody { tenant, pool, content, audience, .. } = schedule.unwrap_or_default();
+    let mut fields = Fields::default();
+    let id = fields.request_id(&request_id);
+    if id.is_none() {
+        fields.refuse("request_id", "is missing; it names the mail, so that asking again sends no second one");
+    }
+    let finish_within_ms = match finish_within {
+        None => FINISH_WITHIN_MS,
+        Some(within) => {
+            let ms = within.seconds.saturating_mul(1_000).saturating_add(i64::from(within.nanos / 1_000_000));
+            if !(1_000..=FINISH_WITHIN_MS_MAX).contains(&ms) {
+                fields.refuse("finish_within", "is out of bounds; give from 1 s to 1 h");
+            }
+            ms
+        }
+    };
+    let count = audience.as_ref().map_or(0, |audience| audience.recipients.len());
+    if count != 1 {
+        fields.refuse("schedule.audience.recipients", format!("are {count}; a test mail goes to one"));
+    }
+    let id = fields.done(id)?;
+    let (now, _) = admin.read(false, deadline, |ledger| ledger.head().now).await?;
+    let now = admin.now(now);
+    // Validated as a schedule is; what a test mail has not is a stand-in, and not used.
+    let body = ScheduleBody {
+        tenant,
+        name: TEST_NAME.to_owned(),
+        when: Some(v1::When { pattern: Some(v1::when::Pattern::At(views::timestamp(now.plus_ms(60_000)))) }),
+        zone: "UTC".to_owned(),
+        pool,
+        content,
+        audience,
+        ..ScheduleBody::default()
+    };
+    let asked = admin.calendar(move |zones| validate::schedule(Some(body), now, false, zones)).await?;
+    let Asked { create, .. } = asked.map_err(|fault| fault.request(&request_id))?;
+    let warnings = admin.site.replica.read(|ledger| creation::warnings(ledger, &create.pool));
+    if validate_only {
+        return Ok(SendTestResponse { run: None, warnings });
+    }
+    let test = SendTest {
+        request: id,
+        tenant: create.tenant,
+        pool: create.pool,
+        content: create.content,
+        audience: create.audience,
+        finish_within_ms,
+    };
+    let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, deadline).await?;
+    let Outcome::Run(opened) = reply.outcome else {
+        return Err(refusals::broken(format!("a test mail was answered by {:?}", reply.outcome)));
+    };
+    let run = admin.site.replica.read(|ledger| run::look(ledger, opened))?;
+    Ok(SendTestResponse { run: Some(run), warnings })
+}

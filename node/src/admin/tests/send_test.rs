@@ -1,0 +1,94 @@
+//! A test mail: by the cluster's own road, once, and with the relay's own words.
+
+use reveille_proto::admin::v1::{
+    AddOptOutRequest, ExplainRequest, ExplainResponse, ListRunsRequest, ListSchedulesRequest, RecipientState, RunCause,
+    ScheduleBody, SendTestRequest,
+};
+use tonic::Code;
+
+use super::node::{Node, node, reason, yearly};
+
+fn mail(id: &str, to: &str) -> SendTestRequest {
+    SendTestRequest {
+        schedule: Some(ScheduleBody { when: None, name: String::new(), zone: String::new(), ..yearly("", &[to]) }),
+        finish_within: Some(prost_types::Duration { seconds: 20, nanos: 0 }),
+        request_id: id.to_owned(),
+        validate_only: false,
+    }
+}
+
+/// Sends it, and its story once it has one.
+async fn sent(node: &Node, request: SendTestRequest) -> ExplainResponse {
+    let answer = node.schedules().send_test(request).await.expect("opened").into_inner();
+    let run = answer.run.expect("a run").run;
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending + counts.claimed == 0)).await;
+    let request = ExplainRequest { run, recipient: "#0".to_owned(), ..ExplainRequest::default() };
+    node.runs().explain(request).await.expect("a story").into_inner()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_accepted_once_and_leaves_a_run_and_no_schedule() {
+    let node = node("").await;
+    let checked = SendTestRequest { validate_only: true, ..mail("one", "ada@example.net") };
+    assert_eq!(node.schedules().send_test(checked).await.expect("checked").into_inner().run, None);
+    let story = sent(&node, mail("one", "ada@example.net")).await;
+    assert_eq!((story.recipient.as_str(), story.state()), ("ada@example.net", RecipientState::Sent));
+    let taken = story.events.iter().find(|event| event.what == "sent").expect("it was sent");
+    assert_eq!((taken.relay.as_str(), taken.code), ("mailbox", 250), "{taken:?}");
+    assert!(!taken.text.is_empty() && taken.detail == format!("mailbox answered 250 {}", taken.text), "{taken:?}");
+
+    let again = sent(&node, mail("one", "ada@example.net")).await;
+    assert_eq!((again.run, node.sink.accepted_count()), (story.run.clone(), 1), "the same request is the same mail");
+    let other = node.schedules().send_test(mail("one", "bob@example.net")).await.expect_err("another mail");
+    assert_eq!(reason(&other), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
+
+    let schedules =
+        node.schedules().list_schedules(ListSchedulesRequest::default()).await.expect("a list").into_inner();
+    assert_eq!(schedules.schedules.len(), 0);
+    let runs = node.runs().list_runs(ListRunsRequest::default()).await.expect("a list").into_inner().runs;
+    let told: Vec<_> = runs.iter().map(|run| (run.schedule.as_str(), run.cause())).collect();
+    assert_eq!(told, [("send-test", RunCause::Test)]);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_refusal_is_the_answer_and_what_is_not_sent_in_time_expires() {
+    let node = node("rcpt:550").await;
+    let story = sent(&node, mail("one", "ada@example.net")).await;
+    assert_eq!(story.state(), RecipientState::Dead, "{story:?}");
+    let refused = story.events.iter().find(|event| event.what == "refused").expect("it was refused");
+    assert_eq!((refused.code, refused.text.is_empty()), (550, false), "{refused:?}");
+
+    let unserved = SendTestRequest {
+        finish_within: Some(prost_types::Duration { seconds: 2, nanos: 0 }),
+        ..mail("two", "ada@example.net")
+    };
+    let body = unserved.schedule.clone().map(|body| ScheduleBody { pool: "nobody".to_owned(), ..body });
+    let story = sent(&node, SendTestRequest { schedule: body, ..unserved }).await;
+    assert_eq!(story.state(), RecipientState::Expired, "{story:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_opt_out_holds_and_what_is_wrong_is_named() {
+    let node = node("").await;
+    let out = AddOptOutRequest { recipient: "ada@example.net".to_owned(), ..AddOptOutRequest::default() };
+    node.opt_outs().add_opt_out(out).await.expect("opted out");
+    let story = sent(&node, mail("one", "ada@example.net")).await;
+    assert_eq!((story.state(), node.sink.accepted_count()), (RecipientState::Suppressed, 0));
+
+    let wrong = |request: SendTestRequest| async {
+        let refused = node.schedules().send_test(request).await.expect_err("it is wrong");
+        assert_eq!(reason(&refused).1, "INVALID_FIELD");
+        refused.message().to_owned()
+    };
+    let none = ScheduleBody { audience: None, ..mail("x", "a@example.net").schedule.expect("a body") };
+    let none = SendTestRequest { schedule: Some(none), ..mail("x", "") };
+    assert!(wrong(none).await.starts_with("schedule.audience.recipients: are 0"));
+    assert!(wrong(mail("", "a@example.net")).await.starts_with("request_id: is missing"));
+    assert!(wrong(mail("x", "nobody")).await.starts_with("schedule.audience.recipients[0].address: "));
+    let long = Some(prost_types::Duration { seconds: 3_601, nanos: 0 });
+    let long = SendTestRequest { finish_within: long, ..mail("x", "a@example.net") };
+    assert!(wrong(long).await.starts_with("finish_within: is out of bounds"));
+    node.stop().await;
+}

@@ -1,0 +1,126 @@
+//! `reveille template send-test`: one mail by the cluster's own road, and what became of it.
+//!
+//! It is a run of its own (P3: there is one door out), which expires with the time that this command waits: what
+//! was not sent by then is never sent. So the outcome is known at the end, but for a mail that is at the relay.
+
+use std::time::Duration;
+
+use reveille_proto::admin::v1::run_service_client::RunServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::{Audience, ExplainRequest, ExplainResponse, Recipient, ScheduleBody, SendTestRequest};
+use tokio::time::{Instant, sleep};
+
+use super::{CHECKED, Desk, create, update};
+use crate::cli::args::{Format, RecipientArgs, SendTestArgs};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::human;
+use crate::cli::instant::duration_to_wire;
+use crate::cli::view::send_test::{Outcome, SendTestView};
+
+/// How long the mail may take, unless `--timeout` says otherwise.
+const WITHIN: Duration = Duration::from_secs(60);
+/// After its deadline: until the ledger says that it expired, and a relay that has it may have answered.
+const GRACE: Duration = Duration::from_secs(10);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The only recipient of its run.
+const FIRST: &str = "#0";
+
+/// Sends it, waits, and tells.
+pub async fn run(desk: &Desk<'_>, args: SendTestArgs) -> Result<(), Stop> {
+    let within = desk.global.timeout.unwrap_or(WITHIN);
+    let end = Instant::now() + within + GRACE;
+    desk.client.give(within + GRACE);
+    let (dry_run, tenant) = (args.dry_run, args.tenant.clone());
+    let schedule = Some(ScheduleBody {
+        tenant: args.tenant.clone(),
+        pool: args.pool.clone(),
+        audience: Some(audience(&args)?),
+        content: Some(update::content(args.content)?),
+        ..ScheduleBody::default()
+    });
+    let question = SendTestRequest {
+        schedule,
+        finish_within: Some(duration_to_wire(within.try_into().unwrap_or_default())),
+        request_id: desk.client.request_id().to_owned(),
+        validate_only: dry_run,
+    };
+    let call = |channel, question| async move { ScheduleServiceClient::new(channel).send_test(question).await };
+    let answer = desk.change(question, call).await?;
+    for warning in &answer.warnings {
+        desk.terminal.say(&format!("warning: {warning}"));
+    }
+    if dry_run {
+        desk.terminal.say(CHECKED);
+        return Ok(());
+    }
+    let run = answer.run.unwrap_or_default().run;
+    if desk.terminal.format() == Format::Table {
+        desk.terminal.say(&format!("on its way as {run}"));
+    }
+    let mut waited = None;
+    let view = loop {
+        let view = SendTestView::from(story(desk, &tenant, &run).await?);
+        if view.outcome != Outcome::Waiting || Instant::now() + LOOK_EVERY >= end {
+            break view.after(waited);
+        }
+        waited = view.detail.or(waited);
+        sleep(LOOK_EVERY).await;
+    };
+    desk.terminal.show(&view)?;
+    ended(&view)
+}
+
+async fn story(desk: &Desk<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
+    let (tenant, run, recipient) = (tenant.to_owned(), run.to_owned(), FIRST.to_owned());
+    let question = ExplainRequest { tenant, run, recipient, stale: false };
+    let call = |channel, question| async move { RunServiceClient::new(channel).explain(question).await };
+    desk.client.ask(Nature::Read, question, call).await
+}
+
+/// The address, with the variables of that row.
+fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
+    let alone = || Audience {
+        columns: Vec::new(),
+        recipients: vec![Recipient { address: args.to.clone(), values: Vec::new() }],
+    };
+    let Some(path) = &args.recipients else { return Ok(alone()) };
+    let file = RecipientArgs {
+        to: Vec::new(),
+        recipients: Some(path.clone()),
+        skip_bad_rows: args.skip_bad_rows,
+        listed: None,
+    };
+    let Audience { columns, recipients } = create::recipients(&file)?.audience;
+    let there = human::counted(recipients.len() as u64, "recipient");
+    let place = usize::try_from(args.row).unwrap_or(usize::MAX) - 1;
+    match recipients.into_iter().nth(place) {
+        Some(row) => {
+            Ok(Audience { columns, recipients: vec![Recipient { address: args.to.clone(), values: row.values }] })
+        }
+        None => {
+            let message = format!("there is no row {}: {there}", args.row);
+            Err(Failure::usage("--row", message, "a row from 1 on"))
+        }
+    }
+}
+
+/// What the exit code says.
+fn ended(view: &SendTestView) -> Result<(), Stop> {
+    let explain = format!("reveille explain {} '{FIRST}'", view.run);
+    let (exit, reason, next) = match view.outcome {
+        Outcome::Accepted => return Ok(()),
+        Outcome::Refused => (Exit::General, "REFUSED", explain),
+        Outcome::Expired | Outcome::Cancelled => (Exit::General, "NOT_SENT", explain),
+        Outcome::Suppressed => {
+            (Exit::Conflict, "OPTED_OUT", "another address: this one wants no mail of the tenant".to_owned())
+        }
+        Outcome::InDoubt | Outcome::Assumed => {
+            (Exit::TimedOut, "IN_DOUBT", format!("reveille in-doubt show {} '{FIRST}'", view.run))
+        }
+        Outcome::Waiting => (Exit::TimedOut, "TIMED_OUT", explain),
+    };
+    Err(Failure { exit, reason: reason.into(), message: view.sentence(), next: Some(next), ..Failure::default() }
+        .into())
+}

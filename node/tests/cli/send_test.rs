@@ -1,0 +1,111 @@
+//! `template send-test`: what it asks for, how it waits, and what it says of each outcome.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use prost::Message;
+use reveille_proto::admin::v1::{self, RecipientState};
+use serde_json::json;
+
+use crate::fake::{Fake, one, unknown};
+use crate::terminal::{Ended, command, run};
+
+/// A cluster in which the mail comes to this after a look or two.
+async fn ending(state: RecipientState, event: v1::Event) -> Fake {
+    let looks = AtomicUsize::new(0);
+    Fake::start(move |method, bytes| match method {
+        "SendTest" => {
+            let asked = v1::SendTestRequest::decode(bytes).expect("a request");
+            let run = (!asked.validate_only).then(|| v1::Run { run: "r7.0".into(), ..v1::Run::default() });
+            one(v1::SendTestResponse { run, warnings: Vec::new() })
+        }
+        "Explain" => {
+            let settled = looks.fetch_add(1, Ordering::SeqCst) > 1;
+            let claimed = v1::Event { what: "claimed".into(), detail: "life 1".into(), ..v1::Event::default() };
+            let events = if settled { vec![claimed, event.clone()] } else { vec![claimed] };
+            let state = if settled { state } else { RecipientState::Claimed };
+            one(v1::ExplainResponse {
+                run: "r7.0".into(),
+                recipient: "you@example.com".into(),
+                state: state.into(),
+                events,
+                ..Default::default()
+            })
+        }
+        _ => Err(unknown(method)),
+    })
+    .await
+}
+
+fn event(what: &str, code: u32, text: &str) -> v1::Event {
+    v1::Event { what: what.into(), code, text: text.into(), node: "n2".into(), ..v1::Event::default() }
+}
+
+async fn send(fake: &Fake, more: &[&str]) -> Ended {
+    let address = fake.address().to_string();
+    let all =
+        ["--endpoint", &address, "template", "send-test", "--to", "you@example.com", "--sender", "me@example.com"];
+    run(&mut command(&[&all, more].concat())).await
+}
+
+const WHAT: [&str; 4] = ["--subject", "s", "--inline-text", "t"];
+
+#[tokio::test]
+async fn what_a_relay_took_is_told_in_its_words() {
+    let taken = v1::Event { relay: "main".into(), ..event("sent", 250, "2.0.0 queued as 4F2") };
+    let fake = ending(RecipientState::Sent, taken).await;
+    let ended = send(&fake, &[&WHAT[..], &["-o", "json"]].concat()).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
+    assert_eq!(
+        ended.json(),
+        json!({
+            "run": "r7.0", "recipient": "you@example.com", "outcome": "accepted", "relay": "main", "code": 250,
+            "enhanced": null, "text": "2.0.0 queued as 4F2", "node": "n2", "detail": null,
+        })
+    );
+    assert!(fake.methods().len() >= 4, "it waited");
+    let asked: Vec<v1::SendTestRequest> = fake.requests("SendTest");
+    let asked = asked.first().expect("asked");
+    assert_eq!(asked.finish_within.map(|within| within.seconds), Some(60));
+    let table = send(&fake, &WHAT).await.stdout;
+    assert!(table.contains("main took it: 250 2.0.0 queued as 4F2"), "{table}");
+}
+
+#[tokio::test]
+async fn each_outcome_has_its_exit_code() {
+    use RecipientState::{Claimed, Dead, Expired, InDoubt, Suppressed};
+    let refused = v1::Event { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
+    let waits = |what: &str| v1::Event { detail: "no relay in the pool".into(), ..event(what, 0, "") };
+    for (state, event, code, reason, words) in [
+        (Dead, refused, 1, "REFUSED", "550 5.1.1 no such user"),
+        (Expired, waits("given back"), 1, "NOT_SENT", "was not sent in time, and will not be (no relay in the pool)"),
+        (Suppressed, waits("suppressed"), 4, "OPTED_OUT", "has opted out"),
+        (InDoubt, waits("in doubt"), 8, "IN_DOUBT", "it may have arrived"),
+        (Claimed, waits("claimed"), 8, "TIMED_OUT", "it may still arrive"),
+    ] {
+        let fake = ending(state, event).await;
+        let ended = send(&fake, &[&WHAT[..], &["-o", "json", "--timeout", "1s"]].concat()).await;
+        assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(code), Some(reason)), "{ended:?}");
+        assert!(ended.error()["message"].as_str().is_some_and(|message| message.contains(words)), "{ended:?}");
+        assert_eq!(ended.json()["run"], "r7.0", "the run is told whatever became of it");
+    }
+}
+
+#[tokio::test]
+async fn the_row_gives_the_variables_and_the_flag_the_address() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let people = folder.path().join("people.csv");
+    std::fs::write(&people, "email,name\nann@example.com,Ann\nbob@example.com,Bob\n").expect("written");
+    let people = people.display().to_string();
+    let fake = ending(RecipientState::Sent, event("sent", 250, "ok")).await;
+    let row = ["--recipients", &people, "--row", "2", "--pool", "bulk", "--dry-run"];
+    let ended = send(&fake, &[&WHAT[..], &row].concat()).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), "checked; nothing was changed\n"), "{ended:?}");
+    let asked: Vec<v1::SendTestRequest> = fake.requests("SendTest");
+    let body = asked.first().and_then(|asked| asked.schedule.clone()).expect("a body");
+    let audience = body.audience.expect("an audience");
+    assert_eq!((body.pool.as_str(), audience.columns), ("bulk", vec!["name".to_owned()]));
+    let recipient = v1::Recipient { address: "you@example.com".into(), values: vec!["Bob".into()] };
+    assert_eq!(audience.recipients, [recipient]);
+    let beyond = send(&fake, &[&WHAT[..], &["--recipients", &people, "--row", "3"]].concat()).await;
+    assert!(beyond.code == Some(2) && beyond.stderr.contains("there is no row 3: 2 recipients"), "{beyond:?}");
+}

@@ -1,0 +1,89 @@
+//! A test mail: a schedule of its own that opens one run and goes away, all in one entry.
+//!
+//! What is left is a run like any other: its mail is claimed, passes the gate and is settled (P3). So there is no
+//! second way out, and nothing to tidy up: a run outlives its schedule as after a delete.
+
+use super::Context;
+use super::fire::Opened;
+use super::schedule::bounded;
+use crate::command::{Cause, Opening, SendTest, body_hash};
+use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX};
+use crate::decide::calendar::When;
+use crate::ids::{Nominal, ScheduleId};
+use crate::labels::Labels;
+use crate::policy::{Overlap, Policies};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Activity, Ledger, Plan, Schedule};
+
+/// What a run of a test mail has for the name of its schedule. No such schedule is ever found by it.
+pub const TEST_NAME: &str = "send-test";
+
+impl Ledger {
+    pub(super) fn send_test(&mut self, context: &mut Context, test: &SendTest) -> Result<Outcome, Refusal> {
+        let request = Some(test.request.as_str());
+        let body = body_hash(&("send-test", &SendTest { request: String::new(), ..test.clone() }));
+        if let Some(outcome) = self.answered_again(context, &test.tenant, request, body)? {
+            return Ok(outcome);
+        }
+        let (content, audience) = (test.content.blob(), test.audience.blob());
+        bounded("content (bytes)", content.bytes.len(), CONTENT_BYTES_MAX)?;
+        bounded("inline audience (bytes)", audience.bytes.len(), INLINE_BYTES_MAX)?;
+        if test.audience.recipients.len() != 1 {
+            return Err(Refusal::NotPossible("a test mail that does not go to exactly one recipient".to_owned()));
+        }
+        let id = ScheduleId(context.index);
+        let schedule = Schedule {
+            tenant: test.tenant.clone(),
+            name: TEST_NAME.to_owned(),
+            when: When::At { instant_ms: context.now.0 },
+            zone: "UTC".to_owned(),
+            start: None,
+            end: None,
+            max_runs: Some(1),
+            policies: Policies {
+                // The first answer about the mailbox is the one that was asked for.
+                max_attempts: 1,
+                overlap: Overlap::Allow,
+                finish_by_ms: test.finish_within_ms,
+                ..Policies::default()
+            },
+            pool: test.pool.clone(),
+            priority: u8::MAX,
+            content: content.hash,
+            audience: audience.hash,
+            recipients: 1,
+            activity: Activity::Done,
+            plan: Plan {
+                version: 1,
+                next: None,
+                fired_through: context.now,
+                forgotten_through: None,
+                opened: 1,
+                tzdb: String::new(),
+                refusals: 0,
+                held_through: None,
+            },
+            body,
+            index: context.index,
+            labels: Labels::default(),
+        };
+        self.hold_blob(content);
+        self.hold_blob(audience);
+        self.schedules.put(id, schedule);
+        let opening = Opening {
+            nominal: Nominal::Trigger(test.request.clone()),
+            due: context.now,
+            cause: Cause::Test,
+            finish_by: context.now.plus_ms(test.finish_within_ms),
+        };
+        let runs = self.open_runs(context, vec![Opened { schedule: id, opening }]);
+        if let Some(schedule) = self.schedules.remove(&id) {
+            self.let_go(&schedule.content);
+            self.let_go(&schedule.audience);
+        }
+        let outcome = runs.first().map(|(_, run)| Outcome::Run(*run)).ok_or(Refusal::NoSuchSchedule(id))?;
+        self.remember(context, &test.tenant, request, body, &outcome);
+        Ok(outcome)
+    }
+}
