@@ -173,7 +173,7 @@ fn schedule(recipients: u32) -> ScheduleCreate {
         },
         audience: Audience { columns: vec![], recipients: (0..recipients).map(recipient).collect() },
         after: Time(0),
-        next: Some(Next { nominal: Nominal::Instant(OPENED_AT), due: OPENED_AT }),
+        next: Some(Next { nominal: Nominal::Instant(OPENED_AT), due: OPENED_AT, jitter_ms: 0 }),
         tzdb: "test".into(),
         labels: reveille_ledger::labels::Labels::default(),
     }

@@ -141,7 +141,7 @@ impl Stage {
             },
             audience: Audience { columns: vec![], recipients: vec![recipient] },
             after: NOW,
-            next: Some(Next { nominal: Nominal::Instant(due), due }),
+            next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
             tzdb: "test".into(),
             labels: reveille_ledger::labels::Labels::default(),
         };

@@ -70,7 +70,7 @@ pub fn schedule(recipients: u32) -> Command {
         },
         audience: Audience { columns: vec!["name".into()], recipients: (0..recipients).map(recipient).collect() },
         after: now,
-        next: Some(Next { nominal: Nominal::Instant(due), due }),
+        next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         tzdb: "test".into(),
         labels: reveille_ledger::labels::Labels::default(),
     }))

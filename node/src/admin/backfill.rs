@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prost::Message;
-use reveille_ledger::command::{Backfill, Command};
+use reveille_ledger::command::{Backfill, Command, Opening};
 use reveille_ledger::decide::backfill::{Range, range};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::edit::Calendar;
@@ -106,13 +106,18 @@ async fn look(admin: &Admin, found: Found, asked: &Asked) -> Result<(Range, Back
             site.replica.read(|ledger| ledger.has_opened(&name))
         };
         let range = range(schedule, calendar, span, most, found.now, is_known);
+        let may_mail =
+            |opening: &&Opening| site.replica.read(|ledger| ledger.may_anybody(found.id, opening.due)).is_ok();
+        let (opens, inside): (Vec<&Opening>, Vec<&Opening>) = range.openings.iter().partition(may_mail);
+        let inside_gap = inside.len() as u32;
         let told = |due: Time| views::told(&pattern, &zone.rules, &schedule.policies, due);
         let response = BackfillScheduleResponse {
-            opened: range.openings.len() as u32,
+            opened: opens.len() as u32,
             opened_before: range.known,
-            first: range.openings.first().map(|opening| told(opening.due)),
-            last: range.openings.last().map(|opening| told(opening.due)),
+            first: opens.first().map(|opening| told(opening.due)),
+            last: opens.last().map(|opening| told(opening.due)),
             rest: range.rest.map(timestamp),
+            inside_gap,
             ..BackfillScheduleResponse::default()
         };
         Ok((range, response, found))
@@ -122,7 +127,7 @@ async fn look(admin: &Admin, found: Found, asked: &Asked) -> Result<(Range, Back
 
 /// What the ledger says of it: some may have opened between the look and the entry.
 async fn answered(admin: &Admin, found: Found, outcome: Outcome) -> Result<BackfillScheduleResponse, Fault> {
-    let Outcome::Backfilled { opened, first, last, known, rest } = outcome else {
+    let Outcome::Backfilled { opened, first, last, known, rest, inside_gap } = outcome else {
         return Err(refusals::broken(format!("a backfill was answered by {outcome:?}")));
     };
     let due_of = |run: Option<RunId>| admin.site.replica.read(|ledger| due(ledger, run?));
@@ -146,6 +151,7 @@ async fn answered(admin: &Admin, found: Found, outcome: Outcome) -> Result<Backf
         first_run: name(first),
         last_run: name(last),
         rest: rest.map(timestamp),
+        inside_gap,
     })
 }
 

@@ -9,6 +9,7 @@ use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Activity, DEFAULT_TENANT, Ledger, Plan, Schedule};
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
 
+use super::beside::Beside;
 use super::schedule::INSTANTS_SHOWN;
 use super::validate::{self, Asked, Fields};
 use super::{Admin, Fault, refusals, views};
@@ -114,5 +115,5 @@ async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1
     };
     let id = ScheduleId(0);
     let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-    Ok(v1::Schedule { etag: String::new(), ..shown })
+    Ok(v1::Schedule { etag: String::new(), ..Beside::default().told(shown) })
 }

@@ -16,6 +16,7 @@
 //! [`naming`] (which run and which recipient a caller means), [`selector`] (which schedules), [`blobs`], [`story`], [`rehearsal`], [`probe`].
 
 mod backfill;
+mod beside;
 mod blobs;
 mod clock;
 mod cluster;

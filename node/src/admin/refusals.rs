@@ -210,6 +210,7 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::StalePlan => stale_etag("the schedule has changed meanwhile"),
         Refusal::TooLarge { .. } => Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
         Refusal::ClocksDisagree => not_possible(message).next(LOOK_AT_CLUSTER),
+        Refusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)

@@ -146,7 +146,7 @@ mod tests {
             activity: Activity::Paused { reason: String::new(), since: paused_at },
             plan: Plan {
                 version: 2,
-                next: Some(Next { nominal: Nominal::Instant(due), due }),
+                next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
                 fired_through: paused_at,
                 forgotten_through: None,
                 opened: 7,

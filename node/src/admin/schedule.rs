@@ -7,7 +7,7 @@ use std::time::Instant;
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
 use reveille_ledger::content::{Audience, Content};
 use reveille_ledger::decide::calendar::Pattern;
-use reveille_ledger::ids::{RunId, ScheduleId, Time};
+use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
@@ -21,6 +21,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
+use super::beside::Beside;
 use super::paging::{LOOK_MAX, Paging};
 use super::rehearsal::{Rehearsal, rehearse};
 use super::selector::Selector;
@@ -35,8 +36,7 @@ const OPEN_RUNS_SHOWN: usize = 1_000;
 /// A schedule, copied out of the state, and ledger time there.
 pub struct Found {
     pub id: ScheduleId,
-    /// The run that its next instant waits for, where it does.
-    pub waits_for: Option<RunId>,
+    pub beside: Beside,
     pub schedule: Schedule,
     pub now: Time,
     pub freshness: Option<Freshness>,
@@ -53,21 +53,21 @@ impl Admin {
         let tenant = tenant(tenant_name)?;
         let look = self.read(stale, deadline, |ledger| {
             let (id, schedule) = ledger.schedule_named(&tenant, name)?;
-            Some((id, schedule.clone(), ledger.waits_for(id), ledger.head().now))
+            Some((id, schedule.clone(), Beside::of(ledger, id), ledger.head().now))
         });
         let (found, freshness) = look.await?;
-        let (id, schedule, waits_for, now) = found.ok_or_else(|| refusals::no_schedule(name))?;
-        Ok(Found { id, waits_for, schedule, now: self.now(now), freshness })
+        let (id, schedule, beside, now) = found.ok_or_else(|| refusals::no_schedule(name))?;
+        Ok(Found { id, beside, schedule, now: self.now(now), freshness })
     }
 
     /// The message of a schedule as it is here now, with its next instants.
     pub(super) async fn show_schedule(&self, id: ScheduleId, name: &str) -> Result<v1::Schedule, Fault> {
         let look =
-            |ledger: &Ledger| Some((ledger.schedules().get(&id)?.clone(), ledger.waits_for(id), ledger.head().now));
-        let (schedule, waits_for, now) = self.site.replica.read(look).ok_or_else(|| refusals::no_schedule(name))?;
+            |ledger: &Ledger| Some((ledger.schedules().get(&id)?.clone(), Beside::of(ledger, id), ledger.head().now));
+        let (schedule, beside, now) = self.site.replica.read(look).ok_or_else(|| refusals::no_schedule(name))?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-        Ok(waiting(shown, waits_for))
+        Ok(beside.told(shown))
     }
 
     /// All that a schedule is made of. Blobs never change: those of another index are the same or gone.
@@ -91,13 +91,8 @@ impl Admin {
     }
 }
 
-/// A schedule with the run that its next instant waits for.
-fn waiting(shown: v1::Schedule, waits_for: Option<RunId>) -> v1::Schedule {
-    v1::Schedule { waits_for: waits_for.map(|run| run.to_string()).unwrap_or_default(), ..shown }
-}
-
-/// A schedule of a list, with the run that its next instant waits for.
-type Listed = (ScheduleId, Schedule, Option<RunId>);
+/// A schedule of a list.
+type Listed = (ScheduleId, Schedule, Beside);
 
 /// What a list of schedules lets through.
 struct Filter {
@@ -120,7 +115,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
             && (filter.states.is_empty() || filter.states.contains(&state()))
             && filter.selector.means(Some(&schedule.labels));
         if wanted {
-            listed.push((*id, schedule.clone(), ledger.waits_for(*id)));
+            listed.push((*id, schedule.clone(), Beside::of(ledger, *id)));
         }
     }
     (listed, None)
@@ -152,8 +147,7 @@ impl ScheduleService for Admin {
         let (((listed, last), now), freshness) = look.await?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| {
-            let show =
-                |(id, schedule, waits_for): &Listed| waiting(views::schedule(*id, schedule, zones, now, 1), *waits_for);
+            let show = |(id, schedule, beside): &Listed| beside.told(views::schedule(*id, schedule, zones, now, 1));
             listed.iter().map(show).collect()
         });
         let next_page_token = paging.token(last.as_ref());
@@ -168,11 +162,10 @@ impl ScheduleService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let place = (request.tenant.as_str(), request.name.as_str());
-        let Found { id, waits_for, schedule, now, freshness } =
-            self.find_schedule(place, request.stale, deadline).await?;
+        let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, deadline).await?;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-        Ok(Response::new(GetScheduleResponse { schedule: Some(waiting(shown, waits_for)), freshness, body }))
+        Ok(Response::new(GetScheduleResponse { schedule: Some(beside.told(shown)), freshness, body }))
     }
 
     async fn update_schedule(
@@ -254,10 +247,11 @@ impl ScheduleService for Admin {
         let Outcome::Run(opened) = reply.outcome else {
             return Err(refusals::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
         };
-        let (run, warnings) = self
-            .site
-            .replica
-            .read(|ledger| (run::look(ledger, opened), creation::warnings(ledger, &found.schedule.pool)));
+        let (run, warnings) = self.site.replica.read(|ledger| {
+            let mut warnings = creation::warnings(ledger, &found.schedule.pool);
+            warnings.extend(views::inside_gap(ledger, opened));
+            (run::look(ledger, opened), warnings)
+        });
         Ok(Response::new(TriggerScheduleResponse { run: Some(run?), warnings }))
     }
 

@@ -11,7 +11,7 @@ use reveille_cluster::zones::Zones;
 use reveille_ledger::command::{Command, Fire, Retiming, ScheduleCreate, ScheduleEdit};
 use reveille_ledger::content::{Audience, Content};
 use reveille_ledger::decide::calendar::Pattern;
-use reveille_ledger::decide::catch_up::{Zone, plan_fire};
+use reveille_ledger::decide::catch_up::{Zone, plan_leave};
 use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
@@ -19,6 +19,7 @@ use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Activity, Answer, Schedule};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
 
+use super::beside::Beside;
 use super::mask::Mask;
 use super::schedule::INSTANTS_SHOWN;
 use super::validate::{self, Fields, tenant};
@@ -46,6 +47,7 @@ struct Present {
     content: Content,
     audience: Audience,
     answer: Option<Answer>,
+    beside: Beside,
     /// Ledger time, applied and by this node's clock.
     applied: Time,
     now: Time,
@@ -103,7 +105,7 @@ async fn attempt(
     deadline: Instant,
 ) -> Result<Result<UpdateScheduleResponse, Refusal>, Fault> {
     let present = present(admin, asked, request_id, deadline).await?;
-    let (id, now) = (present.id, present.now);
+    let (id, now, beside) = (present.id, present.now, present.beside);
     if let Some(answer) = &present.answer {
         if answer.body != body {
             let reused = Refusal::RequestReused(request.request_id.clone());
@@ -134,7 +136,7 @@ async fn attempt(
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
     let changes = edit.changes_something();
     let shown = admin.calendar(move |zones| {
-        let show = |schedule: &Schedule| views::schedule(id, schedule, zones, now, INSTANTS_SHOWN);
+        let show = |schedule: &Schedule| beside.told(views::schedule(id, schedule, zones, now, INSTANTS_SHOWN));
         (show(&former), v1::Schedule { etag: String::new(), ..show(&would_be) })
     });
     let (former, would_be) = shown.await?;
@@ -177,10 +179,10 @@ async fn present(
         let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
         let blobs = (bytes(&schedule.content), bytes(&schedule.audience));
         let answer = request_id.and_then(|request| ledger.answer_to(&tenant, request)).cloned();
-        Some((id, schedule.clone(), blobs, answer, ledger.head().now))
+        Some((id, schedule.clone(), blobs, (answer, Beside::of(ledger, id)), ledger.head().now))
     });
     let (found, _) = look.await?;
-    let (id, schedule, (content, audience), answer, applied) =
+    let (id, schedule, (content, audience), (answer, beside), applied) =
         found.ok_or_else(|| refusals::no_schedule(&asked.name))?;
     let unreadable = || refusals::broken(format!("the content or the audience of {} does not read back", asked.name));
     Ok(Present {
@@ -190,6 +192,7 @@ async fn present(
         id,
         schedule,
         answer,
+        beside,
         applied,
     })
 }
@@ -217,7 +220,7 @@ async fn plan(
                 Until::Applied => present.applied,
             };
             let due = |pattern: &Pattern, zone: &Zone| {
-                site.replica.read(|ledger| plan_fire(ledger, present.id, pattern, zone, through))
+                site.replica.read(|ledger| plan_leave(ledger, present.id, pattern, zone, through))
             };
             // Asked name by name: entries do not wait for a calendar to be walked.
             let has_opened = |name: &Nominal| {
@@ -238,6 +241,7 @@ fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
         || schedule.zone != wanted.zone
         || (schedule.start, schedule.end, schedule.max_runs) != (wanted.start, wanted.end, wanted.max_runs)
         || schedule.policies.dst != wanted.policies.dst
+        || schedule.policies.jitter_ms != wanted.policies.jitter_ms
 }
 
 /// What the mask names and what differs, but for the timing.
@@ -286,7 +290,7 @@ fn retimed(
         start: create.start,
         end: create.end,
         max_runs: create.max_runs,
-        dst: create.policies.dst,
+        policies: create.policies.clone(),
     };
     let wanted = (wanted, Calendar { pattern: &pattern, zone: &zone });
     let retiming = retime(schedule, due, former, wanted, (through, waits), has_opened);

@@ -26,6 +26,8 @@ subject: Good morning, {{ name }}
 text: body.txt
 var: {city: Rome, team: \"7\"}
 catch_up: none
+min_gap: none
+jitter: 10m
 ---
 # The relay that takes it.
 kind: relay
@@ -293,7 +295,7 @@ async fn a_schedule_is_shown_as_the_document_that_would_make_it() {
     assert_eq!(shown.code, Some(0), "{shown:?}");
     let lines =
         ["kind: schedule", "paused: true", "reason: \"wait: for it\"", "inline_text: |", "  - email: ann@example.com"];
-    for line in lines {
+    for line in lines.into_iter().chain(["min_gap: none", "jitter: \"10m\""]) {
         assert!(shown.stdout.lines().any(|shown| shown == line), "{line} in\n{}", shown.stdout);
     }
     // Both forms are read back, from stdin, and are what they were.

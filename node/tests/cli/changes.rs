@@ -174,6 +174,7 @@ async fn gaps() -> Fake {
             first_run: run("r9.0"),
             last_run: run("r9.3"),
             rest: (request.max < 4).then_some(rest),
+            inside_gap: 1,
             ..v1::BackfillScheduleResponse::default()
         })
     })
@@ -191,7 +192,8 @@ async fn a_backfill_counts_before_it_opens_and_says_what_is_left() {
     );
     let unconfirmed = fake.reveille(line).await;
     assert_eq!(unconfirmed.code, Some(2), "{unconfirmed:?}");
-    assert!(unconfirmed.stderr.contains("4 occurrences of morning never opened"), "{}", unconfirmed.stderr);
+    assert!(unconfirmed.stderr.contains("5 occurrences of morning never opened"), "{}", unconfirmed.stderr);
+    assert!(unconfirmed.stderr.contains("2 did; 1 inside the min gap will not"), "{}", unconfirmed.stderr);
     let asked: Vec<v1::BackfillScheduleRequest> = fake.requests("BackfillSchedule");
     assert!(asked.iter().all(|asked| asked.validate_only), "{asked:?}");
 

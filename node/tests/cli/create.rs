@@ -96,6 +96,7 @@ async fn everything_that_was_said_is_sent() {
         "2",
     ]);
     arguments.extend(["--start", "2026-01-01T00:00:00Z", "--paused", "--reason", "not yet"]);
+    arguments.extend(["--min-gap", "none", "--jitter", "10m"]);
     let ended = create(&fake, &arguments).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let body = sent(&fake);
@@ -109,6 +110,8 @@ async fn everything_that_was_said_is_sent() {
     assert_eq!((policies.catch_up(), policies.in_doubt()), (v1::CatchUp::All, v1::InDoubt::AssumeSent));
     assert_eq!(policies.start_within.map(|within| within.seconds), Some(5_400));
     assert_eq!((policies.finish_by, policies.max_attempts), (None, 3));
+    let seconds = |length: Option<prost_types::Duration>| length.map(|length| length.seconds);
+    assert_eq!((seconds(policies.min_gap), seconds(policies.jitter)), (Some(0), Some(600)), "none is not the default");
     let content = body.content.expect("content");
     assert_eq!((content.text.as_deref(), content.html.as_deref()), (Some("Hi {{ name }}\n"), Some("<p>Hi</p>")));
     assert_eq!((content.sender.as_str(), content.reply_to.as_str()), ("News <news@example.com>", "r@example.com"));

@@ -211,6 +211,29 @@ async fn a_drawn_place_hangs_on_the_name() {
     assert!(error["next"].as_str().is_some_and(|next| next.contains("--name NAME")), "{error}");
 }
 
+/// Each opens in its window, at a place that hangs on the name; `instant` stays what names it.
+#[tokio::test]
+async fn a_jitter_says_when_each_opens() {
+    let shown = async |name: &str, window: &str| {
+        let when = ["--daily", "09:00", "--tz", "UTC", "--from", "2026-11-20T00:00:00Z", "--count", "20"];
+        let what = ["--name", name, "--jitter", window, "-o", "json"];
+        let json = preview(&[when.as_slice(), &what].concat()).await.json();
+        let of = |one: &serde_json::Value, field: &str| {
+            one[field].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok()).expect("an instant")
+        };
+        let places = json.as_array().expect("an array").iter();
+        places.map(|one| of(one, "opens").as_second() - of(one, "instant").as_second()).collect::<Vec<i64>>()
+    };
+    let half_an_hour = shown("morning", "30m").await;
+    assert!(half_an_hour.iter().all(|place| (0..1_800).contains(place)), "{half_an_hour:?}");
+    let places: std::collections::BTreeSet<_> = half_an_hour.iter().collect();
+    assert!(places.len() > 15, "another one each day: {half_an_hour:?}");
+    assert_eq!(shown("morning", "30m").await, half_an_hour);
+    assert_ne!(shown("evening", "30m").await, half_an_hour);
+    let nameless = preview(&["--daily", "9:00", "--tz", "UTC", "--jitter", "5m", "-o", "json"]).await;
+    assert_eq!(nameless.code, Some(2));
+}
+
 #[tokio::test]
 async fn people_get_a_table() {
     let ended = preview(&["--cron", "@daily", "--tz", "UTC", "--from", "2026-01-01T00:00:00Z", "--count", "1"]).await;

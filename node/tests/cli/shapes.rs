@@ -18,6 +18,7 @@ fn schedule() -> v1::Schedule {
         instant: at("2026-03-08T07:00:00Z"),
         local: "2026-03-08T03:00:00-04:00".into(),
         remark: String::new(),
+        ..v1::Instant::default()
     };
     let mut policies = v1::Policies {
         start_within: Some(prost_types::Duration { seconds: 43_200, nanos: 0 }),
@@ -91,7 +92,7 @@ async fn a_schedule() {
             "policies": {
                 "dst_gap": "after", "dst_overlap": "first", "catch_up": "one", "start_within_ms": 43_200_000,
                 "finish_by_ms": 86_400_000, "in_doubt": "assume_sent", "max_attempts": 5, "retention_ms": 86_400_000_i64 * 90,
-                "overlap": "buffer_one",
+                "overlap": "buffer_one", "min_gap_ms": 0, "jitter_ms": 0,
             },
             "reason": null, "start": null, "end": null, "max_runs": null,
         }),

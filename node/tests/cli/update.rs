@@ -15,7 +15,10 @@ async fn schedule() -> Fake {
         if !matches!(request.etag.as_str(), "" | "v1") {
             return Err(refusal(tonic::Code::Aborted, "ETAG_MISMATCH", "its etag is v1"));
         }
-        let next = |local: &str| vec![v1::Instant { local: local.to_owned(), ..v1::Instant::default() }];
+        let next = |local: &str| {
+            let remark = "inside the min gap of r9.0".to_owned();
+            vec![v1::Instant { local: local.to_owned(), remark, ..v1::Instant::default() }]
+        };
         let former = v1::Schedule {
             name: "morning".into(),
             etag: "v1".into(),
@@ -66,6 +69,7 @@ async fn a_dry_run_prints_old_and_new_instants_and_asks_for_nothing_else() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let line = ended.stdout.lines().find(|line| line.contains("09:00")).expect("the instants");
     assert!(line.contains("2026-03-02T09:00") && line.contains("2026-03-02T08:30"), "{}", ended.stdout);
+    assert!(line.ends_with("inside the min gap of r9.0"), "what the new one means: {}", ended.stdout);
     assert_eq!(asked(&fake).iter().filter(|asked| !asked.validate_only).count(), 0);
 }
 
@@ -82,7 +86,7 @@ async fn a_stale_etag_ends_with_4_before_anything_is_changed() {
 async fn each_flag_names_its_own_field_and_defaults_name_none() {
     let fake = schedule().await;
     let line = "schedule update morning --daily 08:30 --days mon-fri --tz Europe/Berlin --max-attempts 3 \
-                --catch-up one --to ann@example.com --sender me@example.com --var a=b --clear end,html";
+                --catch-up one --min-gap 18h --jitter none --to ann@example.com --sender me@example.com --var a=b --clear end,html";
     assert_eq!(fake.reveille(line).await.code, Some(0));
     let asked = asked(&fake);
     let mut named = paths(asked.first().expect("asked"));
@@ -94,7 +98,9 @@ async fn each_flag_names_its_own_field_and_defaults_name_none() {
         "content.variables",
         "end",
         "policies.catch_up",
+        "policies.jitter",
         "policies.max_attempts",
+        "policies.min_gap",
         "when",
         "zone",
     ];

@@ -2,6 +2,7 @@
 
 mod disk;
 mod documents;
+mod gap;
 mod measures;
 mod process;
 mod quorum;

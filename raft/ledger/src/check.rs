@@ -31,6 +31,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     check_accepts(ledger, &mut found);
     check_rows(ledger, &mut found);
     check_due(ledger, &mut found);
+    check_distances(ledger, &mut found);
     check_blobs(ledger, &mut found);
     check_summaries(ledger, &mut found);
     found
@@ -97,6 +98,8 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, slots: u32, found: &mut Ve
     }
     let stray = waiting.and_not(chunk.set(Standing::Pending));
     report(found, "P1", stray.is_empty(), || format!("chunk {number} of {id}: {stray:?} wait but are not pending"));
+    let near = chunk.too_near.and_not(chunk.set(Standing::Suppressed));
+    report(found, "P17", near.is_empty(), || format!("chunk {number} of {id}: {near:?} are not suppressed"));
     let mut open = chunk.suspects.clone();
     for standing in [Standing::Pending, Standing::Claimed, Standing::InDoubt] {
         open.remove(chunk.set(standing));
@@ -208,10 +211,24 @@ fn check_moments(fence: Fence, row: &Row, found: &mut Vec<Violation>) {
     });
 }
 
+/// P17: nobody is claimed in two runs at once that are nearer than the gap of both. P8: a plan opens within its
+/// window.
+fn check_distances(ledger: &Ledger, found: &mut Vec<Violation>) {
+    for (one, other) in ledger.claimed_beside() {
+        report(found, "P17", false, || format!("somebody is claimed in {one} and in {other}, inside the min_gap"));
+    }
+    for (id, schedule) in ledger.schedules().iter() {
+        let within = schedule.plan.next.iter().all(|next| next.is_within(schedule.policies.jitter_ms));
+        report(found, "P8", within, || format!("schedule {} opens outside its window: {:?}", id.0, schedule.plan.next));
+    }
+}
+
 /// P8: the due index is what the schedules say.
 fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
     let derived = ledger.derive();
     report(found, "P8", derived.due == ledger.derived.due, || "the due index differs from the plans".to_owned());
+    let by_instant = derived.by_instant == ledger.derived.by_instant;
+    report(found, "P17", by_instant, || "the index of runs by their instants is wrong".to_owned());
     let unfinished = derived.unfinished == ledger.derived.unfinished;
     report(found, "P1", unfinished, || "the index of unfinished runs is wrong".to_owned());
     report(found, "P8", derived.names == ledger.derived.names, || "the index of names is wrong".to_owned());

@@ -235,6 +235,20 @@ pub struct Next {
     pub nominal: Nominal,
     /// When it is due.
     pub due: Time,
+    /// How long after that it opens: its place in the schedule's window (`jitter`). Milliseconds.
+    pub jitter_ms: i64,
+}
+
+impl Next {
+    /// When it opens.
+    pub fn opens(&self) -> Time {
+        self.due.plus_ms(self.jitter_ms)
+    }
+
+    /// Is its place in a window of this width?
+    pub fn is_within(&self, window_ms: i64) -> bool {
+        self.jitter_ms == 0 || (0..window_ms).contains(&self.jitter_ms)
+    }
 }
 
 /// Why an instant did not open.

@@ -20,6 +20,8 @@ pub struct Story {
     pub dead: Option<DeadLetter>,
     /// Its opt-out.
     pub opted_out: Option<OptedOut>,
+    /// The run less than the `min_gap` away that keeps it from its mail, or makes it wait (P17).
+    pub kept_apart_by: Option<RunId>,
 }
 
 /// One row that held the recipient.
@@ -58,6 +60,7 @@ impl Ledger {
             rulings: rulings.map(|(index, ruling)| (index, ruling.clone())).collect(),
             waits_until: waiting.map(|(bucket, _)| wave_start(*bucket)),
             dead: self.dead.get(&(run, number)).cloned(),
+            kept_apart_by: self.kept_apart_by(run, number),
             opted_out: self.key_of(run, number).and_then(|key| self.opted_out.get(&key).copied()),
         })
     }

@@ -10,6 +10,8 @@ pub const MINUTE_MS: i64 = 60_000;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// One day in milliseconds.
 pub const DAY_MS: i64 = 24 * HOUR_MS;
+/// The least time that a run has to be sent, however soon the next instant comes. Milliseconds.
+pub const FINISH_MS_MIN: i64 = 10 * MINUTE_MS;
 
 /// What becomes of instants that were missed (P16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +76,12 @@ pub struct Policies {
     pub retention_ms: i64,
     /// A former run that is not finished.
     pub overlap: Overlap,
+    /// Nobody gets mails of two runs whose nominal instants are less than this apart (P17); 0: no bound.
+    /// Milliseconds.
+    pub min_gap_ms: i64,
+    /// An occurrence opens within this after its instant: its place there is a hash of the schedule's name and of
+    /// its own, and never reaches the next instant. Milliseconds.
+    pub jitter_ms: i64,
 }
 
 impl Default for Policies {
@@ -89,6 +97,8 @@ impl Default for Policies {
             backoff_to_ms: HOUR_MS,
             retention_ms: 90 * DAY_MS,
             overlap: Overlap::BufferOne,
+            min_gap_ms: 0,
+            jitter_ms: 0,
         }
     }
 }

@@ -95,4 +95,14 @@ pub enum Refusal {
     /// P16: a former run of the schedule is not finished, and its `overlap` forbids two at once.
     #[error("run {0} of the schedule is not finished, and its overlap policy forbids a second one beside it")]
     RunOpen(RunId),
+    /// P17: nobody would get a mail.
+    #[error(
+        "min_gap: each recipient got a mail of this schedule too short a time ago, the last one in run {run}; the next one is allowed at {until}"
+    )]
+    InsideGap {
+        /// A run that sent one.
+        run: RunId,
+        /// When the first of them may get another one.
+        until: Time,
+    },
 }

@@ -289,7 +289,8 @@ impl Ledger {
 
     /// What is computed from the rows and never stored.
     pub(crate) fn derive(&self) -> Derived {
-        let mut derived = Derived::default();
+        let by_instant = self.runs().map(|(id, _, run)| (run.schedule, run.due, id)).collect();
+        let mut derived = Derived { by_instant, ..Derived::default() };
         let unfinished = self.runs().filter(|(_, _, run)| !run.counts.is_finished() && run.cause != Cause::Backfill);
         derived.unfinished = unfinished.map(|(id, _, run)| (run.schedule, id)).collect();
         let busy: BTreeSet<ScheduleId> = derived.unfinished.iter().map(|(schedule, _)| *schedule).collect();

@@ -30,6 +30,8 @@ pub enum Ruled {
     Discarded,
     /// Dead by an answer that is not believed any more (P6): to be sent again.
     Revived,
+    /// Pending, and suppressed: too near to a mail of another run (P17).
+    TooNear,
 }
 
 /// A ruling, under the run and the log index of its entry.

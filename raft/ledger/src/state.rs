@@ -15,7 +15,7 @@ use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
 use crate::moments::{Doubt, Moments, What};
-use crate::policy::{DAY_MS, Overlap, Policies};
+use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
 use crate::reply::Outcome;
 use crate::rulings::Ruling;
 use crate::table::Table;
@@ -243,8 +243,8 @@ impl Schedule {
     pub(crate) fn wakes_at(&self, is_busy: bool) -> Option<Time> {
         let next = self.plan.next.as_ref().filter(|_| self.activity == Activity::Active)?;
         match self.policies.overlap {
-            Overlap::BufferOne if is_busy => Some(next.due.plus_ms(self.policies.start_within_ms).plus_ms(1)),
-            _ => Some(next.due),
+            Overlap::BufferOne if is_busy => Some(next.opens().plus_ms(self.policies.start_within_ms).plus_ms(1)),
+            _ => Some(next.opens()),
         }
     }
 }
@@ -342,8 +342,12 @@ impl Run {
     /// When its details may go (P24): its retention after it finished, and not before the horizon of evidence
     /// while somebody is in doubt. None while it is not finished.
     pub fn kept_until(&self) -> Option<Time> {
+        let policies = &self.policies;
         let horizon_ms = if self.counts.get(Standing::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
-        Some(self.finished_at?.plus_ms(self.policies.retention_ms.max(horizon_ms)))
+        // P17: as long as a run less than the gap later may claim, it asks what was sent here.
+        let claims_ms = policies.finish_by_ms.max(policies.start_within_ms.saturating_add(FINISH_MS_MIN));
+        let gap_ms = if policies.min_gap_ms > 0 { policies.min_gap_ms.saturating_add(claims_ms) } else { 0 };
+        Some(self.finished_at?.plus_ms(policies.retention_ms.max(horizon_ms).max(gap_ms)))
     }
 }
 
@@ -452,6 +456,8 @@ pub struct Chunk {
     /// Who was being prepared when its holder died, and has not come past a gate since (P12): pending, or
     /// held by a row of its own.
     pub suspects: Bitmap,
+    /// Of those suppressed: who got a mail of another run too near to this one (P17).
+    pub too_near: Bitmap,
 }
 
 impl Chunk {
@@ -728,6 +734,8 @@ pub(crate) struct Derived {
     pub names: BTreeMap<(String, String), ScheduleId>,
     pub due: BTreeSet<(Time, ScheduleId)>,
     pub open_pages: BTreeSet<RunId>,
+    /// Runs of each schedule in the order of their nominal instants (P17).
+    pub by_instant: BTreeSet<(ScheduleId, Time, RunId)>,
     /// Runs with something pending or claimed, but for backfills: they hold up the next one (`overlap`).
     pub unfinished: BTreeSet<(ScheduleId, RunId)>,
     pub answers_by_index: BTreeMap<u64, (String, String)>,
@@ -859,7 +867,9 @@ impl Ledger {
 
     /// The run for which the next instant of a schedule waits, where that is due and has to (`buffer_one`).
     pub fn waits_for(&self, id: ScheduleId) -> Option<RunId> {
-        self.waits_at(id, self.head.now).then(|| self.unfinished(id).map(|(run, _)| run).next()).flatten()
+        let opens = self.schedules.get(&id)?.plan.next.as_ref()?.opens();
+        let waits = opens <= self.head.now && self.waits_at(id, self.head.now);
+        self.unfinished(id).map(|(run, _)| run).next().filter(|_| waits)
     }
 
     /// Does an instant that is due at `now` wait for a run?

@@ -14,7 +14,8 @@ use reveille_ledger::command::{
 };
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
-use reveille_ledger::decide::catch_up::{ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire};
+use reveille_ledger::decide::catch_up::{Jitter, ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire};
+use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
@@ -38,6 +39,11 @@ struct Wish {
     start: Option<Time>,
     end: Option<Time>,
     max_runs: Option<u32>,
+}
+
+/// The window of the drill's schedule.
+fn jitter(policies: &Policies) -> Jitter<'static> {
+    Jitter { tenant: "default", name: "drill", window_ms: policies.jitter_ms }
 }
 
 impl Default for Wish {
@@ -66,7 +72,7 @@ fn at(text: &str) -> Time {
 impl Drill {
     fn new(when: When, zone_name: &str, created: Time, wish: &Wish) -> Drill {
         let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zone(zone_name));
-        let next = first(&pattern, &zone, &wish.policies.dst, created, wish.start, wish.end);
+        let next = first(&pattern, &zone, &wish.policies.dst, created, (wish.start, wish.end), jitter(&wish.policies));
         let mut drill = Drill { ledger: Ledger::new(), schedule: ScheduleId(2), pattern, zone, created, now: created };
         drill.leap_to(created);
         let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
@@ -513,6 +519,54 @@ proptest! {
         prop_assert_eq!(drill.opened().len() as u64 + told, due as u64);
         let opened: std::collections::BTreeSet<_> = drill.opened().into_iter().map(|(name, ..)| name).collect();
         prop_assert_eq!(opened.len(), drill.opened().len(), "none twice");
+    }
+
+    /// Each opens at its place in the window or later, and none is lost because the next one came first.
+    #[test]
+    fn a_window_opens_nothing_early_and_loses_nothing(
+        (when, zone, start) in anywhere(),
+        jitter_ms in prop::sample::select(vec![1_000, 5 * MINUTE_MS, 6 * HOUR_MS, DAY_MS]),
+        overlap in prop::sample::select(vec![Overlap::Allow, Overlap::BufferOne, Overlap::Skip]),
+        catch_up in prop::sample::select(vec![CatchUp::One, CatchUp::All, CatchUp::None]),
+        start_within_ms in prop::sample::select(vec![10 * MINUTE_MS, 100 * DAY_MS]),
+        turns in prop::collection::vec(
+            (prop::sample::select(vec![20_000, MINUTE_MS, 11 * MINUTE_MS, HOUR_MS, 23 * HOUR_MS, 4 * DAY_MS]), any::<bool>()),
+            1..12,
+        ),
+    ) {
+        let policies = Policies { jitter_ms, catch_up, start_within_ms, overlap, ..Policies::default() };
+        let mut drill = Drill::new(when, zone, at(start), &Wish { policies: policies.clone(), ..Wish::default() });
+        for (passes, finishes) in turns {
+            drill.after_outage(passes);
+            if finishes {
+                drill.finish();
+            }
+        }
+        for _ in 0..3_000 {
+            if drill.unfinished().is_empty() {
+                break;
+            }
+            drill.finish();
+        }
+        let calendar = Calendar { pattern: &drill.pattern, zone: &drill.zone };
+        let mut places: BTreeMap<Nominal, Time> = BTreeMap::new();
+        let mut last = drill.created;
+        for step in drill.steps(drill.created, drill.now) {
+            let Step::Fires(firing) = &step else { continue };
+            let due = Time::from(firing.instant);
+            prop_assert!(last < due, "{last} is not before the next instant, {due}");
+            let place_ms = jitter(&policies).place_ms(calendar, &policies.dst, firing);
+            prop_assert!((0..jitter_ms).contains(&place_ms));
+            last = due.plus_ms(place_ms);
+            places.insert(step.nominal().into(), last);
+        }
+        for (id, page, run) in drill.ledger.runs() {
+            prop_assert!(page.opened_at >= places[&run.nominal], "{id} opened before {}", places[&run.nominal]);
+        }
+        let ripe = places.values().filter(|opens| **opens <= drill.now).count() as u64;
+        let told = drill.explained().into_iter().filter(|(reason, _)| *reason != Reason::DoesNotExist);
+        let told: u64 = told.map(|(_, count)| count).sum();
+        prop_assert_eq!(drill.opened().len() as u64 + told, ripe);
     }
 }
 

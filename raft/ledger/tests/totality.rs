@@ -11,7 +11,7 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::*;
-use reveille_ledger::policy::Policies;
+use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{ANSWERS_MAX, Ledger};
 
@@ -44,7 +44,7 @@ fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
         },
         audience: Audience { columns: vec![], recipients: (0..5).map(recipient).collect() },
         after: Time(0),
-        next: Some(Next { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000) }),
+        next: Some(Next { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000), jitter_ms: 0 }),
         tzdb: "test".into(),
         labels: reveille_ledger::labels::Labels::default(),
     }
@@ -78,7 +78,7 @@ fn ledger_at_work() -> (Ledger, Fence) {
         }],
         explained: vec![],
         through: Time(1_000),
-        next: Some(Next { nominal: Nominal::Instant(Time(2_000)), due: Time(2_000) }),
+        next: Some(Next { nominal: Nominal::Instant(Time(2_000)), due: Time(2_000), jitter_ms: 0 }),
         tzdb: "test".into(),
     };
     put(&mut ledger, Time(1_000), Command::Fire(vec![fire]));
@@ -142,12 +142,17 @@ fn nominal() -> impl Strategy<Value = Nominal> {
 }
 
 fn next() -> impl Strategy<Value = Next> {
-    (nominal(), time()).prop_map(|(nominal, due)| Next { nominal, due })
+    (nominal(), time(), time()).prop_map(|(nominal, due, jitter)| Next { nominal, due, jitter_ms: jitter.0 })
 }
 
 fn policies() -> impl Strategy<Value = Policies> {
     let times = (time(), time(), time(), time(), time());
-    (times, any::<u8>()).prop_map(|((start, finish, from, to, retention), max_attempts)| Policies {
+    let overlaps = vec![Overlap::BufferOne, Overlap::Skip, Overlap::Allow, Overlap::CancelOther];
+    let rest = (any::<u8>(), prop::sample::select(overlaps), time(), time());
+    (times, rest).prop_map(|((start, finish, from, to, retention), (max_attempts, overlap, gap, jitter))| Policies {
+        overlap,
+        min_gap_ms: gap.0,
+        jitter_ms: jitter.0,
         start_within_ms: start.0,
         finish_by_ms: finish.0,
         backoff_from_ms: from.0,
@@ -260,7 +265,6 @@ fn wild_prune() -> impl Strategy<Value = Command> {
 }
 
 fn wild_replan() -> impl Strategy<Value = Command> {
-    let next = || (nominal(), time()).prop_map(|(nominal, due)| Next { nominal, due });
     (schedule(), 0u64..4, next(), prop::option::of(next())).prop_map(|(schedule, plan_version, from, next)| {
         Command::Replan(vec![Replan { schedule, plan_version, from, next, tzdb: String::new() }])
     })

@@ -4,7 +4,7 @@ use super::*;
 use reveille_ledger::command::{Command, Entry, EpochStart, Prune, Reading, ScheduleCreate, Trigger};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, When};
-use reveille_ledger::decide::catch_up::{first, plan_fire};
+use reveille_ledger::decide::catch_up::{Jitter, first, plan_fire};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId};
 use reveille_ledger::policy::{Overlap, Policies};
 use tonic::Code;
@@ -20,7 +20,7 @@ fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
         request: None,
         tenant: "default".to_owned(),
         name: "night".to_owned(),
-        next: first(&pattern, &zone, &policies.dst, after, None, None),
+        next: first(&pattern, &zone, &policies.dst, after, (None, None), Jitter::NONE),
         when,
         zone: ZONE.to_owned(),
         start: None,

@@ -14,6 +14,7 @@ use reveille_ledger::rulings::{Ruled, Ruling};
 use reveille_ledger::{Ledger, Page, Run, Standing};
 use reveille_proto::admin::v1::Event;
 
+use super::validate::in_words;
 use super::views::{node_name, timestamp};
 pub use waits::Surroundings;
 
@@ -27,12 +28,12 @@ pub fn tell(ledger: &Ledger, id: RunId, number: u32, around: &Surroundings) -> O
         events.extend(settled(ledger, chapter, run));
     }
     let own = story.rulings.iter().filter(|(_, ruling)| !ruling.whom.is_empty());
-    events.extend(own.map(|(index, ruling)| ruled(*index, ruling, run)));
+    events.extend(own.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     let last = events.iter().map(|event| event.index).max().unwrap_or(id.index);
     // What happened to its run after it was over does not concern it.
     let of_all = story.rulings.iter().filter(|(_, ruling)| ruling.whom.is_empty());
     let of_all = of_all.filter(|(index, _)| *index < last || !story.standing.is_terminal());
-    events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run)));
+    events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     complete_with_letter(&story, run, &mut events);
     events.extend(opted_out(&story));
     // Stable: what one entry did stays in the order in which it is told here.
@@ -115,7 +116,7 @@ fn not_sent_by(run: &Run) -> String {
 }
 
 /// What befell it without a row's doing.
-fn ruled(index: u64, ruling: &Ruling, run: &Run) -> Event {
+fn ruled(index: u64, ruling: &Ruling, run: &Run, story: &Story) -> Event {
     let (what, detail) = match &ruling.what {
         Ruled::Paused(reason) if reason.is_empty() => ("run paused", String::new()),
         Ruled::Paused(reason) => ("run paused", reason.clone()),
@@ -128,8 +129,16 @@ fn ruled(index: u64, ruling: &Ruling, run: &Run) -> Event {
         Ruled::Revived => {
             ("revived", "ten refusals in a row do not name a mailbox, so none of them is believed".to_owned())
         }
+        Ruled::TooNear => ("suppressed", too_near(story, run)),
     };
     Event { instant: Some(timestamp(ruling.at)), ..event(index, what, detail) }
+}
+
+/// P17: which mail it was too near to; the run that sent it may be pruned.
+fn too_near(story: &Story, run: &Run) -> String {
+    let gap = in_words(run.policies.min_gap_ms);
+    let of = story.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
+    format!("min_gap: it got a mail{of}, or may have, less than {gap} from this run's instant")
 }
 
 /// The letter tells of the last death more than its event knows by itself.

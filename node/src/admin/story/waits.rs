@@ -35,6 +35,10 @@ pub fn told(
         }
         _ if run.finish_by <= now => format!("its deadline {} has passed: it expires", run.finish_by),
         _ => match story.waits_until.filter(|until| *until > now) {
+            Some(until) if story.kept_apart_by.is_some() => {
+                let other = story.kept_apart_by.map(|run| run.to_string()).unwrap_or_default();
+                format!("min_gap: it is claimed in {other}, less than the gap away; looked at again at {until}")
+            }
             Some(until) => {
                 let also = obstacle(ledger, page, around).map(|obstacle| format!("; and {obstacle}"));
                 format!("for the next attempt, not before {until}{}", also.unwrap_or_default())

@@ -18,7 +18,7 @@ use super::node::{Node, PATIENCE, creation, node, node_that_rests, node_with_tes
 
 pub const MINUTE: i64 = 60;
 pub const HOUR: i64 = 60 * MINUTE;
-const DAY: i64 = 24 * HOUR;
+pub const DAY: i64 = 24 * HOUR;
 
 pub fn at(seconds: i64) -> Target {
     Target::To(prost_types::Timestamp { seconds, nanos: 0 })

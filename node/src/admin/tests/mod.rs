@@ -2,6 +2,8 @@
 
 mod clock;
 mod cluster;
+mod gap;
+mod jitter;
 mod mails;
 mod node;
 mod overlap;

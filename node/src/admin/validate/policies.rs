@@ -1,18 +1,48 @@
 //! Policies: every knob within its bounds, defaults filled in.
 
-use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap};
+use prost_types::Duration;
+use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, When};
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, InDoubt, MINUTE_MS, Overlap, Policies};
 use reveille_proto::admin::v1;
 
-use super::{Bounds, Fields};
+use super::{Bounds, Fields, in_words, milliseconds};
 
 const START_WITHIN: Bounds = Bounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: 12 * HOUR_MS };
 const FINISH_BY: Bounds = Bounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: DAY_MS };
 const RETENTION: Bounds = Bounds { least_ms: DAY_MS, most_ms: 3_650 * DAY_MS, default_ms: 90 * DAY_MS };
+const JITTER: Bounds = Bounds { least_ms: 1_000, most_ms: DAY_MS, default_ms: 0 };
 /// With back-off up to an hour, more attempts than this would outlast every deadline.
 const ATTEMPTS_MAX: u32 = 100;
 
-pub fn policies(fields: &mut Fields, asked: v1::Policies) -> Policies {
+/// The longest `min_gap`.
+const GAP_MS_MAX: i64 = 400 * DAY_MS;
+/// What a schedule by the day has: at most one mail a day, whatever is invoked.
+const GAP_OF_DAILY_MS: i64 = 20 * HOUR_MS;
+// What was sent within it is still known, however short the retention.
+const _: () = assert!(GAP_OF_DAILY_MS <= RETENTION.least_ms);
+
+/// The `min_gap` of a schedule that names none (P17).
+fn usual_gap_ms(when: &When) -> i64 {
+    if matches!(when, When::Daily { .. }) { GAP_OF_DAILY_MS } else { 0 }
+}
+
+/// Zero is none, and absent the default: other than lengths of time that there must be.
+fn min_gap(fields: &mut Fields, asked: Option<Duration>, when: Option<&When>, retention_ms: i64) -> i64 {
+    const FIELD: &str = "schedule.policies.min_gap";
+    let Some(asked) = asked else { return when.map_or(0, usual_gap_ms) };
+    match milliseconds(asked) {
+        Some(ms) if ms > retention_ms && ms <= GAP_MS_MAX => {
+            let (gap, kept) = (in_words(ms), in_words(retention_ms));
+            fields.refuse(FIELD, format!("is {gap}, more than the retention, {kept}; keep what was sent for longer"));
+        }
+        Some(ms) if ms <= GAP_MS_MAX => return ms,
+        _ => fields.refuse(FIELD, format!("is out of bounds; give none, or up to {}", in_words(GAP_MS_MAX))),
+    }
+    0
+}
+
+/// `when`: the pattern, where it could be read; one default hangs on it.
+pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>) -> Policies {
     let default = Policies::default();
     let gap = v1::DstGap::try_from(asked.dst_gap).map(|gap| match gap {
         v1::DstGap::Unspecified | v1::DstGap::After => DstGap::After,
@@ -47,6 +77,7 @@ pub fn policies(fields: &mut Fields, asked: v1::Policies) -> Policies {
     if max_attempts.is_none() {
         fields.refuse("schedule.policies.max_attempts", format!("is above {ATTEMPTS_MAX}; give 1 to {ATTEMPTS_MAX}"));
     }
+    let retention_ms = fields.length("schedule.policies.retention", asked.retention, RETENTION);
     Policies {
         dst: calendar::Policies {
             gap: known(fields, "dst_gap", gap.ok()),
@@ -55,7 +86,9 @@ pub fn policies(fields: &mut Fields, asked: v1::Policies) -> Policies {
         catch_up: known(fields, "catch_up", catch_up.ok()),
         start_within_ms: fields.length("schedule.policies.start_within", asked.start_within, START_WITHIN),
         finish_by_ms: fields.length("schedule.policies.finish_by", asked.finish_by, FINISH_BY),
-        retention_ms: fields.length("schedule.policies.retention", asked.retention, RETENTION),
+        retention_ms,
+        jitter_ms: fields.length("schedule.policies.jitter", asked.jitter, JITTER),
+        min_gap_ms: min_gap(fields, asked.min_gap, when, retention_ms),
         in_doubt: known(fields, "in_doubt", in_doubt.ok()),
         overlap: known(fields, "overlap", beside.ok()),
         max_attempts: max_attempts.unwrap_or(default.max_attempts),

@@ -6,7 +6,7 @@ use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::Content;
 use reveille_ledger::decide::calendar::{Pattern, When};
-use reveille_ledger::decide::catch_up::{self, Zone};
+use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
 use reveille_ledger::ids::Time;
 use reveille_ledger::labels::{Labels, WrongLabel};
 use reveille_proto::admin::v1::{self, ErrorReason};
@@ -42,7 +42,8 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
     }
     let pattern = when::pattern(&mut fields, body.when, start, (&tenant, &name));
     let zone = when::zone(&mut fields, &body.zone, zones);
-    let policies = policies(&mut fields, body.policies.unwrap_or_default());
+    let when = pattern.as_ref().map(|(when, _)| when);
+    let policies = policies(&mut fields, body.policies.unwrap_or_default(), when);
     if body.max_runs == Some(0) {
         fields.refuse("schedule.max_runs", "is zero; leave it out for no bound");
     }
@@ -59,7 +60,8 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
     }
     let made = (|| {
         let ((when, pattern), zone) = (pattern?, zone?);
-        let next = first(&mut fields, (&when, &pattern), &zone, &policies, (now, start, end), exists);
+        let jitter = Jitter { tenant: &tenant, name: &name, window_ms: policies.jitter_ms };
+        let next = first(&mut fields, (&when, &pattern), &zone, (&policies, jitter), (now, start, end), exists);
         let Listed { audience, duplicates, .. } = audience?;
         let create = ScheduleCreate {
             request: None,
@@ -99,11 +101,11 @@ fn first(
     fields: &mut Fields,
     (when, pattern): (&When, &Pattern),
     zone: &Zone,
-    policies: &reveille_ledger::policy::Policies,
+    (policies, jitter): (&reveille_ledger::policy::Policies, Jitter<'_>),
     (now, start, end): (Time, Option<Time>, Option<Time>),
     exists: bool,
 ) -> Option<reveille_ledger::command::Next> {
-    let next = catch_up::first(pattern, zone, &policies.dst, now, start, end);
+    let next = catch_up::first(pattern, zone, &policies.dst, now, (start, end), jitter);
     if next.is_none() && !exists {
         let (field, message) = match (when, end) {
             (When::At { instant_ms }, None) if *instant_ms <= now.0 => {

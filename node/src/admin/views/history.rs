@@ -29,7 +29,7 @@ fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
         Some((page.opened_at, known.due, known.cause))
     });
     let summary = || ledger.summaries().get(&run).map(|left| (left.opened_at, left.due, left.cause));
-    let reason = kept.or_else(summary).map_or_else(String::new, |(opened_at, due, cause)| {
+    let why = kept.or_else(summary).map_or_else(String::new, |(opened_at, due, cause)| {
         let late_ms = opened_at.since_ms(due).max(0) / 1_000 * 1_000;
         match cause {
             Cause::Due => String::new(),
@@ -39,9 +39,18 @@ fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
             Cause::Test => "a test mail".to_owned(),
         }
     });
+    let reason = [why, inside_gap(ledger, run).unwrap_or_default()];
+    let reason = reason.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
     let (nominal, outcome) = (nominal.to_string(), HistoryOutcome::Fired.into());
     let (run, index) = (run.to_string(), run.index);
     HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
+}
+
+/// P17: whom a run suppressed since they got a mail of another one, in words; none where nobody.
+pub fn inside_gap(ledger: &Ledger, id: RunId) -> Option<String> {
+    let (run, near) = (ledger.run(id)?, ledger.too_near_of(id));
+    let gap = in_words(run.policies.min_gap_ms);
+    (near > 0).then(|| format!("min_gap: {near} of {} got a mail less than {gap} away, and get none", run.count))
 }
 
 /// The instant that is due and waits for a run to be finished, if there is one (`overlap`).

@@ -14,7 +14,7 @@ use reveille_raft::Member;
 use reveille_raft::peer::BarrierReport;
 
 pub use doubt::{Held, dead_letter, doubt};
-pub use history::{history, waiting};
+pub use history::{history, inside_gap, waiting};
 pub use relay::{health, relay};
 pub use run::{recipient_state, run, run_state, summary};
 pub use schedule::{body, etag, schedule, schedule_state, told};

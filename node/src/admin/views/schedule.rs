@@ -5,7 +5,9 @@ use reveille_cluster::zones::Zones;
 use reveille_ledger::command::Next;
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap};
-use reveille_ledger::decide::calendar::{Pattern, Remark, Step, When, next_after, steps_after};
+use reveille_ledger::decide::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
+use reveille_ledger::decide::catch_up::Jitter;
+use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::{Activity, Schedule};
@@ -154,6 +156,8 @@ fn policies(policies: &Policies) -> v1::Policies {
         max_attempts: u32::from(policies.max_attempts),
         retention: Some(duration(policies.retention_ms)),
         overlap: overlap.into(),
+        min_gap: Some(duration(policies.min_gap_ms)),
+        jitter: Some(duration(policies.jitter_ms)),
     }
 }
 
@@ -178,18 +182,25 @@ fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v
         .filter(|firing| schedule.start.is_none_or(|start| Time::from(firing.instant) >= start))
         .take_while(|firing| schedule.end.is_none_or(|end| Time::from(firing.instant) <= end));
     let shown = inside.take(left.map_or(count, |left| left.min(count)));
+    let (jitter, calendar) = (Jitter::of(schedule), Calendar { pattern: &pattern, zone: &zone });
+    let opens = |firing: &Firing| {
+        let place_ms = jitter.place_ms(calendar, &schedule.policies.dst, firing);
+        (jitter.window_ms > 0).then(|| timestamp(Time::from(firing.instant).plus_ms(place_ms)))
+    };
     shown
         .map(|firing| v1::Instant {
             instant: Some(timestamp(firing.instant.into())),
             local: firing.local_text(),
             remark: firing.remark_text(),
+            opens: opens(&firing),
         })
         .collect()
 }
 
 fn without_zone(next: &Next) -> v1::Instant {
     let remark = "the zone is not in this node's database".to_owned();
-    v1::Instant { instant: Some(timestamp(next.due)), local: next.due.to_string(), remark }
+    let opens = (next.jitter_ms > 0).then(|| timestamp(next.opens()));
+    v1::Instant { instant: Some(timestamp(next.due)), local: next.due.to_string(), remark, opens }
 }
 
 /// One instant of a schedule as local clocks show it, with what a change of the clocks did to it.
@@ -201,5 +212,6 @@ pub fn told(pattern: &Pattern, zone: &TimeZone, policies: &Policies, due: Time) 
         instant: Some(timestamp(due)),
         local: at.display_with_offset(zone.to_offset(at)).to_string(),
         remark: remark.as_ref().map(Remark::to_string).unwrap_or_default(),
+        opens: None,
     }
 }

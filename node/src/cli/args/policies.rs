@@ -43,6 +43,12 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "POLICY", default_value = "buffer_one",
         value_parser = PossibleValuesParser::new(["buffer_one", "skip", "allow", "cancel_other"]))]
     pub overlap: String,
+    /// Nobody gets two mails of it within this, whatever is invoked; or none [default: 20h with --daily, else none]
+    #[arg(long, value_name = "DURATION", value_parser = parse_gap)]
+    pub min_gap: Option<SignedDuration>,
+    /// Open within this after each instant, at a place that hangs on the schedule's name; never past the next one
+    #[arg(long, value_name = "DURATION", value_parser = parse_gap)]
+    pub jitter: Option<SignedDuration>,
     /// A mail whose hand-off may have happened: wait for somebody, send again, or take it as sent
     #[arg(long, value_name = "POLICY", default_value = "hold",
         value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
@@ -53,6 +59,11 @@ pub struct PolicyArgs {
     /// Who got what is kept this long after a run finished, and its counts for 400 days [default: 90d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub retention: Option<SignedDuration>,
+}
+
+/// A length of time, or `none`.
+pub fn parse_gap(text: &str) -> Result<SignedDuration, String> {
+    if text == "none" { Ok(SignedDuration::ZERO) } else { parse_duration(text) }
 }
 
 impl DstArgs {
@@ -70,6 +81,8 @@ impl PolicyArgs {
             finish_by: self.finish_by.map(duration_to_wire),
             max_attempts: self.max_attempts.unwrap_or_default().into(),
             retention: self.retention.map(duration_to_wire),
+            min_gap: self.min_gap.map(duration_to_wire),
+            jitter: self.jitter.map(duration_to_wire),
             ..v1::Policies::default()
         };
         policies.set_dst_gap(match self.dst.dst_gap {

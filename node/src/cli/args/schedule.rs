@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use reveille_ledger::address::Address;
 
 use super::given::Given;
 use super::labels::{LabelChange, SelectorArgs, parse_label, parse_label_change};
+use super::policies::parse_gap;
 use super::when;
 use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, Watch, WhenArgs};
 use crate::cli::instant::parse_instant;
@@ -415,9 +416,12 @@ pub struct PreviewArgs {
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", help_heading = "When")]
     pub tz: String,
-    /// Of the schedule that it would be: `H` in --cron is drawn from tenant and name
+    /// Of the schedule that it would be: `H` in --cron and places in --jitter are drawn from tenant and name
     #[arg(long, help_heading = "When")]
     pub name: Option<String>,
+    /// Open within this after each instant
+    #[arg(long, value_name = "DURATION", requires = "name", value_parser = parse_gap)]
+    pub jitter: Option<SignedDuration>,
     /// Clock changes.
     #[command(flatten)]
     pub dst: DstArgs,

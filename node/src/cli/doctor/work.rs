@@ -50,7 +50,8 @@ fn timing(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
         // Its next instant waits for a run, as its overlap policy says.
         ScheduleState::Active if !schedule.waits_for.is_empty() => None,
         ScheduleState::Active => {
-            let due = instant::from_wire(schedule.next.first()?.instant.as_ref()?)?;
+            let next = schedule.next.first()?;
+            let due = instant::from_wire(next.opens.as_ref().or(next.instant.as_ref())?)?;
             let late_ms = now.as_millisecond() - due.as_millisecond();
             (late_ms > OVERDUE_MS).then(|| {
                 let what = format!("schedule {name} is {} overdue, since {due}", human::duration(late_ms));

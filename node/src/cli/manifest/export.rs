@@ -104,6 +104,11 @@ fn length(length: Option<&prost_types::Duration>) -> String {
     parts.join(" ")
 }
 
+fn some_or_none(gap: &prost_types::Duration) -> String {
+    let gap = length(Some(gap));
+    if gap.is_empty() { "none".to_owned() } else { gap }
+}
+
 fn policies(keys: &mut Keys, policies: &v1::Policies) {
     keys.add("dst_gap", word("DST_GAP_", policies.dst_gap().as_str_name()));
     keys.add("dst_overlap", word("DST_OVERLAP_", policies.dst_overlap().as_str_name()));
@@ -114,6 +119,9 @@ fn policies(keys: &mut Keys, policies: &v1::Policies) {
     keys.add("in_doubt", word("IN_DOUBT_", policies.in_doubt().as_str_name()));
     keys.plain("max_attempts", policies.max_attempts);
     keys.some("retention", length(policies.retention.as_ref()));
+    // Where it is not said, another default may stand for it.
+    policies.min_gap.iter().for_each(|gap| keys.add("min_gap", some_or_none(gap)));
+    keys.some("jitter", length(policies.jitter.as_ref()));
 }
 
 /// Addresses alone in `to`, with variables in `recipients`.

@@ -19,6 +19,7 @@ pub struct BackfillView {
     first_run: Option<String>,
     last_run: Option<String>,
     rest: Option<String>,
+    inside_gap: u32,
 }
 
 impl BackfillView {
@@ -33,6 +34,7 @@ impl BackfillView {
             first_run: some(answer.first_run),
             last_run: some(answer.last_run),
             rest: text(answer.rest.as_ref()),
+            inside_gap: answer.inside_gap,
         }
     }
 }
@@ -47,9 +49,15 @@ impl View for BackfillView {
         if let (Some(first), Some(last)) = (&self.first, &self.last) {
             said = format!("{said}, {} to {}", first.local, last.local);
         }
-        match (&self.first_run, &self.last_run) {
+        let said = match (&self.first_run, &self.last_run) {
             (Some(first), Some(last)) => format!("{said}, opened as {first} to {last}"),
             _ => format!("{said}; {} had opened before", self.opened_before),
+        };
+        match self.inside_gap {
+            0 => said,
+            inside => {
+                format!("{said}; {} inside the min gap, where nobody would get a mail", human::count(inside.into()))
+            }
         }
     }
 }

@@ -18,12 +18,27 @@ pub struct InstantView {
     pub local: String,
     /// What a change of the clocks did to it; empty where nothing.
     pub remark: String,
+    /// When it opens, where the schedule has a jitter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub opens: Option<String>,
+}
+
+impl InstantView {
+    /// What is worth a remark in a table.
+    pub fn remarks(&self) -> String {
+        match (&self.opens, self.remark.as_str()) {
+            (None, remark) => remark.to_owned(),
+            (Some(opens), "") => format!("opens {opens}"),
+            (Some(opens), remark) => format!("opens {opens}; {remark}"),
+        }
+    }
 }
 
 impl From<v1::Instant> for InstantView {
     fn from(instant: v1::Instant) -> InstantView {
         let at = text(instant.instant.as_ref()).unwrap_or_default();
-        InstantView { instant: at, local: instant.local, remark: instant.remark }
+        let opens = text(instant.opens.as_ref());
+        InstantView { instant: at, local: instant.local, remark: instant.remark, opens }
     }
 }
 
@@ -35,7 +50,7 @@ pub fn instants(instants: &[InstantView], now: Timestamp, paint: bool) -> String
             one.local.as_str().into(),
             Cell::toned(one.instant.as_str(), Tone::Dim),
             Cell::toned(distance, Tone::Dim),
-            Cell::toned(one.remark.as_str(), Tone::Notable),
+            Cell::toned(one.remarks(), Tone::Notable),
         ]
     };
     table(&["LOCAL", "INSTANT", "DISTANCE", "REMARK"], instants.iter().map(row).collect(), paint)
@@ -59,7 +74,7 @@ impl Row for InstantView {
         vec![
             self.local.as_str().into(),
             Cell::toned(self.instant.as_str(), Tone::Dim),
-            Cell::toned(self.remark.as_str(), Tone::Notable),
+            Cell::toned(self.remarks(), Tone::Notable),
         ]
     }
 }

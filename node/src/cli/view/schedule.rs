@@ -85,6 +85,8 @@ struct PoliciesView {
     max_attempts: u32,
     retention_ms: i64,
     overlap: String,
+    min_gap_ms: i64,
+    jitter_ms: i64,
 }
 
 /// What a resume does, or would do.
@@ -152,6 +154,8 @@ impl From<v1::Policies> for PoliciesView {
             start_within_ms: policies.start_within.as_ref().map(duration_ms).unwrap_or_default(),
             finish_by_ms: policies.finish_by.as_ref().map(duration_ms).unwrap_or_default(),
             max_attempts: policies.max_attempts,
+            jitter_ms: policies.jitter.as_ref().map(duration_ms).unwrap_or_default(),
+            min_gap_ms: policies.min_gap.as_ref().map(duration_ms).unwrap_or_default(),
             overlap: word("OVERLAP_", policies.overlap().as_str_name()),
             retention_ms: policies.retention.as_ref().map(duration_ms).unwrap_or_default(),
         }
@@ -253,6 +257,12 @@ impl View for ScheduleView {
             ("kept", human::duration(policies.retention_ms).into()),
             ("pool", self.pool.as_str().into()),
         ];
+        if policies.jitter_ms > 0 {
+            pairs.push(("jitter", human::duration(policies.jitter_ms).into()));
+        }
+        if policies.min_gap_ms > 0 {
+            pairs.push(("min gap", human::duration(policies.min_gap_ms).into()));
+        }
         let bounds = [("start", &self.start), ("end", &self.end)];
         pairs.extend(bounds.into_iter().filter_map(|(name, at)| Some((name, at.as_deref()?.into()))));
         pairs.extend(self.max_runs.map(|most| ("runs at most", most.to_string().into())));

@@ -127,9 +127,12 @@ impl View for UpdateView {
         let local = |instants: &[InstantView], place: usize, tone| {
             Cell::toned(instants.get(place).map_or("-", |one| one.local.as_str()), tone)
         };
-        let row =
-            |place| vec![local(&self.former_next, place, Tone::Dim), local(self.schedule.next(), place, Tone::Good)];
-        let instants = table(&["NEXT, OLD", "NEXT, NEW"], (0..rows).map(row).collect(), paint);
+        let row = |place: usize| {
+            let remark = self.schedule.next().get(place).map(InstantView::remarks).unwrap_or_default();
+            let (was, is) = (&self.former_next, self.schedule.next());
+            vec![local(was, place, Tone::Dim), local(is, place, Tone::Good), Cell::toned(remark, Tone::Notable)]
+        };
+        let instants = table(&["NEXT, OLD", "NEXT, NEW", "REMARK"], (0..rows).map(row).collect(), paint);
         format!("{}\n\n{instants}", self.lines().join("\n"))
     }
 }

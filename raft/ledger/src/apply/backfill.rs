@@ -41,13 +41,17 @@ impl Ledger {
             return Err(Refusal::NotPossible("a backfill of what the plan has not left behind, or twice".to_owned()));
         }
         let fresh = backfill.openings.iter().filter(|opening| !self.has_opened(&(id, opening.nominal.clone())));
-        let fresh: Vec<Opened> = fresh.map(|opening| Opened { schedule: id, opening: opening.clone() }).collect();
+        let fresh: Vec<Opening> = fresh.cloned().collect();
         let overtaken = (backfill.openings.len() - fresh.len()) as u32;
+        let may_mail = |opening: &Opening| self.may_anybody(id, opening.due).is_ok();
+        let (fresh, inside): (Vec<Opening>, Vec<Opening>) = fresh.into_iter().partition(may_mail);
+        let inside_gap = inside.len() as u32;
+        let fresh = fresh.into_iter().map(|opening| Opened { schedule: id, opening }).collect();
         let (known, rest) = (backfill.known.saturating_add(overtaken), backfill.rest);
         let runs = self.open_runs(context, fresh);
         let run = |run: Option<&(_, _)>| run.map(|(_, run)| *run);
         let (first, last, opened) = (run(runs.first()), run(runs.last()), runs.len() as u32);
-        let outcome = Outcome::Backfilled { opened, first, last, known, rest };
+        let outcome = Outcome::Backfilled { opened, first, last, known, rest, inside_gap };
         self.remember(context, &tenant, request, backfill.body, &outcome);
         Ok(outcome)
     }

@@ -24,7 +24,8 @@ impl Ledger {
         if !self.is_current(claim.holder) {
             return Err(Refusal::HolderGone);
         }
-        let granted = self.claimable(claim, context.now);
+        let mut granted = self.claimable(claim, context.now);
+        granted.remove(&self.keep_apart(context, (claim.page, claim.chunk), &granted));
         if granted.is_empty() {
             return Err(Refusal::NothingPending);
         }

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use super::fire::Opened;
-use super::schedule::{body_of, bounded, labelled};
+use super::fire::{Opened, inside_window};
+use super::schedule::{body_of, bounded, gap_within_retention, labelled};
 use crate::command::{Explained, Reason, Retiming, ScheduleCreate, ScheduleEdit};
 use crate::content::{Audience, CONTENT_BYTES_MAX, Content, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX};
 use crate::ids::{Hash, ScheduleId, Time};
@@ -136,7 +136,9 @@ impl ScheduleEdit {
 
     /// Do its policies change what the calendar gives?
     pub fn moves_instants(&self, schedule: &Schedule) -> bool {
-        self.policies.as_ref().is_some_and(|policies| policies.dst != schedule.policies.dst)
+        self.policies.as_ref().is_some_and(|policies| {
+            policies.dst != schedule.policies.dst || policies.jitter_ms != schedule.policies.jitter_ms
+        })
     }
 }
 
@@ -175,6 +177,7 @@ impl Schedule {
 }
 
 fn check_bounds(edit: &ScheduleEdit) -> Result<(), Refusal> {
+    edit.policies.as_ref().map_or(Ok(()), gap_within_retention)?;
     if let Some(content) = &edit.content {
         bounded("content (bytes)", content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
     }
@@ -201,6 +204,7 @@ fn check_timing(
     if timing.through > now {
         return Err(Refusal::NotDue(timing.through));
     }
+    inside_window(timing.next.as_ref(), edit.policies.as_ref().unwrap_or(&schedule.policies))?;
     let is_due = plan.next.as_ref().is_some_and(|next| next.due <= timing.through);
     match &timing.due {
         Some(fire) if fire.schedule != edit.schedule || !timing.explained.is_empty() => {

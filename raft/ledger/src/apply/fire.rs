@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::command::{Explained, Fire, Opening};
+use crate::command::{Explained, Fire, Next, Opening};
 use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
+use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Activity, Chunk, Counts, History, Ledger, Page, Run, RunState, Schedule, Standing};
@@ -40,7 +41,8 @@ impl Ledger {
         let mut answers: Vec<Result<(), Refusal>> = Vec::with_capacity(fires.len());
         for fire in fires {
             let before = self.due_key(fire.schedule);
-            let answer = self.fire_one(context, fire, &mut names);
+            let place = self.check_place(fire, context.now);
+            let answer = place.and_then(|()| self.fire_one(context, fire, &mut names));
             match &answer {
                 Ok(()) => {
                     let schedule = fire.schedule;
@@ -60,6 +62,17 @@ impl Ledger {
         }
         let of = |fire: &Fire| runs.get(&fire.schedule).cloned().unwrap_or_default();
         Outcome::Fired(answers.into_iter().zip(fires).map(|(answer, fire)| answer.map(|()| of(fire))).collect())
+    }
+
+    /// An instant opens at its place in the window, not before (`jitter`). An edit that leaves the timing does
+    /// not wait for it, so it is asked of fires alone.
+    fn check_place(&self, fire: &Fire, now: Time) -> Result<(), Refusal> {
+        let plan = self.schedules.get(&fire.schedule).map(|schedule| &schedule.plan);
+        let planned = plan.filter(|plan| plan.version == fire.plan_version).and_then(|plan| plan.next.as_ref());
+        match planned.filter(|next| next.nominal == fire.from).map(Next::opens) {
+            Some(opens) if opens > now => Err(Refusal::NotDue(opens)),
+            _ => Ok(()),
+        }
     }
 
     /// Checks one fire against the plan and moves the plan. `names` are those that this entry opens.
@@ -215,8 +228,12 @@ impl Ledger {
         self.derived.open_pages.insert(id);
         context.emit(Effect::WorkAppeared(id));
         for (schedule, run) in &runs {
+            if let Some(due) = self.run(*run).map(|run| run.due) {
+                self.derived.by_instant.insert((*schedule, due, *run));
+            }
             self.note_unfinished(context, *schedule, *run);
         }
+        self.suppress_too_near(context, id);
         runs
     }
 }
@@ -246,11 +263,20 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u
     }
 }
 
+/// P8: the next instant opens within the window after it (`jitter`).
+pub(super) fn inside_window(next: Option<&Next>, policies: &Policies) -> Result<(), Refusal> {
+    match next.is_none_or(|next| next.is_within(policies.jitter_ms)) {
+        true => Ok(()),
+        false => Err(Refusal::NotPossible("an instant that opens outside its window".to_owned())),
+    }
+}
+
 /// P7, P8: nothing before its instant, nothing at or below what has fired, and the plan moves forward.
 fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Result<(), Refusal> {
     if due > now {
         return Err(Refusal::NotDue(due));
     }
+    inside_window(fire.next.as_ref(), &schedule.policies)?;
     if fire.through > now {
         return Err(Refusal::NotDue(fire.through));
     }

@@ -10,6 +10,7 @@ mod doubt;
 mod edit;
 mod epoch;
 mod fire;
+mod gap;
 mod moves;
 mod overlap;
 mod prune;

@@ -71,7 +71,7 @@ impl Ledger {
     fn note_waited(&mut self, id: ScheduleId, now: Time) {
         let is_due = |schedule: &crate::state::Schedule| {
             let waits = schedule.wakes_at(true) != schedule.wakes_at(false);
-            waits && schedule.plan.next.as_ref().is_some_and(|next| next.due <= now)
+            waits && schedule.plan.next.as_ref().is_some_and(|next| next.opens() <= now)
         };
         if self.schedules.get(&id).is_some_and(is_due)
             && let Some(schedule) = self.schedules.edit(&id)

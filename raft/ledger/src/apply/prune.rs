@@ -73,6 +73,7 @@ impl Ledger {
             for key in &rulings {
                 self.rulings.remove(key);
             }
+            self.derived.by_instant.remove(&(run.schedule, run.due, name));
             self.let_go(&run.content);
             self.let_go(&run.audience);
             self.summaries.put(name, summary(&page, run, context));

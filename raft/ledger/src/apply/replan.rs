@@ -4,9 +4,9 @@
 //! none yet. One that is due already stays for the fire, which explains it where it is none any more.
 
 use super::Context;
-use crate::command::Replan;
+use crate::command::{Next, Replan};
 use crate::reply::Outcome;
-use crate::state::{Activity, Ledger, Plan};
+use crate::state::{Activity, Ledger, Schedule};
 
 impl Ledger {
     pub(super) fn replan(&mut self, context: &mut Context, replans: &[Replan]) -> Outcome {
@@ -16,11 +16,12 @@ impl Ledger {
     /// Answers whether the next instant is another one now.
     fn replan_one(&mut self, context: &mut Context, replan: &Replan) -> bool {
         let id = replan.schedule;
-        let is_it = |plan: &Plan| {
-            let ahead = replan.next.iter().all(|next| next.due > plan.fired_through);
-            plan.version == replan.plan_version && plan.next.as_ref() == Some(&replan.from) && ahead
+        let is_it = |Schedule { plan, policies, .. }: &Schedule| {
+            let fits = |next: &Next| next.due > plan.fired_through && next.is_within(policies.jitter_ms);
+            let fits = replan.next.iter().all(fits);
+            plan.version == replan.plan_version && plan.next.as_ref() == Some(&replan.from) && fits
         };
-        if replan.from.due <= context.now || !self.schedules.get(&id).is_some_and(|known| is_it(&known.plan)) {
+        if replan.from.due <= context.now || !self.schedules.get(&id).is_some_and(is_it) {
             return false;
         }
         let before = self.due_key(id);

@@ -3,7 +3,7 @@
 //! Whatever moves `next` other than a fire raises `plan.version` (P8).
 
 use super::Context;
-use super::fire::Opened;
+use super::fire::{Opened, inside_window};
 use crate::command::{
     Cause, ENTRY_BYTES_MAX, Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger, body_hash,
 };
@@ -11,6 +11,7 @@ use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX}
 use crate::effect::Effect;
 use crate::ids::{Hash, Nominal, ScheduleId, Time};
 use crate::labels::Labels;
+use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Activity, History, Ledger, Plan, Schedule};
@@ -24,6 +25,14 @@ pub(super) fn bounded(what: &str, value: usize, bound: usize) -> Result<(), Refu
 
 pub(super) fn labelled(labels: &Labels) -> Result<(), Refusal> {
     labels.check().map_err(|wrong| Refusal::NotPossible(format!("labels: {wrong}")))
+}
+
+/// P17: what was sent within the gap is still known.
+pub(super) fn gap_within_retention(policies: &Policies) -> Result<(), Refusal> {
+    match policies.min_gap_ms > policies.retention_ms {
+        true => Err(Refusal::NotPossible("a min_gap above the retention: what was sent would be forgotten".to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// The body that makes two creates the same: all but the request id and what the proposer computed.
@@ -66,6 +75,8 @@ impl Ledger {
             return Err(Refusal::NotPossible("a schedule that may never run (max_runs is 0)".to_owned()));
         }
         labelled(&create.labels)?;
+        gap_within_retention(&create.policies)?;
+        inside_window(create.next.as_ref(), &create.policies)?;
         let id = ScheduleId(context.index);
         let schedule = Schedule {
             tenant: create.tenant.clone(),
@@ -184,6 +195,7 @@ impl Ledger {
         }
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
         self.may_stand(id, context.now)?;
+        self.may_anybody(id, context.now)?;
         self.make_way(context, id);
         let opening = Opening { nominal, due: context.now, cause: Cause::Trigger, finish_by };
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening }]);

@@ -1,10 +1,11 @@
 //! Which occurrences of a stretch of the past a backfill opens (P7).
 
 use super::calendar::{self, Step};
-use super::catch_up::{FINISH_MS_MIN, STEPS_MAX};
+use super::catch_up::STEPS_MAX;
 use super::edit::Calendar;
 use crate::command::{Cause, Opening};
 use crate::ids::{Nominal, Time};
+use crate::policy::FINISH_MS_MIN;
 use crate::state::Schedule;
 
 /// Steps of a calendar that one backfill looks at.

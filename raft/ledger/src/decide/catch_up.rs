@@ -2,19 +2,20 @@
 //!
 //! Every instant that has come since the plan last moved is either opened or explained, in one entry.
 
+use std::time::Duration;
+
 use jiff::tz::TimeZone;
 
-use super::calendar::{self, Pattern, Step};
+use super::calendar::{self, Firing, Pattern, Step};
+use super::edit::Calendar;
 use super::overlap;
 use crate::command::{Cause, Explained, Fire, Next, Opening, Reason};
 use crate::ids::{Nominal, ScheduleId, Time};
-use crate::policy::{CatchUp, MINUTE_MS, Overlap};
+use crate::policy::{CatchUp, FINISH_MS_MIN, MINUTE_MS, Overlap};
 use crate::state::{Ledger, Schedule};
 
 /// What is at most this late counts as on time: a fail-over is no missed instant. Milliseconds.
 pub const ON_TIME_MS: i64 = MINUTE_MS;
-/// The least time that a run has to be sent, however soon the next instant comes. Milliseconds.
-pub const FINISH_MS_MIN: i64 = 10 * MINUTE_MS;
 /// Instants that one fire looks at; the rest follows in the next.
 pub const STEPS_MAX: usize = 1_024;
 
@@ -39,19 +40,53 @@ impl From<calendar::Nominal> for Nominal {
     }
 }
 
+/// The window of a schedule, and whose: what places in it hang on.
+#[derive(Clone, Copy, Debug)]
+pub struct Jitter<'a> {
+    /// Tenant.
+    pub tenant: &'a str,
+    /// Name of the schedule.
+    pub name: &'a str,
+    /// Its `jitter`. Milliseconds.
+    pub window_ms: i64,
+}
+
+impl<'a> Jitter<'a> {
+    /// No window at all.
+    pub const NONE: Jitter<'static> = Jitter { tenant: "", name: "", window_ms: 0 };
+
+    /// A schedule's own.
+    pub fn of(schedule: &'a Schedule) -> Jitter<'a> {
+        Jitter { tenant: &schedule.tenant, name: &schedule.name, window_ms: schedule.policies.jitter_ms }
+    }
+
+    /// How long after its instant an occurrence opens, always before the next instant of the calendar. Whole
+    /// milliseconds.
+    pub fn place_ms(&self, calendar: Calendar<'_>, dst: &calendar::Policies, firing: &Firing) -> i64 {
+        let Some(window) = u64::try_from(self.window_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis) else {
+            return 0;
+        };
+        let following = calendar::next_after(calendar.pattern, &calendar.zone.rules, dst, firing.instant);
+        let seed = format!("{}\0{}", self.tenant, self.name);
+        let place = calendar::spread(seed.as_bytes(), firing, following.map(|firing| firing.instant), window);
+        i64::try_from(place.as_millis()).unwrap_or_default()
+    }
+}
+
 /// The first instant of a schedule after `after`, within its `start` and `end`.
 pub fn first(
     pattern: &Pattern,
     zone: &Zone,
     policies: &calendar::Policies,
     after: Time,
-    start: Option<Time>,
-    end: Option<Time>,
+    (start, end): (Option<Time>, Option<Time>),
+    jitter: Jitter<'_>,
 ) -> Option<Next> {
     let after = start.map_or(after, |start| after.max(start.plus_ms(-1)));
     let firing = calendar::next_after(pattern, &zone.rules, policies, after.timestamp())?;
     let due = Time::from(firing.instant);
-    end.is_none_or(|end| due <= end).then(|| Next { nominal: firing.nominal.into(), due })
+    let jitter_ms = jitter.place_ms(Calendar { pattern, zone }, policies, &firing);
+    end.is_none_or(|end| due <= end).then(|| Next { nominal: firing.nominal.into(), due, jitter_ms })
 }
 
 /// The fire that moves a schedule's plan to `now`; none when nothing is due, or the schedule does not fire.
@@ -60,8 +95,26 @@ pub fn first(
 /// have changed since the plan's next instant was computed: an instant that has moved or gone is explained.
 /// What waits for a run stays in the plan, and there is no fire where all of it does.
 pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
+    plan(ledger, id, Calendar { pattern, zone }, now, Jitter::of)
+}
+
+/// The same for an edit that leaves the timing: what is due opens now, wherever its place in the window is.
+pub fn plan_leave(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
+    plan(ledger, id, Calendar { pattern, zone }, now, |_| Jitter::NONE)
+}
+
+fn plan<'l>(
+    ledger: &'l Ledger,
+    id: ScheduleId,
+    calendar: Calendar<'_>,
+    now: Time,
+    window: impl Fn(&'l Schedule) -> Jitter<'l>,
+) -> Option<Fire> {
+    let Calendar { pattern, zone } = calendar;
     let schedule = ledger.schedules().get(&id)?;
-    let next = schedule.plan.next.as_ref().filter(|next| next.due <= now)?;
+    let jitter = window(schedule);
+    let opens = |next: &Next| if jitter.window_ms > 0 { next.opens() } else { next.due };
+    let next = schedule.plan.next.as_ref().filter(|next| opens(next) <= now)?;
     let from_start = schedule.start.map_or(schedule.plan.fired_through, |start| start.plus_ms(-1));
     let after = schedule.plan.fired_through.max(from_start).min(next.due.plus_ms(-1));
     let end = schedule.end.map_or(now, |end| now.min(end)).max(next.due);
@@ -70,11 +123,19 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
     let found = missed.steps;
     let more_to_come = !missed.complete && {
         let last = found.last().map_or(end, |step| step.instant().into());
-        first(pattern, zone, dst, last, schedule.start, Some(end)).is_some()
+        first(pattern, zone, dst, last, (schedule.start, Some(end)), Jitter::NONE).is_some()
     };
     let is_busy = ledger.unfinished(id).any(|(_, run)| run.holds_up(now));
-    let mut judged = judge(ledger, (id, schedule), &found, more_to_come, is_busy, now);
-    let kept = overlap::fit(schedule.policies.overlap, is_busy, next.due, &mut judged);
+    let opens_at = |firing: &Firing| match Nominal::from(firing.nominal) == next.nominal {
+        // The plan has its place, whatever rules it is by.
+        true => opens(next),
+        false => Time::from(firing.instant).plus_ms(jitter.place_ms(calendar, dst, firing)),
+    };
+    let mut judged = judge(ledger, (id, schedule), (&found, more_to_come), is_busy, (now, opens_at));
+    // Only the last one can be before its place, since that lies before the next instant.
+    let unripe = judged.iter().find(|step| step.opens > now).map(|step| step.due);
+    let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
+    let kept = overlap::fit(schedule.policies.overlap, is_busy, next.due, judged.get_mut(..ripe).unwrap_or_default());
     let first_to_wait = judged.get(kept).map(|step| step.due);
     judged.truncate(kept);
     let through = match (first_to_wait, judged.last()) {
@@ -83,7 +144,8 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
         (None, Some(last)) if !missed.complete => last.due,
         (None, _) => end,
     };
-    let following = |after| first(pattern, zone, dst, after, schedule.start, schedule.end);
+    let bounds = (schedule.start, schedule.end);
+    let following = |after| first(pattern, zone, dst, after, bounds, Jitter::of(schedule));
     let mut fire = Fire {
         schedule: id,
         plan_version: schedule.plan.version,
@@ -101,7 +163,7 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
         ranges.explain(&mut fire, next.nominal.clone(), reason);
     }
     let to_come = following(through.max(now));
-    for Judged { nominal, due, verdict } in judged {
+    for Judged { nominal, due, verdict, .. } in judged {
         match verdict {
             Err(reason) => ranges.explain(&mut fire, nominal, reason),
             Ok(cause) => {
@@ -118,6 +180,8 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
 pub(super) struct Judged {
     pub nominal: Nominal,
     pub due: Time,
+    /// With its place in the window.
+    pub opens: Time,
     pub verdict: Result<Cause, Reason>,
 }
 
@@ -125,23 +189,26 @@ pub(super) struct Judged {
 fn judge(
     ledger: &Ledger,
     (id, schedule): (ScheduleId, &Schedule),
-    steps: &[Step],
-    more_to_come: bool,
+    (steps, more_to_come): (&[Step], bool),
     is_busy: bool,
-    now: Time,
+    (now, opens_at): (Time, impl Fn(&Firing) -> Time),
 ) -> Vec<Judged> {
     let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_))).filter(|_| !more_to_come);
     let buffers = schedule.policies.overlap == Overlap::BufferOne;
     let held_through = if is_busy { Some(now) } else { schedule.plan.held_through };
     let judge = |(place, step): (usize, &Step)| {
         let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
-        let waited = buffers && held_through.is_some_and(|through| due <= through);
+        let opens = match step {
+            Step::Fires(firing) => opens_at(firing),
+            Step::Absent(_) => due,
+        };
+        let waited = buffers && held_through.is_some_and(|through| opens <= through);
         let verdict = match step {
             _ if ledger.has_opened(&(id, nominal.clone())) => Err(Reason::OpenedBefore),
             Step::Absent(_) => Err(Reason::DoesNotExist),
-            Step::Fires(_) => verdict(schedule, now.since_ms(due), waited, Some(place) == latest),
+            Step::Fires(_) => verdict(schedule, now.since_ms(opens), waited, Some(place) == latest),
         };
-        Judged { nominal, due, verdict }
+        Judged { nominal, due, opens, verdict }
     };
     steps.iter().enumerate().map(judge).collect()
 }

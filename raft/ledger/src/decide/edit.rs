@@ -2,9 +2,10 @@
 //! `apply`.
 
 use super::calendar::{self, Pattern, When};
-use super::catch_up::{Zone, first};
+use super::catch_up::{Jitter, Zone, first};
 use crate::command::{Explained, Fire, Next, Reason, Retiming};
 use crate::ids::{Nominal, Time};
+use crate::policy::Policies;
 use crate::state::{Activity, Schedule};
 
 /// Missed instants that one edit counts; as many as a schedule by the minute misses in six weeks.
@@ -32,8 +33,8 @@ pub struct Wanted {
     pub end: Option<Time>,
     /// Occurrences that open at most, those before the edit among them.
     pub max_runs: Option<u32>,
-    /// Where the clocks change.
-    pub dst: calendar::Policies,
+    /// The policies: of the calendar, and of the window.
+    pub policies: Policies,
 }
 
 /// Why an edit has to wait.
@@ -70,7 +71,9 @@ pub fn retime(
         _ => missed(schedule, former, through, has_opened)?,
     };
     let fired_through = schedule.plan.fired_through.max(through);
-    let next = first(calendar.pattern, calendar.zone, &wanted.dst, fired_through, wanted.start, wanted.end);
+    let bounds = (wanted.start, wanted.end);
+    let jitter = Jitter { window_ms: wanted.policies.jitter_ms, ..Jitter::of(schedule) };
+    let next = first(calendar.pattern, calendar.zone, &wanted.policies.dst, fired_through, bounds, jitter);
     let opened = schedule.plan.opened as usize + due.as_ref().map_or(0, |fire| fire.opened.len());
     Ok(Retiming {
         when: wanted.when,
@@ -100,7 +103,7 @@ fn missed(
     let dst = &schedule.policies.dst;
     let after = |next: &Next| {
         let Calendar { pattern, zone } = former?;
-        first(pattern, zone, dst, next.due, schedule.start, Some(end))
+        first(pattern, zone, dst, next.due, (schedule.start, Some(end)), Jitter::NONE)
     };
     let mut ranges = Vec::new();
     while has_opened(&next.nominal) {

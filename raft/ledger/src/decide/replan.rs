@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use super::calendar::Pattern;
-use super::catch_up::{Zone, first};
+use super::catch_up::{Jitter, Zone, first};
 use crate::command::Replan;
 use crate::ids::{ScheduleId, Time};
 use crate::state::{Ledger, Schedule};
@@ -44,6 +44,7 @@ pub fn outdated(
 /// The plan of a schedule by these rules; none when nothing is planned.
 pub fn replan(id: ScheduleId, schedule: &Schedule, pattern: &Pattern, zone: &Zone) -> Option<Replan> {
     let plan = &schedule.plan;
-    let next = first(pattern, zone, &schedule.policies.dst, plan.fired_through, schedule.start, schedule.end);
+    let (bounds, jitter) = ((schedule.start, schedule.end), Jitter::of(schedule));
+    let next = first(pattern, zone, &schedule.policies.dst, plan.fired_through, bounds, jitter);
     Some(Replan { schedule: id, plan_version: plan.version, from: plan.next.clone()?, next, tzdb: zone.tzdb.clone() })
 }

@@ -287,7 +287,7 @@ impl World {
         let due = missed.clone().filter(|_| fires).and_then(|_| self.next_fire(id, which));
         let due = due.map(|fire| {
             let following = through.plus_ms(60_000);
-            Fire { next: Some(Next { nominal: Nominal::Instant(following), due: following }), ..fire }
+            Fire { next: Some(next_at(following, &schedule.policies)), ..fire }
         });
         let explained = missed.filter(|_| !fires).map(|next| Explained {
             first: next.nominal.clone(),
@@ -305,10 +305,12 @@ impl World {
             through,
             due,
             explained: explained.into_iter().collect(),
-            next: Some(Next { nominal: Nominal::Instant(ahead), due: ahead }),
+            next: Some(next_at(ahead, &schedule.policies)),
             tzdb: "test".into(),
         };
-        let other = self::schedule(0, u16::from(what % 5) + 1, through);
+        let mut other = self::schedule(0, u16::from(what % 5) + 1, through);
+        // The same people under other numbers.
+        other.audience.recipients.reverse();
         let edit = ScheduleEdit {
             request: (what >= 200).then(|| format!("request {}", which % 4)),
             body: Hash::of(&[what]),
@@ -350,12 +352,20 @@ impl World {
         let count = openings.len() as u32;
         let (request, body) = (None, Hash([0; 32]));
         let backfill = Command::Backfill(Backfill { request, body, schedule: id, openings, known: 0, rest: None });
-        if !matches!(self.put(backfill.clone()), Outcome::Backfilled { .. }) {
-            return;
-        }
+        let Outcome::Backfilled { inside_gap, .. } = self.put(backfill.clone()) else { return };
         let once = rows_without_head(&self.ledger);
         let again = self.put(backfill);
-        assert_eq!(again, Outcome::Backfilled { opened: 0, first: None, last: None, known: count, rest: None });
+        assert_eq!(
+            again,
+            Outcome::Backfilled {
+                opened: 0,
+                first: None,
+                last: None,
+                known: count - inside_gap,
+                rest: None,
+                inside_gap
+            }
+        );
         assert_eq!(once, rows_without_head(&self.ledger), "P7: a backfill that comes twice");
     }
 
@@ -379,7 +389,8 @@ impl World {
     }
 
     fn next_fire(&self, schedule: ScheduleId, which: u8) -> Option<Fire> {
-        let plan = &self.ledger.schedules().get(&schedule)?.plan;
+        let known = self.ledger.schedules().get(&schedule)?;
+        let plan = &known.plan;
         let next = plan.next.clone()?;
         let following = next.due.plus_ms(60_000);
         Some(Fire {
@@ -394,7 +405,7 @@ impl World {
             }],
             explained: vec![],
             through: next.due,
-            next: Some(Next { nominal: Nominal::Instant(following), due: following }),
+            next: Some(next_at(following, &known.policies)),
             tzdb: "test".into(),
         })
     }
@@ -432,6 +443,12 @@ impl World {
     }
 }
 
+/// Somewhere in the window after its instant.
+fn next_at(due: Time, policies: &Policies) -> Next {
+    let jitter_ms = if policies.jitter_ms > 0 { due.0.rem_euclid(policies.jitter_ms) / 2 + 5_000 } else { 0 };
+    Next { nominal: Nominal::Instant(due), due, jitter_ms }
+}
+
 fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
     let recipient = |number: u16| Recipient {
         address: format!("u{number}@x.org"),
@@ -440,6 +457,15 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
     };
     // On a grid, so that several fall due together.
     let due = Time((now.0 / 10_000 + 1) * 10_000);
+    let policies = Policies {
+        max_attempts: 3,
+        retention_ms: 90_000,
+        // The period is a minute.
+        min_gap_ms: if name >= 3 { 90_000 } else { 0 },
+        jitter_ms: if name % 3 == 1 { 20_000 } else { 0 },
+        overlap: [Overlap::Allow, Overlap::BufferOne, Overlap::Skip, Overlap::CancelOther][usize::from(name) % 4],
+        ..Policies::default()
+    };
     ScheduleCreate {
         request: (name.is_multiple_of(2)).then(|| format!("request {name}")),
         tenant: "default".into(),
@@ -449,12 +475,8 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
         start: None,
         end: None,
         max_runs: None,
-        policies: Policies {
-            max_attempts: 3,
-            retention_ms: 60_000,
-            overlap: [Overlap::Allow, Overlap::BufferOne, Overlap::Skip, Overlap::CancelOther][usize::from(name) % 4],
-            ..Policies::default()
-        },
+        next: Some(next_at(due, &policies)),
+        policies,
         pool: "default".into(),
         priority: 0,
         paused: None,
@@ -469,7 +491,6 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
         },
         audience: Audience { columns: vec![], recipients: (0..size).map(recipient).collect() },
         after: now,
-        next: Some(Next { nominal: Nominal::Instant(due), due }),
         tzdb: "test".into(),
         labels: reveille_ledger::labels::Labels::default(),
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use reveille_ledger::command::*;
+use reveille_ledger::content::Audience;
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::policy::Overlap;
 use reveille_ledger::{Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
@@ -25,10 +26,17 @@ fn everybody(ledger: &Ledger) -> BTreeMap<Seat, Standing> {
 
 /// Panics when somebody stands where the rules do not put them.
 pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
+    judge_places(before, entry, after);
     let (was, is) = (everybody(before), everybody(after));
     for (seat, standing) in &is {
+        if *standing == Standing::Claimed && was.get(seat) != Some(standing) {
+            let near = beside(after, *seat);
+            assert!(!near.iter().any(|of| counts(*of) || *of == Standing::Claimed), "P17: {seat:?} beside {near:?}");
+        }
         let Some(former) = was.get(seat) else {
-            assert_eq!(*standing, Standing::Pending, "{seat:?} is new");
+            let near = beside(after, *seat).iter().any(|of| counts(*of));
+            let expected = if near { Standing::Suppressed } else { Standing::Pending };
+            assert_eq!(*standing, expected, "{seat:?} is new");
             continue;
         };
         let told = || format!("{seat:?} was {former:?} and is {standing:?} after {entry:?}");
@@ -89,6 +97,43 @@ fn judge_pruned(page: &Page, run: &Run, after: &Ledger, id: RunId, now: Time) {
         assert!(open == 0 && age_ms >= run.policies.retention_ms, "{id} was pruned too early: {run:?}");
         assert!(doubts == 0 || age_ms >= 30 * 86_400_000, "{id} was pruned before its evidence: {run:?}");
     }
+}
+
+/// A fire moves no plan before its next instant's place in the window.
+fn judge_places(before: &Ledger, entry: &Entry, after: &Ledger) {
+    let Command::Fire(fires) = &entry.command else { return };
+    for fire in fires {
+        let plan = |ledger: &Ledger| ledger.schedules().get(&fire.schedule).map(|schedule| schedule.plan.clone());
+        let (Some(was), Some(is)) = (plan(before), plan(after)) else { continue };
+        if was.next != is.next {
+            let opens = was.next.expect("it was planned").opens();
+            assert!(opens <= after.head().now, "opened before its place, {opens}: {fire:?}");
+        }
+    }
+}
+
+/// Does somebody who stands so count for the gap?
+fn counts(standing: Standing) -> bool {
+    matches!(standing, Standing::Sent | Standing::Assumed | Standing::InDoubt)
+}
+
+/// P17: where the same address stands in other runs of the schedule that are nearer than the gap.
+fn beside(ledger: &Ledger, (page, chunk, slot): Seat) -> Vec<Standing> {
+    let Some((id, number)) = ledger.recipient_at((page, chunk), slot) else { return vec![] };
+    let run = ledger.run(id).expect("a run");
+    let key = |run: &Run, number: u32| {
+        let audience = ledger.blob(&run.audience).and_then(Audience::from_blob).expect("an audience");
+        audience.recipients.get(number as usize).map(|recipient| recipient.key.clone())
+    };
+    let near = |other: &Run| (other.due.0 - run.due.0).abs() < run.policies.min_gap_ms;
+    let others = ledger.runs().filter(|(other, _, beside)| *other != id && beside.schedule == run.schedule);
+    let wanted = key(run, number);
+    let mut found = vec![];
+    for (other, _, beside) in others.filter(|(_, _, beside)| near(beside)) {
+        let place = (0..beside.count).find(|number| key(beside, *number) == wanted);
+        found.extend(place.and_then(|number| ledger.standing(other, number)));
+    }
+    found
 }
 
 fn is_suspect(ledger: &Ledger, (page, chunk, slot): Seat) -> bool {
@@ -168,7 +213,7 @@ fn opens_runs(command: &Command) -> bool {
 fn may_move(command: &Command, from: Standing, to: Standing) -> bool {
     use Standing::*;
     match command {
-        Command::Claim(_) => (from, to) == (Pending, Claimed),
+        Command::Claim(_) => from == Pending && matches!(to, Claimed | Suppressed),
         Command::Revoke(_) => (from, to) == (Claimed, InDoubt),
         Command::Expire(_) => from == Pending && matches!(to, Expired | Dead),
         Command::RunCancel(_) => (from, to) == (Pending, Cancelled),
@@ -197,7 +242,13 @@ fn must_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused
             let fits = claim.slice.len() <= SLICE_MAX && before.is_current(claim.holder);
             let alone = claim.slice.len() == 1 || !is_suspect(before, seat);
             let granted = asked && fits && alone && former == Standing::Pending && is_sendable(before, seat, entry.now);
-            Some(if granted { Standing::Claimed } else { former })
+            let near = if granted { beside(before, seat) } else { vec![] };
+            Some(match granted {
+                false => former,
+                true if near.iter().any(|of| counts(*of)) => Standing::Suppressed,
+                true if near.contains(&Standing::Claimed) => former,
+                true => Standing::Claimed,
+            })
         }
         Command::Settle(outcomes) => {
             let [outcome] = &outcomes[..] else { return None };

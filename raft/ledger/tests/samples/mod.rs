@@ -73,7 +73,7 @@ fn relay() -> Relay {
 
 fn next(seconds: i64) -> Next {
     let due = Time(seconds * 1_000);
-    Next { nominal: Nominal::Instant(due), due }
+    Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
 }
 
 /// A schedule whose every field differs from its default.
@@ -103,6 +103,8 @@ fn create(name: &str, when: When) -> ScheduleCreate {
             backoff_to_ms: 600_000,
             retention_ms: 86_400_000,
             overlap: Overlap::Allow,
+            min_gap_ms: 1_200_000,
+            jitter_ms: 300_000,
         },
         pool: "bulk".into(),
         priority: 7,
@@ -311,7 +313,14 @@ pub fn replies() -> Vec<(String, Reply)> {
         Outcome::Fired(vec![Ok(vec![RUN]), Err(Refusal::StalePlan)]),
         Outcome::Claimed(vec![Ok(FENCE), Err(Refusal::NothingPending)]),
         Outcome::Moved(300),
-        Outcome::Backfilled { opened: 300, first: Some(RUN), last: None, known: 2, rest: Some(Time(7_200_000)) },
+        Outcome::Backfilled {
+            opened: 300,
+            first: Some(RUN),
+            last: None,
+            known: 2,
+            rest: Some(Time(7_200_000)),
+            inside_gap: 3,
+        },
         Outcome::Pruned(300),
     ];
     let refusals = vec![

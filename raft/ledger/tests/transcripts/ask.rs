@@ -7,7 +7,7 @@ use reveille_ledger::access::Access;
 use reveille_ledger::command::*;
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::calendar::{self, Pattern, When};
-use reveille_ledger::decide::catch_up::{self, Zone};
+use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
 use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
 use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
@@ -16,7 +16,7 @@ use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::{Activity, BACKFILL_MAX};
 
 use crate::words::{Told, Words, milliseconds, slots};
-use crate::world::{World, audience, content};
+use crate::world::{World, audience, audience_from, content};
 
 /// The version of the zone rules that scripts fire with.
 const TZDB: &str = "test";
@@ -198,7 +198,7 @@ impl World {
             }
         };
         let pattern = Pattern::compile(&when)?;
-        let next = catch_up::first(&pattern, &rules(&zone)?, &policies.dst, now, start, end);
+        let zone_rules = rules(&zone)?;
         let size = words.number("size", 1)?;
         let max_runs = words.key("max_runs").map(str::parse).transpose()?;
         let create = ScheduleCreate {
@@ -217,14 +217,16 @@ impl World {
             content: content(words.key("subject").unwrap_or("hello")),
             audience: audience(size),
             after: now,
-            next,
+            next: None,
             tzdb: words.key("tzdb").unwrap_or(TZDB).into(),
             labels: words.key("labels").map(labels).transpose()?.unwrap_or_default(),
         };
         let mut output = String::new();
         let count = names.len();
         for (place, name) in names.into_iter().enumerate() {
-            let create = ScheduleCreate { name: name.clone(), ..create.clone() };
+            let jitter = Jitter { tenant: &create.tenant, name: &name, window_ms: create.policies.jitter_ms };
+            let next = catch_up::first(&pattern, &zone_rules, &create.policies.dst, now, (start, end), jitter);
+            let create = ScheduleCreate { name: name.clone(), next, ..create.clone() };
             let command = Command::ScheduleCreate(Box::new(create));
             if place + 1 < count {
                 self.commit_unseen(command);
@@ -254,26 +256,29 @@ impl World {
         let zone = words.key("zone").map(str::to_owned);
         let max_runs = words.key("max_runs").map(str::parse).transpose()?;
         let through = words.ms("through")?.map_or(self.ledger.head().now, |ms| self.first.plus_ms(ms));
-        let timing = match when.is_some() || zone.is_some() || max_runs.is_some() {
+        let jitter_ms = words.ms("jitter")?;
+        let timing = match when.is_some() || zone.is_some() || max_runs.is_some() || jitter_ms.is_some() {
             false => None,
-            true => Some(self.retiming(id, when, zone, max_runs.or(schedule.max_runs), through)?),
+            true => Some(self.retiming(id, when, zone, (max_runs.or(schedule.max_runs), jitter_ms), through)?),
         };
+        let (size, first) = (words.key("size").map(str::parse).transpose()?, words.number("first", 0)?);
         let edit = ScheduleEdit {
             request: words.key("request").map(str::to_owned),
             body: Hash::of(words.key("body").unwrap_or("").as_bytes()),
             schedule: id,
             plan_version: words.number("plan", schedule.plan.version)?,
             timing,
-            policies: match (words.key("catch_up"), words.key("overlap")) {
-                (None, None) => None,
-                (Some(_), _) => Some(Policies { catch_up: CatchUp::None, ..schedule.policies }),
-                (None, Some(word)) => Some(Policies { overlap: overlap(word)?, ..schedule.policies }),
+            policies: match (words.key("catch_up"), words.key("overlap"), words.ms("min_gap")?) {
+                (None, None, None) => jitter_ms.map(|jitter_ms| Policies { jitter_ms, ..schedule.policies.clone() }),
+                (Some(_), ..) => Some(Policies { catch_up: CatchUp::None, ..schedule.policies }),
+                (None, Some(word), _) => Some(Policies { overlap: overlap(word)?, ..schedule.policies }),
+                (None, None, Some(min_gap_ms)) => Some(Policies { min_gap_ms, ..schedule.policies }),
             },
             pool: words.key("pool").map(str::to_owned),
             priority: words.key("priority").map(str::parse).transpose()?,
             content: words.key("subject").map(content),
-            audience: words.key("size").map(str::parse).transpose()?.map(audience),
             labels: words.key("labels").map(labels).transpose()?,
+            audience: size.map(|size| audience_from(first, size)),
         };
         self.commit(Command::ScheduleEdit(Box::new(edit)), words)
     }
@@ -325,24 +330,25 @@ impl World {
         id: ScheduleId,
         when: Option<When>,
         zone: Option<String>,
-        max_runs: Option<u32>,
+        (max_runs, jitter_ms): (Option<u32>, Option<i64>),
         through: Time,
     ) -> Told<Retiming> {
         let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?;
+        let jitter_ms = jitter_ms.unwrap_or(schedule.policies.jitter_ms);
         let wanted = Wanted {
             when: when.unwrap_or_else(|| schedule.when.clone()),
             zone: zone.unwrap_or_else(|| schedule.zone.clone()),
             start: schedule.start,
             end: schedule.end,
             max_runs,
-            dst: schedule.policies.dst,
+            policies: Policies { jitter_ms, ..schedule.policies.clone() },
         };
         let former = (Pattern::compile(&schedule.when)?, rules(&schedule.zone)?);
         let next = (Pattern::compile(&wanted.when)?, rules(&wanted.zone)?);
         let former = Calendar { pattern: &former.0, zone: &former.1 };
         let calendar = Calendar { pattern: &next.0, zone: &next.1 };
         let fires = schedule.activity == Activity::Active;
-        let due = fires.then(|| catch_up::plan_fire(&self.ledger, id, former.pattern, former.zone, through)).flatten();
+        let due = fires.then(|| catch_up::plan_leave(&self.ledger, id, former.pattern, former.zone, through)).flatten();
         let has_opened =
             |name: &Nominal| self.ledger.history().get(&(id, name.clone())).is_some_and(|row| row.run().is_some());
         let waits = self.ledger.waits_at(id, through);
@@ -376,6 +382,8 @@ impl World {
             retention_ms: words.ms("retention")?.unwrap_or(usual.retention_ms),
             // Most scripts are about one run each, and tell of several beside each other.
             overlap: overlap(words.key("overlap").unwrap_or("allow"))?,
+            min_gap_ms: words.ms("min_gap")?.unwrap_or(usual.min_gap_ms),
+            jitter_ms: words.ms("jitter")?.unwrap_or(usual.jitter_ms),
         })
     }
 
@@ -411,7 +419,7 @@ impl World {
 
     fn one_fire(&self, name: &str, said: &FireWords) -> Told<Fire> {
         let id = self.schedule(name)?;
-        let nowhere = Next { nominal: Nominal::Instant(self.first), due: self.first };
+        let nowhere = Next { nominal: Nominal::Instant(self.first), due: self.first, jitter_ms: 0 };
         let schedule = self.ledger.schedules().get(&id);
         let plan = schedule.and_then(|schedule| schedule.plan.next.clone()).unwrap_or(nowhere);
         let opens = said.opens.clone().unwrap_or_else(|| vec![plan.clone()]);
@@ -432,7 +440,11 @@ impl World {
             opened: opens.into_iter().map(opening).collect(),
             explained: said.explains.clone(),
             through,
-            next: said.next.clone().unwrap_or(Some(Next { nominal: Nominal::Instant(after), due: after })),
+            next: said.next.clone().unwrap_or(Some(Next {
+                nominal: Nominal::Instant(after),
+                due: after,
+                jitter_ms: 0,
+            })),
             tzdb: TZDB.into(),
         })
     }
@@ -441,7 +453,7 @@ impl World {
     fn instant(&self, text: &str) -> Told<Next> {
         let (due, name) = text.split_once('@').unwrap_or((text, text));
         let at = |text: &str| Told::Ok(self.first.plus_ms(milliseconds(text)?));
-        Ok(Next { nominal: Nominal::Instant(at(name)?), due: at(due)? })
+        Ok(Next { nominal: Nominal::Instant(at(name)?), due: at(due)?, jitter_ms: 0 })
     }
 
     fn instants(&self, text: &str) -> Told<Vec<Next>> {

@@ -48,7 +48,9 @@ scripts! {
     fire_p8
     incarnations_p10
     labels
+    jitter
     ledger_time_p18
+    min_gap_p17
     names_p7
     overlap_p16
     pages

@@ -165,6 +165,9 @@ impl World {
         if let Some(letter) = story.dead {
             let _ = writeln!(text, "  dead: {} {}", letter.code, letter.text);
         }
+        if let Some(run) = story.kept_apart_by {
+            let _ = writeln!(text, "  kept apart by {run}");
+        }
         if let Some(opted_out) = story.opted_out {
             let _ = writeln!(text, "  opted out at {}", opted_out.index);
         }

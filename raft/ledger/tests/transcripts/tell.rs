@@ -51,10 +51,11 @@ fn reply(world: &World, reply: &Reply) -> String {
             Ok(fence) => format!("granted {fence}"),
             Err(refusal) => format!("refused: {refusal}"),
         })),
-        Outcome::Backfilled { opened, first, last, known, rest } => {
+        Outcome::Backfilled { opened, first, last, known, rest, inside_gap } => {
             let run = |run: &Option<RunId>| run.map_or("none".to_owned(), |run| run.to_string());
             let rest = rest.map_or(String::new(), |rest| format!("; the rest begins at {}", world.time(rest)));
-            format!("backfilled {opened}, {} to {}; {known} had opened before{rest}", run(first), run(last))
+            let inside = if *inside_gap == 0 { String::new() } else { format!("; {inside_gap} inside the gap") };
+            format!("backfilled {opened}, {} to {}; {known} had opened before{inside}{rest}", run(first), run(last))
         }
         Outcome::Pruned(runs) => format!("pruned {runs} runs"),
         Outcome::Moved(count) => format!("moved {count}"),
@@ -147,7 +148,10 @@ fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
 }
 
 pub fn instant(world: &World, next: &Next) -> String {
-    format!("{} ({})", world.time(next.due), next.nominal)
+    match next.jitter_ms {
+        0 => format!("{} ({})", world.time(next.due), next.nominal),
+        _ => format!("{} ({}, opens {})", world.time(next.due), next.nominal, world.time(next.opens())),
+    }
 }
 
 fn run_facts(ledger: &Ledger, id: RunId) -> Facts {

@@ -131,9 +131,14 @@ pub fn content(subject: &str) -> Content {
 }
 
 pub fn audience(size: u32) -> Audience {
+    audience_from(0, size)
+}
+
+/// The same people under other numbers, as far as they are in both.
+pub fn audience_from(first: u32, size: u32) -> Audience {
     let recipient = |number: u32| {
         let address = format!("u{number}@example.org");
         Recipient { key: address.clone(), address, values: vec![] }
     };
-    Audience { columns: vec![], recipients: (0..size).map(recipient).collect() }
+    Audience { columns: vec![], recipients: (first..first + size).map(recipient).collect() }
 }

@@ -1,0 +1,135 @@
+//! At most one mail within a `min_gap`, whoever asks and however often (P17).
+
+use std::sync::Arc;
+
+use prost_types::Duration;
+use reveille_proto::admin::v1::{
+    Daily, Instant, Overlap, Policies, Run, ScheduleBody, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
+};
+use tokio::task::JoinSet;
+use tonic::Status;
+
+use super::clock::{DAY, HOUR, MINUTE, at, by, now, walk};
+use super::node::{Node, creation, node_with_test_clock, reason, yearly};
+
+const TRIGGERS: usize = 1_000;
+
+async fn trigger(node: &Node, name: &str, request_id: &str) -> Result<Run, Status> {
+    let (name, request_id) = (name.to_owned(), request_id.to_owned());
+    let request = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
+    Ok(node.schedules().trigger_schedule(request).await?.into_inner().run.expect("a run"))
+}
+
+async fn with_gap(node: &Node, name: &str, hours: i64, overlap: Overlap) {
+    let min_gap = Some(Duration { seconds: hours * HOUR, nanos: 0 });
+    let policies = Policies { min_gap, overlap: overlap.into(), ..Policies::default() };
+    let body = ScheduleBody { policies: Some(policies), ..yearly(name, &["ada@example.net"]) };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_hours_refuse_at_nineteen_fifty_nine_and_allow_at_twenty() {
+    let node = node_with_test_clock("").await;
+    with_gap(&node, "report", 20, Overlap::BufferOne).await;
+    let first = trigger(&node, "report", "first").await.expect("triggered");
+    walk(&node, by(MINUTE)).await;
+    assert_eq!(node.sink.accepted_count(), 1);
+    let due = first.due.expect("an instant");
+    walk(&node, at(due.seconds + 19 * HOUR + 59 * MINUTE)).await;
+    for request_id in ["early", "earlier"] {
+        let refused = trigger(&node, "report", request_id).await.expect_err("a minute too early");
+        assert_eq!(reason(&refused).1, "NOT_POSSIBLE");
+        let allowed = jiff::Timestamp::from_second(due.seconds + 20 * HOUR).expect("an instant").to_string();
+        let (run, minute) = (&first.run, &allowed[..16]);
+        assert!(refused.message().contains(&format!("the last one in run {run}")), "{refused:?}");
+        assert!(refused.message().contains(&format!("allowed at {minute}")), "{refused:?}");
+    }
+    // The first one again is what it was.
+    assert_eq!(trigger(&node, "report", "first").await.expect("the same").run, first.run);
+    walk(&node, at(due.seconds + 20 * HOUR + i64::from(due.nanos > 0))).await;
+    // One that was refused is no occurrence: its request may come again.
+    trigger(&node, "report", "early").await.expect("twenty hours later");
+    walk(&node, by(MINUTE)).await;
+    assert_eq!(node.sink.accepted_count(), 2);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_triggers_at_once_are_one_mail() {
+    let node = Arc::new(node_with_test_clock("").await);
+    // With one request id, nothing else holds them apart.
+    for (name, overlap, gap, ids) in [
+        ("same-id", Overlap::Allow, 0, 1),
+        ("beside", Overlap::Allow, 20, TRIGGERS),
+        ("in-turn", Overlap::BufferOne, 20, TRIGGERS),
+    ] {
+        let before = node.sink.accepted_count();
+        with_gap(&node, name, gap, overlap).await;
+        let mut asked = JoinSet::new();
+        for number in 0..TRIGGERS {
+            let node = Arc::clone(&node);
+            asked.spawn(async move { trigger(&node, name, &format!("{name}-{}", number % ids)).await });
+        }
+        let answers = asked.join_all().await;
+        let mut runs: Vec<String> = answers.iter().flatten().map(|run| run.run.clone()).collect();
+        runs.sort();
+        runs.dedup();
+        assert!(!runs.is_empty() && (ids > 1 || runs.len() == 1), "{name}: {runs:?}");
+        // Who waited for another run's row is looked at again with the next wave.
+        walk(&node, by(2 * MINUTE)).await;
+        assert_eq!(node.sink.accepted_count() - before, 1, "{name}");
+        for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+            assert_eq!(reason(refused).1, "NOT_POSSIBLE", "{name}: {refused:?}");
+        }
+    }
+    Arc::into_inner(node).expect("nobody asks any more").stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daily_schedule_mails_once_a_day_whatever_is_invoked() {
+    let node = node_with_test_clock("").await;
+    let day = (now(&node).await / DAY + 2) * DAY;
+    walk(&node, at(day + 8 * HOUR)).await;
+    let nine = when::Pattern::Daily(Daily { hour: 9, minute: 0, days: String::new() });
+    let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &["ada@example.net"]) };
+    let made = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
+    let gap = |schedule: &reveille_proto::admin::v1::Schedule| {
+        schedule.policies.as_ref().and_then(|policies| policies.min_gap).map(|gap| gap.seconds)
+    };
+    assert_eq!(gap(&made.schedule.expect("a schedule")), Some(20 * HOUR), "the default of a daily one");
+    walk(&node, at(day + 10 * HOUR)).await;
+    for hour in 10..20 {
+        walk(&node, at(day + hour * HOUR + MINUTE)).await;
+        trigger(&node, "morning", &format!("at {hour}").replace(' ', "-")).await.expect_err("it had its mail today");
+    }
+    assert_eq!(node.sink.accepted_count(), 1);
+    walk(&node, at(day + DAY + 10 * HOUR)).await;
+    assert_eq!(node.sink.accepted_count(), 2, "and the next day again");
+
+    // A change of the pattern is none of the gap, and what it means is told with the instants to come.
+    let update = |policies, pattern, paths: &[&str]| UpdateScheduleRequest {
+        schedule: Some(ScheduleBody {
+            name: "morning".to_owned(),
+            when: Some(When { pattern: Some(pattern) }),
+            policies: Some(policies),
+            ..ScheduleBody::default()
+        }),
+        update_mask: Some(prost_types::FieldMask { paths: paths.iter().map(|path| (*path).to_owned()).collect() }),
+        ..UpdateScheduleRequest::default()
+    };
+    let chosen =
+        |hours| Policies { min_gap: Some(Duration { seconds: hours * HOUR, nanos: 0 }), ..Policies::default() };
+    let hourly = || when::Pattern::Cron("0 * * * *".to_owned());
+    let inside = |next: &[Instant]| next.iter().filter(|next| next.remark.contains("inside the min gap")).count();
+    for (policies, paths, expected, apart) in [
+        (Policies::default(), &["when"][..], 20, 10),
+        (chosen(2), &["policies.min_gap"], 2, 5),
+        (chosen(0), &["policies.min_gap"], 0, 0),
+    ] {
+        let request = update(policies, hourly(), paths);
+        let shown = node.schedules().update_schedule(request).await.expect("changed").into_inner();
+        let shown = shown.schedule.expect("a schedule");
+        assert_eq!((gap(&shown), inside(&shown.next)), (Some(expected * HOUR), apart), "{paths:?}: {:?}", shown.next);
+    }
+    node.stop().await;
+}

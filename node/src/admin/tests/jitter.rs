@@ -1,0 +1,48 @@
+//! A window after each instant (`jitter`): what is shown before is what happens.
+
+use prost_types::Duration;
+use reveille_proto::admin::v1::{
+    Daily, GetScheduleRequest, Instant, ListRunsRequest, Policies, Run, ScheduleBody, When, when,
+};
+
+use super::clock::{DAY, HOUR, at, now, walk};
+use super::node::{Node, creation, node_with_test_clock, yearly};
+
+async fn next(node: &Node) -> Vec<Instant> {
+    let request = GetScheduleRequest { name: "spread".to_owned(), ..GetScheduleRequest::default() };
+    let shown = node.schedules().get_schedule(request).await.expect("a schedule").into_inner();
+    shown.schedule.expect("a schedule").next
+}
+
+async fn runs(node: &Node) -> Vec<Run> {
+    node.runs().list_runs(ListRunsRequest::default()).await.expect("runs").into_inner().runs
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_opens_at_the_place_that_was_shown_and_is_named_by_its_instant() {
+    let node = node_with_test_clock("").await;
+    let day = (now(&node).await / DAY + 2) * DAY;
+    walk(&node, at(day)).await;
+    let nine = when::Pattern::Daily(Daily { hour: 9, minute: 0, days: String::new() });
+    let policies = Policies { jitter: Some(Duration { seconds: 2 * HOUR, nanos: 0 }), ..Policies::default() };
+    let body = ScheduleBody {
+        when: Some(When { pattern: Some(nine) }),
+        policies: Some(policies),
+        ..yearly("spread", &["ada@example.net"])
+    };
+    let made = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
+    let shown = made.schedule.expect("a schedule").next;
+    assert_eq!(shown, next(&node).await);
+    for (number, instant) in shown.iter().take(3).enumerate() {
+        let due = instant.instant.expect("an instant");
+        let opens = instant.opens.expect("a place");
+        assert!((due.seconds..due.seconds + 2 * HOUR).contains(&opens.seconds), "{instant:?}");
+        walk(&node, at(opens.seconds - 1)).await;
+        assert_eq!((runs(&node).await.len(), node.sink.accepted_count()), (number, number as u64), "not before");
+        walk(&node, at(opens.seconds + 1)).await;
+        assert_eq!(node.sink.accepted_count(), number as u64 + 1);
+        assert!(runs(&node).await.iter().any(|run| run.due == Some(due)), "by its instant: {due:?}");
+    }
+    assert_eq!(next(&node).await.first(), shown.get(3), "the rest is as it was shown");
+    node.stop().await;
+}

@@ -1,0 +1,146 @@
+//! The three classic cases on three nodes with a test clock: a daily mail goes to all; at most once a day, whatever
+//! is invoked, by command or over the API, across a fail-over; and again after twenty hours (P17).
+
+use std::fs;
+
+use jiff::{Timestamp, ToSpan};
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::{Run, TriggerScheduleRequest};
+use reveille_sink::{Sink, SinkOptions};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tonic::{Code, Status};
+
+use crate::process::{Ended, Process, until};
+
+/// Three nodes of a cluster with a test clock, of which one may be dead.
+struct Trio {
+    nodes: Vec<Process>,
+    runtime: Runtime,
+}
+
+impl Trio {
+    fn json(&self, line: &str) -> Value {
+        let ended = self.nodes[0].reveille(&format!("{line} -o json"));
+        assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
+        serde_json::from_str(&ended.stdout).expect("JSON")
+    }
+
+    fn walk_to(&self, to: Timestamp) {
+        self.json(&format!("clock advance --to {to}"));
+    }
+
+    /// By command.
+    fn trigger(&self, request_id: &str) -> Ended {
+        self.nodes[0].reveille(&format!("schedule trigger morning --request-id {request_id} -o json"))
+    }
+
+    /// Over the API of another node.
+    fn trigger_by_api(&self, request_id: &str) -> Result<Run, Status> {
+        let endpoint = format!("http://{}", self.nodes[1].admin);
+        let (name, request_id) = ("morning".to_owned(), request_id.to_owned());
+        let request = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
+        let asked = async {
+            let mut client = ScheduleServiceClient::connect(endpoint).await.expect("a connection");
+            client.trigger_schedule(request).await
+        };
+        let answer = self.runtime.block_on(asked)?;
+        Ok(answer.into_inner().run.expect("a run"))
+    }
+
+    /// Refused, by whoever asks, with the instant at which it is allowed.
+    fn is_refused(&self, allowed: Timestamp) {
+        let words = format!("allowed at {allowed}");
+        let ended = self.trigger("by-command");
+        assert!(ended.code == Some(4) && ended.stdout.is_empty(), "{ended:?}");
+        assert!(ended.stderr.contains("NOT_POSSIBLE") && ended.stderr.contains(&words), "{ended:?}");
+        let status = self.trigger_by_api("by-api").expect_err("too early");
+        assert!(status.code() == Code::FailedPrecondition && status.message().contains(&words), "{status:?}");
+    }
+
+    /// Kills the node that leads; the others go on.
+    fn fail_over(&mut self) {
+        let leader = self.json("cluster status")["leader"].clone();
+        let members = self.json("cluster status")["members"].clone();
+        let leads = |member: &&Value| member["id"] == leader || member["name"] == leader;
+        let name = members.as_array().and_then(|members| members.iter().find(leads)).expect("a leader")["name"].clone();
+        let place = ["one", "two", "three"].iter().position(|known| name == *known).expect("one of them");
+        let mut leads = self.nodes.remove(place);
+        leads.kill();
+        until("another one leads", || self.nodes[0].reveille("schedule list").code == Some(0));
+    }
+}
+
+#[test]
+fn a_daily_mail_goes_to_all_once_a_day_whatever_is_invoked_and_again_after_twenty_hours() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let nodes = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
+    let init = format!("cluster init --test-clock --peer {},{}", nodes[1].peers, nodes[2].peers);
+    until("a cluster", || nodes[0].reveille(&init).code == Some(0));
+    until("a leader", || nodes[0].reveille("schedule list").code == Some(0));
+    let mut trio = Trio { nodes: nodes.into(), runtime: Runtime::new().expect("a runtime") };
+    let sink = trio.runtime.block_on(async { Sink::start(SinkOptions::default()) }).expect("a mailbox");
+    trio.json(&format!("relay add mailbox --host 127.0.0.1 --port {} --tls none", sink.address().port()));
+    let text = folder.path().join("text.txt");
+    fs::write(&text, "Good morning\n").expect("written");
+
+    let now: Timestamp = trio.json("clock show")["now"].as_str().and_then(|now| now.parse().ok()).expect("an instant");
+    let midnight = Timestamp::from_second((now.as_second() / 86_400 + 1) * 86_400).expect("an instant");
+    let at = |hours: i64, minutes: i64| midnight + hours.hours() + minutes.minutes();
+    trio.walk_to(midnight);
+    let to = "--to ann@example.net --to ben@example.net --sender news@example.org --subject Morning";
+    let made = trio.json(&format!("schedule create morning --daily 09:00 --tz UTC {to} --text {}", text.display()));
+    assert_eq!(made["policies"]["min_gap_ms"], 72_000_000, "the default of a daily one");
+
+    // As a document it is what it is, also where that leaves the default out.
+    let document = trio.nodes[0].reveille("schedule show morning --manifest").stdout;
+    assert!(document.lines().any(|line| line == "min_gap: \"20h\""), "{document}");
+    let short: String =
+        document.lines().filter(|line| !line.starts_with("min_gap")).map(|line| line.to_owned() + "\n").collect();
+    let file = folder.path().join("morning.yaml");
+    for text in [document, short] {
+        fs::write(&file, &text).expect("written");
+        assert_eq!(trio.json(&format!("apply -f {}", file.display()))[0]["outcome"], "unchanged", "{text}");
+    }
+
+    // It sends to all.
+    trio.walk_to(at(9, 1));
+    assert_eq!(sink.accepted_count(), 2);
+
+    // At most once a day, whatever is invoked.
+    trio.is_refused(at(29, 0));
+    let backfilled = trio.json(&format!("schedule backfill morning --from {} --to {} --yes", at(0, 0), at(9, 0)));
+    assert_eq!((&backfilled["opened"], &backfilled["opened_before"]), (&0.into(), &1.into()));
+    trio.walk_to(at(28, 59));
+    trio.is_refused(at(29, 0));
+    trio.fail_over();
+    trio.is_refused(at(29, 0));
+    assert_eq!(sink.accepted_count(), 2);
+
+    // Again after twenty hours; and asked for again it is the same run.
+    trio.walk_to(at(29, 0));
+    let triggered = trio.trigger("by-command");
+    assert_eq!(triggered.code, Some(0), "{triggered:?}");
+    let run = trio.trigger_by_api("by-command").expect("the same").run;
+    assert!(triggered.stdout.contains(&format!("\"{run}\"")), "{triggered:?}");
+    trio.walk_to(at(29, 1));
+    assert_eq!(sink.accepted_count(), 4);
+    let due = trio.json(&format!("run show {run}"))["nominal"].clone();
+    assert!(!due.is_null());
+
+    // Nine o'clock is four hours later: it is told before, and afterwards.
+    let next = trio.json("schedule show morning")["next"].clone();
+    let remark = next[0]["remark"].as_str().unwrap_or_default();
+    assert!(remark.contains(&format!("inside the min gap of {run}")), "{next}");
+    assert_eq!(next[1]["remark"], "", "a day later it is outside: {next}");
+    trio.walk_to(at(33, 1));
+    assert_eq!(sink.accepted_count(), 4);
+    let history = trio.json("schedule history morning");
+    let (latest, reason) = (&history[0], history[0]["reason"].as_str().unwrap_or_default());
+    assert!(reason.contains("min_gap: 2 of 2 got a mail less than 20 h away"), "{history}");
+    let story = trio.json(&format!("explain {} ann@example.net", latest["run"].as_str().unwrap_or_default()));
+    assert_eq!(story["state"], "suppressed");
+    assert!(story["events"].to_string().contains(&format!("min_gap: it got a mail of {run}")), "{story}");
+    trio.walk_to(at(57, 1));
+    assert_eq!(sink.accepted_count(), 6);
+}
