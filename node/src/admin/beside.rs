@@ -40,7 +40,7 @@ impl Beside {
             let Some(instant) = next.instant else { continue };
             let due = Time(instant.seconds * 1_000 + i64::from(instant.nanos) / 1_000_000);
             match &last {
-                Some((mail, at)) if due.since_ms(*at).abs() < gap_ms => {
+                Some((mail, at)) if due.since_ms(*at).saturating_abs() < gap_ms => {
                     let apart = format!("inside the min gap of {mail}: who got that mail gets none");
                     let remarks = [std::mem::take(&mut next.remark), apart];
                     next.remark = remarks.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");

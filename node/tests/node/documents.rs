@@ -22,6 +22,9 @@ const KEYS: &[(&str, &[&str])] = &[
     ("start_within", &["1h 30m", "3d"]),
     ("finish_by", &["1d 12h", "4d"]),
     ("overlap", &["skip", "allow", "cancel_other"]),
+    // The third one is daily, and has a gap if nothing is said.
+    ("min_gap", &["18h", "3d", "none"]),
+    ("jitter", &["10m", "1h 30m"]),
     ("in_doubt", &["resend", "assume_sent"]),
     ("max_attempts", &["9", "1"]),
     ("retention", &["40d", "200d"]),

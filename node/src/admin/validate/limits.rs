@@ -116,6 +116,8 @@ fn lines() -> Vec<Line> {
     let start_within = |seconds| lasting(seconds, |policies, length| policies.start_within = length);
     let finish_by = |seconds| lasting(seconds, |policies, length| policies.finish_by = length);
     let retention = |seconds| lasting(seconds, |policies, length| policies.retention = length);
+    let min_gap = |seconds| lasting(seconds, |policies, length| policies.min_gap = length);
+    let jitter = |seconds| lasting(seconds, |policies, length| policies.jitter = length);
     vec![
         ("recipients of a schedule", "10,000", vec![to(10_000)], vec![to(10_001)]),
         (
@@ -175,6 +177,13 @@ fn lines() -> Vec<Line> {
             vec![retention(DAY), retention(3_650 * DAY)],
             vec![retention(DAY - 1), retention(3_650 * DAY + 1)],
         ),
+        (
+            "`--min-gap`",
+            "as long as the retention",
+            vec![min_gap(0), min_gap(1), min_gap(90 * DAY)],
+            vec![min_gap(90 * DAY + 1)],
+        ),
+        ("`--jitter`", "1 s to 1 d", vec![jitter(1), jitter(DAY)], vec![jitter(DAY + 1)]),
         ("`--every`", "1 s to 10 years", vec![every(1), every(3_660 * DAY)], vec![every(0), every(3_660 * DAY + 1)]),
     ]
 }

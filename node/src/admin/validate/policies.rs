@@ -14,8 +14,6 @@ const JITTER: Bounds = Bounds { least_ms: 1_000, most_ms: DAY_MS, default_ms: 0 
 /// With back-off up to an hour, more attempts than this would outlast every deadline.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// The longest `min_gap`.
-const GAP_MS_MAX: i64 = 400 * DAY_MS;
 /// What a schedule by the day has: at most one mail a day, whatever is invoked.
 const GAP_OF_DAILY_MS: i64 = 20 * HOUR_MS;
 // What was sent within it is still known, however short the retention.
@@ -31,12 +29,12 @@ fn min_gap(fields: &mut Fields, asked: Option<Duration>, when: Option<&When>, re
     const FIELD: &str = "schedule.policies.min_gap";
     let Some(asked) = asked else { return when.map_or(0, usual_gap_ms) };
     match milliseconds(asked) {
-        Some(ms) if ms > retention_ms && ms <= GAP_MS_MAX => {
+        Some(ms) if ms <= retention_ms => return ms,
+        Some(ms) => {
             let (gap, kept) = (in_words(ms), in_words(retention_ms));
             fields.refuse(FIELD, format!("is {gap}, more than the retention, {kept}; keep what was sent for longer"));
         }
-        Some(ms) if ms <= GAP_MS_MAX => return ms,
-        _ => fields.refuse(FIELD, format!("is out of bounds; give none, or up to {}", in_words(GAP_MS_MAX))),
+        None => fields.refuse(FIELD, "is no length of time; give none, or up to the retention"),
     }
     0
 }

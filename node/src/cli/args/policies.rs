@@ -43,10 +43,10 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "POLICY", default_value = "buffer_one",
         value_parser = PossibleValuesParser::new(["buffer_one", "skip", "allow", "cancel_other"]))]
     pub overlap: String,
-    /// Nobody gets two mails of it within this, whatever is invoked; or none [default: 20h with --daily, else none]
+    /// Nobody gets two mails of it within this, whatever is invoked; or none [default: 20h if daily, else none]
     #[arg(long, value_name = "DURATION", value_parser = parse_gap)]
     pub min_gap: Option<SignedDuration>,
-    /// Open within this after each instant, at a place that hangs on the schedule's name; never past the next one
+    /// Open within this after each instant, at a place that hangs on the schedule's name; never past the next one [default: none]
     #[arg(long, value_name = "DURATION", value_parser = parse_gap)]
     pub jitter: Option<SignedDuration>,
     /// A mail whose hand-off may have happened: wait for somebody, send again, or take it as sent

@@ -145,7 +145,7 @@ impl Ledger {
         };
         let mut found = Vec::new();
         for (id, _, run) in self.runs().filter(|(_, _, run)| is_claimed(run)) {
-            let near = |other: &Run| run.due.since_ms(other.due).abs() < other.policies.min_gap_ms;
+            let near = |other: &Run| run.due.since_ms(other.due).saturating_abs() < other.policies.min_gap_ms;
             let own = claimed(id, run);
             for (other, beside) in self.neighbours(Asking::of(id, run)).filter(|(_, beside)| is_claimed(beside)) {
                 let numbers = self.renumbered(beside.audience, run.audience);
@@ -244,7 +244,7 @@ impl Ledger {
     /// one, or is claimed; in the order of their instants.
     fn neighbours(&self, asking: Asking) -> impl Iterator<Item = (RunId, &Run)> + '_ {
         let lowest = RunId { index: 0, place: 0 };
-        let first = (asking.schedule, asking.due.plus_ms(1 - asking.gap_ms), lowest);
+        let first = (asking.schedule, asking.due.plus_ms(1_i64.saturating_sub(asking.gap_ms)), lowest);
         let end = (asking.schedule, asking.due.plus_ms(asking.gap_ms), lowest);
         let others = self.derived.by_instant.range(first..end.max(first));
         let known = others.filter_map(move |(_, _, other)| Some((*other, self.run(*other)?)));
