@@ -164,7 +164,7 @@ fn credits(
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
     for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty()) {
         if let Some(page) = ledger.pages().get(&row.page) {
-            let of_pool = open.entry((&page.pool, row.holder.node)).or_default();
+            let of_pool = open.entry((ledger.pool_of_row(page, row), row.holder.node)).or_default();
             *of_pool.entry(&page.tenant).or_default() += row.claimed.len();
         }
     }
@@ -195,8 +195,8 @@ fn credits(
 fn claims(fair: &mut Fair, work: &mut Work, credits: &[Credit], holders: &BTreeMap<NodeId, Holder>) -> Vec<Claim> {
     let mut claims = Vec::new();
     for grant in fair.grants(&work.offers, credits, CLAIMS_MAX) {
-        let place = (grant.page, grant.chunk);
-        let (Some(left), Some(holder)) = (work.slots.get_mut(&place), holders.get(&grant.node)) else { continue };
+        let source = (grant.page, grant.chunk, grant.pool);
+        let (Some(left), Some(holder)) = (work.slots.get_mut(&source), holders.get(&grant.node)) else { continue };
         let mut claim = |slice: Bitmap| {
             claims.push(Claim { page: grant.page, chunk: grant.chunk, slice, holder: *holder });
         };

@@ -26,7 +26,7 @@ use reveille_ledger::ids::{NodeId, RunId, Time};
 /// Recipients that a tenant may send in its turn: a whole slice, so that turns do not cut slices.
 pub const QUANTUM: u32 = SLICE_MAX;
 
-/// What could be claimed in one chunk.
+/// What could be claimed in one chunk by one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Whose.
@@ -45,6 +45,13 @@ pub struct Offer {
     pub chunk: u32,
     /// Recipients that could be claimed now.
     pub claimable: u32,
+}
+
+impl Offer {
+    /// What it offers, as [`Grant`] names it.
+    pub fn source(&self) -> (RunId, u32, String) {
+        (self.page, self.chunk, self.pool.clone())
+    }
 }
 
 /// What may be claimed for a pool on a node now. Where a tenant has a credit of its own and there is one for
@@ -68,6 +75,8 @@ pub struct Grant {
     pub page: RunId,
     /// The chunk.
     pub chunk: u32,
+    /// By which pool.
+    pub pool: String,
     /// Who shall work it.
     pub node: NodeId,
     /// How many of the chunk's claimable recipients: 1 to [`SLICE_MAX`].
@@ -190,7 +199,7 @@ impl Queue<'_> {
         let (offer, left) = self.offers.last_mut()?;
         let recipients = most.min(*left).min(room).min(SLICE_MAX);
         *left -= recipients;
-        let grant = Grant { page: offer.page, chunk: offer.chunk, node, recipients };
+        let grant = Grant { page: offer.page, chunk: offer.chunk, pool: offer.pool.clone(), node, recipients };
         if *left == 0 {
             self.offers.pop();
         }

@@ -19,7 +19,7 @@ use reveille_raft::{Hint, Hints};
 use crate::handover::{self, Unfit};
 use crate::site::Site;
 use crate::term::Term;
-use crate::work::{claimable, serves};
+use crate::work::claimable;
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -146,8 +146,8 @@ fn could_grant(ledger: &Ledger, several: bool, now: Time, may_claim: impl Fn(Hol
     let may_hold = allowances(live, several, now).values().any(|allowance| *allowance != Allowance::NONE);
     let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
     let is_due = || {
-        let mut pages = ledger.open_pages().filter(|(_, page)| serves(ledger, &page.pool));
-        pages.any(|(id, page)| claimable(ledger, id, page, now).next().is_some())
+        let mut pages = ledger.open_pages();
+        pages.any(|(id, page)| claimable(ledger, id, page, now).any(|part| ledger.serves(part.pool)))
     };
     may_hold && nobody_holds() && is_due()
 }

@@ -191,7 +191,7 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
         });
         Some(Work {
             tenant: page.tenant.clone(),
-            pool: page.pool.clone(),
+            pool: ledger.pool_of_row(page, row).to_owned(),
             date: page.opened_at,
             cluster_incarnation: page.cluster_incarnation,
             drafts: drafts.collect(),

@@ -9,16 +9,16 @@
 
 use std::time::{Duration, Instant};
 
-use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{Advance, Command};
 use reveille_ledger::deaths::Allowance;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Ledger, Page, Run, RunState, Standing, closed_slots};
+use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing};
 use reveille_raft::{ProposeError, ReadError};
 
 use crate::site::Site;
+use crate::work::claimable;
 
 /// How long one proposal is waited for before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -186,16 +186,12 @@ fn work(ledger: &Ledger, alone: Option<NodeId>) -> Work {
     };
     for (id, page) in ledger.open_pages() {
         work.late += page.runs.iter().filter(|run| expires(run) && run.finish_by <= now).count() as u64;
-        if rests || !sends(ledger, page) {
+        if rests {
             continue;
         }
-        for number in 0..page.slots.div_ceil(CHUNK) {
-            if let Some(chunk) = ledger.chunks().get(&(id, number)) {
-                let mut slots = chunk.claimable(now);
-                slots.remove(&closed_slots(page, number, now));
-                work.pending += u64::from(slots.len());
-            }
-        }
+        // Where no relay serves its pool it waits for its deadline.
+        let parts = claimable(ledger, id, page, now).filter(|part| ledger.serves(part.pool));
+        work.pending += parts.map(|part| u64::from(part.slots.len())).sum::<u64>();
     }
     work
 }
@@ -206,17 +202,16 @@ fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let due = ledger.due().map(|(due, _)| due).find(|due| *due > now);
     let deadlines = ledger.open_pages().flat_map(|(_, page)| &page.runs).filter(|run| expires(run));
     let deadlines = deadlines.map(|run| run.finish_by).filter(|finish_by| *finish_by > now);
-    let waves = ledger.open_pages().filter(|(_, page)| sends(ledger, page)).flat_map(|(id, page)| {
-        let chunks = (0..page.slots.div_ceil(CHUNK)).filter_map(move |number| ledger.chunks().get(&(id, number)));
-        chunks.filter_map(move |chunk| chunk.next_wave(now))
+    let is_open = |page: &Page| page.runs.iter().any(|run| run.state == RunState::Open);
+    let waves = ledger.open_pages().filter(|(_, page)| is_open(page)).flat_map(|(id, page)| {
+        let chunks = ledger.chunks().range((id, 0)..=(id, u32::MAX)).map(|(_, chunk)| chunk);
+        let sends = |chunk: &&Chunk| {
+            let mut pools = chunk.elsewhere.keys().map(String::as_str).chain([page.pool.as_str()]);
+            pools.any(|pool| ledger.serves(pool))
+        };
+        chunks.filter(sends).filter_map(move |chunk| chunk.next_wave(now))
     });
     due.into_iter().chain(deadlines).chain(waves).chain(rest(ledger, alone)).min()
-}
-
-/// Can anything of it be claimed? Where no relay serves the pool it waits for its deadline.
-fn sends(ledger: &Ledger, page: &Page) -> bool {
-    let serves = ledger.relays().iter().any(|(_, relay)| relay.pool == page.pool && relay.max_sessions > 0);
-    serves && page.runs.iter().any(|run| run.state == RunState::Open)
 }
 
 /// Does its deadline end anything?

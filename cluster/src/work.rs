@@ -23,32 +23,53 @@ pub(crate) const PREPARED_BY_MS: i64 = 2 * BEGIN_WITHIN.as_millis() as i64;
 /// Tenant and pool.
 pub(crate) type Lane = (String, String);
 
-/// Is there a relay that a pool's mail could go by?
-pub(crate) fn serves(ledger: &Ledger, pool: &str) -> bool {
-    ledger.relays().iter().any(|(_, relay)| relay.pool == pool && relay.max_sessions > 0)
+/// What of one chunk could be claimed now by one pool.
+pub(crate) struct Part<'a> {
+    pub number: u32,
+    pub chunk: &'a Chunk,
+    pub pool: &'a str,
+    pub slots: Bitmap,
 }
 
-/// The chunks of a page with what of them could be claimed now, where there is anything.
+/// The chunks of a page with what of them could be claimed now, where there is anything: by its pool, and by others
+/// to which somebody has moved dead letters.
 pub(crate) fn claimable<'a>(
     ledger: &'a Ledger,
     id: RunId,
     page: &'a Page,
     now: Time,
-) -> impl Iterator<Item = (u32, &'a Chunk, Bitmap)> {
+) -> impl Iterator<Item = Part<'a>> {
     let sends = |run: &Run| run.state == RunState::Open && run.counts.get(Standing::Pending) > 0;
     let chunks = if page.runs.iter().any(sends) { page.slots.div_ceil(CHUNK) } else { 0 };
-    (0..chunks).filter_map(move |number| {
+    let chunks = (0..chunks).filter_map(move |number| {
         let chunk = ledger.chunks().get(&(id, number))?;
         let mut slots = chunk.claimable(now);
         slots.remove(&closed_slots(page, number, now));
-        (!slots.is_empty()).then_some((number, chunk, slots))
+        Some((number, chunk, slots))
+    });
+    chunks.flat_map(move |(number, chunk, slots)| {
+        let part = move |(pool, slots): (Option<&'a str>, Bitmap)| Part {
+            number,
+            chunk,
+            pool: pool.unwrap_or(&page.pool),
+            slots,
+        };
+        chunk.by_pool(&slots).into_iter().map(part)
     })
 }
 
-/// What can be claimed now: an offer a chunk, and the slots behind it.
+/// Have dead letters of this page been moved to another pool?
+fn goes_elsewhere(ledger: &Ledger, id: RunId) -> bool {
+    ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.elsewhere.is_empty())
+}
+
+/// A chunk and the pool by which a part of it goes.
+pub(crate) type Source = (RunId, u32, String);
+
+/// What can be claimed now: an offer for each chunk and pool, and the slots behind it.
 pub(crate) struct Work {
     pub offers: Vec<Offer>,
-    pub slots: BTreeMap<(RunId, u32), Slots>,
+    pub slots: BTreeMap<Source, Slots>,
     /// Nodes that prepare no suspect yet.
     pub free: BTreeSet<NodeId>,
 }
@@ -75,21 +96,26 @@ impl Work {
         let free = nodes.filter(|node| !busy.contains(node)).collect();
         let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
         let mut offered: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let is_full = |offered: &BTreeMap<(&str, &str), usize>, lane: (&str, &str)| {
+            offered.get(&lane).is_some_and(|offered| *offered >= OFFERS_MAX)
+        };
         for (id, page) in ledger.open_pages() {
-            let offered = offered.entry((&page.tenant, &page.pool)).or_default();
-            if *offered >= OFFERS_MAX {
+            if is_full(&offered, (&page.tenant, &page.pool)) && !goes_elsewhere(ledger, id) {
                 continue;
             }
-            for (number, chunk, claimable) in claimable(ledger, id, page, now) {
+            for Part { number, chunk, pool, slots: claimable } in claimable(ledger, id, page, now) {
+                if is_full(&offered, (&page.tenant, pool)) {
+                    continue;
+                }
                 let suspects = claimable.and(&chunk.suspects);
-                let suspects = if suspects.is_empty() || serves(ledger, &page.pool) { suspects } else { Bitmap::new() };
+                let suspects = if suspects.is_empty() || ledger.serves(pool) { suspects } else { Bitmap::new() };
                 let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspects };
                 if slots.len() == 0 {
                     continue;
                 }
                 work.offers.push(Offer {
                     tenant: page.tenant.clone(),
-                    pool: page.pool.clone(),
+                    pool: pool.to_owned(),
                     priority: page.priority,
                     due: page.due,
                     late: page.runs.iter().all(|run| matches!(run.cause, Cause::CatchUp | Cause::Backfill)),
@@ -97,8 +123,8 @@ impl Work {
                     chunk: number,
                     claimable: slots.len(),
                 });
-                work.slots.insert((id, number), slots);
-                *offered += 1;
+                work.slots.insert((id, number, pool.to_owned()), slots);
+                *offered.entry((&page.tenant, pool)).or_default() += 1;
             }
         }
         work.choose_suspects(turn);
@@ -114,28 +140,26 @@ impl Work {
     /// Lanes take turns, behind the one that had the last: one whose relay is away does not keep the others'
     /// suspects waiting.
     pub fn choose_suspects(&mut self, turn: &mut Option<Lane>) {
-        let mut waiting: BTreeMap<Lane, Vec<(RunId, u32, u16)>> = BTreeMap::new();
+        let mut waiting: BTreeMap<Lane, Vec<(Source, u16)>> = BTreeMap::new();
         for offer in &self.offers {
-            if let Some(slots) =
-                self.slots.get_mut(&(offer.page, offer.chunk)).filter(|slots| !slots.suspects.is_empty())
-            {
+            if let Some(slots) = self.slots.get_mut(&offer.source()).filter(|slots| !slots.suspects.is_empty()) {
                 let lane = waiting.entry((offer.tenant.clone(), offer.pool.clone())).or_default();
                 let first = std::mem::take(&mut slots.suspects);
-                lane.extend(first.iter().take(self.free.len()).map(|slot| (offer.page, offer.chunk, slot)));
+                lane.extend(first.iter().take(self.free.len()).map(|slot| (offer.source(), slot)));
             }
         }
         let (before, after): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(lane, _)| Some(lane) <= turn.as_ref());
         let lanes: Vec<_> = after.into_iter().chain(before).collect();
         let rounds = (0..self.free.len()).flat_map(|round| lanes.iter().map(move |lane| (round, lane)));
         let chosen = rounds.filter_map(|(round, (lane, suspects))| Some((lane, suspects.get(round)?)));
-        for (lane, (page, chunk, slot)) in chosen.take(self.free.len()) {
-            if let Some(slots) = self.slots.get_mut(&(*page, *chunk)) {
+        for (lane, (source, slot)) in chosen.take(self.free.len()) {
+            if let Some(slots) = self.slots.get_mut(source) {
                 slots.suspects.insert(*slot);
             }
             *turn = Some(lane.clone());
         }
         for offer in &mut self.offers {
-            offer.claimable = self.slots.get(&(offer.page, offer.chunk)).map_or(0, Slots::len);
+            offer.claimable = self.slots.get(&offer.source()).map_or(0, Slots::len);
         }
         self.offers.retain(|offer| offer.claimable > 0);
     }

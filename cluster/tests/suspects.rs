@@ -17,7 +17,7 @@ use reveille_cluster::station::{Options, Station};
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Claim, Command, Decide, Decider, Decision, NodeUp, Picked, Relay};
+use reveille_ledger::command::{Claim, Command, Decide, Decider, Decision, NodeUp, Picked, Relay, Requeue};
 use reveille_ledger::ids::{Fence, NodeId, RunId};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Standing};
@@ -265,7 +265,8 @@ fn who_was_alone_at_a_second_death_is_dead_until_somebody_requeues_it() {
         });
         let [(run, 1, text)] = &letters[..] else { panic!("{letters:?}") };
         assert_eq!(text, "holder died preparing it");
-        life.put(Command::Requeue(Picked { run: *run, recipients: vec![] })).await;
+        life.put(Command::Requeue(Requeue { picked: vec![Picked { run: *run, recipients: vec![] }], pool: None }))
+            .await;
         life.until_counted(Standing::Sent, 3).await;
         assert_eq!(sink.accepted_count(), 3);
     }));

@@ -1,8 +1,8 @@
 //! What the dispatcher makes of a state, read as sentences.
 
 use reveille_ledger::command::{
-    Cause, Claim, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RowOutcome, ScheduleCreate, Why,
-    Witness,
+    Cause, Claim, Entry, EpochStart, Fire, Next, NodeUp, Opening, Picked, Reading, Relay, Requeue, RowOutcome,
+    ScheduleCreate, Why, Witness,
 };
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
@@ -303,17 +303,54 @@ fn a_suspect_whose_relay_keeps_its_answer_back_does_not_keep_the_others_waiting(
 }
 
 #[test]
+fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
+    let mut world = World::with(4);
+    let dead = |row: (&Fence, &reveille_ledger::Row)| {
+        let unsendable = row.1.granted.iter().map(|slot| (slot, "no".to_owned())).collect();
+        RowOutcome { unsendable, ..RowOutcome::empty(row.1.page, row.1.chunk, *row.0) }
+    };
+    assert_eq!(world.dispatch().len(), 1);
+    let outcomes = world.ledger.rows().iter().map(dead).collect();
+    assert_eq!(world.put(Command::Settle(outcomes)), Outcome::Moved(4));
+    let relay = world.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
+    let bulk = Relay { name: "bulk".into(), pool: "bulk".into(), max_sessions: 1, ..relay };
+    world.put(Command::RelayPut(bulk.into()));
+    for (recipients, pool) in [(vec![0, 2], Some("bulk".to_owned())), (vec![1, 3], None)] {
+        let requeue = Requeue { picked: vec![Picked { run: PAGE, recipients }], pool };
+        assert_eq!(world.put(Command::Requeue(requeue)), Outcome::MovedOf(vec![Ok(2)]));
+    }
+    let claims = world.dispatch();
+    let mut slices: Vec<Vec<u16>> = claims.iter().map(|claim| claim.slice.iter().collect()).collect();
+    slices.sort();
+    assert_eq!(slices, [vec![0, 2], vec![1, 3]], "a claim is of one pool");
+    let page = world.ledger.pages().get(&PAGE).expect("a page");
+    let pools = world.ledger.rows().iter().map(|(_, row)| (row.granted.min(), world.ledger.pool_of_row(page, row)));
+    let mut pools: Vec<_> = pools.collect();
+    pools.sort();
+    assert_eq!(pools, [(Some(0), "bulk"), (Some(1), "default")]);
+    // What is open of it counts against its own pool's credit.
+    let (holders, views) = (world.holders(), world.views());
+    let allowances = allowances_of(&world.ledger, &holders, 3, world.now);
+    let caps = views.caps(&world.ledger, &holders);
+    let left = credits(&world.ledger, &allowances, &caps, &[]);
+    let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
+    let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
+    let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
+    assert_eq!((bulk, own), (whole("bulk") - 2, whole("default") - 2));
+}
+
+#[test]
 fn lanes_take_turns_with_their_suspects() {
     let mut turn = None;
     let mut chosen = |nodes: u64| {
         let suspects = |number: u32| Slots { plain: Bitmap::new(), suspects: Bitmap::range(10 * number, 3) };
         let mut work = Work {
             offers: vec![offer("a", 0), offer("b", 1)],
-            slots: (0..2).map(|chunk| ((PAGE, chunk), suspects(chunk))).collect(),
+            slots: (0..2).map(|chunk| ((PAGE, chunk, "default".to_owned()), suspects(chunk))).collect(),
             free: (1..=nodes).map(NodeId).collect(),
         };
         work.choose_suspects(&mut turn);
-        let slots = work.offers.iter().map(|offer| &work.slots[&(offer.page, offer.chunk)]);
+        let slots = work.offers.iter().map(|offer| &work.slots[&offer.source()]);
         slots.flat_map(|slots| slots.suspects.iter().collect::<Vec<u16>>()).collect::<Vec<u16>>()
     };
     assert_eq!(chosen(1), [0], "the first of a");

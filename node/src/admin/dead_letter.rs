@@ -1,73 +1,121 @@
-//! Dead letters: listed, sent again, or taken off the list.
+//! Dead letters: listed, counted by reason, sent again, or taken off the list.
 
-use std::ops::Bound;
+use std::collections::BTreeMap;
+use std::time::Instant;
 
-use reveille_ledger::command::{self, Command};
+use reveille_ledger::command::{self, Command, Requeue};
 use reveille_ledger::ids::{Hash, RunId};
-use reveille_ledger::{DeadLetter, Ledger};
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{DeadLetter, RunState};
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterService;
 use reveille_proto::admin::v1::{
-    DiscardDeadLettersRequest, DiscardDeadLettersResponse, ListDeadLettersRequest, ListDeadLettersResponse,
-    RequeueDeadLettersRequest, RequeueDeadLettersResponse,
+    CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterFilter, DeadLetterGroup, DiscardDeadLettersRequest,
+    DiscardDeadLettersResponse, ListDeadLettersRequest, ListDeadLettersResponse, RequeueDeadLettersRequest,
+    RequeueDeadLettersResponse,
 };
 use tonic::{Request, Response, Status};
 
 use super::blobs::Audiences;
-use super::listing::{Page, Question, Wanted};
-use super::paging::LOOK_MAX;
-use super::writes::moved;
-use super::{Admin, deadline, views};
+use super::letters::{Filter, Key, reason};
+use super::listing::{Page, Question};
+use super::{Admin, Fault, deadline, refusals, views};
 
-/// Run and number of a dead letter.
-type Key = (RunId, u32);
+/// The list's name, for its tokens.
+const LIST: &str = "dead-letters";
+/// Dead letters that one entry moves at most, so that no entry holds up the others.
+const BATCH: i32 = 1_000;
 
 /// A dead letter and the audience of its run.
 type Letter = (Key, Hash, DeadLetter);
 
-impl Page<Letter, Key> {
-    /// Looks at all runs, latest first, from the one after which the former page ended.
-    fn look(&mut self, ledger: &Ledger, wanted: &Wanted<'_, Key>) {
-        let &Wanted { tenant, only, paging } = wanted;
-        let mut before = match (only, paging.after) {
-            (Some(run), _) | (None, Some((run, _))) => Bound::Included((run, u32::MAX)),
-            (None, None) => Bound::Unbounded,
-        };
-        while let Some((&(run, _), _)) = ledger.dead().range((Bound::Unbounded, before)).next_back() {
-            if only.is_some_and(|only| only != run) {
-                return;
+/// Letters of one reason, as far as a page has looked.
+struct Group {
+    count: u64,
+    oldest: Letter,
+    newest: Letter,
+}
+
+/// Whom a requeue or a discard means, as the request says it.
+struct Meant {
+    tenant: String,
+    run: String,
+    recipients: Vec<String>,
+    all: bool,
+    filter: Option<DeadLetterFilter>,
+    page_token: String,
+    /// Those of cancelled runs too.
+    cancelled: bool,
+}
+
+/// Whom it means, as the state has them.
+#[derive(Default)]
+struct Batch {
+    picked: Vec<command::Picked>,
+    /// Of those, who is on the list.
+    count: u64,
+    /// Who was left out, because their run is cancelled.
+    cancelled: u64,
+    next_page_token: String,
+}
+
+impl Admin {
+    /// Those who are named, or a page of all that are let through.
+    async fn letters(&self, meant: Meant, deadline: Instant) -> Result<Batch, Fault> {
+        let Meant { tenant, run, recipients, all, filter, page_token, cancelled } = meant;
+        if !all || !recipients.is_empty() {
+            if filter.is_some() {
+                let both = "goes with all, and recipients are named; choose one";
+                return Err(Fault::of_field("filter", both));
             }
-            let from = match paging.after {
-                Some((of, number)) if of == run => Bound::Excluded((run, number)),
-                _ => Bound::Included((run, 0)),
-            };
-            self.looked += 1;
-            if ledger.page_of(run).is_some_and(|(_, page, _)| page.tenant == tenant) {
-                self.look_at_run(ledger, run, from, paging.size);
-            } else {
-                self.last = Some((run, u32::MAX));
-                self.more = self.looked >= LOOK_MAX;
-            }
-            if self.more || only.is_some() {
-                return;
-            }
-            before = Bound::Excluded((run, 0));
+            let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
+            let (run, numbers) = (picked.run, picked.numbers);
+            let (count, _) = self
+                .read(true, deadline, |ledger| {
+                    let letters = numbers.iter().filter_map(|number| ledger.dead().get(&(run, *number)));
+                    letters.filter(|letter| !letter.discarded).count()
+                })
+                .await?;
+            let picked = vec![command::Picked { run, recipients: numbers }];
+            return Ok(Batch { picked, count: count as u64, ..Batch::default() });
         }
+        let filter = Filter::read(filter)?;
+        let (page_size, page_token) = (BATCH, page_token.as_str());
+        let question = Question { list: LIST, tenant: &tenant, run: &run, stale: false, page_size, page_token };
+        let mut left_out = 0;
+        let listed = self
+            .list(question, deadline, |page: &mut Page<Key, Key>, ledger, wanted| {
+                page.walk(ledger, wanted, &filter, |page, (key, run, _)| {
+                    if cancelled || run.state != RunState::Cancelled {
+                        page.rows.push(key);
+                    } else {
+                        left_out += 1;
+                    }
+                });
+            })
+            .await?;
+        let mut by_run: BTreeMap<RunId, Vec<u32>> = BTreeMap::new();
+        for (run, number) in &listed.rows {
+            by_run.entry(*run).or_default().push(*number);
+        }
+        let picked = by_run.into_iter().map(|(run, recipients)| command::Picked { run, recipients }).collect();
+        let count = listed.rows.len() as u64;
+        Ok(Batch { picked, count, cancelled: left_out, next_page_token: listed.next_page_token })
     }
 
-    fn look_at_run(&mut self, ledger: &Ledger, run: RunId, from: Bound<Key>, size: usize) {
-        let Some(audience) = ledger.run(run).map(|run| run.audience) else { return };
-        for (key, letter) in ledger.dead().range((from, Bound::Included((run, u32::MAX)))) {
-            if self.rows.len() >= size || self.looked >= LOOK_MAX || self.blobs.is_full() {
-                self.more = true;
-                return;
-            }
-            self.looked += 1;
-            self.last = Some(*key);
-            if !letter.discarded {
-                self.blobs.take(ledger, audience);
-                self.rows.push((*key, audience, letter.clone()));
-            }
+    /// Proposes what moves them; how many moved, how many of runs that were cancelled meanwhile did not, and the
+    /// entry's index. One named run that is refused is a refusal.
+    async fn move_letters(&self, batch: &Batch, command: Command, deadline: Instant) -> Result<(u64, u64, u64), Fault> {
+        if batch.picked.is_empty() {
+            return Ok((0, 0, 0));
         }
+        let reply = self.write(command, "", deadline).await?;
+        let Outcome::MovedOf(runs) = reply.outcome else { return Ok((0, 0, reply.index)) };
+        if let [Err(refusal)] = runs.as_slice() {
+            return Err(refusals::refused(refusal));
+        }
+        let moved = runs.iter().flatten().sum();
+        let left = runs.iter().zip(&batch.picked).filter(|(moved, _)| moved.is_err());
+        Ok((moved, left.map(|(_, picked)| picked.recipients.len() as u64).sum(), reply.index))
     }
 }
 
@@ -79,15 +127,23 @@ impl DeadLetterService for Admin {
     ) -> Result<Response<ListDeadLettersResponse>, Status> {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
+        let filter = Filter::read(request.filter)?;
         let question = Question {
-            list: "dead-letters",
+            list: LIST,
             tenant: &request.tenant,
             run: &request.run,
             stale: request.stale,
             page_size: request.page_size,
             page_token: &request.page_token,
         };
-        let listed = self.list(question, deadline, Page::look).await?;
+        let listed = self
+            .list(question, deadline, |page: &mut Page<Letter, Key>, ledger, wanted| {
+                page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
+                    page.blobs.take(ledger, run.audience);
+                    page.rows.push((key, run.audience, letter.clone()));
+                });
+            })
+            .await?;
         let mut audiences = Audiences::new(&listed.blobs);
         let dead_letters = listed.rows.iter().map(|((run, number), audience, letter)| {
             views::dead_letter(*run, *number, audiences.address(*audience, *number), letter)
@@ -99,16 +155,87 @@ impl DeadLetterService for Admin {
         }))
     }
 
+    async fn count_dead_letters(
+        &self,
+        request: Request<CountDeadLettersRequest>,
+    ) -> Result<Response<CountDeadLettersResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request.into_inner();
+        let filter = Filter::read(filter)?;
+        let (page_size, page_token) = (BATCH, page_token.as_str());
+        let question = Question { list: LIST, tenant: &tenant, run: &run, stale, page_size, page_token };
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        let listed = self
+            .list(question, deadline, |page: &mut Page<(), Key>, ledger, wanted| {
+                page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
+                    let this = || (key, run.audience, letter.clone());
+                    match groups.get_mut(&reason(letter)) {
+                        Some(group) => {
+                            group.count += 1;
+                            if letter.since < group.oldest.2.since {
+                                group.oldest = this();
+                            }
+                            if letter.since > group.newest.2.since {
+                                group.newest = this();
+                            }
+                        }
+                        None => {
+                            // A page of groups, not of letters.
+                            page.rows.push(());
+                            groups.insert(reason(letter), Group { count: 1, oldest: this(), newest: this() });
+                        }
+                    }
+                });
+                for group in groups.values() {
+                    page.blobs.take(ledger, group.newest.1);
+                }
+            })
+            .await?;
+        let mut audiences = Audiences::new(&listed.blobs);
+        let told = groups.into_iter().map(|(reason, group)| {
+            let ((run, number), audience, letter) = &group.newest;
+            DeadLetterGroup {
+                reason,
+                count: group.count,
+                oldest: Some(views::timestamp(group.oldest.2.since)),
+                newest: Some(views::timestamp(letter.since)),
+                example: Some(views::dead_letter(*run, *number, audiences.address(*audience, *number), letter)),
+            }
+        });
+        let mut groups: Vec<DeadLetterGroup> = told.collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+        let (next_page_token, freshness) = (listed.next_page_token, listed.freshness);
+        Ok(Response::new(CountDeadLettersResponse { groups, next_page_token, freshness }))
+    }
+
     async fn requeue_dead_letters(
         &self,
         request: Request<RequeueDeadLettersRequest>,
     ) -> Result<Response<RequeueDeadLettersResponse>, Status> {
         let deadline = deadline::of(&request);
-        let RequeueDeadLettersRequest { tenant, run, recipients, all } = request.into_inner();
-        let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
-        let command = Command::Requeue(command::Picked { run: picked.run, recipients: picked.numbers });
-        let reply = self.write(command, "", deadline).await?;
-        Ok(Response::new(RequeueDeadLettersResponse { requeued: moved(&reply), index: reply.index }))
+        let RequeueDeadLettersRequest { tenant, run, recipients, all, filter, pool, validate_only, page_token } =
+            request.into_inner();
+        let pool = Some(pool).filter(|pool| !pool.is_empty());
+        if let Some(pool) = &pool {
+            let serves = self.read(false, deadline, |ledger| ledger.serves(pool)).await?.0;
+            let wrong = || Fault::of_field("pool", format!("no relay of pool '{pool}' takes mail"));
+            serves.then_some(()).ok_or_else(wrong)?;
+        }
+        let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: false };
+        let batch = self.letters(meant, deadline).await?;
+        let mut answer = RequeueDeadLettersResponse {
+            requeued: batch.count,
+            index: 0,
+            next_page_token: batch.next_page_token.clone(),
+            cancelled: batch.cancelled,
+        };
+        if !validate_only {
+            let command = Command::Requeue(Requeue { picked: batch.picked.clone(), pool });
+            let (moved, left, index) = self.move_letters(&batch, command, deadline).await?;
+            answer =
+                RequeueDeadLettersResponse { requeued: moved, index, cancelled: answer.cancelled + left, ..answer };
+        }
+        Ok(Response::new(answer))
     }
 
     async fn discard_dead_letters(
@@ -116,10 +243,17 @@ impl DeadLetterService for Admin {
         request: Request<DiscardDeadLettersRequest>,
     ) -> Result<Response<DiscardDeadLettersResponse>, Status> {
         let deadline = deadline::of(&request);
-        let DiscardDeadLettersRequest { tenant, run, recipients, all } = request.into_inner();
-        let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
-        let command = Command::Discard(command::Picked { run: picked.run, recipients: picked.numbers });
-        let reply = self.write(command, "", deadline).await?;
-        Ok(Response::new(DiscardDeadLettersResponse { discarded: moved(&reply), index: reply.index }))
+        let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } =
+            request.into_inner();
+        let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: true };
+        let batch = self.letters(meant, deadline).await?;
+        let (discarded, index) = if validate_only {
+            (batch.count, 0)
+        } else {
+            let command = Command::Discard(batch.picked.clone());
+            let (moved, _, index) = self.move_letters(&batch, command, deadline).await?;
+            (moved, index)
+        };
+        Ok(Response::new(DiscardDeadLettersResponse { discarded, index, next_page_token: batch.next_page_token }))
     }
 }

@@ -1,22 +1,26 @@
 //! Recipients in doubt: listed with what speaks for either side, and decided by people.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use reveille_cluster::compose::message_id;
-use reveille_ledger::Ledger;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, RunId};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::{Ledger, RunState};
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
 use reveille_proto::admin::v1::{
-    Doubt, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution, ResolveDoubtsRequest,
-    ResolveDoubtsResponse,
+    Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
+    ResolveDoubtsRequest, ResolveDoubtsResponse,
 };
 use tonic::{Request, Response, Status};
 
 use super::blobs::{Audiences, Blobs};
 use super::listing::{Page, Question, Wanted};
+use super::naming::Picked;
 use super::paging::LOOK_MAX;
 use super::views::Held;
 use super::writes::moved;
@@ -83,6 +87,28 @@ fn messages(cluster: u128, held: &[Held], blobs: &Blobs) -> Vec<Doubt> {
     doubts.collect()
 }
 
+/// What a decision would resolve, by cause and node, most first.
+fn rehearse(ledger: &Ledger, picked: &Picked, resends: bool) -> Result<Vec<DoubtGroup>, Fault> {
+    if resends && ledger.run(picked.run).is_some_and(|run| run.state == RunState::Cancelled) {
+        return Err(refusals::refused(&Refusal::NotPossible("the run is cancelled".to_owned())));
+    }
+    let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
+    let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();
+    for (_, row) in ledger.rows().iter().filter(|(_, row)| Some(row.page) == page) {
+        for slot in row.in_doubt.iter() {
+            let Some((run, number)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
+            let is_meant = run == picked.run && (picked.numbers.is_empty() || picked.numbers.contains(&number));
+            if let Some((doubt, _)) = row.doubt(slot).filter(|_| is_meant) {
+                *counts.entry((views::cause(doubt), views::node_name(ledger, row.holder.node))).or_default() += 1;
+            }
+        }
+    }
+    let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
+    let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
+    groups.sort_by_key(|group| Reverse(group.count));
+    Ok(groups)
+}
+
 #[tonic::async_trait]
 impl DoubtService for Admin {
     async fn list_doubts(&self, request: Request<ListDoubtsRequest>) -> Result<Response<ListDoubtsResponse>, Status> {
@@ -132,7 +158,7 @@ impl DoubtService for Admin {
         request: Request<ResolveDoubtsRequest>,
     ) -> Result<Response<ResolveDoubtsResponse>, Status> {
         let deadline = deadline::of(&request);
-        let ResolveDoubtsRequest { tenant, run, recipients, all, resolution } = request.into_inner();
+        let ResolveDoubtsRequest { tenant, run, recipients, all, resolution, validate_only } = request.into_inner();
         let decision = match Resolution::try_from(resolution) {
             Ok(Resolution::Sent) => Decision::Assume,
             Ok(Resolution::Resend) => Decision::Resend,
@@ -141,9 +167,16 @@ impl DoubtService for Admin {
             }
         };
         let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
+        if validate_only {
+            let resends = decision == Decision::Resend;
+            let (groups, _) = self.read(false, deadline, |ledger| rehearse(ledger, &picked, resends)).await?;
+            let groups = groups?;
+            let resolved = groups.iter().map(|group| group.count).sum();
+            return Ok(Response::new(ResolveDoubtsResponse { resolved, index: 0, groups }));
+        }
         let command =
             Command::Decide(Decide { run: picked.run, recipients: picked.numbers, decision, by: Decider::Operator });
         let reply = self.write(command, "", deadline).await?;
-        Ok(Response::new(ResolveDoubtsResponse { resolved: moved(&reply), index: reply.index }))
+        Ok(Response::new(ResolveDoubtsResponse { resolved: moved(&reply), index: reply.index, groups: Vec::new() }))
     }
 }

@@ -26,6 +26,7 @@ mod deadline;
 mod doubt;
 mod fault;
 mod founders;
+mod letters;
 mod listen;
 mod listing;
 mod mask;

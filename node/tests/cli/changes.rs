@@ -23,11 +23,6 @@ async fn a_dry_run_only_reads_and_says_what_would_be() {
             let relays = vec![relay("main", "bulk"), relay("other", "default"), relay("second", "bulk")];
             one(v1::ListRelaysResponse { relays, ..Default::default() })
         }
-        "ListDoubts" => {
-            let doubt =
-                |recipient: &str, number| v1::Doubt { recipient: recipient.into(), number, ..v1::Doubt::default() };
-            one(v1::ListDoubtsResponse { doubts: vec![doubt("a@x.org", 0), doubt("b@x.org", 1)], ..Default::default() })
-        }
         "DeleteSchedule" => one(v1::DeleteScheduleResponse { index: 0, open_runs: vec!["r1.0".into()] }),
         _ => Err(unknown(method)),
     })
@@ -44,11 +39,9 @@ async fn a_dry_run_only_reads_and_says_what_would_be() {
         assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
         assert!(ended.stderr.contains(words) && ended.stderr.ends_with("checked; nothing was changed\n"), "{ended:?}");
     }
-    let named = fake.reveille("in-doubt resolve r1.0 B@x.org --sent --dry-run -o json").await;
-    assert_eq!(named.json().as_array().map(Vec::len), Some(1), "{named:?}");
     let deleted: Vec<v1::DeleteScheduleRequest> = fake.requests("DeleteSchedule");
     assert!(deleted.iter().all(|asked| asked.validate_only));
-    let changes = ["CancelRun", "RemoveRelay", "ResolveDoubts"];
+    let changes = ["CancelRun", "RemoveRelay"];
     assert!(!fake.methods().iter().any(|method| changes.contains(&method.as_str())), "{:?}", fake.methods());
 }
 

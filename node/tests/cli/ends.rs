@@ -77,9 +77,10 @@ async fn takes_and_goes() -> String {
 #[tokio::test]
 async fn an_answer_that_is_lost_is_not_asked_for_twice_when_that_could_do_it_twice() {
     let address = takes_and_goes().await;
-    let fake = Fake::answering("ResolveDoubts", v1::ResolveDoubtsResponse { resolved: 1, index: 7 }).await;
+    let answer = v1::RequeueDeadLettersResponse { requeued: 1, index: 7, ..Default::default() };
+    let fake = Fake::answering("RequeueDeadLetters", answer).await;
     let both = format!("--endpoint {address},{} --yes -o json", fake.address());
-    let ended = reveille(&format!("{both} in-doubt resolve r1.0 --all --resend")).await;
+    let ended = reveille(&format!("{both} dead-letter requeue r1.0 #3")).await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(8), Some("ANSWER_LOST")), "{ended:?}");
     assert_eq!(fake.methods(), [""; 0], "nobody else was asked");
 
@@ -90,12 +91,15 @@ async fn an_answer_that_is_lost_is_not_asked_for_twice_when_that_could_do_it_twi
 
 #[tokio::test]
 async fn fewer_than_were_named_is_partly_done() {
-    let fake = Fake::answering("ResolveDoubts", v1::ResolveDoubtsResponse { resolved: 1, index: 9 }).await;
+    let answer = v1::ResolveDoubtsResponse { resolved: 1, index: 9, groups: vec![] };
+    let fake = Fake::answering("ResolveDoubts", answer).await;
     let ended = fake.reveille("in-doubt resolve r1.0 a@b.example #3 --sent --yes -o json").await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")));
-    assert_eq!(ended.json(), serde_json::json!({"run": "r1.0", "moved": 1, "index": 9}));
+    assert_eq!(ended.json(), serde_json::json!({"run": "r1.0", "moved": 1, "index": 9, "dry_run": false}));
     let sent: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
-    assert_eq!(sent.first().map(|one| (one.resolution(), one.all)), Some((v1::Resolution::Sent, false)));
+    let sent: Vec<_> = sent.iter().map(|one| (one.resolution(), one.all, one.validate_only)).collect();
+    let once = |validate_only| (v1::Resolution::Sent, false, validate_only);
+    assert_eq!(sent, [once(true), once(false)], "counted, then done");
 }
 
 #[tokio::test]

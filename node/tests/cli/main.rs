@@ -12,6 +12,7 @@ mod fake;
 mod follow;
 mod import;
 mod labels;
+mod letters;
 mod lists;
 mod nodes;
 mod preview;

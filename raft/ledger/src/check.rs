@@ -57,7 +57,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
             report(found, "P1", false, || format!("page {id}: chunk {number} is missing"));
             continue;
         };
-        check_chunk(id, number, chunk, page.slots - number * CHUNK, found);
+        check_chunk(id, number, chunk, (page.slots - number * CHUNK, &page.pool), found);
         for (run, counts) in page.runs.iter().zip(&mut counts) {
             let slots = Ledger::slots_of_run(run.first, run.count, number);
             for standing in Standing::ALL {
@@ -81,7 +81,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
     }
 }
 
-fn check_chunk(id: RunId, number: u32, chunk: &Chunk, slots: u32, found: &mut Vec<Violation>) {
+fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str), found: &mut Vec<Violation>) {
     let mut all = Bitmap::new();
     let mut total = 0;
     for standing in Standing::ALL {
@@ -103,6 +103,12 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, slots: u32, found: &mut Ve
     let mut open = chunk.suspects.clone();
     for standing in [Standing::Pending, Standing::Claimed, Standing::InDoubt] {
         open.remove(chunk.set(standing));
+    }
+    let mut moved = Bitmap::new();
+    for (pool, slots) in &chunk.elsewhere {
+        let sound = !slots.is_empty() && slots.and_not(&whole).is_empty() && moved.and(slots).is_empty() && pool != own;
+        report(found, "P4", sound, || format!("chunk {number} of {id}: {slots:?} go by pool {pool}"));
+        moved.add(slots);
     }
     report(found, "P12", open.is_empty(), || format!("chunk {number} of {id}: {open:?} are closed, and suspects"));
 }
@@ -154,6 +160,11 @@ fn check_rows(ledger: &Ledger, found: &mut Vec<Violation>) {
     for (fence, row) in ledger.rows().iter() {
         report(found, "P4", !row.is_closed(), || format!("row {fence} is closed but among the open ones"));
         check_row(*fence, row, found);
+        let chunk = ledger.chunks().get(&(row.page, row.chunk));
+        let mut held_now = row.claimed.clone();
+        held_now.add(&row.in_doubt);
+        let of_one_pool = chunk.is_none_or(|chunk| chunk.by_pool(&held_now).len() <= 1);
+        report(found, "P4", of_one_pool, || format!("row {fence} is of several pools"));
         let (claimed, in_doubt) = held.entry((row.page, row.chunk)).or_default();
         let twice = claimed.and(&row.claimed).is_empty() && in_doubt.and(&row.in_doubt).is_empty();
         report(found, "P4", twice, || format!("row {fence} holds a recipient of another row"));

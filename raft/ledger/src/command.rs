@@ -73,10 +73,10 @@ pub enum Command {
     RunCancel(RunId),
     /// Decides what is in doubt.
     Decide(Decide),
-    /// Sends a dead recipient again, with attempts counted anew.
-    Requeue(Picked),
+    /// Sends dead recipients again, with attempts counted anew.
+    Requeue(Requeue),
     /// Takes dead recipients off the list; they stay dead.
-    Discard(Picked),
+    Discard(Vec<Picked>),
     /// Nothing is sent to this recipient of a tenant any more (P15).
     OptOut(OptOut),
     /// Takes an item that makes the leader fail out of the way (P13).
@@ -700,6 +700,15 @@ pub struct Picked {
     pub run: RunId,
     /// Which recipients.
     pub recipients: Vec<u32>,
+}
+
+/// See [`Command::Requeue`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requeue {
+    /// Whom.
+    pub picked: Vec<Picked>,
+    /// By which pool they go from now on; none: by the one they went by.
+    pub pool: Option<String>,
 }
 
 /// See [`Command::OptOut`].

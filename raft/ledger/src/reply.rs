@@ -57,4 +57,6 @@ pub enum Outcome {
     },
     /// Number of runs whose details went.
     Pruned(u32),
+    /// For each run that was picked from: the number of recipients that moved, or why none did.
+    MovedOf(Vec<Result<u64, Refusal>>),
 }

@@ -24,8 +24,8 @@ pub enum Ruled {
     Expired,
     /// Pending after an attempt when the deadline passed: dead.
     Died,
-    /// Dead, and to be sent again.
-    Requeued,
+    /// Dead, and to be sent again; by this pool from then on, where somebody named one.
+    Requeued(Option<String>),
     /// Dead, and taken off the list.
     Discarded,
     /// Dead by an answer that is not believed any more (P6): to be sent again.

@@ -458,9 +458,30 @@ pub struct Chunk {
     pub suspects: Bitmap,
     /// Of those suppressed: who got a mail of another run too near to this one (P17).
     pub too_near: Bitmap,
+    /// Who goes by another pool than their page's, since somebody requeued them so: by pool, disjoint, none empty,
+    /// whatever they stand at.
+    pub elsewhere: BTreeMap<String, Bitmap>,
 }
 
 impl Chunk {
+    /// These slots by the pool that they go by; none is their page's own. No part is empty.
+    pub fn by_pool(&self, slots: &Bitmap) -> Vec<(Option<&str>, Bitmap)> {
+        let mut rest = slots.clone();
+        let mut parts = Vec::new();
+        for (pool, moved) in &self.elsewhere {
+            parts.push((Some(pool.as_str()), rest.and(moved)));
+            rest.remove(moved);
+        }
+        parts.insert(0, (None, rest));
+        parts.retain(|(_, slots)| !slots.is_empty());
+        parts
+    }
+
+    /// The pool that a slot goes by, where it is not its page's own.
+    pub fn pool_of(&self, slot: u16) -> Option<&str> {
+        self.elsewhere.iter().find(|(_, slots)| slots.contains(slot)).map(|(pool, _)| pool.as_str())
+    }
+
     /// The slots of one standing.
     pub fn set(&self, standing: Standing) -> &Bitmap {
         &self.sets[standing as usize]
@@ -925,6 +946,22 @@ impl Ledger {
     pub fn standing(&self, run: RunId, recipient: u32) -> Option<Standing> {
         let (page, chunk, slot) = self.place_of(run, recipient)?;
         self.chunks.get(&(page, chunk))?.standing(slot)
+    }
+
+    /// Is there a relay that a pool's mail could go by?
+    pub fn serves(&self, pool: &str) -> bool {
+        self.relays.iter().any(|(_, relay)| relay.pool == pool && relay.max_sessions > 0)
+    }
+
+    /// The pool by which a slot of a page goes.
+    pub fn pool_of<'a>(&'a self, id: RunId, page: &'a Page, chunk: u32, slot: u16) -> &'a str {
+        self.chunks.get(&(id, chunk)).and_then(|chunk| chunk.pool_of(slot)).unwrap_or(&page.pool)
+    }
+
+    /// The pool by which what a row holds goes: all of it by one (P4). Who has left it may go by another since.
+    pub fn pool_of_row<'a>(&'a self, page: &'a Page, row: &Row) -> &'a str {
+        let held = row.claimed.min().or(row.in_doubt.min());
+        held.map_or(&page.pool, |slot| self.pool_of(row.page, page, row.chunk, slot))
     }
 
     /// Page, chunk and slot of a recipient of a run.

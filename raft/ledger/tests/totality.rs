@@ -374,8 +374,10 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             decision,
             by: Decider::Operator
         })),
-        (run(), numbers()).prop_map(|(run, recipients)| Command::Requeue(Picked { run, recipients })),
-        (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(Picked { run, recipients })),
+        (run(), numbers(), prop::option::of(text())).prop_map(|(run, recipients, pool)| {
+            Command::Requeue(Requeue { picked: vec![Picked { run, recipients }], pool })
+        }),
+        (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(vec![Picked { run, recipients }])),
         (text(), text()).prop_map(|(tenant, key)| Command::OptOut(OptOut { tenant, key })),
         (item, text()).prop_map(|(item, cause)| Command::Quarantine(Quarantine { item, cause })),
         Just(Command::TestClock),

@@ -124,7 +124,10 @@ fn ruled(index: u64, ruling: &Ruling, run: &Run, story: &Story) -> Event {
         Ruled::Cancelled => ("cancelled", CANCELLED.to_owned()),
         Ruled::Expired => ("expired", not_sent_by(run)),
         Ruled::Died => ("dead", String::new()),
-        Ruled::Requeued => ("requeued", "by an operator: attempts are counted anew".to_owned()),
+        Ruled::Requeued(pool) => {
+            let pool = pool.as_ref().map(|pool| format!("; by pool '{pool}' from now on")).unwrap_or_default();
+            ("requeued", format!("by an operator: attempts are counted anew{pool}"))
+        }
         Ruled::Discarded => ("discarded", "by an operator: off the list of dead letters, and still dead".to_owned()),
         Ruled::Revived => {
             ("revived", "ten refusals in a row do not name a mailbox, so none of them is believed".to_owned())

@@ -28,6 +28,8 @@ pub fn told(
         return None;
     }
     let now = ledger.head().now;
+    let place = ledger.place_of(id, number);
+    let pool = place.map_or(page.pool.as_str(), |(id, chunk, slot)| ledger.pool_of(id, page, chunk, slot));
     Some(match &run.state {
         RunState::Paused { reason } => {
             let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
@@ -40,19 +42,18 @@ pub fn told(
                 format!("min_gap: it is claimed in {other}, less than the gap away; looked at again at {until}")
             }
             Some(until) => {
-                let also = obstacle(ledger, page, around).map(|obstacle| format!("; and {obstacle}"));
+                let also = obstacle(ledger, pool, around).map(|obstacle| format!("; and {obstacle}"));
                 format!("for the next attempt, not before {until}{}", also.unwrap_or_default())
             }
-            None => for_a_node(ledger, (id, number), page, around),
+            None => for_a_node(ledger, (id, number), pool, around),
         },
     })
 }
 
 /// What keeps its pool from taking anything now.
-fn obstacle(ledger: &Ledger, page: &Page, around: &Surroundings) -> Option<String> {
-    let pool = &page.pool;
+fn obstacle(ledger: &Ledger, pool: &str, around: &Surroundings) -> Option<String> {
     let relays: Vec<&Relay> =
-        ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == *pool).collect();
+        ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == pool).collect();
     if relays.is_empty() {
         let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
         return Some(format!("for a relay: pool '{pool}' has none; next: {add}"));
@@ -63,8 +64,8 @@ fn obstacle(ledger: &Ledger, page: &Page, around: &Surroundings) -> Option<Strin
 }
 
 /// It could be taken now, and no node has taken it.
-fn for_a_node(ledger: &Ledger, (id, number): (RunId, u32), page: &Page, around: &Surroundings) -> String {
-    if let Some(obstacle) = obstacle(ledger, page, around) {
+fn for_a_node(ledger: &Ledger, (id, number): (RunId, u32), pool: &str, around: &Surroundings) -> String {
+    if let Some(obstacle) = obstacle(ledger, pool, around) {
         return obstacle;
     }
     // Of several nodes one never rests (P12).

@@ -4,6 +4,7 @@ mod clock;
 mod cluster;
 mod gap;
 mod jitter;
+mod letters;
 mod mails;
 mod node;
 mod overlap;

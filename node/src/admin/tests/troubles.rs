@@ -1,8 +1,8 @@
 //! What operators do when something is not as it should be.
 
 use reveille_proto::admin::v1::{
-    AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, ExplainRequest, ExplainResponse,
-    GetDoubtRequest, ListDeadLettersRequest, ListDoubtsRequest, PauseRunRequest, RecipientState,
+    AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, DoubtGroup, ExplainRequest,
+    ExplainResponse, GetDoubtRequest, ListDeadLettersRequest, ListDoubtsRequest, PauseRunRequest, RecipientState,
     RequeueDeadLettersRequest, Resolution, ResolveDoubtsRequest, ResumeRunRequest, RunState, WatchRunRequest,
 };
 use tonic::Code;
@@ -181,6 +181,7 @@ async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
         recipients: recipients.iter().map(|recipient| (*recipient).to_owned()).collect(),
         all,
         resolution: resolution.into(),
+        validate_only: false,
     };
     for (request, message) in [
         (resolve(&[], false, Resolution::Sent), "recipients: is empty; name some, or say that you mean all"),
@@ -190,6 +191,10 @@ async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
     ] {
         assert_eq!(node.doubts().resolve_doubts(request).await.expect_err(message).message(), message);
     }
+    let look = ResolveDoubtsRequest { validate_only: true, ..resolve(&[], true, Resolution::Resend) };
+    let looked = node.doubts().resolve_doubts(look).await.expect("counted").into_inner();
+    let group = DoubtGroup { cause: doubt.cause.clone(), count: 1, node: "node-1".to_owned() };
+    assert_eq!((looked.resolved, looked.index, looked.groups), (1, 0, vec![group]), "counted, and nothing changed");
     let resolved = node.doubts().resolve_doubts(resolve(&["#0"], false, Resolution::Sent)).await.expect("resolved");
     assert_eq!(resolved.into_inner().resolved, 1);
     let run = node.until(&run, |run| run.counts.is_some_and(|counts| counts.assumed == 1)).await;

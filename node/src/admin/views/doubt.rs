@@ -56,7 +56,7 @@ impl Held {
 }
 
 /// Why nothing is known, in a few words.
-fn cause(doubt: Doubt) -> &'static str {
+pub fn cause(doubt: Doubt) -> &'static str {
     match doubt {
         Doubt::NoAnswer => "no answer after the final dot",
         Doubt::HolderLost => "holder lost",

@@ -13,7 +13,7 @@ use reveille_proto::admin::v1;
 use reveille_raft::Member;
 use reveille_raft::peer::BarrierReport;
 
-pub use doubt::{Held, dead_letter, doubt};
+pub use doubt::{Held, cause, dead_letter, doubt};
 pub use history::{history, inside_gap, waiting};
 pub use relay::{health, relay};
 pub use run::{recipient_state, run, run_state, summary};

@@ -1,8 +1,12 @@
 //! `reveille dead-letter …`.
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
-use super::{Paging, Picked};
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
+
+use super::Paging;
+use crate::cli::instant::parse_instant;
 
 /// The noun.
 #[derive(Debug, Args)]
@@ -18,10 +22,11 @@ pub struct DeadLetterArgs {
 /// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum DeadLetterCommand {
-    /// Who was refused for good, and why
-    #[command(
-        after_long_help = "Examples:\n  reveille dead-letter list\n  reveille dead-letter list --run r1042.0 -o json"
-    )]
+    /// Who was refused for good, and why; latest run first
+    #[command(after_long_help = "\
+Examples:
+  reveille dead-letter list --group-by reason
+  reveille dead-letter list --reason '550 5.1.1' --schedule morning --since 2026-03-08T00:00:00Z")]
     List {
         /// How much.
         #[command(flatten)]
@@ -29,13 +34,127 @@ pub enum DeadLetterCommand {
         /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
         #[arg(long)]
         run: Option<String>,
+        /// Which of them.
+        #[command(flatten)]
+        filter: LetterFilter,
+        /// Count them instead: one line for each reason, with the first, the last, and an example
+        #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "limit")]
+        group_by: Option<GroupBy>,
     },
-    /// Try again, with attempts counted anew
-    #[command(
-        after_long_help = "Examples:\n  reveille dead-letter requeue r1042.0 ann@example.com\n  reveille dead-letter requeue r1042.0 --all"
-    )]
-    Requeue(Picked),
+    /// Try again, with attempts counted anew; by the same relays or by another pool
+    ///
+    /// Whom: recipients of a run; or --all of a run; or all that --schedule, --reason and --since let through. What
+    /// is not named one by one is counted first, and you are asked.
+    ///
+    /// With --pool they go by that pool from now on: this recipient of this run, at every later attempt too. Their
+    /// run, its counts and its Message-IDs stay what they are. Nobody of a cancelled run is sent again.
+    #[command(after_long_help = "\
+Examples:
+  reveille dead-letter requeue r1042.0 ann@example.com
+  reveille dead-letter requeue r1042.0 --all --dry-run
+  reveille dead-letter requeue --reason '550 5.2.1' --pool backup")]
+    Requeue(RequeueArgs),
     /// Take off the list; they stay dead
-    #[command(after_long_help = "Example:\n  reveille dead-letter discard r1042.0 ann@example.com")]
-    Discard(Picked),
+    #[command(after_long_help = "\
+Examples:
+  reveille dead-letter discard r1042.0 ann@example.com --yes
+  reveille dead-letter discard --reason '550 5.1.1' --dry-run")]
+    Discard(DiscardArgs),
+    /// All of them as CSV or as lines of JSON, page by page as they come
+    #[command(after_long_help = "\
+Examples:
+  reveille dead-letter export letters.csv
+  reveille dead-letter export --format jsonl --reason '550 5.1.1' | jq -r .recipient")]
+    Export(ExportArgs),
+}
+
+/// Which dead letters are meant.
+#[derive(Clone, Debug, Args)]
+pub struct LetterFilter {
+    /// Only of this schedule
+    #[arg(long, value_name = "NAME")]
+    pub schedule: Option<String>,
+    /// Only who died of this, word for word as `list --group-by reason` has it, such as '550 5.1.1'
+    #[arg(long)]
+    pub reason: Option<String>,
+    /// Only who died then or later
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub since: Option<Timestamp>,
+}
+
+impl LetterFilter {
+    /// Does it let everything through?
+    pub fn is_empty(&self) -> bool {
+        self.schedule.is_none() && self.reason.is_none() && self.since.is_none()
+    }
+}
+
+/// By what they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GroupBy {
+    /// The relay's codes, or the cause where no relay was asked
+    Reason,
+}
+
+/// Whom a verb means.
+#[derive(Debug, Args)]
+pub struct Letters {
+    /// The run: rINDEX.PLACE, or NAME@INSTANT; none for those of all runs
+    pub run: Option<String>,
+    /// Recipients of the run: addresses, or '#' and the number in the run
+    #[arg(conflicts_with_all = ["all", "schedule", "reason", "since"], value_name = "RECIPIENT")]
+    pub recipients: Vec<String>,
+    /// All of the run; without a run, all there are
+    #[arg(long)]
+    pub all: bool,
+    /// Which of them.
+    #[command(flatten)]
+    pub filter: LetterFilter,
+    /// Count them, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `dead-letter requeue`.
+#[derive(Debug, Args)]
+pub struct RequeueArgs {
+    /// Whom.
+    #[command(flatten)]
+    pub letters: Letters,
+    /// By this pool of relays from now on
+    #[arg(long)]
+    pub pool: Option<String>,
+}
+
+/// `dead-letter discard`.
+#[derive(Debug, Args)]
+pub struct DiscardArgs {
+    /// Whom.
+    #[command(flatten)]
+    pub letters: Letters,
+}
+
+/// `dead-letter export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// Where to; it appears when it is whole, in the place of one that is there [default: stdout]
+    pub file: Option<PathBuf>,
+    /// As what
+    #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
+    pub format: ExportFormat,
+    /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
+    #[arg(long)]
+    pub run: Option<String>,
+    /// Which of them.
+    #[command(flatten)]
+    pub filter: LetterFilter,
+}
+
+/// What an export is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// A heading and a row each, quoted by RFC 4180
+    Csv,
+    /// An object a line, as `list -o json` has them
+    Jsonl,
 }

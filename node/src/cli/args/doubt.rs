@@ -47,10 +47,13 @@ Start the nodes that are down before you decide anything: their journals may kno
         watch: Watch,
     },
     /// Decide: take it as sent, or send it again
+    ///
+    /// They are counted first, with what is known of them, and you are asked. What is in doubt because its holder is
+    /// lost resolves by itself when that node comes back with its journal: start it first.
     #[command(after_long_help = "\
 Examples:
   reveille in-doubt resolve r1042.0 ann@example.com --sent
-  reveille in-doubt resolve r1042.0 --all --resend
+  reveille in-doubt resolve r1042.0 --all --resend --dry-run
 
 --sent closes it as `assumed`, which is never counted as sent. --resend may make a mail come twice.")]
     Resolve(ResolveArgs),
@@ -69,7 +72,7 @@ pub struct ResolveArgs {
     /// Send it again: it may come twice
     #[arg(long)]
     pub resend: bool,
-    /// Show who of them is in doubt, and change nothing
+    /// Count them, and change nothing
     #[arg(long)]
     pub dry_run: bool,
 }

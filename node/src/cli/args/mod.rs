@@ -28,7 +28,9 @@ pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
 pub use cluster::{ClusterArgs, ClusterCommand};
 pub use completion::{CompletionArgs, ManArgs};
 pub use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
-pub use dead_letter::{DeadLetterArgs, DeadLetterCommand};
+pub use dead_letter::{
+    DeadLetterArgs, DeadLetterCommand, DiscardArgs, ExportArgs, ExportFormat, LetterFilter, Letters, RequeueArgs,
+};
 pub use doctor::DoctorArgs;
 pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs};
 pub use import::{CrontabArgs, ImportArgs, ImportCommand};

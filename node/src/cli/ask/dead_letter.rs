@@ -1,54 +1,277 @@
 //! `reveille dead-letter …`.
 
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient as Service;
-use reveille_proto::admin::v1::{DiscardDeadLettersRequest, ListDeadLettersRequest, RequeueDeadLettersRequest};
+use reveille_proto::admin::v1::{
+    CountDeadLettersRequest, DeadLetterFilter, DiscardDeadLettersRequest, ListDeadLettersRequest,
+    RequeueDeadLettersRequest,
+};
 
-use super::{Desk, Page, whom};
-use crate::cli::args::{DeadLetterArgs, DeadLetterCommand, Picked};
-use crate::cli::client::Nature;
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::dead_letter::DeadLetterView;
+use super::export::export;
+use super::{Desk, Page};
+use crate::cli::args::{
+    DeadLetterArgs, DeadLetterCommand, DiscardArgs, ExportArgs, Format, LetterFilter, Letters, RequeueArgs,
+};
+use crate::cli::client::{Client, Nature};
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::human;
+use crate::cli::instant::to_wire;
+use crate::cli::view::dead_letter::{DeadLetterView, Groups};
 use crate::cli::view::moved::MovedView;
 
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
-        DeadLetterCommand::List { paging, run } => {
-            let run = run.unwrap_or_default();
-            let question =
-                ListDeadLettersRequest { tenant, run, stale: desk.stale, ..ListDeadLettersRequest::default() };
+        DeadLetterCommand::List { run, filter, group_by: Some(_), .. } => {
+            count(desk, tenant, run.unwrap_or_default(), &filter).await
+        }
+        DeadLetterCommand::List { paging, run, filter, group_by: None } => {
+            let question = question(desk, tenant, run, &filter);
             desk.list(paging, |page_size, page_token| {
-                page(desk, ListDeadLettersRequest { page_size, page_token, ..question.clone() })
+                page(&desk.client, ListDeadLettersRequest { page_size, page_token, ..question.clone() })
             })
             .await
         }
-        DeadLetterCommand::Requeue(picked) => requeue(desk, tenant, picked).await,
-        DeadLetterCommand::Discard(picked) => discard(desk, tenant, picked).await,
+        DeadLetterCommand::Requeue(args) => requeue(desk, tenant, args).await,
+        DeadLetterCommand::Discard(args) => discard(desk, tenant, args).await,
+        DeadLetterCommand::Export(ExportArgs { file, format, run, filter }) => {
+            let question = question(desk, tenant, run, &filter);
+            let client = desk.patient_client();
+            export(desk, (file, format), |page_size, page_token| {
+                page(&client, ListDeadLettersRequest { page_size, page_token, ..question.clone() })
+            })
+            .await
+        }
     }
 }
 
-async fn page(desk: &Desk<'_>, question: ListDeadLettersRequest) -> Result<Page<DeadLetterView>, Failure> {
+fn to_filter(filter: &LetterFilter) -> DeadLetterFilter {
+    DeadLetterFilter {
+        schedule: filter.schedule.clone().unwrap_or_default(),
+        reason: filter.reason.clone().unwrap_or_default(),
+        since: filter.since.map(to_wire),
+    }
+}
+
+fn question(desk: &Desk<'_>, tenant: String, run: Option<String>, filter: &LetterFilter) -> ListDeadLettersRequest {
+    let (run, filter) = (run.unwrap_or_default(), Some(to_filter(filter)));
+    ListDeadLettersRequest { tenant, run, filter, stale: desk.stale, ..ListDeadLettersRequest::default() }
+}
+
+async fn page(client: &Client, question: ListDeadLettersRequest) -> Result<Page<DeadLetterView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).list_dead_letters(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = client.ask(Nature::Read, question, call).await?;
     let rows = answer.dead_letters.into_iter().map(DeadLetterView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn requeue(desk: &Desk<'_>, tenant: String, picked: Picked) -> Result<(), Stop> {
-    desk.terminal.detail(&format!("again: {}", whom(&picked)?));
-    let (run, recipients, all) = (picked.run.clone(), picked.recipients.clone(), picked.all);
-    let question = RequeueDeadLettersRequest { tenant, run: run.clone(), recipients, all };
-    let call = |channel, question| async move { Service::new(channel).requeue_dead_letters(question).await };
-    let answer = desk.client.ask(Nature::Once, question, call).await?;
-    desk.moved(&picked, &MovedView { run, verb: "requeued", moved: answer.requeued, index: answer.index })
+/// Adds up what the pages counted.
+async fn count(desk: &Desk<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
+    let client = desk.patient_client();
+    let (filter, stale) = (Some(to_filter(filter)), desk.stale);
+    let mut question = CountDeadLettersRequest { tenant, run, filter, stale, ..Default::default() };
+    let mut groups = Groups::default();
+    let mut is_first = true;
+    loop {
+        let call = |channel, question| async move { Service::new(channel).count_dead_letters(question).await };
+        let answer = client.ask(Nature::Read, question.clone(), call).await?;
+        if std::mem::take(&mut is_first) {
+            desk.note(answer.freshness.as_ref());
+        }
+        groups.add(answer.groups);
+        if answer.next_page_token.is_empty() || answer.next_page_token == question.page_token {
+            return desk.terminal.list(&groups.rows());
+        }
+        question.page_token = answer.next_page_token;
+    }
 }
 
-async fn discard(desk: &Desk<'_>, tenant: String, picked: Picked) -> Result<(), Stop> {
-    desk.terminal.confirm(&format!("Take off the list for good: {}?", whom(&picked)?))?;
-    let (run, recipients, all) = (picked.run.clone(), picked.recipients.clone(), picked.all);
-    let question = DiscardDeadLettersRequest { tenant, run: run.clone(), recipients, all };
-    let call = |channel, question| async move { Service::new(channel).discard_dead_letters(question).await };
-    let answer = desk.client.ask(Nature::Once, question, call).await?;
-    desk.moved(&picked, &MovedView { run, verb: "discarded", moved: answer.discarded, index: answer.index })
+/// What one page moved, or would move.
+struct Batch {
+    moved: u64,
+    index: u64,
+    /// Left out: their runs are cancelled.
+    cancelled: u64,
+    next: String,
+}
+
+/// What all pages moved, or would move.
+#[derive(Default)]
+struct Total {
+    moved: u64,
+    index: u64,
+    cancelled: u64,
+}
+
+/// Asks page by page until there are no more. A failure in the middle says what was done before it.
+async fn total<Fut>(verb: &str, page: impl Fn(String) -> Fut) -> Result<Total, Failure>
+where
+    Fut: Future<Output = Result<Batch, Failure>>,
+{
+    let mut total = Total::default();
+    let mut token = String::new();
+    loop {
+        let batch = page(token.clone()).await.map_err(|failure| match total.moved {
+            0 => failure,
+            moved => {
+                let before = human::counted(moved, "recipient");
+                Failure { message: format!("after {before} {verb}: {}", failure.message), ..failure }
+            }
+        })?;
+        total.moved += batch.moved;
+        total.cancelled += batch.cancelled;
+        total.index = total.index.max(batch.index);
+        if batch.next.is_empty() || batch.next == token {
+            return Ok(total);
+        }
+        token = batch.next;
+    }
+}
+
+/// Whom a verb means, in words; refused where nothing says who.
+fn whom(letters: &Letters) -> Result<String, Failure> {
+    let filter = &letters.filter;
+    let run = letters.run.as_deref();
+    match (run, letters.recipients.as_slice()) {
+        (Some(run), [one]) => return Ok(format!("{one} of run {run}")),
+        (Some(run), more @ [_, ..]) => {
+            return Ok(format!("{} of run {run}", human::counted(more.len() as u64, "recipient")));
+        }
+        (Some(run), []) if filter.is_empty() && !letters.all => {
+            let message = format!("whose of run {run}? nobody is named");
+            return Err(Failure::usage("RECIPIENT", message, "name recipients, or take all of the run with --all"));
+        }
+        (None, _) if filter.is_empty() && !letters.all => {
+            let next = "name a run and recipients; or say which: --schedule, --reason, --since; or --all";
+            return Err(Failure::usage("RUN", "which dead letters? nothing says it".to_owned(), next));
+        }
+        _ => {}
+    }
+    let of = |word: &str, value: Option<String>| value.map(|value| format!("{word} {value}"));
+    let parts = [
+        of("of run", run.map(str::to_owned)),
+        of("of schedule", filter.schedule.clone()),
+        of("that died of", filter.reason.as_ref().map(|reason| format!("'{reason}'"))),
+        of("since", filter.since.map(|since| since.to_string())),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    Ok(if parts.is_empty() { "of all runs".to_owned() } else { parts.join(", ") })
+}
+
+async fn requeue(desk: &Desk<'_>, tenant: String, args: RequeueArgs) -> Result<(), Stop> {
+    let RequeueArgs { letters, pool } = args;
+    let words = whom(&letters)?;
+    let client = desk.patient_client();
+    let is_named = !letters.recipients.is_empty();
+    let question = RequeueDeadLettersRequest {
+        tenant,
+        run: letters.run.clone().unwrap_or_default(),
+        recipients: letters.recipients.clone(),
+        all: !is_named,
+        filter: (!is_named).then(|| to_filter(&letters.filter)),
+        pool: pool.clone().unwrap_or_default(),
+        validate_only: true,
+        page_token: String::new(),
+    };
+    let asked = |validate_only: bool, page_token: String| {
+        let question = RequeueDeadLettersRequest { validate_only, page_token, ..question.clone() };
+        let nature = if validate_only { Nature::Read } else { Nature::Once };
+        let call = |channel, question| async move { Service::new(channel).requeue_dead_letters(question).await };
+        let client = &client;
+        async move {
+            let answer = client.ask(nature, question, call).await?;
+            let (moved, index, cancelled) = (answer.requeued, answer.index, answer.cancelled);
+            Ok::<_, Failure>(Batch { moved, index, cancelled, next: answer.next_page_token })
+        }
+    };
+    let by = pool.map(|pool| format!(" by pool {pool}")).unwrap_or_default();
+    let act = Act { verb: "requeued", question: format!("Send again{by}"), words, asks: !is_named };
+    carry_out(desk, &letters, act, asked).await
+}
+
+async fn discard(desk: &Desk<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
+    let letters = args.letters;
+    let words = whom(&letters)?;
+    let client = desk.patient_client();
+    let is_named = !letters.recipients.is_empty();
+    let question = DiscardDeadLettersRequest {
+        tenant,
+        run: letters.run.clone().unwrap_or_default(),
+        recipients: letters.recipients.clone(),
+        all: !is_named,
+        filter: (!is_named).then(|| to_filter(&letters.filter)),
+        validate_only: true,
+        page_token: String::new(),
+    };
+    let asked = |validate_only: bool, page_token: String| {
+        let question = DiscardDeadLettersRequest { validate_only, page_token, ..question.clone() };
+        let nature = if validate_only { Nature::Read } else { Nature::Once };
+        let call = |channel, question| async move { Service::new(channel).discard_dead_letters(question).await };
+        let client = &client;
+        async move {
+            let answer = client.ask(nature, question, call).await?;
+            let (moved, index) = (answer.discarded, answer.index);
+            Ok::<_, Failure>(Batch { moved, index, cancelled: 0, next: answer.next_page_token })
+        }
+    };
+    let act = Act { verb: "discarded", question: "Take off the list for good".to_owned(), words, asks: true };
+    carry_out(desk, &letters, act, asked).await
+}
+
+/// What is done to them, in words.
+struct Act {
+    verb: &'static str,
+    question: String,
+    words: String,
+    /// Is it asked before it is done?
+    asks: bool,
+}
+
+/// Counts them, asks where that is due, does it, and says what came of it.
+async fn carry_out<Fut>(
+    desk: &Desk<'_>,
+    letters: &Letters,
+    act: Act,
+    asked: impl Fn(bool, String) -> Fut,
+) -> Result<(), Stop>
+where
+    Fut: Future<Output = Result<Batch, Failure>>,
+{
+    let Act { verb, question, words, asks } = act;
+    let run = letters.run.clone();
+    if letters.dry_run || asks {
+        let looked = total(verb, |token| asked(true, token)).await?;
+        let counted = human::counted(looked.moved, "dead letter");
+        if letters.dry_run || looked.moved == 0 && letters.recipients.is_empty() {
+            // With -o json an error is alone on stderr.
+            if desk.terminal.format() == Format::Table {
+                desk.terminal.say(&format!("{counted} {words}"));
+            }
+            let view = MovedView { run, verb, moved: looked.moved, index: None, dry_run: letters.dry_run };
+            desk.terminal.show(&view)?;
+            return left_out(looked.cancelled);
+        }
+        desk.terminal.confirm(&format!("{question}: {counted} {words}?"))?;
+    }
+    let done = total(verb, |token| asked(false, token)).await?;
+    let index = (done.index > 0).then_some(done.index);
+    let view = MovedView { run, verb, moved: done.moved, index, dry_run: false };
+    desk.moved(&letters.recipients, &view)?;
+    left_out(done.cancelled)
+}
+
+/// Who stays dead because a run is cancelled is said, and partly done.
+fn left_out(cancelled: u64) -> Result<(), Stop> {
+    if cancelled == 0 {
+        return Ok(());
+    }
+    let left = human::counted(cancelled, "dead letter");
+    Err(Failure {
+        exit: Exit::Partly,
+        reason: "PARTLY_DONE".into(),
+        message: format!("{left} of cancelled runs are left: nobody of a cancelled run is sent again"),
+        next: Some("reveille dead-letter discard takes them off the list".to_owned()),
+        ..Failure::default()
+    }
+    .into())
 }

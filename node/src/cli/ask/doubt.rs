@@ -1,12 +1,13 @@
 //! `reveille in-doubt …`.
 
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient as Service;
-use reveille_proto::admin::v1::{GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest};
+use reveille_proto::admin::v1::{DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest};
 
 use super::{Desk, Page, Seen, whom};
-use crate::cli::args::{DoubtArgs, DoubtCommand, Picked, ResolveArgs};
+use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
+use crate::cli::human;
 use crate::cli::view::doubt::DoubtView;
 use crate::cli::view::moved::MovedView;
 
@@ -43,40 +44,44 @@ async fn get(desk: &Desk<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtVie
     Ok(Seen::of(DoubtView::from(answer.doubt.unwrap_or_default()), answer.freshness))
 }
 
-/// Who of those that are named is in doubt; the others would be left as they are.
-async fn would_resolve(desk: &Desk<'_>, tenant: String, picked: &Picked) -> Result<(), Stop> {
-    whom(picked)?;
-    let run = picked.run.clone();
-    let question = ListDoubtsRequest { tenant, run, stale: desk.stale, ..ListDoubtsRequest::default() };
-    let of_run = |page_size, page_token| page(desk, ListDoubtsRequest { page_size, page_token, ..question.clone() });
-    let mut seen = desk.pages(u32::MAX, &of_run).await?;
-    desk.note(seen.freshness.as_ref());
-    seen.rows.retain(|row| picked.all || picked.recipients.iter().any(|named| row.is_of(named)));
-    desk.terminal.list(&seen.rows)?;
-    desk.checked(true);
-    Ok(())
-}
-
 async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
     let ResolveArgs { picked, resend, dry_run, .. } = args;
-    if dry_run {
-        return would_resolve(desk, tenant, &picked).await;
-    }
+    let words = whom(&picked)?;
     let resolution = if resend { Resolution::Resend } else { Resolution::Sent };
-    let what = match resend {
-        true => "Send again what may have arrived: it may come twice",
-        false => "Take as sent what may never have arrived",
-    };
-    desk.terminal.confirm(&format!("{what} ({})?", whom(&picked)?))?;
     let question = ResolveDoubtsRequest {
         tenant,
         run: picked.run.clone(),
         recipients: picked.recipients.clone(),
         all: picked.all,
         resolution: resolution.into(),
+        validate_only: true,
     };
     let call = |channel, question| async move { Service::new(channel).resolve_doubts(question).await };
+    let looked = desk.client.ask(Nature::Read, question.clone(), call).await?;
+    let counted = format!("{} in doubt, {words}{}", human::counted(looked.resolved, "mail"), known(&looked.groups));
+    let (run, verb) = (Some(picked.run.clone()), "resolved");
+    if dry_run || looked.resolved == 0 {
+        // With -o json an error is alone on stderr.
+        if desk.terminal.format() == Format::Table {
+            desk.terminal.say(&counted);
+        }
+        let view = MovedView { run, verb, moved: looked.resolved, index: None, dry_run };
+        return if dry_run { desk.terminal.show(&view) } else { desk.moved(&picked.recipients, &view) };
+    }
+    let what = match resend {
+        true => "Send again what may have arrived: it may come twice",
+        false => "Take as sent what may never have arrived",
+    };
+    desk.terminal.confirm(&format!("{what}: {counted}?"))?;
+    let question = ResolveDoubtsRequest { validate_only: false, ..question };
     let answer = desk.client.ask(Nature::Once, question, call).await?;
-    let run = picked.run.clone();
-    desk.moved(&picked, &MovedView { run, verb: "resolved", moved: answer.resolved, index: answer.index })
+    let view = MovedView { run, verb, moved: answer.resolved, index: Some(answer.index), dry_run };
+    desk.moved(&picked.recipients, &view)
+}
+
+/// What is known of them, in a few words.
+fn known(groups: &[DoubtGroup]) -> String {
+    let told = |group: &DoubtGroup| format!("{} on {}: {}", human::count(group.count), group.node, group.cause);
+    let told: Vec<String> = groups.iter().map(told).collect();
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) }
 }

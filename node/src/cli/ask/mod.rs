@@ -10,6 +10,7 @@ mod create;
 pub mod dead_letter;
 pub mod doctor;
 pub mod doubt;
+pub mod export;
 mod follow;
 pub mod import;
 pub mod opt_out;
@@ -217,9 +218,9 @@ impl<'a> Desk<'a> {
     }
 
     /// Prints how many recipients a decision moved; fewer than were named is partly done.
-    fn moved(&self, picked: &Picked, view: &MovedView) -> Result<(), Stop> {
+    fn moved(&self, recipients: &[String], view: &MovedView) -> Result<(), Stop> {
         self.terminal.show(view)?;
-        let named = picked.recipients.len() as u64;
+        let named = recipients.len() as u64;
         if view.moved >= named {
             return Ok(());
         }
@@ -227,7 +228,7 @@ impl<'a> Desk<'a> {
             exit: Exit::Partly,
             reason: "PARTLY_DONE".into(),
             message: format!("{} of {} were {}: the others are in another state", view.moved, named, view.verb),
-            next: Some(format!("reveille explain {} RECIPIENT", picked.run)),
+            next: view.run.as_ref().map(|run| format!("reveille explain {run} RECIPIENT")),
             ..Failure::default()
         }
         .into())

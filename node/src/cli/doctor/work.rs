@@ -114,7 +114,7 @@ fn waiting(doubts: &[Doubt], dead_letters: &[DeadLetter]) -> Vec<Finding> {
     let dead = told(dead_letters.iter().map(|letter| letter.run.as_str()).collect()).map(|(count, of)| {
         let what = format!("{count} refused for good, in {of}");
         let why = "they get no mail unless somebody requeues them";
-        Finding::warning("dead_letter", what, why, "reveille dead-letter list")
+        Finding::warning("dead_letter", what, why, "reveille dead-letter list --group-by reason")
     });
     doubt.into_iter().chain(dead).collect()
 }

@@ -1,4 +1,6 @@
-//! What `dead-letter list` prints.
+//! What `dead-letter list` and `dead-letter export` print.
+
+use std::collections::BTreeMap;
 
 use reveille_proto::admin::v1;
 use serde::Serialize;
@@ -6,6 +8,7 @@ use serde::Serialize;
 use super::mail::MailView;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
+use crate::cli::ask::export::Record;
 use crate::cli::instant::text;
 
 /// A recipient that was refused for good.
@@ -66,5 +69,104 @@ impl Row for DeadLetterView {
         let mut cells = self.mail.cells();
         cells.extend([self.attempts.to_string().into(), Cell::or_dash(self.since.as_deref()), self.answer().into()]);
         cells
+    }
+}
+
+impl Record for DeadLetterView {
+    const FIELDS: &'static [&'static str] =
+        &["run", "recipient", "number", "code", "enhanced", "text", "attempts", "since"];
+
+    fn values(&self) -> Vec<String> {
+        vec![
+            self.mail.run.clone(),
+            self.mail.recipient.clone(),
+            self.mail.number.to_string(),
+            self.code.map(|code| code.to_string()).unwrap_or_default(),
+            self.enhanced.clone().unwrap_or_default(),
+            self.text.clone(),
+            self.attempts.to_string(),
+            self.since.clone().unwrap_or_default(),
+        ]
+    }
+}
+
+/// Dead letters that died of the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupView {
+    reason: String,
+    count: u64,
+    oldest: Option<String>,
+    newest: Option<String>,
+    /// The last of them.
+    example: DeadLetterView,
+}
+
+impl From<v1::DeadLetterGroup> for GroupView {
+    fn from(group: v1::DeadLetterGroup) -> GroupView {
+        GroupView {
+            reason: group.reason,
+            count: group.count,
+            oldest: text(group.oldest.as_ref()),
+            newest: text(group.newest.as_ref()),
+            example: group.example.unwrap_or_default().into(),
+        }
+    }
+}
+
+impl View for GroupView {
+    fn name(&self) -> String {
+        self.reason.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        card(GroupView::COLUMNS.iter().copied().zip(self.cells()).collect(), paint)
+    }
+}
+
+impl Row for GroupView {
+    const NOUN: &'static str = "dead letters";
+    const COLUMNS: &'static [&'static str] = &["COUNT", "REASON", "OLDEST", "NEWEST", "EXAMPLE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let example = &self.example;
+        vec![
+            self.count.to_string().into(),
+            Cell::toned(self.reason.as_str(), Tone::Bad),
+            Cell::or_dash(self.oldest.as_deref()),
+            Cell::or_dash(self.newest.as_deref()),
+            format!("{}: {}", example.mail.name(), example.text).into(),
+        ]
+    }
+}
+
+/// Groups as the pages of a count add up.
+#[derive(Default)]
+pub struct Groups(BTreeMap<String, v1::DeadLetterGroup>);
+
+impl Groups {
+    /// Adds what one page counted.
+    pub fn add(&mut self, groups: Vec<v1::DeadLetterGroup>) {
+        let time = |instant: &Option<prost_types::Timestamp>| instant.map(|at| (at.seconds, at.nanos));
+        for group in groups {
+            match self.0.get_mut(&group.reason) {
+                None => drop(self.0.insert(group.reason.clone(), group)),
+                Some(known) => {
+                    known.count += group.count;
+                    if time(&group.oldest) < time(&known.oldest) {
+                        known.oldest = group.oldest;
+                    }
+                    if time(&group.newest) > time(&known.newest) {
+                        (known.newest, known.example) = (group.newest, group.example);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One row a reason, most first.
+    pub fn rows(self) -> Vec<GroupView> {
+        let mut rows: Vec<GroupView> = self.0.into_values().map(GroupView::from).collect();
+        rows.sort_by_key(|group| std::cmp::Reverse(group.count));
+        rows
     }
 }

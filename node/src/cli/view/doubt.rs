@@ -37,13 +37,6 @@ impl From<v1::Doubt> for DoubtView {
     }
 }
 
-impl DoubtView {
-    /// Is it the mail that is named, by an address or by `#` and its number?
-    pub fn is_of(&self, named: &str) -> bool {
-        self.mail.is_of(named)
-    }
-}
-
 impl View for DoubtView {
     fn name(&self) -> String {
         self.mail.name()

@@ -8,23 +8,30 @@ use crate::cli::human;
 /// The answer to a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MovedView {
-    /// The run, as it was named.
-    pub run: String,
+    /// The run, as it was named; none for those of all runs.
+    pub run: Option<String>,
     /// What was done to them: `resolved`, `requeued`, `discarded`.
     #[serde(skip)]
     pub verb: &'static str,
-    /// How many.
+    /// How many; of a dry run, how many it would be.
     pub moved: u64,
-    /// Log index.
-    pub index: u64,
+    /// Log index of the last entry that did it; none where there was none.
+    pub index: Option<u64>,
+    /// Were they only counted?
+    pub dry_run: bool,
 }
 
 impl View for MovedView {
     fn name(&self) -> String {
-        self.run.clone()
+        self.run.clone().unwrap_or_default()
     }
 
     fn text(&self, _paint: bool) -> String {
-        format!("{} {}, log index {}", human::counted(self.moved, "recipient"), self.verb, self.index)
+        let counted = human::counted(self.moved, "recipient");
+        match (self.dry_run, self.index) {
+            (true, _) => format!("{counted} would be {}", self.verb),
+            (false, Some(index)) => format!("{counted} {}, log index {index}", self.verb),
+            (false, None) => format!("{counted} {}", self.verb),
+        }
     }
 }

@@ -59,7 +59,7 @@ impl Ledger {
         }
     }
 
-    /// What of a claim is pending, has come in, and belongs to runs that send.
+    /// What of a claim is pending, has come in, belongs to runs that send, and goes by one pool: its lowest slot's.
     fn claimable(&self, claim: &Claim, now: Time) -> Bitmap {
         let (Some(page), Some(chunk)) = (self.pages.get(&claim.page), self.chunks.get(&(claim.page, claim.chunk)))
         else {
@@ -67,6 +67,11 @@ impl Ledger {
         };
         let mut slots = claim.slice.and(&chunk.claimable(now));
         slots.remove(&closed_slots(page, claim.chunk, now));
+        if let Some(lowest) = slots.min().filter(|_| !chunk.elsewhere.is_empty()) {
+            // A row is worked by one pool.
+            let parts = chunk.by_pool(&slots).into_iter().map(|(_, slots)| slots);
+            slots = parts.into_iter().find(|slots| slots.contains(lowest)).unwrap_or_default();
+        }
         if claim.slice.len() > 1 {
             // P12: a suspect has a row of its own.
             slots.remove(&chunk.suspects);

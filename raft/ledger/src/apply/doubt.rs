@@ -1,15 +1,14 @@
-//! What people and policies decide: recipients in doubt, and dead letters.
+//! What people and policies decide about recipients in doubt.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::command::{Decide, Decider, Decision, Picked};
+use crate::command::{Decide, Decider, Decision};
 use crate::ids::{Fence, RunId, Time};
 use crate::moments::What;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
-use crate::rulings::Ruled;
 use crate::state::{Ledger, Run, RunState, Standing};
 
 impl Ledger {
@@ -103,50 +102,8 @@ impl Ledger {
         self.wait(place, slot, until);
     }
 
-    /// Sends dead recipients again, with attempts counted anew.
-    pub(super) fn requeue(&mut self, context: &mut Context, picked: &Picked) -> Result<Outcome, Refusal> {
-        self.may_send_again(picked.run)?;
-        let numbers = self.dead_numbers(picked)?;
-        if !numbers.is_empty() {
-            self.reopen(context, picked.run)?;
-        }
-        for number in &numbers {
-            let Some((page, chunk, slot)) = self.place_of(picked.run, *number) else { continue };
-            let one: Bitmap = [slot].into_iter().collect();
-            self.dead.remove(&(picked.run, *number));
-            if let Some(chunk) = self.chunks.edit(&(page, chunk)) {
-                chunk.attempts.remove(&slot);
-            }
-            self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
-        }
-        self.rule_numbers(context, picked.run, Ruled::Requeued, &numbers);
-        Ok(Outcome::Moved(numbers.len() as u64))
-    }
-
-    /// Takes dead recipients off the list; they stay dead.
-    pub(super) fn discard(&mut self, context: &Context, picked: &Picked) -> Result<Outcome, Refusal> {
-        let numbers = self.dead_numbers(picked)?;
-        for number in &numbers {
-            if let Some(letter) = self.dead.edit(&(picked.run, *number)) {
-                letter.discarded = true;
-            }
-        }
-        self.rule_numbers(context, picked.run, Ruled::Discarded, &numbers);
-        Ok(Outcome::Moved(numbers.len() as u64))
-    }
-
-    /// The dead letters that are meant, none that was discarded.
-    fn dead_numbers(&self, picked: &Picked) -> Result<Vec<u32>, Refusal> {
-        self.page_of(picked.run).ok_or(Refusal::NoSuchRun(picked.run))?;
-        let meant: BTreeSet<u32> = picked.recipients.iter().copied().collect();
-        let listed = self.dead.range((picked.run, 0)..=(picked.run, u32::MAX));
-        let left =
-            listed.filter(|((_, number), letter)| !letter.discarded && (meant.is_empty() || meant.contains(number)));
-        Ok(left.map(|((_, number), _)| *number).collect())
-    }
-
     /// A cancelled run stays cancelled: nobody of it is sent again.
-    fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
+    pub(super) fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
         match self.run(run).ok_or(Refusal::NoSuchRun(run))?.state {
             RunState::Cancelled => Err(Refusal::NotPossible("the run is cancelled".to_owned())),
             _ => Ok(()),
@@ -154,7 +111,7 @@ impl Ledger {
     }
 
     /// A decision to send somebody again gives a run that is past its deadline a new one. A pause stays.
-    fn reopen(&mut self, context: &Context, run: RunId) -> Result<(), Refusal> {
+    pub(super) fn reopen(&mut self, context: &Context, run: RunId) -> Result<(), Refusal> {
         let now = context.now;
         self.change_run(run, |run| {
             if run.finish_by <= now {

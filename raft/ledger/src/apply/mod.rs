@@ -17,6 +17,7 @@ mod prune;
 mod refused;
 mod registry;
 mod replan;
+mod requeue;
 mod run;
 mod schedule;
 mod send_test;
@@ -147,8 +148,8 @@ impl Ledger {
             Command::RunResume(run) => self.run_resume(context, *run),
             Command::RunCancel(run) => self.run_cancel(context, *run),
             Command::Decide(decide) => self.decide(context, decide),
-            Command::Requeue(picked) => self.requeue(context, picked),
-            Command::Discard(picked) => self.discard(context, picked),
+            Command::Requeue(requeue) => self.requeue(context, requeue),
+            Command::Discard(picked) => Ok(self.discard(context, picked)),
             Command::OptOut(optout) => Ok(self.opt_out(context, optout)),
             Command::Quarantine(quarantine) => self.quarantine(context, quarantine),
             Command::TestClock => self.choose_test_clock(context),

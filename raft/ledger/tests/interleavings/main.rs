@@ -6,6 +6,7 @@
 mod oracle;
 
 use proptest::prelude::*;
+use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::*;
@@ -92,6 +93,18 @@ impl World {
         let mut world = World { ledger: Ledger::new(), log: vec![], replies: vec![], settles: vec![], fences: vec![] };
         world.take(Step::Epoch(0));
         world.take(Step::Up(0));
+        for pool in ["default", "other"] {
+            let relay = Relay {
+                name: pool.into(),
+                pool: pool.into(),
+                host: "127.0.0.1".into(),
+                port: 25,
+                access: Access::default(),
+                rate_milli: 0,
+                max_sessions: 4,
+            };
+            world.put(Command::RelayPut(RelayPut { relay, replace: false, request: None }));
+        }
         world
     }
 
@@ -219,8 +232,12 @@ impl World {
             }
             Step::Requeue(which, discard) => {
                 let Some(run) = pick(&self.runs(), which) else { return };
-                let picked = Picked { run, recipients: vec![] };
-                self.put(if discard { Command::Discard(picked) } else { Command::Requeue(picked) });
+                let picked = vec![Picked { run, recipients: if which % 3 == 0 { vec![1, 3] } else { vec![] } }];
+                let pool = [None, Some("other"), Some("default")][usize::from(which) % 3].map(str::to_owned);
+                self.put(match discard {
+                    true => Command::Discard(picked),
+                    false => Command::Requeue(Requeue { picked, pool }),
+                });
             }
             Step::OptOut(which) => {
                 self.put(Command::OptOut(OptOut { tenant: "default".into(), key: format!("u{which}@x.org") }));

@@ -187,7 +187,7 @@ fn grows(before: &Ledger, after: &Ledger) {
 fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
     let resumed = *command == Command::RunResume(id);
     let sent_again = match command {
-        Command::Requeue(picked) => picked.run == id,
+        Command::Requeue(requeue) => requeue.picked.iter().any(|picked| picked.run == id),
         Command::Decide(decide) => decide.run == id && decide.decision == Decision::Resend,
         _ => false,
     };

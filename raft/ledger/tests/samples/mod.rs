@@ -282,8 +282,8 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("RunCancel", Command::RunCancel(RUN)),
         ("Decide assume", decide(Decision::Assume)),
         ("Decide resend", decide(Decision::Resend)),
-        ("Requeue", Command::Requeue(picked())),
-        ("Discard", Command::Discard(picked())),
+        ("Requeue", Command::Requeue(Requeue { picked: vec![picked()], pool: Some("bulk".to_owned()) })),
+        ("Discard", Command::Discard(vec![picked()])),
         ("OptOut", Command::OptOut(OptOut { tenant: "default".into(), key: "u1@example.org".into() })),
         ("Quarantine run", quarantine(Quarantined::Run(RUN))),
         ("Quarantine schedule", quarantine(Quarantined::Schedule(ScheduleId(900)))),
@@ -322,6 +322,7 @@ pub fn replies() -> Vec<(String, Reply)> {
             inside_gap: 3,
         },
         Outcome::Pruned(300),
+        Outcome::MovedOf(vec![Ok(300), Err(Refusal::NoSuchRun(RUN))]),
     ];
     let refusals = vec![
         Refusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },

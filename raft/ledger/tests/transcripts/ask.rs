@@ -62,8 +62,11 @@ impl World {
             "resume_run" => Command::RunResume(self.run(words.need("run")?)?),
             "cancel_run" => Command::RunCancel(self.run(words.need("run")?)?),
             "decide" => self.decide(words)?,
-            "requeue" => Command::Requeue(self.picked(words)?),
-            "discard" => Command::Discard(self.picked(words)?),
+            "requeue" => {
+                let pool = words.key("pool").map(str::to_owned);
+                Command::Requeue(Requeue { picked: self.picked_of_runs(words)?, pool })
+            }
+            "discard" => Command::Discard(self.picked_of_runs(words)?),
             "opt_out" => Command::OptOut(OptOut {
                 tenant: words.key("tenant").unwrap_or("default").into(),
                 key: words.need("address key")?.into(),
@@ -563,6 +566,14 @@ impl World {
 
     fn picked(&mut self, words: &mut Words) -> Told<Picked> {
         Ok(Picked { run: self.run(words.need("run")?)?, recipients: numbers(words)? })
+    }
+
+    /// `RUN 1 3-4` is those of one run; `RUN also=RUN,RUN` is all of several.
+    fn picked_of_runs(&mut self, words: &mut Words) -> Told<Vec<Picked>> {
+        let also = words.key("also").map(|runs| runs.split(',').map(|run| self.run(run)).collect::<Told<Vec<_>>>());
+        let also = also.transpose()?.unwrap_or_default();
+        let first = self.picked(words)?;
+        Ok([first].into_iter().chain(also.into_iter().map(|run| Picked { run, recipients: vec![] })).collect())
     }
 
     fn quarantine(&mut self, words: &mut Words) -> Told<Command> {

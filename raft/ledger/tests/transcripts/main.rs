@@ -59,6 +59,7 @@ scripts! {
     quarantine
     real_time_p19
     requests
+    requeue_elsewhere
     retries_p6
     scope_of_answers_p6
     send_test_p3

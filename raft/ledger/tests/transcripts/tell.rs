@@ -7,6 +7,7 @@ use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{Fire, Next};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
+use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::{Applied, Ledger, Page, Run, RunState, Standing, wave_start};
 
@@ -59,6 +60,13 @@ fn reply(world: &World, reply: &Reply) -> String {
         }
         Outcome::Pruned(runs) => format!("pruned {runs} runs"),
         Outcome::Moved(count) => format!("moved {count}"),
+        Outcome::MovedOf(runs) => {
+            let told = |moved: &Result<u64, Refusal>| match moved {
+                Ok(count) => format!("moved {count}"),
+                Err(refusal) => format!("refused: {refusal}"),
+            };
+            runs.iter().map(told).collect::<Vec<_>>().join("; ")
+        }
         Outcome::Refused(refusal) => format!("refused: {refusal}"),
     };
     let again = if reply.index == world.index { String::new() } else { format!(", as {} did", reply.index) };
@@ -188,7 +196,7 @@ pub fn word(standing: Standing) -> String {
 }
 
 /// What stands beside one recipient.
-fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 5] {
+fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 6] {
     let Some((page, chunk, slot)) = ledger.place_of(run, number) else { return Default::default() };
     let Some(chunk) = ledger.chunks().get(&(page, chunk)) else { return Default::default() };
     let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
@@ -201,7 +209,9 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
     });
     let attempts = chunk.attempts.get(&slot).copied().unwrap_or(0);
     let suspect = if chunk.suspects.contains(slot) { "a suspect" } else { "no suspect" };
-    [chunk.standing(slot).map(word).unwrap_or_default(), format!("{attempts} attempts"), wave, dead, suspect.to_owned()]
+    let pool = chunk.pool_of(slot).map_or("its run's pool".to_owned(), |pool| format!("pool {pool}"));
+    let standing = chunk.standing(slot).map(word).unwrap_or_default();
+    [standing, format!("{attempts} attempts"), wave, dead, suspect.to_owned(), pool]
 }
 
 /// Changes of recipients; equal ones of neighbours on one line.

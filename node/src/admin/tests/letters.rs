@@ -1,0 +1,108 @@
+//! Dead letters by the hundred: counted by reason, sent again by another pool, left where their run is cancelled.
+
+use reveille_proto::admin::v1::{
+    AddRelayRequest, CancelRunRequest, CountDeadLettersRequest, DeadLetterFilter, DiscardDeadLettersRequest,
+    ExplainRequest, Relay, RequeueDeadLettersRequest,
+};
+use reveille_sink::{Sink, SinkOptions};
+use tonic::Code;
+
+use super::node::{Node, node, reason};
+
+async fn counted(node: &Node, filter: DeadLetterFilter) -> Vec<(String, u64, String)> {
+    let question = CountDeadLettersRequest { filter: Some(filter), ..CountDeadLettersRequest::default() };
+    let answer = node.dead_letters().count_dead_letters(question).await.expect("counted").into_inner();
+    assert_eq!(answer.next_page_token, "");
+    let told = answer.groups.into_iter().map(|group| {
+        let example = group.example.expect("an example");
+        assert!(group.oldest.is_some() && group.newest == example.since, "{example:?}");
+        (group.reason, group.count, example.recipient)
+    });
+    told.collect()
+}
+
+fn by_reason(reason: &str) -> DeadLetterFilter {
+    DeadLetterFilter { reason: reason.to_owned(), ..DeadLetterFilter::default() }
+}
+
+fn all(filter: DeadLetterFilter, pool: &str) -> RequeueDeadLettersRequest {
+    RequeueDeadLettersRequest { all: true, filter: Some(filter), pool: pool.to_owned(), ..Default::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
+    let node = node("rcpt:550=5.2.1 disabled#2,rcpt:550=5.1.1 no such user").await;
+    let run = node.triggered("report", &["ada@x.example", "bob@x.example", "eve@x.example"], "").await.run;
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.dead == 3)).await;
+    let other = node.triggered("other", &["joe@x.example"], "").await.run;
+    node.until(&other, |run| run.counts.is_some_and(|counts| counts.dead == 1)).await;
+
+    let groups = counted(&node, DeadLetterFilter::default()).await;
+    let told: Vec<(&str, u64)> = groups.iter().map(|(reason, count, _)| (reason.as_str(), *count)).collect();
+    assert_eq!(told, [("550 5.1.1", 2), ("550 5.2.1", 2)], "{groups:?}");
+    let schedule = DeadLetterFilter { schedule: "other".to_owned(), ..by_reason("550 5.1.1") };
+    assert_eq!(counted(&node, schedule).await, [("550 5.1.1".to_owned(), 1, "joe@x.example".to_owned())]);
+    let later = prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 };
+    assert_eq!(counted(&node, DeadLetterFilter { since: Some(later), ..Default::default() }).await, []);
+
+    let refused = node.dead_letters().requeue_dead_letters(all(by_reason("550 5.2.1"), "backup")).await;
+    let refused = refused.expect_err("no relay");
+    assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()), "{refused:?}");
+    let backup = Sink::start(SinkOptions::default()).expect("a mailbox");
+    let relay = Relay {
+        name: "backup".to_owned(),
+        pool: "backup".to_owned(),
+        port: u32::from(backup.address().port()),
+        ..node.relay()
+    };
+    node.relays().add_relay(AddRelayRequest { relay: Some(relay), ..Default::default() }).await.expect("added");
+    let look = RequeueDeadLettersRequest { validate_only: true, ..all(by_reason("550 5.2.1"), "backup") };
+    let looked = node.dead_letters().requeue_dead_letters(look).await.expect("counted").into_inner();
+    assert_eq!((looked.requeued, looked.index, looked.cancelled), (2, 0, 0));
+    let gone = node.dead_letters().requeue_dead_letters(all(by_reason("550 5.2.1"), "backup")).await;
+    let gone = gone.expect("requeued").into_inner();
+    assert!(gone.requeued == 2 && gone.index > 0 && gone.next_page_token.is_empty(), "{gone:?}");
+    let known = node.until(&run, |run| run.counts.is_some_and(|counts| counts.sent == 2)).await;
+    let counts = known.counts.expect("counts");
+    assert_eq!((counts.dead, counts.pending, known.audience), (1, 0, 3), "the same run, and its accounts close");
+    assert_eq!((backup.accepted_count(), node.sink.accepted_count()), (2, 0));
+    let example = groups.iter().find(|(reason, _, _)| reason == "550 5.2.1").map(|(_, _, who)| who.clone());
+    let explain = ExplainRequest { run: run.clone(), recipient: example.expect("one"), ..Default::default() };
+    let story = node.runs().explain(explain).await.expect("a story").into_inner();
+    let told = story.events.iter().find(|event| event.what == "requeued").map(|event| event.detail.as_str());
+    assert_eq!(told, Some("by an operator: attempts are counted anew; by pool 'backup' from now on"));
+    backup.stop().await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_of_a_cancelled_run_goes_again_and_all_can_be_discarded() {
+    let node = node("rcpt:550=5.1.1 no such user#1,rcpt:450=4.2.1 busy#1,rcpt:550=5.1.1 no such user").await;
+    let stopped = node.triggered("stopped", &["ada@x.example", "bob@x.example"], "").await.run;
+    node.until(&stopped, |run| run.counts.is_some_and(|counts| counts.dead == 1 && counts.pending == 1)).await;
+    let cancel = CancelRunRequest { run: stopped.clone(), ..CancelRunRequest::default() };
+    node.runs().cancel_run(cancel).await.expect("cancelled");
+    let other = node.triggered("other", &["joe@x.example"], "").await.run;
+    node.until(&other, |run| run.counts.is_some_and(|counts| counts.dead == 1)).await;
+    node.sink.set_faults("".parse().expect("a plan"));
+
+    for validate_only in [true, false] {
+        let request = RequeueDeadLettersRequest { validate_only, ..all(by_reason("550 5.1.1"), "") };
+        let answer = node.dead_letters().requeue_dead_letters(request).await.expect("answered").into_inner();
+        assert_eq!((answer.requeued, answer.cancelled), (1, 1), "{validate_only}");
+    }
+    node.until(&other, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
+    let both = RequeueDeadLettersRequest { run: stopped, recipients: vec!["#0".into()], ..all(by_reason("x"), "") };
+    let both = RequeueDeadLettersRequest { all: false, ..both };
+    assert_eq!(
+        node.dead_letters().requeue_dead_letters(both).await.expect_err("both").message(),
+        "filter: goes with all, and recipients are named; choose one"
+    );
+    for (validate_only, left) in [(true, 1), (false, 0)] {
+        let request = DiscardDeadLettersRequest { all: true, validate_only, ..DiscardDeadLettersRequest::default() };
+        let answer = node.dead_letters().discard_dead_letters(request).await.expect("answered").into_inner();
+        assert_eq!(answer.discarded, 1);
+        assert_eq!(counted(&node, DeadLetterFilter::default()).await.len(), left);
+    }
+    node.stop().await;
+}

@@ -1,0 +1,107 @@
+//! A list written out page by page as it comes, for other programs: it is never held whole.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::{Desk, PAGE_SIZE, Page};
+use crate::cli::args::ExportFormat;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::human;
+use crate::cli::view::Row;
+
+/// A row that is also a line of CSV.
+pub trait Record: Row {
+    /// The names of its fields.
+    const FIELDS: &'static [&'static str];
+    /// As many values.
+    fn values(&self) -> Vec<String>;
+}
+
+/// Writes all pages to a file or to stdout.
+pub(super) async fn export<R, F, Fut>(
+    desk: &Desk<'_>,
+    (file, format): (Option<PathBuf>, ExportFormat),
+    page: F,
+) -> Result<(), Stop>
+where
+    R: Record,
+    F: Fn(i32, String) -> Fut,
+    Fut: Future<Output = Result<Page<R>, Failure>>,
+{
+    let mut target = file.as_deref().map(Target::create).transpose()?;
+    let mut token = String::new();
+    let (mut count, mut is_first) = (0, true);
+    loop {
+        let size = i32::try_from(PAGE_SIZE).unwrap_or_default();
+        let answer = page(size, token.clone()).await?;
+        if is_first {
+            desk.note(answer.freshness.as_ref());
+        }
+        count += answer.rows.len() as u64;
+        let bytes = written(&answer.rows, format, std::mem::take(&mut is_first));
+        match &mut target {
+            Some(target) => target.write(&bytes)?,
+            None if bytes.is_empty() => {}
+            None => desk.terminal.raw(String::from_utf8_lossy(&bytes).trim_end_matches('\n'))?,
+        }
+        if answer.next.is_empty() || answer.next == token {
+            break;
+        }
+        token = answer.next;
+    }
+    if let (Some(target), Some(file)) = (target, &file) {
+        target.finish()?;
+        desk.terminal.say(&format!("{} in {}", human::counted(count, "dead letter"), file.display()));
+    }
+    Ok(())
+}
+
+/// One page, as bytes; the first one of CSV begins with the headings.
+fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> Vec<u8> {
+    match format {
+        ExportFormat::Csv => {
+            let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+            let headings = is_first.then(|| R::FIELDS.iter().map(|field| (*field).to_owned()).collect());
+            for record in headings.into_iter().chain(rows.iter().map(Record::values)) {
+                // Into memory, and every row has as many values as there are fields: nothing to refuse.
+                let _ = writer.write_record(&record);
+            }
+            writer.into_inner().unwrap_or_default()
+        }
+        ExportFormat::Jsonl => {
+            let line = |row: &R| serde_json::to_string(row).unwrap_or_default() + "\n";
+            rows.iter().map(line).collect::<String>().into_bytes()
+        }
+    }
+}
+
+/// A file that appears when it is whole.
+struct Target {
+    path: PathBuf,
+    partial: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Target {
+    fn create(path: &Path) -> Result<Target, Failure> {
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let file = File::create(&partial).map_err(|error| unwritable(&partial, &error))?;
+        Ok(Target { path: path.to_owned(), partial, file: BufWriter::new(file) })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.file.write_all(bytes).map_err(|error| unwritable(&self.partial, &error))
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        let done = self.file.flush().and_then(|()| std::fs::rename(&self.partial, &self.path));
+        done.map_err(|error| unwritable(&self.path, &error))
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::general(format!("{} cannot be written: {error}", path.display()), "name another file, or none for stdout")
+}

@@ -1,0 +1,143 @@
+//! Dead letters and doubts by the hundred: counted, asked about, done page by page, and exported.
+
+use prost::Message;
+use reveille_proto::admin::v1;
+use serde_json::json;
+
+use crate::fake::{Fake, one, unknown};
+use crate::terminal::{command, run};
+
+fn letter(number: u32, text: &str) -> v1::DeadLetter {
+    let recipient = format!("u{number}@x.example");
+    v1::DeadLetter { run: "r5.0".into(), recipient, number, code: 550, text: text.into(), ..Default::default() }
+}
+
+fn second(seconds: i64) -> Option<prost_types::Timestamp> {
+    Some(prost_types::Timestamp { seconds, nanos: 0 })
+}
+
+fn group(reason: &str, count: u64, seconds: i64) -> v1::DeadLetterGroup {
+    let (oldest, newest) = (second(seconds), second(seconds + 60));
+    v1::DeadLetterGroup { reason: reason.into(), count, oldest, newest, example: Some(letter(seconds as u32, "no")) }
+}
+
+/// Two pages of everything: 1,000 letters and 5, of which 2 are of a cancelled run.
+async fn hospital() -> Fake {
+    Fake::start(|method, bytes| match method {
+        "ListDeadLetters" => {
+            let asked = v1::ListDeadLettersRequest::decode(bytes).expect("a request");
+            let (dead_letters, next) = match asked.page_token.as_str() {
+                // A page may be empty where the filter lets little through.
+                "" => (vec![], "a"),
+                "a" => (vec![letter(1, "no, \"never\"")], "b"),
+                _ => (vec![letter(2, "no")], ""),
+            };
+            one(v1::ListDeadLettersResponse { dead_letters, next_page_token: next.into(), freshness: None })
+        }
+        "CountDeadLetters" => {
+            let asked = v1::CountDeadLettersRequest::decode(bytes).expect("a request");
+            let (groups, next) = match asked.page_token.as_str() {
+                "" => (vec![group("550 5.1.1", 3, 100), group("421", 2, 200)], "x"),
+                _ => (vec![group("421", 9, 50)], ""),
+            };
+            one(v1::CountDeadLettersResponse { groups, next_page_token: next.into(), freshness: None })
+        }
+        "RequeueDeadLetters" => {
+            let asked = v1::RequeueDeadLettersRequest::decode(bytes).expect("a request");
+            let (requeued, cancelled, next) = if asked.page_token.is_empty() { (1_000, 0, "p") } else { (3, 2, "") };
+            let index = if asked.validate_only { 0 } else { 70 + requeued };
+            one(v1::RequeueDeadLettersResponse { requeued, index, next_page_token: next.into(), cancelled })
+        }
+        "ResolveDoubts" => {
+            let asked = v1::ResolveDoubtsRequest::decode(bytes).expect("a request");
+            let group = v1::DoubtGroup { cause: "holder lost".into(), count: 7, node: "n2".into() };
+            let (index, groups) = if asked.validate_only { (0, vec![group]) } else { (9, vec![]) };
+            one(v1::ResolveDoubtsResponse { resolved: 7, index, groups })
+        }
+        _ => Err(unknown(method)),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn reasons_of_all_pages_add_up_most_first() {
+    let fake = hospital().await;
+    let groups = fake.reveille("dead-letter list --group-by reason --schedule morning -o json").await.json();
+    assert_eq!(
+        groups[0],
+        json!({
+            "reason": "421", "count": 11, "oldest": "1970-01-01T00:00:50Z", "newest": "1970-01-01T00:04:20Z",
+            "example": {
+                "run": "r5.0", "recipient": "u200@x.example", "number": 200, "code": 550, "enhanced": null,
+                "text": "no", "attempts": 0, "since": null,
+            },
+        })
+    );
+    assert_eq!((groups[1]["reason"].as_str(), groups[1]["count"].as_u64()), (Some("550 5.1.1"), Some(3)));
+    let asked: Vec<v1::CountDeadLettersRequest> = fake.requests("CountDeadLetters");
+    let filters = asked.iter().map(|asked| asked.filter.clone().unwrap_or_default().schedule);
+    assert_eq!(filters.collect::<Vec<_>>(), ["morning", "morning"]);
+    let ended = fake.reveille("dead-letter list -o name").await;
+    assert_eq!(ended.stdout, "r5.0 u1@x.example\nr5.0 u2@x.example\n", "an empty page is not the end");
+}
+
+#[tokio::test]
+async fn a_requeue_by_reason_is_counted_asked_about_and_done_page_by_page() {
+    let fake = hospital().await;
+    let address = fake.address().to_string();
+    let words = ["--endpoint", &address, "dead-letter", "requeue", "--reason", "550 5.7.1", "--pool", "backup"];
+    let dry = run(command(&words).args(["--dry-run", "-o", "json"])).await;
+    assert_eq!(dry.json(), json!({"run": null, "moved": 1003, "index": null, "dry_run": true}));
+    assert_eq!((dry.code, dry.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")));
+
+    let unasked = run(&mut command(&words)).await;
+    assert_eq!(unasked.code, Some(2));
+    let question = "Send again by pool backup: 1,003 dead letters that died of '550 5.7.1'?";
+    assert!(unasked.stderr.contains(question), "{unasked:?}");
+    let asked: Vec<v1::RequeueDeadLettersRequest> = fake.requests("RequeueDeadLetters");
+    assert!(asked.iter().all(|asked| asked.validate_only), "nothing was done");
+
+    let done = run(command(&words).args(["--yes", "-o", "json"])).await;
+    assert_eq!(done.json(), json!({"run": null, "moved": 1003, "index": 1070, "dry_run": false}));
+    assert!(done.error()["message"].as_str().is_some_and(|said| said.starts_with("2 dead letters of cancelled runs")));
+    let asked: Vec<v1::RequeueDeadLettersRequest> = fake.requests("RequeueDeadLetters");
+    let done: Vec<&v1::RequeueDeadLettersRequest> = asked.iter().filter(|asked| !asked.validate_only).collect();
+    assert_eq!(done.iter().map(|asked| asked.page_token.as_str()).collect::<Vec<_>>(), ["", "p"]);
+    assert!(done.iter().all(|asked| asked.all && asked.pool == "backup" && asked.run.is_empty()));
+    let all = fake.reveille("dead-letter discard").await;
+    assert!(all.code == Some(2) && all.stderr.contains("which dead letters? nothing says it"), "{all:?}");
+}
+
+#[tokio::test]
+async fn an_export_is_csv_or_lines_and_a_file_appears_when_it_is_whole() {
+    let fake = hospital().await;
+    let csv = fake.reveille("dead-letter export").await;
+    let headings = "run,recipient,number,code,enhanced,text,attempts,since\n";
+    let first = "r5.0,u1@x.example,1,550,,\"no, \"\"never\"\"\",0,\n";
+    assert_eq!(csv.stdout, format!("{headings}{first}r5.0,u2@x.example,2,550,,no,0,\n"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("letters.jsonl");
+    let ended = fake.reveille(&format!("dead-letter export --format jsonl {}", file.display())).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""), "{ended:?}");
+    let lines = std::fs::read_to_string(&file).expect("a file");
+    let numbers: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(numbers.iter().map(|line| line["number"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing partial is left");
+    let broken = Fake::answering("Nothing", v1::GetRunResponse::default()).await;
+    let ended = broken.reveille(&format!("dead-letter export {}", folder.path().join("x.csv").display())).await;
+    assert!(ended.code != Some(0) && !folder.path().join("x.csv").exists(), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
+    let fake = hospital().await;
+    let dry = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run").await;
+    assert_eq!((dry.code, dry.stdout.as_str()), (Some(0), "7 recipients would be resolved\n"));
+    assert_eq!(dry.stderr, "7 mails in doubt, all of run r1.0 (7 on n2: holder lost)\n");
+    let unasked = fake.reveille("in-doubt resolve r1.0 --all --sent").await;
+    assert!(unasked.code == Some(2) && unasked.stderr.contains("may never have arrived: 7 mails"), "{unasked:?}");
+    let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
+    assert!(asked.iter().all(|asked| asked.validate_only));
+    let done = fake.reveille("in-doubt resolve r1.0 --all --sent --yes -o json").await;
+    assert_eq!(done.json(), json!({"run": "r1.0", "moved": 7, "index": 9, "dry_run": false}));
+}

@@ -1,0 +1,90 @@
+//! Dead letters: sent again, by the same pool or another, or taken off the list.
+//!
+//! The pool is a recipient's own from then on, and not its run's: its run's other recipients stay where they are, in
+//! the same run and the same accounts (P1).
+
+use std::collections::BTreeSet;
+
+use super::Context;
+use super::moves::Place;
+use crate::bitmap::Bitmap;
+use crate::command::{Picked, Requeue};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::rulings::Ruled;
+use crate::state::{Ledger, Standing};
+
+impl Ledger {
+    /// Sends dead recipients again, with attempts counted anew; by another pool where one is named. A pool that
+    /// nothing can go by is refused: it would be a wait for a deadline.
+    pub(super) fn requeue(&mut self, context: &mut Context, requeue: &Requeue) -> Result<Outcome, Refusal> {
+        if let Some(pool) = &requeue.pool
+            && !self.serves(pool)
+        {
+            return Err(Refusal::NotPossible(format!("no relay of pool '{pool}' takes mail")));
+        }
+        let moved = requeue.picked.iter().map(|picked| self.requeue_of(context, picked, requeue.pool.as_deref()));
+        Ok(Outcome::MovedOf(moved.collect()))
+    }
+
+    fn requeue_of(&mut self, context: &mut Context, picked: &Picked, pool: Option<&str>) -> Result<u64, Refusal> {
+        self.may_send_again(picked.run)?;
+        let numbers = self.dead_numbers(picked)?;
+        if !numbers.is_empty() {
+            self.reopen(context, picked.run)?;
+        }
+        for number in &numbers {
+            let Some((page, chunk, slot)) = self.place_of(picked.run, *number) else { continue };
+            let one: Bitmap = [slot].into_iter().collect();
+            self.dead.remove(&(picked.run, *number));
+            if let Some(chunk) = self.chunks.edit(&(page, chunk)) {
+                chunk.attempts.remove(&slot);
+            }
+            if let Some(pool) = pool {
+                self.redirect((page, chunk), &one, pool);
+            }
+            self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
+        }
+        self.rule_numbers(context, picked.run, Ruled::Requeued(pool.map(str::to_owned)), &numbers);
+        Ok(numbers.len() as u64)
+    }
+
+    /// A slot goes by this pool from now on. Who is claimed or in doubt is never redirected: a row is of one pool.
+    fn redirect(&mut self, place: Place, one: &Bitmap, pool: &str) {
+        let is_own = self.pages.get(&place.0).is_some_and(|page| page.pool == pool);
+        let Some(chunk) = self.chunks.edit(&place) else { return };
+        chunk.elsewhere.retain(|_, slots| {
+            slots.remove(one);
+            !slots.is_empty()
+        });
+        if !is_own {
+            chunk.elsewhere.entry(pool.to_owned()).or_default().add(one);
+        }
+    }
+
+    /// Takes dead recipients off the list; they stay dead.
+    pub(super) fn discard(&mut self, context: &Context, picked: &[Picked]) -> Outcome {
+        Outcome::MovedOf(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
+    }
+
+    fn discard_of(&mut self, context: &Context, picked: &Picked) -> Result<u64, Refusal> {
+        let numbers = self.dead_numbers(picked)?;
+        for number in &numbers {
+            if let Some(letter) = self.dead.edit(&(picked.run, *number)) {
+                letter.discarded = true;
+            }
+        }
+        self.rule_numbers(context, picked.run, Ruled::Discarded, &numbers);
+        Ok(numbers.len() as u64)
+    }
+
+    /// The dead letters that are meant, none that was discarded.
+    fn dead_numbers(&self, picked: &Picked) -> Result<Vec<u32>, Refusal> {
+        self.page_of(picked.run).ok_or(Refusal::NoSuchRun(picked.run))?;
+        let meant: BTreeSet<u32> = picked.recipients.iter().copied().collect();
+        let listed = self.dead.range((picked.run, 0)..=(picked.run, u32::MAX));
+        let left =
+            listed.filter(|((_, number), letter)| !letter.discarded && (meant.is_empty() || meant.contains(number)));
+        Ok(left.map(|((_, number), _)| *number).collect())
+    }
+}
