@@ -17,6 +17,7 @@ use reveille_ledger::ids::{Holder, NodeId, Time};
 
 use crate::claim_cap::{ClaimCap, Flow, claim_cap};
 use crate::fair::{Credit, Fair, Offer};
+use crate::late::{LateCredits, LatePaces};
 use crate::measure::Mean;
 use crate::relays::share;
 use crate::rests::{Rest, Rests};
@@ -39,14 +40,20 @@ struct Dispatcher {
     rests: Rests,
     /// The lane that had the last suspect.
     turn: Option<Lane>,
+    late: LatePaces,
     /// How long claims take from the look at the state to their entry's answer.
     commits: Mean,
 }
 
 /// Dispatches until the term ends.
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
-    let mut dispatcher =
-        Dispatcher { fair: Fair::new(), rests: Rests::default(), turn: None, commits: Mean::default() };
+    let mut dispatcher = Dispatcher {
+        fair: Fair::new(),
+        rests: Rests::default(),
+        turn: None,
+        late: LatePaces::default(),
+        commits: Mean::default(),
+    };
     while !term.ended() {
         let nap = dispatcher.wake(&site, &term).await;
         term.sleep_until_bell(&term.work, nap).await;
@@ -69,7 +76,10 @@ impl Dispatcher {
             }
             let mut work = Work::of(ledger, holders.keys().copied(), now, &mut self.turn);
             let credits = credits(ledger, &allowances, &views.caps(ledger, &holders), &work.offers);
-            let claims = claims(&mut self.fair, &mut work, &credits, &holders);
+            let given = self.late.credits(ledger, woke_at);
+            let mut late = given.clone();
+            let claims = claims(&mut self.fair, &mut work, (&credits, &mut late), &holders);
+            self.late.spend(&given, &late);
             (claims, work.is_left(), resting, holders.len())
         });
         self.rests.look(resting, live);
@@ -192,9 +202,14 @@ fn credits(
     credits
 }
 
-fn claims(fair: &mut Fair, work: &mut Work, credits: &[Credit], holders: &BTreeMap<NodeId, Holder>) -> Vec<Claim> {
+fn claims(
+    fair: &mut Fair,
+    work: &mut Work,
+    (credits, late): (&[Credit], &mut LateCredits),
+    holders: &BTreeMap<NodeId, Holder>,
+) -> Vec<Claim> {
     let mut claims = Vec::new();
-    for grant in fair.grants(&work.offers, credits, CLAIMS_MAX) {
+    for grant in fair.grants(&work.offers, credits, late, CLAIMS_MAX) {
         let source = (grant.page, grant.chunk, grant.pool);
         let (Some(left), Some(holder)) = (work.slots.get_mut(&source), holders.get(&grant.node)) else { continue };
         let mut claim = |slice: Bitmap| {

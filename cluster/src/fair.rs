@@ -5,7 +5,7 @@
 //!
 //! What it promises:
 //! - **Never above a credit** (P12, P25): the grants of a call keep within every credit that covers them, and
-//!   within what is claimable.
+//!   within what is claimable; late ones within what their pool's rate for them allows (P16).
 //! - **Fair shares.** Tenants of a pool that can be served whenever anybody can get the same number of
 //!   recipients, to within one [`QUANTUM`], over any span of calls and wherever a call or a shared credit
 //!   ends. Who could not be served while others were saves nothing.
@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::command::SLICE_MAX;
 use reveille_ledger::ids::{NodeId, RunId, Time};
+
+use crate::late::LateCredits;
 
 /// Recipients that a tenant may send in its turn: a whole slice, so that turns do not cut slices.
 pub const QUANTUM: u32 = SLICE_MAX;
@@ -98,7 +100,13 @@ impl Fair {
 
     /// The next slices, at most `slices`, in the order in which they should be claimed. Sorts the offers
     /// once; a slice costs one look at the nodes.
-    pub fn grants(&mut self, offers: &[Offer], credits: &[Credit], slices: usize) -> Vec<Grant> {
+    pub fn grants(
+        &mut self,
+        offers: &[Offer],
+        credits: &[Credit],
+        late: &mut LateCredits,
+        slices: usize,
+    ) -> Vec<Grant> {
         let mut pools = pools(offers, credits);
         // A pool that nobody offers for has no turn to remember.
         self.rings.retain(|pool, _| pools.contains_key(pool.as_str()));
@@ -108,7 +116,7 @@ impl Fair {
             && let Some(pool) = pools.get_mut(name)
         {
             self.last_pool = name.to_owned();
-            match self.rings.entry(name.to_owned()).or_default().next_slice(pool) {
+            match self.rings.entry(name.to_owned()).or_default().next_slice(pool, late.get_mut(name)) {
                 Some(grant) => grants.push(grant),
                 None => drop(pools.remove(name)),
             }
@@ -134,7 +142,7 @@ struct Ring {
 impl Ring {
     /// A slice for the tenant whose turn it is, or for the next one that can be served. When nobody can,
     /// the turn stays where it was, with what is left of it: it goes on when there is credit again.
-    fn next_slice(&mut self, pool: &mut Pool<'_>) -> Option<Grant> {
+    fn next_slice(&mut self, pool: &mut Pool<'_>, mut late: Option<&mut u32>) -> Option<Grant> {
         let before = self.clone();
         loop {
             if self.deficit == 0 || !pool.tenants.contains_key(self.turn.as_str()) {
@@ -142,7 +150,7 @@ impl Ring {
                 *self = Ring { turn: next.to_owned(), deficit: QUANTUM };
             }
             let queue = pool.tenants.get_mut(self.turn.as_str())?;
-            if let Some(grant) = queue.slice(&mut pool.shared, self.deficit) {
+            if let Some(grant) = queue.slice(&mut pool.shared, late.as_deref_mut(), self.deficit) {
                 self.deficit -= grant.recipients;
                 return Some(grant);
             }
@@ -194,11 +202,19 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit]) -> BTreeMap<&'a str, Po
 
 impl Queue<'_> {
     /// The next slice, of at most `most` recipients. None when no offer or no credit is left.
-    fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, most: u32) -> Option<Grant> {
+    fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, late: Option<&mut u32>, most: u32) -> Option<Grant> {
         let (node, room) = self.roomiest(shared)?;
+        if late.as_deref() == Some(&0) {
+            // Within a call none comes back.
+            self.offers.retain(|(offer, _)| !offer.late);
+        }
         let (offer, left) = self.offers.last_mut()?;
-        let recipients = most.min(*left).min(room).min(SLICE_MAX);
+        let late = late.filter(|_| offer.late);
+        let recipients = most.min(*left).min(room).min(SLICE_MAX).min(late.as_deref().copied().unwrap_or(SLICE_MAX));
         *left -= recipients;
+        if let Some(late) = late {
+            *late -= recipients;
+        }
         let grant = Grant { page: offer.page, chunk: offer.chunk, pool: offer.pool.clone(), node, recipients };
         if *left == 0 {
             self.offers.pop();
@@ -257,7 +273,7 @@ mod tests {
     #[test]
     fn a_small_tenant_does_not_wait_for_a_large_one() {
         let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
-        let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], 4);
+        let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], &mut LateCredits::new(), 4);
         assert_eq!(pages(&grants), [(1, 256), (2, 3), (1, 256), (1, 256)]);
     }
 
@@ -270,30 +286,46 @@ mod tests {
             Offer { due: Time(90), priority: 7, ..offer("a", 4, 1) },
             Offer { due: Time(5), late: true, ..offer("a", 5, 1) },
         ];
-        let grants = Fair::new().grants(&offers, &[credit("a", 1, 100)], 100);
+        let grants = Fair::new().grants(&offers, &[credit("a", 1, 100)], &mut LateCredits::new(), 100);
         assert_eq!(pages(&grants), [(4, 1), (3, 1), (1, 1), (5, 1), (2, 1)]);
+    }
+
+    #[test]
+    fn late_mail_keeps_to_its_own_credit_and_holds_up_nothing() {
+        let late = |page, priority| Offer { late: true, priority, ..offer("a", page, 1_000) };
+        let offers = [late(1, 9), late(2, 0), offer("a", 3, 40), Offer { late: true, ..offer("b", 4, 1_000) }];
+        let mut credits = LateCredits::from([("default".to_owned(), 30)]);
+        let grants = Fair::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
+        assert_eq!(pages(&grants), [(1, 30), (3, 40)], "priority goes first, and what is on time is not behind it");
+        assert_eq!(credits["default"], 0);
+        let grants = Fair::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
+        assert_eq!(pages(&grants), [(3, 40)]);
+        let mut of_another = LateCredits::from([("other".to_owned(), 0)]);
+        let grants = Fair::new().grants(&offers[1..2], &[shared(1, 500)], &mut of_another, 100);
+        assert_eq!(pages(&grants), [(2, 256), (2, 244)], "a pool that is not named has no bound");
     }
 
     #[test]
     fn a_pool_without_credit_holds_up_neither_the_tenant_nor_the_others() {
         let dead = Offer { pool: "dead".to_owned(), priority: 9, ..offer("a", 1, 500) };
         let offers = [dead, offer("a", 2, 5), offer("b", 3, 5)];
-        let grants = Fair::new().grants(&offers, &[credit("a", 1, 100), credit("b", 1, 100)], 100);
+        let grants =
+            Fair::new().grants(&offers, &[credit("a", 1, 100), credit("b", 1, 100)], &mut LateCredits::new(), 100);
         assert_eq!(pages(&grants), [(2, 5), (3, 5)]);
-        assert_eq!(Fair::new().grants(&offers, &[], 100), [], "no credit, no claim");
+        assert_eq!(Fair::new().grants(&offers, &[], &mut LateCredits::new(), 100), [], "no credit, no claim");
     }
 
     #[test]
     fn both_credits_bound_a_tenant_that_has_both() {
         let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
-        let grants = Fair::new().grants(&offers, &[shared(1, 150), credit("a", 1, 40)], 100);
+        let grants = Fair::new().grants(&offers, &[shared(1, 150), credit("a", 1, 40)], &mut LateCredits::new(), 100);
         assert_eq!(pages(&grants), [(1, 40), (2, 110)]);
     }
 
     #[test]
     fn slices_go_where_the_most_room_is() {
         let credits = [credit("a", 1, 300), credit("a", 2, 400), credit("a", 3, 0)];
-        let grants = Fair::new().grants(&[offer("a", 1, 10_000)], &credits, 100);
+        let grants = Fair::new().grants(&[offer("a", 1, 10_000)], &credits, &mut LateCredits::new(), 100);
         let nodes: Vec<(u64, u32)> = grants.iter().map(|grant| (grant.node.0, grant.recipients)).collect();
         assert_eq!(nodes, [(2, 256), (1, 256), (2, 144), (1, 44)]);
     }
@@ -302,18 +334,35 @@ mod tests {
     fn a_turn_that_was_cut_short_goes_on_in_the_next_call() {
         let mut fair = Fair::new();
         let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
-        assert_eq!(pages(&fair.grants(&offers, &[shared(1, 100)], 9)), [(1, 100)], "by a credit");
-        assert_eq!(pages(&fair.grants(&offers, &[], 9)), [], "or by none");
-        assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], 1)), [(1, 156)], "or by the number of slices");
-        assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], 2)), [(2, 256), (1, 256)]);
-        assert_eq!(pages(&fair.grants(&offers[..1], &[shared(1, 9_000)], 1)), [(1, 256)], "alone, it has all turns");
+        assert_eq!(
+            pages(&fair.grants(&offers, &[shared(1, 100)], &mut LateCredits::new(), 9)),
+            [(1, 100)],
+            "by a credit"
+        );
+        assert_eq!(pages(&fair.grants(&offers, &[], &mut LateCredits::new(), 9)), [], "or by none");
+        assert_eq!(
+            pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut LateCredits::new(), 1)),
+            [(1, 156)],
+            "or by the number of slices"
+        );
+        assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut LateCredits::new(), 2)), [(2, 256), (1, 256)]);
+        assert_eq!(
+            pages(&fair.grants(&offers[..1], &[shared(1, 9_000)], &mut LateCredits::new(), 1)),
+            [(1, 256)],
+            "alone, it has all turns"
+        );
     }
 
     #[test]
     fn pools_take_turns_slice_by_slice() {
         let fast = Offer { pool: "fast".to_owned(), ..offer("a", 2, 1_000) };
         let credit_fast = Credit { pool: "fast".to_owned(), ..shared(1, 9_000) };
-        let grants = Fair::new().grants(&[offer("a", 1, 1_000), fast], &[shared(1, 9_000), credit_fast], 4);
+        let grants = Fair::new().grants(
+            &[offer("a", 1, 1_000), fast],
+            &[shared(1, 9_000), credit_fast],
+            &mut LateCredits::new(),
+            4,
+        );
         assert_eq!(pages(&grants), [(1, 256), (2, 256), (1, 256), (2, 256)]);
     }
 
@@ -340,7 +389,7 @@ mod tests {
             };
             let mut fair = Fair::new();
             for slices in calls {
-                let grants = fair.grants(&offers, &credits, slices);
+                let grants = fair.grants(&offers, &credits, &mut LateCredits::new(), slices);
                 prop_assert!(grants.len() <= slices);
                 let (mut credits_left, mut offers_left) = (credits.clone(), offers.clone());
                 for grant in &grants {
@@ -379,7 +428,7 @@ mod tests {
                     let rest = Offer { chunk: 99, ..offer(name, number as u64, 9_000) };
                     chunks.iter().enumerate().map(piece).chain([rest]).collect::<Vec<_>>()
                 }).collect();
-                for grant in fair.grants(&offers, &[shared(1, here), shared(2, there)], slices) {
+                for grant in fair.grants(&offers, &[shared(1, here), shared(2, there)], &mut LateCredits::new(), slices) {
                     got[grant.page.index as usize] += grant.recipients;
                 }
                 let (least, most) = (got.iter().min().copied().unwrap_or(0), got.iter().max().copied().unwrap_or(0));
@@ -402,12 +451,12 @@ mod tests {
                 pieces.iter().map(move |(claimable, priority)| Offer { priority: *priority, ..offer(name, number as u64, *claimable) })
             });
             let mut offers: Vec<Offer> = others.collect();
-            fair.grants(&offers, &[shared(1, 9_000)], before);
+            fair.grants(&offers, &[shared(1, 9_000)], &mut LateCredits::new(), before);
             offers.push(offer(&names[patient], patient as u64, 1));
             let mut waited = 0;
             loop {
                 // One slice a call: the sharpest cut.
-                let grants = fair.grants(&offers, &[shared(1, room)], 1);
+                let grants = fair.grants(&offers, &[shared(1, room)], &mut LateCredits::new(), 1);
                 prop_assert_eq!(grants.len(), 1);
                 if grants[0].page.index == patient as u64 {
                     break;

@@ -13,10 +13,11 @@ use std::time::Duration;
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Holder, NodeId, Time};
-use reveille_ledger::{Ledger, Node};
+use reveille_ledger::{Ledger, Node, Page};
 use reveille_raft::{Hint, Hints};
 
 use crate::handover::{self, Unfit};
+use crate::late::{is_late, late_rate};
 use crate::site::Site;
 use crate::term::Term;
 use crate::work::claimable;
@@ -31,6 +32,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const LAG_MAX: Duration = Duration::from_secs(2);
 /// How long a write or sync of the log may take (P13).
 const SYNC_MAX: Duration = Duration::from_secs(5);
+/// Late mail that is claimed at this rate is claimed well within [`IDLE_MAX`]. Mails a second.
+const LATE_PER_SECOND_MIN: f64 = 1.0;
 /// How long there may be work, credit and no grant (P13).
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
@@ -146,8 +149,13 @@ fn could_grant(ledger: &Ledger, several: bool, now: Time, may_claim: impl Fn(Hol
     let may_hold = allowances(live, several, now).values().any(|allowance| *allowance != Allowance::NONE);
     let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
     let is_due = || {
+        // P16: late mail may be claimed more rarely than this looks.
+        let soon = |page: &Page, pool: &str| {
+            ledger.serves(pool)
+                && (!is_late(page) || late_rate(ledger, pool).is_none_or(|rate| rate >= LATE_PER_SECOND_MIN))
+        };
         let mut pages = ledger.open_pages();
-        pages.any(|(id, page)| claimable(ledger, id, page, now).any(|part| ledger.serves(part.pool)))
+        pages.any(|(id, page)| claimable(ledger, id, page, now).any(|part| soon(page, part.pool)))
     };
     may_hold && nobody_holds() && is_due()
 }

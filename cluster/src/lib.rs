@@ -19,6 +19,7 @@
 //! stand alone: [`relay`], [`compose`], [`pace`], `measure`, [`clock`].
 
 mod auditor;
+pub mod backlog;
 pub mod barrier;
 mod behind;
 mod claim_cap;
@@ -33,6 +34,7 @@ pub mod handover;
 pub mod journal;
 mod keeper;
 mod lane;
+pub mod late;
 pub mod lease;
 pub mod marks;
 mod measure;

@@ -1,7 +1,8 @@
 //! How fast one relay may be used from one node: a token bucket whose rate shrinks when the relay
 //! says "too fast" and grows back slowly (additive increase, multiplicative decrease).
 //!
-//! Called by the relay pool, once before each mail and once for each throttle answer.
+//! Called by the relay pool, once before each mail and once for each throttle answer; and for late mail, by the
+//! leader's dispatcher (`late.rs`).
 //! It promises that over any span of `t` seconds it hands out at most `budget * t + burst` tokens,
 //! and that after a throttle answer the rate is halved at once. It is a value: no runtime, no clock,
 //! no lock. Time is a `Duration` since an origin that the caller chooses and never moves; a time
@@ -71,6 +72,18 @@ impl Pace {
         } else {
             LONGEST_WAIT
         })
+    }
+
+    /// How many mails could be taken at `now`.
+    pub fn saved(&mut self, now: Duration) -> u32 {
+        self.refill(now);
+        // A cast of a float stops at the ends of the integer.
+        (self.tokens + ROUNDING) as u32
+    }
+
+    /// Takes so many at once, of those that were saved.
+    pub fn take_saved(&mut self, count: u32) {
+        self.tokens = (self.tokens - f64::from(count)).max(0.0);
     }
 
     /// The relay said "too fast": half the rate from now on, and whatever had been saved up is gone.

@@ -12,6 +12,7 @@ use reveille_ledger::ids::{Epoch, Hash, Holder, NodeId, Time};
 use reveille_raft::peer::Measured;
 use reveille_raft::{Hint, Replica, Stamp};
 
+use crate::backlog::Backlog;
 use crate::clock::Clock;
 use crate::desk::Introduction;
 use crate::lease::{LEASE, NodeLease};
@@ -51,6 +52,8 @@ pub struct Site {
     relays: RwLock<Option<Arc<Relays>>>,
     /// How long an outcome takes from its verdict into the ledger; the settler notes it.
     settling: Mutex<Mean>,
+    /// What is late, as it was last looked at (P16).
+    backlogs: RwLock<Vec<Backlog>>,
 }
 
 impl Site {
@@ -69,6 +72,7 @@ impl Site {
             term: RwLock::new(None),
             relays: RwLock::new(None),
             settling: Mutex::new(Mean::default()),
+            backlogs: RwLock::new(Vec::new()),
         }
     }
 
@@ -115,6 +119,15 @@ impl Site {
     pub(crate) fn note_settled(&self, verdict_at: Duration) {
         let now = self.clock.monotonic();
         self.settling.lock().note(now.saturating_sub(verdict_at), now);
+    }
+
+    /// P16: what is late, by pool, as this node saw it some seconds ago.
+    pub fn backlogs(&self) -> Vec<Backlog> {
+        self.backlogs.read().clone()
+    }
+
+    pub(crate) fn note_backlogs(&self, backlogs: Vec<Backlog>) {
+        *self.backlogs.write() = backlogs;
     }
 
     /// What this node has measured lately, for the leader (P12).

@@ -27,7 +27,7 @@ use crate::room::Room;
 use crate::settler::Settler;
 use crate::site::Site;
 use crate::supervisor::{Done, Kind, Supervisor};
-use crate::{handover, keeper, lane, recovery, term};
+use crate::{backlog, handover, keeper, lane, recovery, term};
 
 /// How long one attempt to make this life known is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -127,6 +127,14 @@ impl Station {
         let stop = self.stopping.asked.clone();
         self.supervisor.run(Kind::RelayFollower, stop.clone(), move || {
             follow_relays(Arc::clone(&site), Arc::clone(&relays), stop.clone())
+        });
+        let (site, stop) = (Arc::clone(&self.site), self.stopping.asked.clone());
+        self.supervisor.run(Kind::BacklogWatch, stop.clone(), move || {
+            let (site, stop) = (Arc::clone(&site), stop.clone());
+            async move {
+                backlog::run(site, stop).await;
+                Done::Unasked
+            }
         });
         let (settled, mut settling) = (self.stopping.settled.clone(), Some(settling));
         self.supervisor.run(Kind::Settler, CancellationToken::new(), move || {

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Settler,
     /// Keeps relay pools in step with the ledger.
     RelayFollower,
+    /// Looks at what is late.
+    BacklogWatch,
 }
 
 /// What happens when an actor ends on its own.
@@ -51,7 +53,7 @@ impl Kind {
     fn place(self) -> Place {
         match self {
             Kind::Leadership | Kind::LeaseKeeper => Place::Raft,
-            Kind::Lanes | Kind::Settler | Kind::RelayFollower => Place::Work,
+            Kind::Lanes | Kind::Settler | Kind::RelayFollower | Kind::BacklogWatch => Place::Work,
         }
     }
 
@@ -60,7 +62,7 @@ impl Kind {
         match self {
             Kind::Leadership => End::Restart(Duration::from_millis(100)),
             Kind::LeaseKeeper => End::Restart(Duration::from_millis(100)),
-            Kind::RelayFollower => End::Restart(Duration::from_secs(1)),
+            Kind::RelayFollower | Kind::BacklogWatch => End::Restart(Duration::from_secs(1)),
             // What is past the gate and what is not settled lives in these two.
             Kind::Lanes | Kind::Settler => End::StopNode,
         }

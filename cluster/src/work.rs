@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
-use reveille_ledger::command::Cause;
 use reveille_ledger::ids::{NodeId, RunId, Time};
 use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing, closed_slots};
 
 use crate::fair::Offer;
 use crate::lane::BEGIN_WITHIN;
+use crate::late::is_late;
 
 /// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
 /// offers nothing does not count, so that paused or waiting pages starve nobody.
@@ -118,7 +118,7 @@ impl Work {
                     pool: pool.to_owned(),
                     priority: page.priority,
                     due: page.due,
-                    late: page.runs.iter().all(|run| matches!(run.cause, Cause::CatchUp | Cause::Backfill)),
+                    late: is_late(page),
                     page: id,
                     chunk: number,
                     claimable: slots.len(),

@@ -87,6 +87,7 @@ fn relay(sink: &Sink) -> Command {
             access: Access::default(),
             rate_milli: 0,
             max_sessions: 4,
+            late_rate_milli: 0,
         }
         .into(),
     )

@@ -169,6 +169,7 @@ fn relay(sink: &Sink) -> Command {
             access: Access::default(),
             rate_milli: 0,
             max_sessions: 4,
+            late_rate_milli: 0,
         }
         .into(),
     )

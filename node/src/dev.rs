@@ -71,6 +71,7 @@ pub async fn run(args: Args) -> Result<()> {
         access: Access::default(),
         rate_milli: 0,
         max_sessions: SESSIONS,
+        late_rate_milli: 0,
     };
     let site = node.site.clone();
     let has_test_clock = keep_time(&site, &args).await?;

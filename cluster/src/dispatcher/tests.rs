@@ -24,6 +24,9 @@ struct World {
     ledger: Ledger,
     now: Time,
     turn: Option<Lane>,
+    late: LatePaces,
+    /// A clock that nobody sets.
+    boot: Duration,
 }
 
 fn holder(node: u64, incarnation: u64) -> Holder {
@@ -32,7 +35,13 @@ fn holder(node: u64, incarnation: u64) -> Holder {
 
 impl World {
     fn with(recipients: u32) -> World {
-        let mut world = World { ledger: Ledger::new(), now: Time(0), turn: None };
+        World::opened(recipients, Cause::Due, (0, 0))
+    }
+
+    /// The page opened for this cause; the relay has this rate, and this one for late mail.
+    fn opened(recipients: u32, cause: Cause, (rate_milli, late_rate_milli): (u64, u64)) -> World {
+        let mut world =
+            World { ledger: Ledger::new(), now: Time(0), turn: None, late: LatePaces::default(), boot: Duration::ZERO };
         let readings = vec![Reading { node: NodeId(1), wall: Time(0) }, Reading { node: NodeId(2), wall: Time(0) }];
         world.put(Command::EpochStart(EpochStart::new(holder(1, 1), 2, readings)));
         world.up(1, 1);
@@ -44,8 +53,9 @@ impl World {
                 host: "127.0.0.1".into(),
                 port: 25,
                 access: Default::default(),
-                rate_milli: 0,
+                rate_milli,
                 max_sessions: 2,
+                late_rate_milli,
             }
             .into(),
         ));
@@ -53,7 +63,7 @@ impl World {
         world.now = OPENED_AT;
         let name = Nominal::Instant(OPENED_AT);
         let finish_by = Time(3_600_000);
-        let opening = Opening { nominal: name.clone(), due: OPENED_AT, cause: Cause::Due, finish_by };
+        let opening = Opening { nominal: name.clone(), due: OPENED_AT, cause, finish_by };
         let fired = world.put(Command::Fire(vec![Fire {
             schedule: reveille_ledger::ids::ScheduleId(5),
             plan_version: 1,
@@ -87,7 +97,10 @@ impl World {
         let mut work = Work::of(&self.ledger, holders.keys().copied(), self.now, &mut self.turn);
         let caps = self.views().caps(&self.ledger, &holders);
         let credits = credits(&self.ledger, &allowances, &caps, &work.offers);
-        let claims = claims(&mut Fair::new(), &mut work, &credits, &holders);
+        let given = self.late.credits(&self.ledger, self.boot);
+        let mut late = given.clone();
+        let claims = claims(&mut Fair::new(), &mut work, (&credits, &mut late), &holders);
+        self.late.spend(&given, &late);
         self.put(Command::Claim(claims.clone()));
         claims
     }
@@ -220,7 +233,7 @@ fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
     let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
     let credits = credits(&world.ledger, &allowances, &caps, &offers);
-    let grants = Fair::new().grants(&offers, &credits, CLAIMS_MAX);
+    let grants = Fair::new().grants(&offers, &credits, &mut LateCredits::new(), CLAIMS_MAX);
     assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
 }
 
@@ -337,6 +350,66 @@ fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
     let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
     assert_eq!((bulk, own), (whole("bulk") - 2, whole("default") - 2));
+}
+
+/// Claims of a second, each settled at once; the dispatcher wakes as it does while something waits.
+fn claimed_in_a_second(world: &mut World) -> u32 {
+    let mut claimed = 0;
+    for _ in 0..20 {
+        world.boot += NAP_FOR_CREDIT;
+        claimed += world.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
+        let accept = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
+            accepted: row.claimed.clone(),
+            ..RowOutcome::empty(row.page, row.chunk, *fence)
+        };
+        let outcomes = world.ledger.rows().iter().map(accept).collect();
+        world.put(Command::Settle(outcomes));
+    }
+    claimed
+}
+
+#[test]
+fn what_is_late_is_claimed_at_half_of_the_relays_rate_or_at_its_own() {
+    for cause in [Cause::CatchUp, Cause::Backfill] {
+        for ((rate, late), per_second) in
+            [((50_000, 0), 25), ((50_000, 10_000), 10), ((0, 7_000), 7), ((4_000, 9_000), 4)]
+        {
+            let mut world = World::opened(2_000, cause, (rate, late));
+            let claimed: u32 = (0..10).map(|_| claimed_in_a_second(&mut world)).sum();
+            // A bucket that starts empty gives nothing in its first second.
+            assert!((9 * per_second..=10 * per_second).contains(&claimed), "{cause:?}, {rate}, {late}: {claimed}");
+        }
+    }
+}
+
+#[test]
+fn it_is_gathered_so_that_a_slow_backlog_costs_an_entry_a_second() {
+    let mut world = World::opened(2_000, Cause::CatchUp, (0, 5_000));
+    let mut entries = Vec::new();
+    for _ in 0..62 {
+        world.boot += NAP_FOR_CREDIT;
+        let claims = world.dispatch();
+        entries.extend((!claims.is_empty()).then(|| claims.iter().map(|claim| claim.slice.len()).sum::<u32>()));
+    }
+    assert_eq!(entries, [5, 5, 5]);
+}
+
+#[test]
+fn without_a_rate_or_on_time_nothing_is_held_back() {
+    for (cause, rates) in [(Cause::CatchUp, (0, 0)), (Cause::Due, (50_000, 1_000)), (Cause::Trigger, (50_000, 1_000))] {
+        let mut world = World::opened(2_000, cause, rates);
+        let claimed = claimed_in_a_second(&mut world);
+        assert!(claimed >= 200, "{cause:?}: all that the nodes' caps let through, not {claimed}");
+    }
+}
+
+#[test]
+fn a_new_leader_begins_the_late_rate_anew_and_never_above_it() {
+    let mut world = World::opened(2_000, Cause::CatchUp, (50_000, 0));
+    assert!((0..4).map(|_| claimed_in_a_second(&mut world)).sum::<u32>() > 0);
+    world.late = LatePaces::default();
+    assert_eq!(claimed_in_a_second(&mut world), 0, "its bucket is empty");
+    assert!((1..=50).contains(&claimed_in_a_second(&mut world)), "what two seconds bring");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    Claim, Command, Entry, EpochStart, Next, NodeUp, Reading, Relay, RunPause, ScheduleCreate, Trigger,
+    Cause, Claim, Command, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RunPause, ScheduleCreate,
+    Trigger,
 };
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
@@ -69,6 +70,7 @@ struct Stage {
     ledger: Ledger,
     epoch: Epoch,
     index: u64,
+    now: Time,
 }
 
 const NOW: Time = Time(1_788_000_000_000);
@@ -76,7 +78,7 @@ const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
 
 impl Stage {
     fn new() -> Stage {
-        let mut stage = Stage { ledger: Ledger::new(), epoch: Epoch(0), index: 0 };
+        let mut stage = Stage { ledger: Ledger::new(), epoch: Epoch(0), index: 0, now: NOW };
         let readings = vec![Reading { node: NodeId(1), wall: NOW }];
         stage.play(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
         stage.epoch = Epoch(1);
@@ -86,12 +88,16 @@ impl Stage {
 
     fn play(&mut self, command: Command) -> Outcome {
         self.index += 1;
-        let outcome = self.ledger.apply(self.index, &Entry { epoch: self.epoch, now: NOW, command }).reply.outcome;
+        let outcome = self.ledger.apply(self.index, &Entry { epoch: self.epoch, now: self.now, command }).reply.outcome;
         assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
         outcome
     }
 
     fn relay(&mut self, pool: &str) {
+        self.relay_with(pool, 0);
+    }
+
+    fn relay_with(&mut self, pool: &str, late_rate_milli: u64) {
         let (name, host) = (pool.to_owned(), "127.0.0.1".to_owned());
         let relay = Relay {
             name,
@@ -101,6 +107,7 @@ impl Stage {
             access: Access::default(),
             rate_milli: 0,
             max_sessions: 4,
+            late_rate_milli,
         };
         self.play(Command::RelayPut(relay.into()));
     }
@@ -112,6 +119,30 @@ impl Stage {
             Outcome::Run(run) => run,
             other => panic!("a run opens, but: {other:?}"),
         }
+    }
+
+    /// An hour later the schedule's instant opens, as one that was missed.
+    fn caught_up(&mut self) {
+        let (schedule, due) = (self.schedule(), NOW.plus_ms(3_600_000));
+        let start = EpochStart::new(HOLDER, 1, vec![Reading { node: NodeId(1), wall: due }]);
+        (self.epoch, self.now) = (Epoch(0), due);
+        self.play(Command::EpochStart(start));
+        self.epoch = Epoch(self.index);
+        let nominal = Nominal::Instant(due);
+        let opening =
+            Opening { nominal: nominal.clone(), due, cause: Cause::CatchUp, finish_by: due.plus_ms(3_600_000) };
+        let fire = Fire {
+            schedule,
+            plan_version: 1,
+            from: nominal,
+            opened: vec![opening],
+            explained: vec![],
+            through: due,
+            next: None,
+            tzdb: "test".into(),
+        };
+        let fired = self.play(Command::Fire(vec![fire]));
+        assert!(matches!(&fired, Outcome::Fired(runs) if matches!(runs.as_slice(), [Ok(_)])), "{fired:?}");
     }
 
     fn schedule(&mut self) -> ScheduleId {
@@ -193,4 +224,14 @@ fn where_somebody_holds_a_claim_the_credit_may_be_used_up() {
     let slice: Bitmap = [0].into_iter().collect();
     stage.play(Command::Claim(vec![Claim { page: run, chunk: 0, slice, holder: HOLDER }]));
     assert!(!stage.could_grant());
+}
+
+#[test]
+fn late_mail_that_is_paced_below_its_look_is_not_its_fault() {
+    for (late_rate_milli, could) in [(0, true), (1_000, true), (50, false)] {
+        let mut stage = Stage::new();
+        stage.relay_with("default", late_rate_milli);
+        stage.caught_up();
+        assert_eq!(could_grant(&stage.ledger, true, stage.now, |_| true), could, "{late_rate_milli}");
+    }
 }

@@ -34,6 +34,7 @@ pub fn relay_named(cluster: &Cluster, name: &str, pool: &str, rate: u64) -> Comm
             access: Access::default(),
             rate_milli: rate * 1_000,
             max_sessions: SESSIONS,
+            late_rate_milli: 0,
         }
         .into(),
     )

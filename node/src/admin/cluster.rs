@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use reveille_cluster::backlog::Backlog;
 use reveille_cluster::handover;
 use reveille_ledger::ids::NodeId;
+use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
     Freshness, GetClusterStatusRequest, GetClusterStatusResponse, InitClusterRequest, InitClusterResponse,
@@ -82,6 +84,7 @@ impl Admin {
             answered_by: self.site.introduction.name.clone(),
             members: shown.collect(),
             leaderless: raft.leaderless_for.map(|silence| views::duration(whole_ms(silence))),
+            backlogs: self.site.backlogs().into_iter().map(backlog).collect(),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
         }
     }
@@ -104,6 +107,17 @@ impl Admin {
 
 fn whole_ms(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn backlog(backlog: Backlog) -> v1::Backlog {
+    v1::Backlog {
+        pool: backlog.pool,
+        recipients: backlog.recipients,
+        oldest: Some(views::timestamp(backlog.oldest)),
+        bound_per_second: backlog.bound_per_second.unwrap_or_default(),
+        shrinks_per_second: backlog.shrinks_per_second.unwrap_or_default(),
+        eta: backlog.eta.map(|eta| views::duration(whole_ms(eta))),
+    }
 }
 
 /// One line of the status.

@@ -300,6 +300,14 @@ async fn a_cluster() {
         members: vec![up, down],
         test_clock_offset: None,
         leaderless: None,
+        backlogs: vec![v1::Backlog {
+            pool: "default".into(),
+            recipients: 1_200,
+            oldest: at("2026-03-08T13:05:00Z"),
+            bound_per_second: 25.0,
+            shrinks_per_second: 20.0,
+            eta: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
+        }],
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
     let json = fake.reveille("cluster status -o json").await.json();
@@ -307,6 +315,17 @@ async fn a_cluster() {
         &json,
         json!({"cluster": "c1", "incarnation": 1, "group": 1, "leader": "a", "epoch": 4, "term": 2, "commit_index": 99, "test_clock_offset_ms": null, "leaderless_ms": null}),
     );
+    assert_eq!(
+        json["backlog"],
+        json!([{
+            "pool": "default", "recipients": 1200, "oldest": "2026-03-08T13:05:00Z", "bound_per_second": 25.0,
+            "shrinks_per_second": 20.0, "eta_ms": 60_000,
+        }])
+    );
+    let table = fake.reveille("cluster status").await.stdout;
+    let told = "1,200 recipients late in pool default, the oldest due 2026-03-08T13:05:00Z; 20.0 a second, over in 1m \
+                (at most 25 a second)\n";
+    assert!(table.ends_with(told), "{table}");
     let fields = "address applied_index clock_offset_ms id incarnation lag name role state_hash tzdb version";
     assert_eq!((keys(&json["members"][0]), keys(&json["members"][1])), (fields.into(), fields.into()));
     assert_eq!((&json["members"][0]["role"], &json["members"][0]["clock_offset_ms"]), (&json!("leader"), &json!(-3)));
@@ -344,7 +363,7 @@ async fn a_relay() {
     let fake = Fake::answering("AddRelay", v1::AddRelayResponse { relay: Some(relay), index: 3 }).await;
     let json = fake
         .reveille(
-            "relay add main --host h --port 25 --tls implicit --ca /ca --tls-name n --auth env:X --rate 0.5 -o json",
+            "relay add main --host h --port 25 --tls implicit --ca /ca --tls-name n --auth env:X --rate 0.5 --late-rate 0.25 -o json",
         )
         .await
         .json();
@@ -353,6 +372,7 @@ async fn a_relay() {
         json!({
             "name": "main", "pool": "default", "host": "h", "port": 25, "tls": "starttls", "ca": "/ca.pem",
             "tls_name": null, "auth": "file:/login", "rate_per_second": null, "max_sessions": 10,
+            "late_rate_per_second": null,
             "health": {
                 "node": "a", "condition": "parked", "cause": "454 Daily message quota exceeded",
                 "until": "1970-01-01T00:00:00Z", "sessions_open": 1, "rate_per_second": 2.5,
@@ -361,6 +381,7 @@ async fn a_relay() {
     );
     let asked: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
     let relay = asked.first().and_then(|asked| asked.relay.clone()).expect("a relay");
-    assert_eq!((relay.rate_per_second, relay.tls()), (0.5, v1::RelayTls::Implicit));
+    let rates = (relay.rate_per_second, relay.late_rate_per_second);
+    assert_eq!((rates, relay.tls()), ((0.5, 0.25), v1::RelayTls::Implicit));
     assert_eq!((relay.ca.as_str(), relay.tls_name.as_str(), relay.auth.as_str()), ("/ca", "n", "env:X"));
 }

@@ -167,6 +167,20 @@ pub struct Relay {
     pub rate_milli: u64,
     /// Open dialogues on one node, waiting ones included (P12).
     pub max_sessions: u32,
+    /// Late mails a second over the whole cluster, in thousandths; zero means half of the rate (P16).
+    pub late_rate_milli: u64,
+}
+
+impl Relay {
+    /// P16: late mails a second, in thousandths, at most; none where there is no bound.
+    pub fn late_bound_milli(&self) -> Option<u64> {
+        match (self.late_rate_milli, self.rate_milli) {
+            (0, 0) => None,
+            (0, rate) => Some(rate.div_ceil(2)),
+            (late, 0) => Some(late),
+            (late, rate) => Some(late.min(rate)),
+        }
+    }
 }
 
 /// See [`Command::RelayPut`].

@@ -192,6 +192,7 @@ pub fn mark(name: &str) -> Command {
             access: Access::default(),
             rate_milli: 0,
             max_sessions: 1,
+            late_rate_milli: 0,
         }
         .into(),
     )

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use reveille_cluster::late::{is_late, late_rate};
 use reveille_cluster::relay::{CircuitStatus, Status};
 use reveille_ledger::command::Relay;
 use reveille_ledger::explain::Story;
@@ -45,7 +46,7 @@ pub fn told(
                 let also = obstacle(ledger, pool, around).map(|obstacle| format!("; and {obstacle}"));
                 format!("for the next attempt, not before {until}{}", also.unwrap_or_default())
             }
-            None => for_a_node(ledger, (id, number), pool, around),
+            None => for_a_node(ledger, (id, number), (page, pool), around),
         },
     })
 }
@@ -64,7 +65,12 @@ fn obstacle(ledger: &Ledger, pool: &str, around: &Surroundings) -> Option<String
 }
 
 /// It could be taken now, and no node has taken it.
-fn for_a_node(ledger: &Ledger, (id, number): (RunId, u32), pool: &str, around: &Surroundings) -> String {
+fn for_a_node(
+    ledger: &Ledger,
+    (id, number): (RunId, u32),
+    (page, pool): (&Page, &str),
+    around: &Surroundings,
+) -> String {
     if let Some(obstacle) = obstacle(ledger, pool, around) {
         return obstacle;
     }
@@ -78,9 +84,12 @@ fn for_a_node(ledger: &Ledger, (id, number): (RunId, u32), pool: &str, around: &
     let suspect = ledger.place_of(id, number).is_some_and(|(page, chunk, slot)| {
         ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))
     });
-    match suspect {
-        true => "for a node to take it alone: it was being prepared when its holder died".to_owned(),
-        false => "for a node to take it".to_owned(),
+    match (suspect, late_rate(ledger, pool).filter(|_| is_late(page))) {
+        (true, _) => "for a node to take it alone: it was being prepared when its holder died".to_owned(),
+        (false, Some(rate)) => {
+            format!("for its turn: what is late goes after what is on time, in pool '{pool}' {rate} a second at most")
+        }
+        (false, None) => "for a node to take it".to_owned(),
     }
 }
 

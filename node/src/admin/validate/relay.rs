@@ -35,12 +35,16 @@ pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, Fault> {
         fields.refuse("relay.host", format!("{:?} is not a host; {form}", asked.host));
     }
     let access = access(&mut fields, &asked);
-    let rate = asked.rate_per_second;
-    if !(0.0..=RATE_MAX).contains(&rate) || (rate > 0.0 && rate < 0.001) {
-        fields.refuse(
-            "relay.rate_per_second",
-            format!("{rate} is not a rate; give 0.001 to {RATE_MAX}, or 0 for no bound"),
-        );
+    let (rate, late) = (asked.rate_per_second, asked.late_rate_per_second);
+    for (field, rate, zero) in
+        [("relay.rate_per_second", rate, "no bound"), ("relay.late_rate_per_second", late, "half of the rate")]
+    {
+        if !(0.0..=RATE_MAX).contains(&rate) || (rate > 0.0 && rate < 0.001) {
+            fields.refuse(field, format!("{rate} is not a rate; give 0.001 to {RATE_MAX}, or 0 for {zero}"));
+        }
+    }
+    if rate > 0.0 && late > rate {
+        fields.refuse("relay.late_rate_per_second", format!("{late} is above the rate of {rate}"));
     }
     let max_sessions = if asked.max_sessions == 0 { SESSIONS_DEFAULT } else { asked.max_sessions };
     if max_sessions > SESSIONS_MAX {
@@ -56,6 +60,7 @@ pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, Fault> {
         // Bounded above: fits.
         rate_milli: (rate * 1_000.0).round() as u64,
         max_sessions,
+        late_rate_milli: (late * 1_000.0).round() as u64,
     });
     fields.done(made)
 }

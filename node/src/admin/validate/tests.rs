@@ -193,8 +193,11 @@ fn all_that_is_wrong_is_said_at_once() {
 #[test]
 fn a_relay_is_a_host_a_port_and_bounds() {
     let good = || Relay { name: "mx".into(), host: "::1".into(), port: 25, ..Relay::default() };
-    let kept = relay(Some(Relay { rate_per_second: 2.5, ..good() })).expect("a relay");
-    assert_eq!((kept.pool.as_str(), kept.rate_milli, kept.max_sessions), ("default", 2_500, 10));
+    let kept = relay(Some(Relay { rate_per_second: 2.5, late_rate_per_second: 0.5, ..good() })).expect("a relay");
+    assert_eq!(
+        (kept.pool.as_str(), kept.rate_milli, kept.late_rate_milli, kept.max_sessions),
+        ("default", 2_500, 500, 10)
+    );
     let secured = Relay { host: "mx.example".into(), tls: 2, ca: "/ca.pem".into(), auth: "env:SES".into(), ..good() };
     let kept = relay(Some(secured)).expect("a relay");
     assert!(kept.access.auth.is_some() && kept.access.tls.trust().is_some_and(|trust| trust.ca.is_some()), "{kept:?}");
@@ -215,6 +218,8 @@ fn a_relay_is_a_host_a_port_and_bounds() {
         (Relay { host: "10.0.0.5".into(), auth: "env:SES".into(), ..good() }, "relay.auth: would cross the network in the clear; give starttls or implicit (in the clear only for a relay on this machine)"),
         (Relay { rate_per_second: -1.0, ..good() }, "relay.rate_per_second: -1 is not a rate; give 0.001 to 1000000, or 0 for no bound"),
         (Relay { rate_per_second: f64::NAN, ..good() }, "relay.rate_per_second: NaN is not a rate; give 0.001 to 1000000, or 0 for no bound"),
+        (Relay { rate_per_second: 5.0, late_rate_per_second: 6.0, ..good() }, "relay.late_rate_per_second: 6 is above the rate of 5"),
+        (Relay { late_rate_per_second: -1.0, ..good() }, "relay.late_rate_per_second: -1 is not a rate; give 0.001 to 1000000, or 0 for half of the rate"),
         (Relay { max_sessions: 1_001, ..good() }, "relay.max_sessions: 1001 is above 1000; give 1 to 1000"),
     ];
     for (asked, message) in table {

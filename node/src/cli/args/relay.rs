@@ -88,6 +88,9 @@ pub struct AddRelayArgs {
     /// Mails a second over the whole cluster, at most [default: no bound]
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate)]
     pub rate: Option<f64>,
+    /// Of these, late ones at most: caught up after an outage, or backfilled [default: half of the rate]
+    #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate)]
+    pub late_rate: Option<f64>,
     /// Open dialogues on one node, at most [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub sessions: Option<u32>,

@@ -44,6 +44,7 @@ pub(super) fn relay(args: AddRelayArgs) -> Relay {
         tls_name: args.tls_name.unwrap_or_default(),
         auth: args.auth.unwrap_or_default(),
         health: None,
+        late_rate_per_second: args.late_rate.unwrap_or_default(),
     }
 }
 

@@ -111,6 +111,7 @@ impl Document {
             _ => match field {
                 "zone" => vec!["tz"],
                 "rate_per_second" => vec!["rate"],
+                "late_rate_per_second" => vec!["late_rate"],
                 "max_sessions" => vec!["sessions"],
                 label if label.starts_with("labels.") => vec![LABELS],
                 other => vec![other],

@@ -156,6 +156,7 @@ pub fn relay(relay: &v1::Relay) -> Node {
     keys.some("auth", relay.auth.as_str());
     keys.add("pool", relay.pool.as_str());
     keys.plain("rate", relay.rate_per_second);
+    keys.plain("late_rate", relay.late_rate_per_second);
     keys.plain("sessions", relay.max_sessions);
     Node::map(keys.0)
 }

@@ -7,7 +7,7 @@ use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
 use crate::cli::clocks::{self, Verdict};
 use crate::cli::human;
-use crate::cli::instant::duration_ms;
+use crate::cli::instant::{duration_ms, text};
 use crate::cli::word::word;
 
 /// Role of a member that did not answer.
@@ -38,7 +38,7 @@ pub struct MemberView {
 }
 
 /// How the cluster stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StatusView {
     cluster: Option<String>,
     incarnation: u64,
@@ -54,6 +54,20 @@ pub struct StatusView {
     test_clock_offset_ms: Option<i64>,
     answered_by: String,
     members: Vec<MemberStatusView>,
+    backlog: Vec<BacklogView>,
+}
+
+/// What is late of a pool, and not sent yet.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BacklogView {
+    pool: String,
+    recipients: u64,
+    oldest: Option<String>,
+    /// Null: no bound.
+    bound_per_second: Option<f64>,
+    /// Null: it does not shrink.
+    shrinks_per_second: Option<f64>,
+    eta_ms: Option<i64>,
 }
 
 /// How a member stands; null where it did not answer.
@@ -109,6 +123,7 @@ impl From<v1::GetClusterStatusResponse> for StatusView {
             test_clock_offset_ms: status.test_clock_offset.as_ref().map(duration_ms),
             answered_by: status.answered_by,
             members: status.members.into_iter().map(MemberStatusView::from).collect(),
+            backlog: status.backlogs.into_iter().map(BacklogView::from).collect(),
         }
     }
 }
@@ -154,6 +169,34 @@ impl StatusView {
 
     fn clocks(&self) -> Verdict<'_> {
         clocks::judge(self.members.iter().filter_map(|member| Some((member.name.as_str(), member.clock_offset_ms?))))
+    }
+}
+
+impl From<v1::Backlog> for BacklogView {
+    fn from(backlog: v1::Backlog) -> BacklogView {
+        let some = |rate: f64| (rate > 0.0).then_some(rate);
+        BacklogView {
+            pool: backlog.pool,
+            recipients: backlog.recipients,
+            oldest: text(backlog.oldest.as_ref()),
+            bound_per_second: some(backlog.bound_per_second),
+            shrinks_per_second: some(backlog.shrinks_per_second),
+            eta_ms: backlog.eta.as_ref().map(duration_ms),
+        }
+    }
+}
+
+impl BacklogView {
+    /// In words: how many, how old, how fast, how long.
+    pub fn told(&self) -> String {
+        let recipients = human::counted(self.recipients, "recipient");
+        let oldest = self.oldest.as_ref().map(|oldest| format!(", the oldest due {oldest}")).unwrap_or_default();
+        let goes = match (self.shrinks_per_second, self.eta_ms) {
+            (Some(rate), Some(eta)) => format!("{rate:.1} a second, over in {}", human::duration(eta)),
+            _ => "it does not shrink".to_owned(),
+        };
+        let bound = self.bound_per_second.map(|bound| format!(" (at most {bound} a second)")).unwrap_or_default();
+        format!("{recipients} late in pool {}{oldest}; {goes}{bound}", self.pool)
     }
 }
 
@@ -248,7 +291,8 @@ impl View for StatusView {
         };
         let cells = self.members.iter().map(|member| member.cells(off.contains(&member.name.as_str())));
         let members = table(&columns, cells.collect(), paint);
-        format!("{}\n\n{members}", card(pairs, paint))
+        let late: String = self.backlog.iter().map(|late| format!("\n\n{}", late.told())).collect();
+        format!("{}\n\n{members}{late}", card(pairs, paint))
     }
 }
 

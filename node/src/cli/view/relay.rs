@@ -26,6 +26,8 @@ pub struct RelayView {
     /// Null: no bound.
     rate_per_second: Option<f64>,
     max_sessions: u32,
+    /// Null: half of the rate.
+    late_rate_per_second: Option<f64>,
     /// Null: the node that answered does not use it.
     health: Option<HealthView>,
 }
@@ -99,6 +101,7 @@ impl From<v1::Relay> for RelayView {
             port: relay.port,
             rate_per_second: (relay.rate_per_second > 0.0).then_some(relay.rate_per_second),
             max_sessions: relay.max_sessions,
+            late_rate_per_second: (relay.late_rate_per_second > 0.0).then_some(relay.late_rate_per_second),
         }
     }
 }
@@ -174,7 +177,8 @@ impl View for RelayView {
         if let (Some(health), Some(state)) = (&self.health, pairs.last_mut()) {
             state.1 = Cell::toned(health.text(), if health.condition == "ready" { Tone::Good } else { Tone::Bad });
         }
-        let more = [("ca", &self.ca), ("tls name", &self.tls_name), ("auth", &self.auth)];
+        let late = self.late_rate_per_second.map(|rate| format!("{rate}/s"));
+        let more = [("late rate", &late), ("ca", &self.ca), ("tls name", &self.tls_name), ("auth", &self.auth)];
         pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?.into()))));
         card(pairs, paint)
     }

@@ -102,6 +102,7 @@ impl World {
                 access: Access::default(),
                 rate_milli: 0,
                 max_sessions: 4,
+                late_rate_milli: 0,
             };
             world.put(Command::RelayPut(RelayPut { relay, replace: false, request: None }));
         }

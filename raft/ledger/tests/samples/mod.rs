@@ -68,6 +68,7 @@ fn relay() -> Relay {
         },
         rate_milli: 14_000,
         max_sessions: 20,
+        late_rate_milli: 700,
     }
 }
 
