@@ -39,6 +39,7 @@ pub mod lease;
 pub mod marks;
 mod measure;
 pub mod pace;
+mod parkings;
 mod preparations;
 mod recovery;
 pub mod relay;

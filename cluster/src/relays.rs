@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Relay;
 use reveille_raft::peer::RelayFlow;
 use tokio::time::Instant;
 
+use crate::parkings::Parkings;
 use crate::relay::{CircuitStatus, Dial, Limits, Permit, Pool, Status, Target, Unavailable};
 
 /// The rate of a relay without a bound of its own: far above what one node can send.
@@ -29,6 +30,7 @@ pub struct Relays {
     hello_name: String,
     pools: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicUsize,
+    parkings: Mutex<Parkings>,
 }
 
 /// The right to send one mail, and through which relay.
@@ -48,7 +50,8 @@ struct Entry {
 impl Relays {
     /// No pools yet. `hello_name` is what this node calls itself in EHLO.
     pub fn new(dialer: Arc<dyn Dial>, hello_name: String) -> Relays {
-        Relays { dialer, hello_name, pools: RwLock::new(BTreeMap::new()), turn: AtomicUsize::new(0) }
+        let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicUsize::new(0));
+        Relays { dialer, hello_name, pools, turn, parkings: Mutex::default() }
     }
 
     /// Makes the pools what the ledger says. Must be called inside a runtime; its dialogues run there. A relay
@@ -134,9 +137,12 @@ impl Relays {
         self.status().into_iter().map(|(name, status)| (name, flow(&status, now))).collect()
     }
 
-    /// Writes gauges of each relay.
+    /// Writes gauges of each relay, and raises an alarm where one is parked.
     pub fn measure(&self) {
-        for (name, status) in self.status() {
+        let status = self.status();
+        let circuits = status.iter().map(|(name, status)| (name.clone(), status.circuit.clone())).collect();
+        self.parkings.lock().look(&circuits);
+        for (name, status) in status {
             let parked = matches!(status.circuit, CircuitStatus::Parked { .. });
             let open = matches!(status.circuit, CircuitStatus::Open { .. } | CircuitStatus::HalfOpen { .. });
             show(&name, status.sessions_open, status.rate_per_second, parked, open);
@@ -244,7 +250,16 @@ mod tests {
         ledger.apply(1, &LogEntry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
         let mut put = |rate_milli, max_sessions, voters| {
             let (name, pool, host) = ("main".to_owned(), "default".to_owned(), "127.0.0.1".to_owned());
-            let relay = Relay { name, pool, host, port: 25, access: Access::default(), rate_milli, max_sessions };
+            let relay = Relay {
+                name,
+                pool,
+                host,
+                port: 25,
+                access: Access::default(),
+                rate_milli,
+                max_sessions,
+                late_rate_milli: 0,
+            };
             let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
             ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
             relays.follow(&ledger, voters);

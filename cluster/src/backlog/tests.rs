@@ -76,7 +76,7 @@ fn it_has_a_size_an_age_a_rate_and_an_end() {
         shrinks_per_second: None,
         eta: None,
     };
-    assert_eq!(first, [expected.clone()], "nobody has looked for long enough");
+    assert_eq!(first.as_slice(), std::slice::from_ref(&expected), "nobody has looked for long enough");
     let later = watch.look(&opened(900, Cause::Backfill), seconds(10));
     let shrinks =
         Backlog { recipients: 900, shrinks_per_second: Some(10.0), eta: Some(seconds(90)), ..expected.clone() };

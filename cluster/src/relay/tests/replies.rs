@@ -32,6 +32,7 @@ fn each_answer_has_its_scope() {
         (Mail, 452, "4.3.1 disk full", Relay),
         (Mail, 452, "too many connections", QUICK),
         (Mail, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
+        (Mail, 454, "Throttling - Maximum sending rate exceeded", QUICK),
         (Mail, 454, "Throttling failure: Daily message quota exceeded.", QUOTA),
         (Mail, 421, "4.7.0 bye", QUICK),
         (Mail, 550, "sender refused", Tenant),

@@ -5,6 +5,7 @@ mod cluster;
 mod gap;
 mod jitter;
 mod letters;
+mod limits;
 mod mails;
 mod node;
 mod overlap;

@@ -1,0 +1,119 @@
+//! Relays as they are: too fast, full for the day, not yet. Nobody's attempts are used up by it, and nobody is lost.
+
+use std::time::Duration;
+
+use reveille_proto::admin::v1::{
+    AddRelayRequest, ExplainRequest, GetRunRequest, ListRelaysRequest, Overlap, Policies, Relay, RelayCondition, Run,
+    RunCounts, ScheduleBody, TriggerScheduleRequest,
+};
+
+use super::clock::{HOUR, by, walk};
+use super::node::{Node, PATIENCE, creation, node_with_test_clock, yearly};
+
+/// A run whose recipients have one attempt.
+async fn opened(node: &Node, name: &str, recipients: &[&str]) -> String {
+    let policies = Policies { max_attempts: 1, overlap: Overlap::Allow.into(), ..Policies::default() };
+    let body = ScheduleBody { policies: Some(policies), ..yearly(name, recipients) };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+    let request = TriggerScheduleRequest { name: name.to_owned(), request_id: name.to_owned(), ..Default::default() };
+    let run = node.schedules().trigger_schedule(request).await.expect("triggered").into_inner().run;
+    run.expect("a run").run
+}
+
+async fn shown(node: &Node, run: &str) -> (Run, RunCounts) {
+    let request = GetRunRequest { run: run.to_owned(), ..GetRunRequest::default() };
+    let run = node.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
+    let counts = run.counts.expect("counts");
+    (run, counts)
+}
+
+/// What befell a recipient: what, and the detail.
+async fn story(node: &Node, run: &str, recipient: &str) -> Vec<(String, String)> {
+    let request = ExplainRequest { run: run.to_owned(), recipient: recipient.to_owned(), ..ExplainRequest::default() };
+    let story = node.runs().explain(request).await.expect("a story").into_inner();
+    story.events.into_iter().map(|event| (event.what, event.detail)).collect()
+}
+
+async fn relay(node: &Node) -> Relay {
+    let listed = node.relays().list_relays(ListRelaysRequest::default()).await.expect("a list").into_inner();
+    listed.relays.into_iter().next().expect("a relay")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_asked_too_fast_slows_us_and_everybody_is_sent() {
+    for stage in ["mail", "before-commit"] {
+        let faults = format!("{stage}:454=Throttling failure: Maximum sending rate exceeded.#3");
+        let node = node_with_test_clock(&faults).await;
+        let paced = Relay { rate_per_second: 200.0, ..node.relay() };
+        let request = AddRelayRequest { relay: Some(paced), replace: true, ..AddRelayRequest::default() };
+        node.relays().add_relay(request).await.expect("replaced");
+        let run = opened(&node, "burst", &["ada@x.example", "bob@x.example", "eve@x.example"]).await;
+        walk(&node, by(HOUR)).await;
+        let (known, counts) = shown(&node, &run).await;
+        assert_eq!((counts.sent, counts.dead), (3, 0), "{stage}: {known:?}");
+        assert_eq!(node.sink.accepted_count(), 3);
+        let mut refused = Vec::new();
+        for recipient in ["#0", "#1", "#2"] {
+            refused.extend(story(&node, &run, recipient).await.into_iter().filter(|(what, _)| what == "refused"));
+        }
+        let uncounted = |detail: &str| detail.contains("454") && !detail.contains("the attempt counts");
+        assert_eq!(refused.len(), 3, "{stage}: {refused:?}");
+        assert!(refused.iter().all(|(_, detail)| uncounted(detail)), "{refused:?}");
+        let health = relay(&node).await.health.expect("its health");
+        assert_eq!(health.condition(), RelayCondition::Ready, "it is slow, and neither failing nor full");
+        assert!(health.rate_per_second < 200.0, "{stage}: {health:?}");
+        node.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_full_for_the_day_is_parked_and_who_waits_for_it_is_told_so() {
+    let node = node_with_test_clock("mail:454=Throttling failure: Daily message quota exceeded.").await;
+    let run = opened(&node, "full", &["ada@x.example", "bob@x.example"]).await;
+    let parked = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let health = relay(&node).await.health.expect("its health");
+            if health.condition() == RelayCondition::Parked {
+                return health;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let health = parked.await.expect("it is parked");
+    assert!(health.cause.contains("Daily message quota exceeded") && health.until.is_some(), "{health:?}");
+    let (_, counts) = shown(&node, &run).await;
+    assert_eq!((counts.pending + counts.claimed, counts.dead), (2, 0));
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending == 2)).await;
+    let waits = story(&node, &run, "#0").await.pop().expect("an event");
+    assert_eq!(waits.0, "waits");
+    assert!(waits.1.contains("relay mailbox takes no more today") && waits.1.contains("quota"), "{}", waits.1);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_greylisted_comes_again_later_and_has_used_up_nothing() {
+    let node = node_with_test_clock("rcpt:450=4.7.1 Come back later#4").await;
+    let run = opened(&node, "grey", &["ada@x.example", "bob@x.example"]).await;
+    let waits = tokio::time::timeout(PATIENCE, async {
+        for recipient in ["#0", "#1"] {
+            let waits = |(_, detail): (String, String)| detail.starts_with("for the next attempt, not before");
+            while !story(&node, &run, recipient).await.pop().is_some_and(waits) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    });
+    waits.await.expect("both wait");
+    assert_eq!(node.sink.accepted_count(), 0);
+    walk(&node, by(HOUR)).await;
+    let (known, counts) = shown(&node, &run).await;
+    assert_eq!((counts.sent, counts.dead), (2, 0), "of one attempt each: {known:?}");
+    let mut refused = 0;
+    for recipient in ["#0", "#1"] {
+        let story = story(&node, &run, recipient).await;
+        refused += story.iter().filter(|(what, _)| what == "refused").count();
+        assert!(!story.iter().any(|(_, detail)| detail.contains("the attempt counts")), "{story:?}");
+        assert_eq!(story.last().map(|(what, _)| what.as_str()), Some("sent"));
+    }
+    assert_eq!(refused, 4, "two rounds of it");
+    node.stop().await;
+}
