@@ -122,7 +122,8 @@ fn create(recipients: Vec<Recipient>) -> ScheduleCreate {
         },
         audience: Audience { columns: vec![], recipients },
         after: Time(0),
-        next: Some(Next { nominal: Nominal::Instant(DUE), due: DUE }),
+        next: Some(Next { nominal: Nominal::Instant(DUE), due: DUE, jitter_ms: 0 }),
         tzdb: "test".into(),
+        labels: reveille_ledger::labels::Labels::default(),
     }
 }

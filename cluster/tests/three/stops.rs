@@ -87,7 +87,7 @@ fn assumed_if_in_doubt(name: &str, in_ms: i64) -> Command {
     Command::ScheduleCreate(Box::new(ScheduleCreate {
         name: name.into(),
         when: When::At { instant_ms: due.0 },
-        next: Some(Next { nominal: Nominal::Instant(due), due }),
+        next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         policies: Policies { in_doubt: InDoubt::AssumeSent, ..Policies::default() },
         // Before what has filled everybody's hands.
         priority: 9,

@@ -218,6 +218,7 @@ async fn work_that_stands_is_named() {
     patient.runs.push(run("r2.0", v1::RunState::Expired, late, 900_000));
     patient.doubts = vec![v1::Doubt { run: "r8.0".into(), ..Default::default() }];
     patient.dead_letters = vec![v1::DeadLetter { run: "r8.0".into(), ..Default::default() }; 2];
+    patient.status.backlogs = vec![v1::Backlog { pool: "bulk".into(), recipients: 7, ..Default::default() }];
     let ended = patient.examined("-o json").await;
     let expected = [
         "problem relay",
@@ -225,15 +226,17 @@ async fn work_that_stands_is_named() {
         "problem overdue",
         "problem run",
         "problem in_doubt",
+        "warning backlog",
         "warning expired",
         "warning dead_letter",
     ];
     assert_eq!((ended.code, told(&ended)), (Some(1), expected.map(str::to_owned).to_vec()), "{ended:?}");
-    let what: Vec<Value> = (0..7).map(|place| ended.json()[place]["what"].clone()).collect();
+    let what: Vec<Value> = (0..8).map(|place| ended.json()[place]["what"].clone()).collect();
     assert_eq!(what[0], "no relay is in pool bulk, by which these send: news");
     assert_eq!(what[3], "run r7.0 of morning is paused with 4 recipients waiting: 10 refusals in a row");
-    assert_eq!(what[5], "2 recipients expired within a day, in r8.0");
-    assert_eq!(what[6], "2 refused for good, in r8.0");
+    assert_eq!(what[5], "7 recipients late in pool bulk; it does not shrink");
+    assert_eq!(what[6], "2 recipients expired within a day, in r8.0");
+    assert_eq!(what[7], "2 refused for good, in r8.0");
 }
 
 #[tokio::test]
