@@ -51,6 +51,9 @@ var:
   team: \"7\"
 header:
   List-Id: <morning.example.com>
+labels:
+  team: news
+  tier: \"\"
 recipients:
   - email: ann@example.com
     name: Ann
@@ -58,7 +61,7 @@ recipients:
     name: \"Bob: the other one\"
 ";
 /// Keys that `schedule create` has as flags, and that are above, or stand for what is above, or make no schedule.
-const OTHERWISE: &[&str] = &["text", "html", "to", "recipients", "skip_bad_rows", "dry_run", "tenant", "help"];
+const OTHERWISE: &[&str] = &["text", "html", "to", "recipients", "skip_bad_rows", "dry_run", "tenant", "help", "label"];
 const RELAY: &str = "\
 kind: relay
 name: main
@@ -70,6 +73,7 @@ tls_name: other.example.org
 auth: file:/etc/reveille/main
 pool: bulk
 rate: 12.5
+late_rate: 2
 sessions: 3
 ";
 
