@@ -38,6 +38,7 @@ pub mod late;
 pub mod lease;
 pub mod marks;
 mod measure;
+mod outcomes;
 pub mod pace;
 mod parkings;
 mod preparations;

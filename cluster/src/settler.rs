@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::journal::Place;
+use crate::outcomes;
 use crate::site::Site;
 
 /// Outcomes that wait for the settler. Twice the largest claim cap: when it is full the lanes wait, and
@@ -76,6 +77,7 @@ impl Settler {
 
     /// Leaves an outcome; waits while the queue is full.
     pub async fn settle(&self, place: Place, fate: Fate) {
+        outcomes::count_mail(&fate);
         if self.queue.send((place, fate)).await.is_err() {
             tracing::error!(fence = %place.fence, "the settler is gone: this outcome stays in the journal");
         }

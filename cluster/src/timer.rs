@@ -18,6 +18,7 @@ use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, OPENINGS_MAX};
 
+use crate::outcomes;
 use crate::site::Site;
 use crate::term::Term;
 
@@ -77,12 +78,15 @@ impl Timer {
             return if is_taken { Duration::ZERO } else { NAP_AFTER_REFUSAL };
         }
         let asked = fires.len();
+        let told: Vec<_> = fires.iter().map(outcomes::instants).collect();
         match self.term.propose(Command::Fire(fires)).await {
             Some(Outcome::Fired(answers)) => {
                 let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
                 for refusal in &refused {
                     tracing::warn!(%refusal, "a fire was refused");
                 }
+                let taken = answers.iter().zip(&told).filter(|(answer, _)| answer.is_ok());
+                taken.for_each(|(_, instants)| outcomes::count(instants));
                 let opened: usize = answers.iter().flatten().map(Vec::len).sum();
                 metrics::counter!("reveille_runs_opened_total").increment(opened as u64);
                 if refused.len() == asked { NAP_AFTER_REFUSAL } else { Duration::ZERO }

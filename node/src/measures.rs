@@ -46,6 +46,8 @@ const fn by(label: &'static str, kind: Kind, name: &'static str, help: &'static 
 /// All of them.
 pub const MEASURES: &[Measure] = &[
     plain(LeaderCounter, "reveille_runs_opened_total", "Runs opened by this node as leader"),
+    by("outcome,reason", LeaderCounter, "reveille_instants_total", "Instants that were due, by what became of them"),
+    by("outcome,reason", Counter, "reveille_mails_total", "Mails that this node had in hand, by what became of them"),
     plain(Counter, "reveille_gate_passes_total", "Hand-offs past the gate"),
     by("why", Counter, "reveille_gate_shut_total", "Gates that stayed shut"),
     plain(Counter, "reveille_in_doubt_total", "Mails that came into doubt in a dialogue"),
