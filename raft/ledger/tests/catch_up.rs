@@ -14,7 +14,7 @@ use reveille_ledger::command::{
 };
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
-use reveille_ledger::decide::catch_up::{Jitter, ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire};
+use reveille_ledger::decide::catch_up::{Jitter, ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire, plan_leave};
 use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
@@ -372,6 +372,46 @@ fn an_occurrence_that_has_opened_does_not_open_again_under_new_rules() {
     drill.after_outage(DAY_MS);
     let dues: Vec<String> = drill.opened().iter().map(|(_, due, _)| due.to_string()).collect();
     assert_eq!(dues, ["2026-01-10T07:00:00Z", "2026-01-11T09:00:00Z"]);
+}
+
+fn daily_in_a_window_of_a_day(catch_up: CatchUp) -> Drill {
+    let policies = Policies { catch_up, jitter_ms: DAY_MS, start_within_ms: 2 * DAY_MS, ..side_by_side() };
+    Drill::new(cron("0 0 * * *"), "UTC", at("2026-03-01T12:00:00Z"), &Wish { policies, ..Wish::default() })
+}
+
+fn next_of(drill: &Drill) -> Next {
+    drill.ledger.schedules().get(&drill.schedule).and_then(|known| known.plan.next.clone()).expect("a next instant")
+}
+
+/// P16: what stands for a missed instant is one that can open, not one whose place in its window is to come.
+#[test]
+fn a_missed_instant_is_caught_up_though_the_next_one_waits_for_its_place() {
+    let mut drill = daily_in_a_window_of_a_day(CatchUp::One);
+    let mut missed = 0;
+    for _ in 0..20 {
+        let before = next_of(&drill);
+        drill.leap_to(before.due.plus_ms(DAY_MS + 2 * MINUTE_MS));
+        drill.catch_up();
+        let after = next_of(&drill);
+        if after.due == before.due.plus_ms(DAY_MS) {
+            missed += 1;
+            assert!(drill.ledger.has_opened(&(drill.schedule, before.nominal.clone())), "{before:?} then {after:?}");
+        }
+    }
+    assert!(missed > 10, "{missed}");
+}
+
+/// P8: an edit opens what is due of the former timing, wherever its place is; and that is on time.
+#[test]
+fn an_edit_before_the_place_opens_the_instant_on_time() {
+    let mut drill = daily_in_a_window_of_a_day(CatchUp::None);
+    let next = next_of(&drill);
+    let now = next.due.plus_ms(5 * MINUTE_MS);
+    assert!(next.opens() > now, "{next:?}");
+    drill.leap_to(now);
+    let fire = plan_leave(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, now).expect("a fire");
+    let causes: Vec<Cause> = fire.opened.iter().map(|opening| opening.cause).collect();
+    assert_eq!((causes, fire.explained), (vec![Cause::Due], vec![]));
 }
 
 /// P8: no entry above 1 MiB, though a thousand schedules wake up from four days' sleep together, or one opens

@@ -95,26 +95,28 @@ pub fn first(
 /// have changed since the plan's next instant was computed: an instant that has moved or gone is explained.
 /// What waits for a run stays in the plan, and there is no fire where all of it does.
 pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
-    plan(ledger, id, Calendar { pattern, zone }, now, Jitter::of)
+    plan(ledger, id, Calendar { pattern, zone }, now, |place| place)
 }
 
-/// The same for an edit that leaves the timing: what is due opens now, wherever its place in the window is.
+/// The same for an edit that leaves the timing: what is due opens now at the latest, wherever its place in the
+/// window is.
 pub fn plan_leave(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
-    plan(ledger, id, Calendar { pattern, zone }, now, |_| Jitter::NONE)
+    plan(ledger, id, Calendar { pattern, zone }, now, |place| place.min(now))
 }
 
-fn plan<'l>(
-    ledger: &'l Ledger,
+/// `waits`: when what has its place then opens.
+fn plan(
+    ledger: &Ledger,
     id: ScheduleId,
     calendar: Calendar<'_>,
     now: Time,
-    window: impl Fn(&'l Schedule) -> Jitter<'l>,
+    waits: impl Fn(Time) -> Time,
 ) -> Option<Fire> {
     let Calendar { pattern, zone } = calendar;
     let schedule = ledger.schedules().get(&id)?;
-    let jitter = window(schedule);
-    let opens = |next: &Next| if jitter.window_ms > 0 { next.opens() } else { next.due };
-    let next = schedule.plan.next.as_ref().filter(|next| opens(next) <= now)?;
+    let jitter = Jitter::of(schedule);
+    let opens = |next: &Next| waits(next.opens());
+    let next = schedule.plan.next.as_ref().filter(|next| next.due <= now && opens(next) <= now)?;
     let from_start = schedule.start.map_or(schedule.plan.fired_through, |start| start.plus_ms(-1));
     let after = schedule.plan.fired_through.max(from_start).min(next.due.plus_ms(-1));
     let end = schedule.end.map_or(now, |end| now.min(end)).max(next.due);
@@ -129,7 +131,7 @@ fn plan<'l>(
     let opens_at = |firing: &Firing| match Nominal::from(firing.nominal) == next.nominal {
         // The plan has its place, whatever rules it is by.
         true => opens(next),
-        false => Time::from(firing.instant).plus_ms(jitter.place_ms(calendar, dst, firing)),
+        false => waits(Time::from(firing.instant).plus_ms(jitter.place_ms(calendar, dst, firing))),
     };
     let mut judged = judge(ledger, (id, schedule), (&found, more_to_come), is_busy, (now, opens_at));
     // Only the last one can be before its place, since that lies before the next instant.
@@ -193,15 +195,18 @@ fn judge(
     is_busy: bool,
     (now, opens_at): (Time, impl Fn(&Firing) -> Time),
 ) -> Vec<Judged> {
-    let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_))).filter(|_| !more_to_come);
+    let opens_at = |step: &Step| match step {
+        Step::Fires(firing) => opens_at(firing),
+        Step::Absent(_) => step.instant().into(),
+    };
+    let steps: Vec<(&Step, Time)> = steps.iter().map(|step| (step, opens_at(step))).collect();
+    // What stands for others opens now: one that is before its place is nobody's later instant yet.
+    let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= now;
+    let latest = steps.iter().rposition(is_ripe).filter(|_| !more_to_come);
     let buffers = schedule.policies.overlap == Overlap::BufferOne;
     let held_through = if is_busy { Some(now) } else { schedule.plan.held_through };
-    let judge = |(place, step): (usize, &Step)| {
+    let judge = |(place, (step, opens)): (usize, (&Step, Time))| {
         let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
-        let opens = match step {
-            Step::Fires(firing) => opens_at(firing),
-            Step::Absent(_) => due,
-        };
         let waited = buffers && held_through.is_some_and(|through| opens <= through);
         let verdict = match step {
             _ if ledger.has_opened(&(id, nominal.clone())) => Err(Reason::OpenedBefore),
@@ -210,7 +215,7 @@ fn judge(
         };
         Judged { nominal, due, opens, verdict }
     };
-    steps.iter().enumerate().map(judge).collect()
+    steps.into_iter().enumerate().map(judge).collect()
 }
 
 /// P16: does an instant open, and as what; or why not. One that has waited for a run was not missed.
@@ -227,10 +232,10 @@ fn verdict(schedule: &Schedule, late_ms: i64, waited: bool, is_latest: bool) -> 
     }
 }
 
-/// `finish_by`, at most the next instant that is still to come, at least ten minutes from now.
+/// `finish_by`, at most until the next occurrence that is still to come opens, at least ten minutes from now.
 fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&Next>) -> Time {
     let wanted = due.plus_ms(schedule.policies.finish_by_ms);
-    let until_next = next.map_or(wanted, |next| wanted.min(next.due));
+    let until_next = next.map_or(wanted, |next| wanted.min(next.opens()));
     until_next.max(now.plus_ms(FINISH_MS_MIN))
 }
 
