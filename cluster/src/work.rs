@@ -14,7 +14,8 @@ use crate::lane::BEGIN_WITHIN;
 use crate::late::is_late;
 
 /// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
-/// offers nothing does not count, so that paused or waiting pages starve nobody.
+/// offers nothing does not count, so that paused or waiting pages starve nobody. What is late is counted by
+/// itself: it has a rate of its own (P16), and hides nothing that is on time.
 const OFFERS_MAX: usize = 256;
 /// After this a suspect is over with its preparation, or no longer alone: ten seconds to get its seat, ten
 /// seconds in it. Milliseconds.
@@ -95,16 +96,17 @@ impl Work {
         let busy = nodes_with_a_suspect(ledger, now);
         let free = nodes.filter(|node| !busy.contains(node)).collect();
         let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
-        let mut offered: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        let is_full = |offered: &BTreeMap<(&str, &str), usize>, lane: (&str, &str)| {
+        let mut offered: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
+        let is_full = |offered: &BTreeMap<(&str, &str, bool), usize>, lane: (&str, &str, bool)| {
             offered.get(&lane).is_some_and(|offered| *offered >= OFFERS_MAX)
         };
         for (id, page) in ledger.open_pages() {
-            if is_full(&offered, (&page.tenant, &page.pool)) && !goes_elsewhere(ledger, id) {
+            let late = is_late(page);
+            if is_full(&offered, (&page.tenant, &page.pool, late)) && !goes_elsewhere(ledger, id) {
                 continue;
             }
             for Part { number, chunk, pool, slots: claimable } in claimable(ledger, id, page, now) {
-                if is_full(&offered, (&page.tenant, pool)) {
+                if is_full(&offered, (&page.tenant, pool, late)) {
                     continue;
                 }
                 let suspects = claimable.and(&chunk.suspects);
@@ -118,13 +120,13 @@ impl Work {
                     pool: pool.to_owned(),
                     priority: page.priority,
                     due: page.due,
-                    late: is_late(page),
+                    late,
                     page: id,
                     chunk: number,
                     claimable: slots.len(),
                 });
                 work.slots.insert((id, number, pool.to_owned()), slots);
-                *offered.entry((&page.tenant, pool)).or_default() += 1;
+                *offered.entry((&page.tenant, pool, late)).or_default() += 1;
             }
         }
         work.choose_suspects(turn);

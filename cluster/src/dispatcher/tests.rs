@@ -7,7 +7,7 @@ use reveille_ledger::command::{
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Fence, Incarnation, Nominal, RunId};
-use reveille_ledger::policy::Policies;
+use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_raft::peer::{Measured, RelayFlow};
 
@@ -401,6 +401,35 @@ fn without_a_rate_or_on_time_nothing_is_held_back() {
         let claimed = claimed_in_a_second(&mut world);
         assert!(claimed >= 200, "{cause:?}: all that the nodes' caps let through, not {claimed}");
     }
+}
+
+/// P16: a backlog of many pages, whose credit is out, stands beside what is on time and not before it.
+#[test]
+fn whatever_is_late_what_is_on_time_is_offered() {
+    let mut world = World::opened(20, Cause::CatchUp, (50_000, 1));
+    world.now = OPENED_AT.plus_ms(1_000);
+    for (name, cause, count) in [("missed", Cause::CatchUp, 300), ("today", Cause::Due, 1)] {
+        let policies = Policies { overlap: Overlap::Allow, ..Policies::default() };
+        let create = ScheduleCreate { name: name.into(), policies, ..schedule(20) };
+        let Outcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("{name}") };
+        let instants = (0..count).map(|number| OPENED_AT.plus_ms(number));
+        let finish_by = Time(3_600_000);
+        let opening = |due| Opening { nominal: Nominal::Instant(due), due, cause, finish_by };
+        let fired = world.put(Command::Fire(vec![Fire {
+            schedule: id,
+            plan_version: 1,
+            from: Nominal::Instant(OPENED_AT),
+            opened: instants.map(opening).collect(),
+            explained: vec![],
+            through: OPENED_AT.plus_ms(1_000),
+            next: None,
+            tzdb: "test".into(),
+        }]));
+        assert!(matches!(fired, Outcome::Fired(ref answers) if answers[0].is_ok()), "{fired:?}");
+    }
+    world.boot += NAP_FOR_CREDIT;
+    let claimed: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
+    assert!(claimed > 0, "some of today, as many as the nodes' caps let through");
 }
 
 #[test]
