@@ -206,7 +206,13 @@ async fn watch_faults(raft: Raft, log: WalHealth, faults: FaultCell, stop: Cance
         }
         tokio::select! {
             _ = log.changed() => {}
-            changed = metrics.changed() => if changed.is_err() { return },
+            changed = metrics.changed() => if changed.is_err() {
+                // Whoever told of Raft is gone without a last word.
+                if !stop.is_cancelled() {
+                    faults.raise(Fault::Broken("Raft's task panicked".to_owned()));
+                }
+                return;
+            },
             () = stop.cancelled() => return,
         }
     }

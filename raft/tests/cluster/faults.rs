@@ -1,7 +1,7 @@
 //! What must stop a node, and what must keep it from voting.
 
 use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -125,6 +125,53 @@ async fn a_node_that_lost_the_tail_of_its_log_votes_again_when_it_has_caught_up(
     nodes[1].stop().await;
     propose(nodes[0].replica(), "with its vote").await.expect("two are a majority");
     stop_all(&mut nodes).await;
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let (path, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name()))).expect("an entry");
+        if path.is_dir() {
+            copy_folder(&path, &to);
+        } else {
+            std::fs::copy(&path, &to).expect("it is copied");
+        }
+    }
+}
+
+/// openraft panics where a follower has less than it has acknowledged. A node without Raft must not seem to live.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_folder_put_back_stops_its_leader_with_a_fault_and_not_in_silence() {
+    let network = MemoryNetwork::default();
+    let mut nodes = Vec::new();
+    for number in 1..=3 {
+        let mut node = Node::new(number, MemoryNetwork::address_of(NodeId(number)));
+        node.start(network.transport(node.id)).await.expect("a new node starts");
+        nodes.push(node);
+    }
+    nodes[0].replica().initialize(CLUSTER, &members(&nodes)).await.expect("a new cluster");
+    let leading = leader(&nodes).await;
+    let old = (leading + 1) % 3;
+    let last = propose(nodes[leading].replica(), "before").await.expect("it is applied").index;
+    nodes[old].replica().wait_applied(last, soon()).await.expect("it is there");
+    nodes[old].stop().await;
+    let copy = tempfile::tempdir().expect("a folder");
+    copy_folder(nodes[old].folder.path(), copy.path());
+    let transport = network.transport(nodes[old].id);
+    nodes[old].start(transport).await.expect("it starts again");
+    for number in 0..20 {
+        let last = propose(nodes[leading].replica(), &format!("mark {number}")).await.expect("it is applied").index;
+        nodes[old].replica().wait_applied(last, soon()).await.expect("it is there");
+    }
+    nodes[old].stop().await;
+    std::fs::remove_dir_all(nodes[old].folder.path()).expect("it is empty");
+    copy_folder(copy.path(), nodes[old].folder.path());
+    let transport = network.transport(nodes[old].id);
+    nodes[old].start(transport).await.expect("nothing in it is wrong");
+
+    let mut fault = nodes[leading].replica().fault();
+    let fault = tokio::time::timeout(PATIENCE, fault.wait_for(Option::is_some)).await.expect("a fault");
+    assert!(matches!(*fault.expect("it is kept"), Some(Fault::Broken(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
