@@ -29,7 +29,8 @@ pub(super) struct Described {
 }
 
 impl Admin {
-    /// Asks every member how it stands, all at once.
+    /// Asks every member how it stands, all at once. Another node that answers at a member's address is not that
+    /// member, whoever put it there.
     pub(super) async fn descriptions(
         &self,
         nodes: impl Iterator<Item = NodeId>,
@@ -42,6 +43,10 @@ impl Admin {
             asked.spawn(async move {
                 let begun = Instant::now();
                 let said = site.replica.peer(node)?.describe(within).await.ok()?;
+                if said.node != node {
+                    tracing::warn!(member = %node, other = %said.node, "another node answers at a member's address");
+                    return None;
+                }
                 let half_ms = i64::try_from(begun.elapsed().as_millis() / 2).unwrap_or_default();
                 let clock_offset_ms = said.wall.plus_ms(half_ms).since_ms(site.clock.wall());
                 Some((node, Described { said, clock_offset_ms }))

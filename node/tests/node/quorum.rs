@@ -43,6 +43,17 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     assert!(status.stderr.starts_with("no quorum: "), "{status:?}");
     assert!(status.stdout.contains("none heard for "), "{status:?}");
 
+    // Another node at the address of one of them is not that one.
+    let stranger = two.again(folder.path(), "stranger");
+    let status = three.reveille("cluster status -o json");
+    let status: serde_json::Value = serde_json::from_str(&status.stdout).expect("a status");
+    let members = status["members"].as_array().expect("members");
+    let of_two: Vec<_> = members.iter().filter(|member| member["name"] == "two").map(|two| &two["role"]).collect();
+    assert_eq!(of_two, ["unreachable"], "{status}");
+    let read = three.reveille("schedule list");
+    assert!(read.code == Some(5) && read.stderr.contains(missing), "{read:?}");
+    drop(stranger);
+
     // One comes back: a majority, and all goes on.
     let _one = one.again(folder.path(), "one");
     until("a leader", || three.reveille("schedule list").code == Some(0));
