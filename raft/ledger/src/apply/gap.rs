@@ -38,6 +38,8 @@ struct Asking {
     gap_ms: i64,
     audience: Hash,
     count: u32,
+    /// Log index of the last entry whose runs it sees.
+    through: u64,
 }
 
 impl Asking {
@@ -49,6 +51,7 @@ impl Asking {
             gap_ms: run.policies.min_gap_ms,
             audience: run.audience,
             count: run.count,
+            through: u64::MAX,
         }
     }
 }
@@ -107,8 +110,16 @@ impl Ledger {
     /// may have, or is claimed in it.
     pub(crate) fn kept_apart_by(&self, run: RunId, number: u32) -> Option<RunId> {
         let (page, chunk, slot) = self.place_of(run, number)?;
-        let chunk = self.chunks.get(&(page, chunk))?;
-        let beside = self.beside(Asking::of(run, self.run(run)?));
+        let place = chunk;
+        let chunk = self.chunks.get(&(page, place))?;
+        let asking = Asking::of(run, self.run(run)?);
+        // What opened after it was suppressed is not why.
+        let rulings = self.rulings.range((run, 0)..=(run, u64::MAX));
+        let suppressed = rulings.filter(|(_, rulings)| {
+            rulings.iter().any(|ruling| ruling.what == Ruled::TooNear && ruling.concerns(place, slot))
+        });
+        let through = suppressed.map(|((_, index), _)| *index).next_back().unwrap_or(u64::MAX);
+        let beside = self.beside(Asking { through, ..asking });
         match (*beside.get(number as usize)?)? {
             Beside::Counts(other, _) => chunk.too_near.contains(slot).then_some(other),
             Beside::Claimed(other) => chunk.waves.values().any(|wave| wave.contains(slot)).then_some(other),
@@ -208,7 +219,7 @@ impl Ledger {
     fn before_it_opens(&self, id: ScheduleId, due: Time) -> Vec<Option<Beside>> {
         let Some(schedule) = self.schedules.get(&id) else { return Vec::new() };
         let (gap_ms, audience, count) = (schedule.policies.min_gap_ms, schedule.audience, schedule.recipients);
-        self.beside(Asking { schedule: id, run: None, due, gap_ms, audience, count })
+        self.beside(Asking { schedule: id, run: None, due, gap_ms, audience, count, through: u64::MAX })
     }
 
     /// What other runs say of each recipient, by number; empty where none does. The latest that counts, or else
@@ -248,7 +259,8 @@ impl Ledger {
         let end = (asking.schedule, asking.due.plus_ms(asking.gap_ms), lowest);
         let others = self.derived.by_instant.range(first..end.max(first));
         let known = others.filter_map(move |(_, _, other)| Some((*other, self.run(*other)?)));
-        known.filter(move |(other, run)| asking.run != Some(*other) && mailed_anybody(run))
+        let is_seen = move |other: &RunId| asking.run != Some(*other) && other.index <= asking.through;
+        known.filter(move |(other, run)| is_seen(other) && mailed_anybody(run))
     }
 
     /// Recipients of a run that count, or are claimed.
