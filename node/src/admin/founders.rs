@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::admin::v1::{InitClusterRequest, InitClusterResponse};
+use reveille_raft::peer::{Hiccup, Rejection};
 use reveille_raft::{ClusterId, Member};
 use tokio::task::JoinSet;
 
@@ -142,7 +143,16 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
     for address in peers {
         let replica = admin.site.replica.clone();
         asked.spawn(async move {
-            let answer = replica.introduce(&address, limit).await;
+            let end = Instant::now() + limit;
+            let answer = loop {
+                match replica.introduce(&address, end.saturating_duration_since(Instant::now())).await {
+                    // It listens a moment before it can say who it is.
+                    Err(Hiccup::Rejected(Rejection::NotNow(_))) if Instant::now() < end => {
+                        tokio::time::sleep(LOOK_EVERY).await;
+                    }
+                    answer => break answer,
+                }
+            };
             (address, answer)
         });
     }
