@@ -48,6 +48,8 @@ pub mod relays;
 mod rests;
 mod room;
 mod row_tasks;
+#[cfg(test)]
+mod samples;
 mod settler;
 pub mod site;
 pub mod station;

@@ -1,16 +1,13 @@
 //! What a node says of a backlog, second by second.
 
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{
-    Cause, Command, Entry, EpochStart, Fire, Next, Opening, Reading, Relay, RunPause, ScheduleCreate,
-};
-use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::calendar::When;
+use reveille_ledger::command::{Cause, Command, Entry, EpochStart, Fire, Opening, Reading, Relay, RunPause};
+use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId};
-use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::Outcome;
 
 use super::*;
+use crate::samples;
 
 const DUE: Time = Time(60_000);
 const RUN: RunId = RunId { index: 5, place: 0 };
@@ -43,7 +40,10 @@ fn opened(recipients: u32, cause: Cause) -> Ledger {
         let address = format!("r{number}@example.net");
         Recipient { key: address.clone(), address, values: vec![] }
     };
-    put(&mut ledger, Command::ScheduleCreate(Box::new(create((0..recipients).map(recipient).collect()))));
+    put(
+        &mut ledger,
+        Command::ScheduleCreate(Box::new(samples::schedule(DUE, (0..recipients).map(recipient).collect()))),
+    );
     let nominal = Nominal::Instant(DUE);
     let opening = Opening { nominal: nominal.clone(), due: DUE, cause, finish_by: Time(3_600_000) };
     let fire = Fire {
@@ -95,35 +95,4 @@ fn what_is_on_time_or_paused_is_no_backlog() {
     let mut paused = opened(9, Cause::CatchUp);
     put(&mut paused, Command::RunPause(RunPause { run: RUN, reason: "look".into() }));
     assert_eq!(watch.look(&paused, seconds(10)), []);
-}
-
-fn create(recipients: Vec<Recipient>) -> ScheduleCreate {
-    ScheduleCreate {
-        request: None,
-        tenant: "default".into(),
-        name: "once".into(),
-        when: When::At { instant_ms: DUE.0 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
-        policies: Policies::default(),
-        pool: "default".into(),
-        priority: 0,
-        paused: None,
-        content: Content {
-            sender: "from@example.org".into(),
-            reply_to: None,
-            subject: "hello".into(),
-            text: Some("text".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-        },
-        audience: Audience { columns: vec![], recipients },
-        after: Time(0),
-        next: Some(Next { nominal: Nominal::Instant(DUE), due: DUE, jitter_ms: 0 }),
-        tzdb: "test".into(),
-        labels: reveille_ledger::labels::Labels::default(),
-    }
 }

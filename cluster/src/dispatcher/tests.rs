@@ -1,17 +1,16 @@
 //! What the dispatcher makes of a state, read as sentences.
 
 use reveille_ledger::command::{
-    Cause, Claim, Entry, EpochStart, Fire, Next, NodeUp, Opening, Picked, Reading, Relay, Requeue, RowOutcome,
+    Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Relay, Requeue, RowOutcome,
     ScheduleCreate, Why, Witness,
 };
-use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Fence, Incarnation, Nominal, RunId};
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_raft::peer::{Measured, RelayFlow};
 
 use super::*;
+use crate::samples;
 use crate::work::{PREPARED_BY_MS, Slots};
 
 const PAGE: RunId = RunId { index: 6, place: 0 };
@@ -158,38 +157,8 @@ fn said(holder: Holder, dialogue_ms: u64, rate_milli: u64) -> Report {
 }
 
 fn schedule(recipients: u32) -> ScheduleCreate {
-    let recipient = |number: u32| {
-        let address = format!("r{number}@example.net");
-        Recipient { key: address.clone(), address, values: vec![] }
-    };
-    ScheduleCreate {
-        request: None,
-        tenant: "default".into(),
-        name: "once".into(),
-        when: When::At { instant_ms: OPENED_AT.0 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
-        policies: Policies::default(),
-        pool: "default".into(),
-        priority: 0,
-        paused: None,
-        content: Content {
-            sender: "from@example.org".into(),
-            reply_to: None,
-            subject: "hello".into(),
-            text: Some("text".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-        },
-        audience: Audience { columns: vec![], recipients: (0..recipients).map(recipient).collect() },
-        after: Time(0),
-        next: Some(Next { nominal: Nominal::Instant(OPENED_AT), due: OPENED_AT, jitter_ms: 0 }),
-        tzdb: "test".into(),
-        labels: reveille_ledger::labels::Labels::default(),
-    }
+    let recipient = |number: u32| samples::recipient(&format!("r{number}@example.net"));
+    samples::schedule(OPENED_AT, (0..recipients).map(recipient).collect())
 }
 
 #[test]

@@ -4,16 +4,13 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    Cause, Claim, Command, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, Relay, RunPause, ScheduleCreate,
-    Trigger,
+    Cause, Claim, Command, Entry, EpochStart, Fire, NodeUp, Opening, Reading, Relay, RunPause, ScheduleCreate, Trigger,
 };
-use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
-use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::Outcome;
 
 use super::*;
+use crate::samples;
 
 /// Looks at the same thing every quarter of a second; when, in milliseconds, is it found unfit, and why?
 fn unfit_after(fitness: &mut Fitness, seen: Seen, from_ms: u64, until_ms: u64) -> Option<(u64, Unfit)> {
@@ -147,35 +144,7 @@ impl Stage {
 
     fn schedule(&mut self) -> ScheduleId {
         let due = NOW.plus_ms(3_600_000);
-        let recipient = Recipient { address: "a@example.net".into(), key: "a@example.net".into(), values: vec![] };
-        let create = ScheduleCreate {
-            request: None,
-            tenant: "default".into(),
-            name: "once".into(),
-            when: When::At { instant_ms: due.0 },
-            zone: "UTC".into(),
-            start: None,
-            end: None,
-            max_runs: None,
-            policies: Policies::default(),
-            pool: "default".into(),
-            priority: 0,
-            paused: None,
-            content: Content {
-                sender: "from@example.org".into(),
-                reply_to: None,
-                subject: "Hello".into(),
-                text: Some("Good morning\n".into()),
-                html: None,
-                headers: vec![],
-                variables: vec![],
-            },
-            audience: Audience { columns: vec![], recipients: vec![recipient] },
-            after: NOW,
-            next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
-            tzdb: "test".into(),
-            labels: reveille_ledger::labels::Labels::default(),
-        };
+        let create = ScheduleCreate { after: NOW, ..samples::schedule(due, vec![samples::recipient("a@example.net")]) };
         match self.play(Command::ScheduleCreate(Box::new(create))) {
             Outcome::Schedule(id) => id,
             other => panic!("a schedule is created, but: {other:?}"),

@@ -1,0 +1,45 @@
+//! A schedule for the unit tests of the actors.
+
+use reveille_ledger::command::{Next, ScheduleCreate};
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Nominal, Time};
+use reveille_ledger::labels::Labels;
+use reveille_ledger::policy::Policies;
+
+/// Somebody at this address.
+pub fn recipient(address: &str) -> Recipient {
+    Recipient { address: address.to_owned(), key: address.to_owned(), values: vec![] }
+}
+
+/// One instant, with the default policies.
+pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
+    ScheduleCreate {
+        request: None,
+        tenant: "default".into(),
+        name: "once".into(),
+        when: When::At { instant_ms: due.0 },
+        zone: "UTC".into(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies: Policies::default(),
+        pool: "default".into(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: "from@example.org".into(),
+            reply_to: None,
+            subject: "hello".into(),
+            text: Some("text".into()),
+            html: None,
+            headers: vec![],
+            variables: vec![],
+        },
+        audience: Audience { columns: vec![], recipients },
+        after: Time(0),
+        next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+        tzdb: "test".into(),
+        labels: Labels::default(),
+    }
+}
