@@ -125,9 +125,10 @@ impl Node {
         self.lives += 1;
         let home = Home::new(&self.name);
         let mut options = Options::new(self.folder.path().join("data"), self.id, network.transport(self.id));
-        // Calmer than in production: two of these clusters run at once on a small machine.
+        // Calmer than in production: two of these clusters run at once on a small machine, which may stand still
+        // for two seconds, and no leader shall change that a test has not cut off.
         options.heartbeat_ms = 100;
-        options.election_ms = 600..1_200;
+        options.election_ms = 2_500..3_500;
         options.startup_delay = Duration::from_millis(1_200);
         change(&mut options);
         let (lives, address) = (self.lives, Network::address_of(self.id));
