@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
-use reveille_ledger::content::Audience;
+use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{Fence, Hash, Holder, NodeId, RunId};
 use reveille_raft::Role;
 use reveille_raft::peer::{About, BarrierAnswer, BarrierQuestion, BarrierReport, Crossed};
@@ -104,6 +104,7 @@ pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) 
         }
     }
     let unknown = site.replica.read(|ledger| fate_unknown(ledger, &about, &confirmed));
+    let unknown = theirs(site, &about, unknown).await;
     crossed.extend(unknown.into_iter().map(|one| (key(&one), one)));
     Ok(BarrierReport { crossed: crossed.into_values().collect(), unconfirmed })
 }
@@ -129,8 +130,8 @@ async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: A
 
 /// Hand-offs of processes that can no longer tell: rows in doubt, and rows claimed for a life that did not
 /// confirm (the model's eleven steps to an arrival that nobody had named).
-fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<Holder>) -> Vec<Crossed> {
-    let mut audiences: BTreeMap<Hash, Option<Audience>> = BTreeMap::new();
+fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<Holder>) -> Vec<Unknown> {
+    let mut audiences: BTreeMap<Hash, Option<Recipients>> = BTreeMap::new();
     let mut found = Vec::new();
     for (fence, row) in ledger.rows().iter() {
         let mut slots = row.in_doubt.clone();
@@ -139,33 +140,63 @@ fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<Holder>) ->
         }
         for slot in slots.iter() {
             let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
-            let concerned = match about {
-                About::Run(other) => *other == run,
+            let whose = match about {
+                About::Run(other) => (*other == run).then_some(Whose::Theirs),
                 About::OptedOut { tenant, key } => {
-                    ledger.pages().get(&row.page).is_some_and(|page| page.tenant == *tenant)
-                        && has_key(ledger, &mut audiences, run, recipient, key)
+                    let of_tenant = ledger.pages().get(&row.page).is_some_and(|page| page.tenant == *tenant);
+                    of_tenant.then(|| whose(ledger, &mut audiences, (run, recipient), key)).flatten()
                 }
             };
-            if concerned {
-                found.push(Crossed { run, recipient, fence: *fence });
-            }
+            found.extend(whose.map(|whose| (Crossed { run, recipient, fence: *fence }, whose)));
         }
     }
     found
 }
 
-fn has_key(
+/// A hand-off whose fate nobody knows, and whether it concerns whoever is asked about.
+type Unknown = (Crossed, Whose);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// It does.
+    Theirs,
+    /// Who stands at this place of a part of a sealed audience will tell (P20).
+    At(Hash, u16),
+}
+
+/// None: somebody else's.
+fn whose(
     ledger: &Ledger,
-    audiences: &mut BTreeMap<Hash, Option<Audience>>,
-    run: RunId,
-    recipient: u32,
+    audiences: &mut BTreeMap<Hash, Option<Recipients>>,
+    (run, recipient): (RunId, u32),
     key: &str,
-) -> bool {
-    let Some(run) = ledger.run(run) else { return false };
-    let audience =
-        audiences.entry(run.audience).or_insert_with(|| ledger.blob(&run.audience).and_then(Audience::from_blob));
-    let recipient = audience.as_ref().and_then(|audience| audience.recipients.get(recipient as usize));
-    recipient.is_some_and(|recipient| recipient.key == key)
+) -> Option<Whose> {
+    let audience = ledger.run(run)?.audience;
+    let known = audiences.entry(audience).or_insert_with(|| ledger.blob(&audience).and_then(Recipients::from_blob));
+    match known.as_ref()? {
+        Recipients::Inline(audience) => {
+            (audience.recipients.get(recipient as usize)?.key == key).then_some(Whose::Theirs)
+        }
+        Recipients::Sealed(seal) => seal.place(recipient).map(|(part, place)| Whose::At(part, place)),
+    }
+}
+
+/// Those that concern whoever is asked about; reads parts, without a look at the state. Where a part cannot be
+/// read here everybody in it may be meant, and is named.
+async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<Crossed> {
+    let About::OptedOut { key, .. } = about else { return unknown.into_iter().map(|(crossed, _)| crossed).collect() };
+    let (own, key) = (Arc::clone(site), key.clone());
+    let all: Vec<Crossed> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
+    let looked = tokio::task::spawn_blocking(move || {
+        let is_theirs = |whose: Whose| match whose {
+            Whose::Theirs => true,
+            Whose::At(part, place) => {
+                own.parts.read(part, &[place]).map_or(true, |read| read.iter().any(|(_, one)| one.key == key))
+            }
+        };
+        unknown.into_iter().filter(|(_, whose)| is_theirs(*whose)).map(|(crossed, _)| crossed).collect()
+    });
+    looked.await.unwrap_or(all)
 }
 
 /// As holder: once the readable state includes the entry, the marks are read (in this order).

@@ -4,14 +4,16 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use reveille_ledger::ids::NodeId;
+use reveille_ledger::ids::{Hash, NodeId};
 use reveille_raft::PeerService;
 use reveille_raft::peer::{
-    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, LeaseAnswer, LeaseQuestion,
+    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, FetchPart, LeaseAnswer, LeaseQuestion,
+    MakePart,
 };
 
 use crate::barrier;
 use crate::clock::Clock;
+use crate::parts::{Recipe, encode, steward::PIECE};
 use crate::site::Site;
 use crate::term::Term;
 
@@ -86,6 +88,28 @@ impl PeerService for Desk {
         handed.map_err(|error| error.to_string())
     }
 
+    async fn make_part(&self, question: MakePart) -> Result<Hash, String> {
+        let site = self.site().ok_or_else(|| "this node is starting".to_owned())?;
+        let MakePart { seed, rows, columns, number } = question;
+        let made = tokio::task::spawn_blocking(move || {
+            let bytes = encode(&Recipe { seed, rows, columns }.part(number));
+            site.parts.put(&bytes).map_err(|error| format!("{} cannot write it: {error}", site.introduction.name))
+        });
+        made.await.unwrap_or_else(|error| Err(format!("writing it failed: {error}")))
+    }
+
+    async fn fetch_part(&self, question: FetchPart) -> Option<(Vec<u8>, u64)> {
+        let site = self.site()?;
+        let read = tokio::task::spawn_blocking(move || site.parts.raw(question.part, question.offset, PIECE));
+        match read.await.ok()? {
+            Ok(piece) => piece,
+            Err(error) => {
+                tracing::warn!(part = ?question.part, %error, "a part of an audience cannot be handed on");
+                None
+            }
+        }
+    }
+
     async fn describe(&self) -> Option<Description> {
         let site = self.site()?;
         let applied = site.replica.read(|ledger| ledger.head().applied);
@@ -113,6 +137,7 @@ impl PeerService for Desk {
 async fn grant(site: &Site, question: LeaseQuestion) -> LeaseAnswer {
     let Some(term) = site.term() else { return LeaseAnswer::Refused("this node does not lead".to_owned()) };
     let stopping = question.stopping;
+    term.note_lacking(question.holder.node, question.lacking.clone());
     let granted = term.grant(question);
     if stopping {
         term.until_claims_are_in_the_log().await;

@@ -47,6 +47,8 @@ pub struct Offer {
     pub chunk: u32,
     /// Recipients that could be claimed now.
     pub claimable: u32,
+    /// Nodes that lack what it needs (P20).
+    pub barred: BTreeSet<NodeId>,
 }
 
 impl Offer {
@@ -203,12 +205,14 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit]) -> BTreeMap<&'a str, Po
 impl Queue<'_> {
     /// The next slice, of at most `most` recipients. None when no offer or no credit is left.
     fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, late: Option<&mut u32>, most: u32) -> Option<Grant> {
-        let (node, room) = self.roomiest(shared)?;
+        self.roomiest(shared, &BTreeSet::new())?;
         if late.as_deref() == Some(&0) {
             // Within a call none comes back.
             self.offers.retain(|(offer, _)| !offer.late);
         }
-        let (offer, left) = self.offers.last_mut()?;
+        let served = |at: usize| Some((at, self.roomiest(shared, &self.offers.get(at)?.0.barred)?));
+        let (at, (node, room)) = (0..self.offers.len()).rev().find_map(served)?;
+        let (offer, left) = self.offers.get_mut(at)?;
         let late = late.filter(|_| offer.late);
         let recipients = most.min(*left).min(room).min(SLICE_MAX).min(late.as_deref().copied().unwrap_or(SLICE_MAX));
         *left -= recipients;
@@ -217,7 +221,7 @@ impl Queue<'_> {
         }
         let grant = Grant { page: offer.page, chunk: offer.chunk, pool: offer.pool.clone(), node, recipients };
         if *left == 0 {
-            self.offers.pop();
+            self.offers.remove(at);
         }
         for credits in [&mut self.own, shared] {
             if let Some(credit) = credits.get_mut(&node) {
@@ -227,9 +231,11 @@ impl Queue<'_> {
         Some(grant)
     }
 
-    /// The node with the most credit left, and how much; among equals the lowest. None when none has any.
-    fn roomiest(&self, shared: &BTreeMap<NodeId, u32>) -> Option<(NodeId, u32)> {
-        let nodes: BTreeSet<NodeId> = self.own.keys().chain(shared.keys()).copied().collect();
+    /// The node with the most credit left, and how much; among equals the lowest. None when none has any, but
+    /// for those that are barred.
+    fn roomiest(&self, shared: &BTreeMap<NodeId, u32>, barred: &BTreeSet<NodeId>) -> Option<(NodeId, u32)> {
+        let nodes = self.own.keys().chain(shared.keys()).filter(|node| !barred.contains(node));
+        let nodes: BTreeSet<NodeId> = nodes.copied().collect();
         let room = |node: NodeId| match (self.own.get(&node), shared.get(&node)) {
             (Some(own), Some(shared)) => *own.min(shared),
             (own, shared) => own.or(shared).copied().unwrap_or(0),
@@ -255,6 +261,7 @@ mod tests {
             page: RunId { index: page, place: 0 },
             chunk: 0,
             claimable,
+            barred: BTreeSet::new(),
         }
     }
 
@@ -328,6 +335,19 @@ mod tests {
         let grants = Fair::new().grants(&[offer("a", 1, 10_000)], &credits, &mut LateCredits::new(), 100);
         let nodes: Vec<(u64, u32)> = grants.iter().map(|grant| (grant.node.0, grant.recipients)).collect();
         assert_eq!(nodes, [(2, 256), (1, 256), (2, 144), (1, 44)]);
+    }
+
+    #[test]
+    fn a_node_that_lacks_a_part_serves_other_offers_and_others_serve_this_one() {
+        let part = Offer { barred: [NodeId(2)].into(), ..offer("a", 1, 300) };
+        let offers = [part, offer("a", 2, 300)];
+        let grants =
+            Fair::new().grants(&offers, &[credit("a", 1, 100), credit("a", 2, 900)], &mut LateCredits::new(), 100);
+        let mut who: Vec<(u64, u64)> = grants.iter().map(|grant| (grant.page.index, grant.node.0)).collect();
+        who.dedup();
+        assert_eq!(who, [(1, 1), (2, 2)], "what nobody may serve holds up nothing");
+        let nobody = Offer { barred: [NodeId(1)].into(), ..offer("a", 1, 300) };
+        assert_eq!(Fair::new().grants(&[nobody], &[credit("a", 1, 100)], &mut LateCredits::new(), 100), []);
     }
 
     #[test]

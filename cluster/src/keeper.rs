@@ -66,7 +66,8 @@ pub(crate) async fn run(site: Arc<Site>, stopping: Stopping) {
 /// Asks once; was it granted?
 async fn ask(site: &Arc<Site>, measured: Measured, stopping: bool) -> bool {
     let applied = site.replica.read(|ledger| ledger.head().applied);
-    let question = LeaseQuestion { holder: site.me, applied, measured, stopping };
+    let lacking = site.parts.lacking();
+    let question = LeaseQuestion { holder: site.me, applied, lacking, measured, stopping };
     let sent_at = site.clock.boot();
     let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return false };
     match peer.renew_lease(question, ASK_EVERY).await {

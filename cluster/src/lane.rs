@@ -9,7 +9,7 @@
 //! A row that is granted is found by its hint or, if that was lost, by a look at the state; a row is worked
 //! at most once in this life of the process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use std::time::Duration;
 use reveille_ledger::Row;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::command::{Cause, Command, Refused, Said, Scope, Why};
+use reveille_ledger::content::{Recipient, Recipients, Seal};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
 use reveille_raft::Hint;
@@ -28,6 +29,7 @@ use crate::gate::{LaneGate, may_leave};
 use crate::journal::{Act, Answer, Place};
 use crate::keeper::Stopping;
 use crate::lease::{ASK_EVERY, LEASE};
+use crate::parts::{PartFault, Parts};
 use crate::preparations::Preparation;
 use crate::relay::{self, Delivery, Mail, Patience, Shut, Unavailable, Verdict};
 use crate::relays::Way;
@@ -75,6 +77,8 @@ struct Work {
     date: Time,
     cluster_incarnation: u64,
     drafts: Vec<Draft>,
+    /// Those of sealed audiences, by slot: read once for the whole row.
+    read: BTreeMap<u16, Result<Recipient, PartFault>>,
 }
 
 /// Works every row that is granted to this life of the node. From the stop on gives back at once whatever is still
@@ -195,6 +199,7 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
             date: page.opened_at,
             cluster_incarnation: page.cluster_incarnation,
             drafts: drafts.collect(),
+            read: BTreeMap::new(),
         })
     })
 }
@@ -203,7 +208,7 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
 /// begin in time.
 async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
     let deadline = Instant::now() + BEGIN_WITHIN;
-    let work = Arc::new(work);
+    let work = Arc::new(with_recipients(&room, work).await);
     let mut gives_back = None;
     for (number, draft) in work.drafts.iter().enumerate() {
         if gives_back.is_none() {
@@ -222,6 +227,42 @@ async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
             None => Fate::Released(Why::Busy),
         };
         room.settler.settle(place, fate).await;
+    }
+}
+
+/// P20: reads who of the row is in a sealed audience, off the threads that others wait for. This is before `open`
+/// is journaled for any of them: it hashes bytes and reads strings, whoever they are.
+async fn with_recipients(room: &Arc<Room>, mut work: Work) -> Work {
+    let places: Vec<(u16, (Hash, u16))> = room.site.replica.read(|ledger| {
+        let sealed: BTreeSet<Hash> = work.drafts.iter().map(|draft| draft.audience).collect();
+        let sealed: BTreeMap<Hash, Seal> =
+            sealed.into_iter().filter_map(|audience| Some((audience, ledger.seal(&audience)?))).collect();
+        let place = |draft: &Draft| Some((draft.place.slot, sealed.get(&draft.audience)?.place(draft.recipient)?));
+        work.drafts.iter().filter_map(place).collect()
+    });
+    if places.is_empty() {
+        return work;
+    }
+    let site = Arc::clone(&room.site);
+    let read = tokio::task::spawn_blocking(move || {
+        let of_part = places.chunk_by(|(_, (one, _)), (_, (other, _))| one == other);
+        of_part.flat_map(|of_part| read_part(&site.parts, of_part)).collect()
+    });
+    match read.await {
+        Ok(read) => work.read = read,
+        Err(error) => tracing::error!(%error, "reading an audience failed"),
+    }
+    work
+}
+
+/// Recipients of one part, by slot.
+fn read_part(parts: &Parts, wanted: &[(u16, (Hash, u16))]) -> Vec<(u16, Result<Recipient, PartFault>)> {
+    let Some((_, (part, _))) = wanted.first() else { return Vec::new() };
+    let places: Vec<u16> = wanted.iter().map(|(_, (_, place))| *place).collect();
+    let slots = wanted.iter().map(|(slot, _)| *slot);
+    match parts.read(*part, &places) {
+        Ok(read) => slots.zip(read).map(|(slot, (_, recipient))| (slot, Ok(recipient))).collect(),
+        Err(fault) => slots.map(|slot| (slot, Err(fault.clone()))).collect(),
     }
 }
 
@@ -353,8 +394,15 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     // Before anything is parsed or compiled: who kills the process there must stand in the journal (P12).
     room.note(draft.place, Act::Open).map_err(|_| Fate::Released(Why::JournalFailed))?;
     let letter = room.letter(draft.content, draft.audience).map_err(|cause| Fate::Unsendable(clip(&cause)))?;
-    let Some(recipient) = letter.audience.recipients.get(draft.recipient as usize) else {
-        return Err(Fate::Unsendable("the recipient is not in the audience".to_owned()));
+    let recipient = match &letter.recipients {
+        Recipients::Inline(audience) => audience.recipients.get(draft.recipient as usize).map(Ok),
+        Recipients::Sealed(_) => work.read.get(&draft.place.slot).map(Result::as_ref),
+    };
+    let recipient = match recipient {
+        Some(Ok(recipient)) => recipient,
+        // The part may come from a peer, and others may have it: back to pending for a while, uncounted.
+        Some(Err(fault)) => return Err(waits(draft.place, &fault.to_string())),
+        None => return Err(Fate::Unsendable("the recipient is not in the audience".to_owned())),
     };
     let job = Job {
         place: draft.place,

@@ -16,7 +16,7 @@
 //!
 //! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher` (with `behind`, `work`, `claim_cap`, `fair`), `lane` (with `row_tasks`), `gate`, [`lease`],
 //! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `steering`, [`walk`], `supervisor`; the rooms that
-//! stand alone: [`relay`], [`compose`], [`pace`], `measure`, [`clock`].
+//! stand alone: [`relay`], [`compose`], [`parts`], [`pace`], `measure`, [`clock`].
 
 mod auditor;
 pub mod backlog;
@@ -41,6 +41,7 @@ mod measure;
 mod outcomes;
 pub mod pace;
 mod parkings;
+pub mod parts;
 mod preparations;
 mod recovery;
 pub mod relay;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use reveille_ledger::Ledger;
-use reveille_ledger::content::{Audience, Content};
+use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::ids::{Fence, Hash};
 use tokio_util::sync::CancellationToken;
 
@@ -36,10 +36,10 @@ pub(crate) struct Room {
     letters: Mutex<BTreeMap<(Hash, Hash), Arc<Letter>>>,
 }
 
-/// What a run sends, and to whom: its content compiled against its audience.
+/// What a run sends, and to whom: its content compiled against its audience. Of a sealed one, where they are.
 pub(crate) struct Letter {
     pub compiled: Compiled,
-    pub audience: Audience,
+    pub recipients: Recipients,
 }
 
 impl Room {
@@ -105,7 +105,7 @@ fn compile(ledger: &Ledger, content: Hash, audience: Hash) -> Result<Letter, Str
     let bytes = ledger.blob(&content).ok_or_else(|| missing("content"))?;
     let content = Content::from_blob(bytes).ok_or_else(|| missing("content"))?;
     let bytes = ledger.blob(&audience).ok_or_else(|| missing("audience"))?;
-    let audience = Audience::from_blob(bytes).ok_or_else(|| missing("audience"))?;
-    let compiled = Compiled::new(&content, &audience.columns).map_err(|error| error.to_string())?;
-    Ok(Letter { compiled, audience })
+    let recipients = Recipients::from_blob(bytes).ok_or_else(|| missing("audience"))?;
+    let compiled = Compiled::new(&content, recipients.columns()).map_err(|error| error.to_string())?;
+    Ok(Letter { compiled, recipients })
 }

@@ -36,7 +36,7 @@ pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
             headers: vec![],
             variables: vec![],
         },
-        audience: Audience { columns: vec![], recipients },
+        audience: Audience { columns: vec![], recipients }.into(),
         after: Time(0),
         next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         tzdb: "test".into(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use reveille_ledger::Ledger;
+use reveille_ledger::content::Named;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Epoch, Hash, Holder, NodeId, Time};
 use reveille_raft::peer::Measured;
@@ -18,6 +19,7 @@ use crate::desk::Introduction;
 use crate::lease::{LEASE, NodeLease};
 use crate::marks::Marks;
 use crate::measure::Mean;
+use crate::parts::Parts;
 use crate::relays::Relays;
 use crate::term::Term;
 use crate::zones::Zones;
@@ -42,6 +44,8 @@ pub struct Site {
     pub lease: NodeLease,
     /// Hand-offs past the gate; the gates set them (P15).
     pub marks: Marks,
+    /// Recipients of sealed audiences (P20).
+    pub parts: Parts,
     /// An operator has looked at the clock of the only voter: it is taken, however far it was moved (P18).
     accept_clock: bool,
     /// Hash of the state and the index at which it was taken: equal on every node at an equal index (I11).
@@ -58,7 +62,14 @@ pub struct Site {
 
 impl Site {
     /// Everything but a term.
-    pub fn new(replica: Replica, me: Holder, introduction: Introduction, clock: Arc<dyn Clock>, zones: Zones) -> Site {
+    pub fn new(
+        replica: Replica,
+        me: Holder,
+        introduction: Introduction,
+        clock: Arc<dyn Clock>,
+        zones: Zones,
+        parts: Parts,
+    ) -> Site {
         Site {
             replica,
             me,
@@ -67,6 +78,7 @@ impl Site {
             zones,
             lease: NodeLease::default(),
             marks: Marks::default(),
+            parts,
             accept_clock: false,
             checkpoint: RwLock::new(None),
             term: RwLock::new(None),
@@ -155,6 +167,15 @@ impl Site {
             *self.checkpoint.write() = Some((applied, hash));
         }
         applied
+    }
+
+    /// A sealed audience of a tenant, and the names of its recipients' variables (P20).
+    pub fn sealed(&self, tenant: &str, name: &str) -> Option<(Named, Vec<String>)> {
+        self.replica.read(|ledger| {
+            let known = ledger.audiences().get(&(tenant.to_owned(), name.to_owned()))?;
+            let columns = ledger.seal(&known.seal)?.columns;
+            Some((Named { name: name.to_owned(), seal: known.seal, rows: known.rows }, columns))
+        })
     }
 
     /// How far ledger time is ahead of the clocks: zero but for a test clock (P19). Milliseconds.

@@ -27,7 +27,7 @@ use crate::room::Room;
 use crate::settler::Settler;
 use crate::site::Site;
 use crate::supervisor::{Done, Kind, Supervisor};
-use crate::{backlog, handover, keeper, lane, recovery, term};
+use crate::{backlog, handover, keeper, lane, parts, recovery, term};
 
 /// How long one attempt to make this life known is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -159,6 +159,14 @@ impl Station {
                 if let Some(room) = room {
                     lane::run(room, stopping).await;
                 }
+                Done::Unasked
+            }
+        });
+        let (site, stop) = (Arc::clone(&self.site), self.stopping.asked.clone());
+        self.supervisor.run(Kind::PartSteward, self.stopping.asked.clone(), move || {
+            let (site, stop) = (Arc::clone(&site), stop.clone());
+            async move {
+                parts::steward::run(site, stop).await;
                 Done::Unasked
             }
         });

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     RelayFollower,
     /// Looks at what is late.
     BacklogWatch,
+    /// Keeps the parts of audiences in step with the ledger.
+    PartSteward,
 }
 
 /// What happens when an actor ends on its own.
@@ -53,7 +55,7 @@ impl Kind {
     fn place(self) -> Place {
         match self {
             Kind::Leadership | Kind::LeaseKeeper => Place::Raft,
-            Kind::Lanes | Kind::Settler | Kind::RelayFollower | Kind::BacklogWatch => Place::Work,
+            Kind::Lanes | Kind::Settler | Kind::RelayFollower | Kind::BacklogWatch | Kind::PartSteward => Place::Work,
         }
     }
 
@@ -62,7 +64,7 @@ impl Kind {
         match self {
             Kind::Leadership => End::Restart(Duration::from_millis(100)),
             Kind::LeaseKeeper => End::Restart(Duration::from_millis(100)),
-            Kind::RelayFollower | Kind::BacklogWatch => End::Restart(Duration::from_secs(1)),
+            Kind::RelayFollower | Kind::BacklogWatch | Kind::PartSteward => End::Restart(Duration::from_secs(1)),
             // What is past the gate and what is not settled lives in these two.
             Kind::Lanes | Kind::Settler => End::StopNode,
         }

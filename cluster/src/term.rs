@@ -4,14 +4,14 @@
 //! by it: the term only proposes, and its proposals carry the epoch, which the ledger checks. Fail-over is
 //! the ordinary road: the first leader of a cluster goes through the same lines as the hundredth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use reveille_ledger::agreed_time;
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::{Epoch, Fence, Holder, NodeId, Time};
+use reveille_ledger::ids::{Epoch, Fence, Hash, Holder, NodeId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
 use reveille_raft::peer::{LeaseQuestion, Measured};
@@ -46,6 +46,7 @@ pub struct Term {
     reports: Mutex<BTreeMap<NodeId, Report>>,
     /// Held from the look at the state until the claims that were made of it are in the log, or never will be.
     pub(crate) claiming: tokio::sync::Mutex<()>,
+    lacking: Mutex<BTreeMap<NodeId, BTreeSet<Hash>>>,
     /// How long this machine had slept when the term began: Raft's own instants stand still meanwhile,
     /// so a quorum's acknowledgement would look younger than it is.
     slept: Duration,
@@ -204,6 +205,17 @@ impl Term {
         reports.insert(holder.node, Report { holder, measured, behind, stopping });
     }
 
+    /// P20: which parts of audiences a node lacks, as it says with its question for a lease.
+    pub(crate) fn note_lacking(&self, node: NodeId, parts: Vec<Hash>) {
+        self.lacking.lock().insert(node, parts.into_iter().collect());
+    }
+
+    /// P20: what these nodes last said that they lack.
+    pub(crate) fn lacking(&self, nodes: impl Iterator<Item = NodeId>) -> BTreeMap<NodeId, BTreeSet<Hash>> {
+        let said = self.lacking.lock();
+        nodes.map(|node| (node, said.get(&node).cloned().unwrap_or_default())).collect()
+    }
+
     /// Returns when every claim that was made before a node said that it stops is in the log, or never will be.
     pub(crate) async fn until_claims_are_in_the_log(&self) {
         drop(self.claiming.lock().await);
@@ -353,6 +365,7 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
         heights: Mutex::default(),
         reports: Mutex::default(),
         claiming: tokio::sync::Mutex::default(),
+        lacking: Mutex::default(),
         slept: site.slept(),
         ended,
         work: Notify::new(),

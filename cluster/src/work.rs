@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
-use reveille_ledger::ids::{NodeId, RunId, Time};
+use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
 use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing, closed_slots};
 
+use crate::claim_cap::CLAIM_CAP_MAX;
 use crate::fair::Offer;
 use crate::lane::BEGIN_WITHIN;
 use crate::late::is_late;
@@ -16,10 +17,15 @@ use crate::late::is_late;
 /// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
 /// offers nothing does not count, so that paused or waiting pages starve nobody. What is late is counted by
 /// itself: it has a rate of its own (P16), and hides nothing that is on time.
+/// Of one page and pool no more chunks are offered than all nodes together could take, so that a page of a
+/// thousand chunks costs as much as one of two.
 const OFFERS_MAX: usize = 256;
 /// After this a suspect is over with its preparation, or no longer alone: ten seconds to get its seat, ten
 /// seconds in it. Milliseconds.
 pub(crate) const PREPARED_BY_MS: i64 = 2 * BEGIN_WITHIN.as_millis() as i64;
+
+/// Nodes, and the parts of audiences that each lacks.
+pub(crate) type Lacking = BTreeMap<NodeId, BTreeSet<Hash>>;
 
 /// Tenant and pool.
 pub(crate) type Lane = (String, String);
@@ -91,22 +97,29 @@ impl Slots {
 }
 
 impl Work {
-    /// What these nodes could claim. `turn` is the lane that had the last suspect.
-    pub fn of(ledger: &Ledger, nodes: impl Iterator<Item = NodeId>, now: Time, turn: &mut Option<Lane>) -> Work {
+    /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). `turn` is the lane
+    /// that had the last suspect.
+    pub fn of(ledger: &Ledger, nodes: &Lacking, now: Time, turn: &mut Option<Lane>) -> Work {
         let busy = nodes_with_a_suspect(ledger, now);
-        let free = nodes.filter(|node| !busy.contains(node)).collect();
+        let free = nodes.keys().copied().filter(|node| !busy.contains(node)).collect();
+        let enough = u64::from(CLAIM_CAP_MAX) * nodes.len() as u64;
         let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
         let mut offered: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
         let is_full = |offered: &BTreeMap<(&str, &str, bool), usize>, lane: (&str, &str, bool)| {
             offered.get(&lane).is_some_and(|offered| *offered >= OFFERS_MAX)
         };
         for (id, page) in ledger.open_pages() {
-            let late = is_late(page);
-            if is_full(&offered, (&page.tenant, &page.pool, late)) && !goes_elsewhere(ledger, id) {
+            let (late, elsewhere) = (is_late(page), goes_elsewhere(ledger, id));
+            if is_full(&offered, (&page.tenant, &page.pool, late)) && !elsewhere {
                 continue;
             }
+            let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
             for Part { number, chunk, pool, slots: claimable } in claimable(ledger, id, page, now) {
-                if is_full(&offered, (&page.tenant, pool, late)) {
+                let of_pool = of_page.entry(pool).or_default();
+                if *of_pool > enough && !elsewhere {
+                    break;
+                }
+                if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late)) {
                     continue;
                 }
                 let suspects = claimable.and(&chunk.suspects);
@@ -114,6 +127,13 @@ impl Work {
                 let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspects };
                 if slots.len() == 0 {
                     continue;
+                }
+                let barred = barred(ledger, page, number, nodes);
+                if barred.len() == nodes.len() {
+                    continue;
+                }
+                if barred.is_empty() {
+                    *of_pool += u64::from(slots.plain.len());
                 }
                 work.offers.push(Offer {
                     tenant: page.tenant.clone(),
@@ -124,6 +144,7 @@ impl Work {
                     page: id,
                     chunk: number,
                     claimable: slots.len(),
+                    barred,
                 });
                 work.slots.insert((id, number, pool.to_owned()), slots);
                 *offered.entry((&page.tenant, pool, late)).or_default() += 1;
@@ -165,6 +186,18 @@ impl Work {
         }
         self.offers.retain(|offer| offer.claimable > 0);
     }
+}
+
+/// P20: the nodes that lack the part of this chunk.
+pub(crate) fn barred(ledger: &Ledger, page: &Page, chunk: u32, nodes: &Lacking) -> BTreeSet<NodeId> {
+    if nodes.values().all(BTreeSet::is_empty) {
+        return BTreeSet::new();
+    }
+    // A large run is alone on its page; of those that share one, each has its only part.
+    let part = |run: &Run| ledger.seal(&run.audience)?.parts.get((chunk - run.first / CHUNK) as usize).copied();
+    let parts: BTreeSet<Hash> = page.runs.iter().filter_map(part).collect();
+    let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| !lacking.is_disjoint(&parts);
+    nodes.iter().filter(lacks).map(|(node, _)| *node).collect()
 }
 
 /// P12: the nodes that have a row with a suspect, which may still be in preparation. It is alone in that row.

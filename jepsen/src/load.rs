@@ -29,7 +29,7 @@ pub fn once(name: String, at: SystemTime, recipients: Vec<String>) -> ScheduleBo
         when: Some(When { pattern: Some(when::Pattern::At(prost_types::Timestamp::from(at))) }),
         zone: "UTC".to_owned(),
         content: Some(content),
-        audience: Some(Audience { columns: Vec::new(), recipients: recipients.into_iter().map(recipient).collect() }),
+        audience: Some(Audience { recipients: recipients.into_iter().map(recipient).collect(), ..Audience::default() }),
         ..ScheduleBody::default()
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use reveille_cluster::clock::SystemClock;
 use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::parts::Parts;
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station, StationError};
@@ -84,9 +85,12 @@ impl Node {
         raft.startup_delay = Duration::from_millis(options.raft.election_ms.end);
         raft.snapshot_every = options.raft.snapshot_every;
         raft.log_keep = options.raft.log_keep;
+        let parts = options.data_dir.join("parts");
+        let parts = Parts::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
         let replica = Replica::start(raft, desk.clone()).await?;
-        let site =
-            Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled(tzdb())).accept_clock(accept_clock));
+        let site = Arc::new(
+            Site::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts).accept_clock(accept_clock),
+        );
         desk.open(&site);
         let stop = CancellationToken::new();
         let node = Node {

@@ -76,6 +76,7 @@ pub const MEASURES: &[Measure] = &[
     by("relay", Gauge, "reveille_relay_circuit_open", "1: a relay is left alone"),
     by("rpc", Counter, "reveille_peer_hiccups_total", "Calls between nodes that failed"),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
+    plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),
     plain(Distribution, "reveille_wal_sync_seconds", "How long a sync of the log takes"),
     plain(Counter, "reveille_wal_syncs_total", "Syncs of the log"),
     plain(Counter, "reveille_wal_batches_total", "Batches written to the log"),

@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, EpochStart, Reading, Relay};
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
+use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_raft::peer::{
-    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, LeaseAnswer, LeaseQuestion,
+    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, FetchPart, LeaseAnswer, LeaseQuestion,
+    MakePart,
 };
 use reveille_raft::{ClusterId, GrpcTransport, Member, Options, PeerService, Replica, Role, Stamp};
 
@@ -47,6 +48,14 @@ impl PeerService for Silent {
 
     async fn hand_over(&self, _to: NodeId, _patience: Duration) -> Result<(), String> {
         Err("not here".to_owned())
+    }
+
+    async fn make_part(&self, _: MakePart) -> Result<Hash, String> {
+        Err("no parts here".to_owned())
+    }
+
+    async fn fetch_part(&self, _: FetchPart) -> Option<(Vec<u8>, u64)> {
+        None
     }
 
     async fn describe(&self) -> Option<Description> {

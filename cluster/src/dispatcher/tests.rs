@@ -1,17 +1,19 @@
 //! What the dispatcher makes of a state, read as sentences.
 
+use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{
-    Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Relay, Requeue, RowOutcome,
-    ScheduleCreate, Why, Witness,
+    AudienceSeal, Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Relay, Requeue,
+    RowOutcome, ScheduleCreate, Why, Witness,
 };
-use reveille_ledger::ids::{Fence, Incarnation, Nominal, RunId};
+use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId};
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_raft::peer::{Measured, RelayFlow};
 
 use super::*;
 use crate::samples;
-use crate::work::{PREPARED_BY_MS, Slots};
+use crate::work::{Lacking, PREPARED_BY_MS, Slots};
 
 const PAGE: RunId = RunId { index: 6, place: 0 };
 const OPENED_AT: Time = Time(1_000);
@@ -37,8 +39,27 @@ impl World {
         World::opened(recipients, Cause::Due, (0, 0))
     }
 
+    /// A page of a sealed audience; its parts are named by their numbers.
+    fn sealed(rows: u32) -> World {
+        let parts = (0..rows.div_ceil(CHUNK)).map(part).collect();
+        let seal = Seal { name: "all".into(), columns: vec![], rows, parts };
+        let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows };
+        let seal = AudienceSeal { request: None, tenant: "default".into(), seal };
+        let create = ScheduleCreate { audience: To::Sealed(named), ..schedule(0) };
+        World::of(&[Command::AudienceSeal(seal)], create, Cause::Due, (0, 0))
+    }
+
     /// The page opened for this cause; the relay has this rate, and this one for late mail.
-    fn opened(recipients: u32, cause: Cause, (rate_milli, late_rate_milli): (u64, u64)) -> World {
+    fn opened(recipients: u32, cause: Cause, rates: (u64, u64)) -> World {
+        World::of(&[], schedule(recipients), cause, rates)
+    }
+
+    fn of(
+        before: &[Command],
+        create: ScheduleCreate,
+        cause: Cause,
+        (rate_milli, late_rate_milli): (u64, u64),
+    ) -> World {
         let mut world =
             World { ledger: Ledger::new(), now: Time(0), turn: None, late: LatePaces::default(), boot: Duration::ZERO };
         let readings = vec![Reading { node: NodeId(1), wall: Time(0) }, Reading { node: NodeId(2), wall: Time(0) }];
@@ -58,13 +79,17 @@ impl World {
             }
             .into(),
         ));
-        world.put(Command::ScheduleCreate(Box::new(schedule(recipients))));
+        for command in before {
+            assert_eq!(world.put(command.clone()), Outcome::Done);
+        }
+        let created = world.put(Command::ScheduleCreate(Box::new(create)));
+        let Outcome::Schedule(schedule) = created else { panic!("{created:?}") };
         world.now = OPENED_AT;
         let name = Nominal::Instant(OPENED_AT);
         let finish_by = Time(3_600_000);
         let opening = Opening { nominal: name.clone(), due: OPENED_AT, cause, finish_by };
         let fired = world.put(Command::Fire(vec![Fire {
-            schedule: reveille_ledger::ids::ScheduleId(5),
+            schedule,
             plan_version: 1,
             from: name,
             opened: vec![opening],
@@ -73,7 +98,8 @@ impl World {
             next: None,
             tzdb: "test".into(),
         }]));
-        assert_eq!(fired, Outcome::Fired(vec![Ok(vec![PAGE])]));
+        let page = RunId { index: schedule.0 + 1, place: 0 };
+        assert_eq!(fired, Outcome::Fired(vec![Ok(vec![page])]));
         world
     }
 
@@ -93,7 +119,8 @@ impl World {
     fn dispatch(&mut self) -> Vec<Claim> {
         let holders = self.holders();
         let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
-        let mut work = Work::of(&self.ledger, holders.keys().copied(), self.now, &mut self.turn);
+        let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
+        let mut work = Work::of(&self.ledger, &lacking, self.now, &mut self.turn);
         let caps = self.views().caps(&self.ledger, &holders);
         let credits = credits(&self.ledger, &allowances, &caps, &work.offers);
         let given = self.late.credits(&self.ledger, self.boot);
@@ -148,6 +175,10 @@ impl World {
     }
 }
 
+fn part(number: u32) -> Hash {
+    Hash::of(&number.to_be_bytes())
+}
+
 /// What a node says of the relay.
 fn said(holder: Holder, dialogue_ms: u64, rate_milli: u64) -> Report {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
@@ -192,6 +223,7 @@ fn offer(tenant: &str, chunk: u32) -> Offer {
         page: PAGE,
         chunk,
         claimable: 9,
+        barred: BTreeSet::new(),
     }
 }
 
@@ -429,4 +461,28 @@ fn lanes_take_turns_with_their_suspects() {
     assert_eq!(chosen(1), [0]);
     assert_eq!(chosen(3), [0, 10, 11], "b begins, and both have one before b has two");
     assert_eq!(chosen(0), [0_u16; 0], "nobody can prepare one");
+}
+
+#[test]
+fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
+    let mut world = World::sealed(10 * CHUNK);
+    let (page, _) = world.ledger.open_pages().next().expect("the page");
+    let offered = |world: &World, lacking: &Lacking| {
+        let work = Work::of(&world.ledger, lacking, world.now, &mut None);
+        work.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
+    };
+    let nobody = BTreeSet::new();
+    let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    assert_eq!(offered(&world, &lacking), [(0, nobody.clone())], "a chunk is more than both may hold");
+    let slices = (0..CHUNK - SLICE_MAX).step_by(SLICE_MAX as usize);
+    let claim = |first| Claim { page, chunk: 0, slice: Bitmap::range(first, SLICE_MAX), holder: holder(1, 1) };
+    world.put(Command::Claim(slices.map(claim).collect()));
+    assert_eq!(offered(&world, &lacking), [(0, nobody.clone()), (1, nobody.clone())], "and a slice is less");
+    // P20: what a node lacks is not for it, and what few have is not all that is offered.
+    lacking.insert(NodeId(2), [part(1)].into());
+    assert_eq!(
+        offered(&world, &lacking),
+        [(0, nobody.clone()), (1, [NodeId(2)].into()), (2, nobody.clone())],
+        "the chunk behind it is for both"
+    );
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use reveille_cluster::clock::{Clock, SystemClock};
 use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::parts::Parts;
 use reveille_cluster::site::Site;
 use reveille_cluster::zones::Zones;
 use reveille_ledger::command::{Command, Next, ScheduleCreate};
-use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::content::{Audience, Content, Recipient, To};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Holder, Incarnation, Nominal};
 use reveille_ledger::policy::Policies;
@@ -27,8 +28,9 @@ pub async fn site(options: Options, incarnation: u64, address: &str, clock: Arc<
         tzdb: "test".into(),
     };
     let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
+    let parts = Parts::open(options.data_dir.join("parts")).expect("a folder");
     let replica = Replica::start(options, desk.clone()).await.expect("a replica");
-    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("test")));
+    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("test"), parts));
     desk.open(&site);
     site
 }
@@ -39,13 +41,19 @@ pub fn address(number: u32) -> String {
 
 /// One run of so many recipients, due at once.
 pub fn schedule(recipients: u32) -> Command {
-    let now = SystemClock.wall();
-    let due = now.plus_ms(300);
     let recipient = |number: u32| Recipient {
         address: address(number),
         key: address(number),
         values: vec![format!("reader {number}")],
     };
+    let recipients = (0..recipients).map(recipient).collect();
+    schedule_to(Audience { columns: vec!["name".into()], recipients }.into())
+}
+
+/// One run to these, due at once; they have a name.
+pub fn schedule_to(audience: To) -> Command {
+    let now = SystemClock.wall();
+    let due = now.plus_ms(300);
     Command::ScheduleCreate(Box::new(ScheduleCreate {
         request: None,
         tenant: "default".into(),
@@ -68,7 +76,7 @@ pub fn schedule(recipients: u32) -> Command {
             headers: vec![],
             variables: vec![],
         },
-        audience: Audience { columns: vec!["name".into()], recipients: (0..recipients).map(recipient).collect() },
+        audience,
         after: now,
         next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         tzdb: "test".into(),

@@ -113,7 +113,7 @@ pub fn accepts_of(cluster: &Cluster, place: usize) -> usize {
 
 /// The recipient's number.
 pub fn number_of(address: &str) -> u32 {
-    let digits = address.strip_prefix('r').and_then(|rest| rest.split('@').next());
+    let digits = address.strip_prefix('r').and_then(|rest| rest.split(['@', '.']).next());
     digits.and_then(|digits| digits.parse().ok()).expect("an address of this test")
 }
 

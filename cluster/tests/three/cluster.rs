@@ -1,5 +1,6 @@
 //! Three nodes and their mailbox: started, killed, restarted, stopped.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -94,6 +95,11 @@ impl Node {
         }
     }
 
+    /// Where its data lies.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     pub fn runs(&self) -> bool {
         self.life.is_some()
     }
@@ -124,7 +130,7 @@ impl Node {
     async fn start_replica(&mut self, network: &Network, change: fn(&mut Options)) -> Leading {
         self.lives += 1;
         let home = Home::new(&self.name);
-        let mut options = Options::new(self.folder.path().join("data"), self.id, network.transport(self.id));
+        let mut options = Options::new(self.data(), self.id, network.transport(self.id));
         // Calmer than in production: two of these clusters run at once on a small machine, which may stand still
         // for two seconds, and no leader shall change that a test has not cut off.
         options.heartbeat_ms = 100;

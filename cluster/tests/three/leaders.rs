@@ -63,7 +63,13 @@ async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_le
 
     until("its lease is over", || (!me.may_send()).then_some(())).await;
     let applied = me.site().replica.status().applied_index;
-    let question = LeaseQuestion { holder: me.site().me, applied, measured: Measured::default(), stopping: false };
+    let question = LeaseQuestion {
+        holder: me.site().me,
+        applied,
+        lacking: Vec::new(),
+        measured: Measured::default(),
+        stopping: false,
+    };
     let grant = me.site().term().map(|term| term.grant(question));
     assert!(grant.is_none_or(|grant| grant.is_err()), "P9: without a quorum it grants nothing, to itself neither");
     me.valve.open();

@@ -11,6 +11,7 @@ mod cluster;
 mod holders;
 mod leaders;
 mod network;
+mod parts;
 mod snapshots;
 mod stops;
 #[path = "../support/mod.rs"]

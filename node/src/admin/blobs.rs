@@ -3,11 +3,16 @@
 //! Their bytes are copied while the state is looked at and decoded after it was let go: a list of ten
 //! thousand recipients is not decoded while entries wait to be applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use reveille_cluster::parts::PartFault;
 use reveille_ledger::Ledger;
-use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::content::{Content, Recipient, Recipients};
 use reveille_ledger::ids::Hash;
+
+use super::{Admin, Fault, refusals};
 
 /// Bytes that are copied for one page of an answer; a page that needs more ends early.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -35,9 +40,8 @@ impl Blobs {
         self.total >= BYTES_MAX
     }
 
-    fn audience(&self, hash: &Hash) -> Audience {
-        // What the ledger holds was encoded by it.
-        self.bytes.get(hash).and_then(|bytes| Audience::from_blob(bytes)).unwrap_or_default()
+    fn recipients(&self, hash: &Hash) -> Option<Recipients> {
+        self.bytes.get(hash).and_then(|bytes| Recipients::from_blob(bytes))
     }
 
     /// The sender of a content, as given.
@@ -46,30 +50,75 @@ impl Blobs {
     }
 }
 
-/// Audiences, decoded as they are asked for.
-pub struct Audiences<'b> {
-    blobs: &'b Blobs,
-    decoded: BTreeMap<Hash, Audience>,
-}
-
-impl<'b> Audiences<'b> {
-    /// Of these blobs.
-    pub fn new(blobs: &'b Blobs) -> Audiences<'b> {
-        Audiences { blobs, decoded: BTreeMap::new() }
+impl Admin {
+    /// Recipients by audience and number, in the order in which they are asked for; none where one is not known
+    /// here. Those of sealed audiences are read from their parts, where no task waits behind that (P20).
+    pub(super) async fn recipients(&self, blobs: &Blobs, wanted: &[(Hash, u32)]) -> Vec<Option<Recipient>> {
+        let mut decoded: BTreeMap<Hash, Option<Recipients>> = BTreeMap::new();
+        let mut found = Vec::with_capacity(wanted.len());
+        let mut places = Vec::new();
+        for (at, (hash, number)) in wanted.iter().enumerate() {
+            let audience = decoded.entry(*hash).or_insert_with(|| blobs.recipients(hash));
+            found.push(match audience {
+                Some(Recipients::Inline(audience)) => audience.recipients.get(*number as usize).cloned(),
+                Some(Recipients::Sealed(seal)) => {
+                    places.extend(seal.place(*number).map(|place| (at, place)));
+                    None
+                }
+                None => None,
+            });
+        }
+        let site = Arc::clone(&self.site);
+        let read = tokio::task::spawn_blocking(move || {
+            let one = |(at, (part, place))| Some((at, site.parts.read(part, &[place]).ok()?.pop()?.1));
+            places.into_iter().filter_map(one).collect::<Vec<(usize, Recipient)>>()
+        });
+        for (at, recipient) in read.await.unwrap_or_default() {
+            if let Some(place) = found.get_mut(at) {
+                *place = Some(recipient);
+            }
+        }
+        found
     }
 
-    /// All of one audience.
-    pub fn get(&mut self, hash: Hash) -> &Audience {
-        self.decoded.entry(hash).or_insert_with(|| self.blobs.audience(&hash))
+    /// Their addresses, as given; by number where one is not known here.
+    pub(super) async fn addresses(&self, blobs: &Blobs, wanted: &[(Hash, u32)]) -> Vec<String> {
+        let found = self.recipients(blobs, wanted).await.into_iter();
+        let address = |(recipient, (_, number)): (Option<Recipient>, &(Hash, u32))| {
+            recipient.map_or_else(|| format!("#{number}"), |recipient| recipient.address)
+        };
+        found.zip(wanted).map(address).collect()
     }
 
-    /// A recipient by number.
-    pub fn recipient(&mut self, hash: Hash, number: u32) -> Option<&Recipient> {
-        self.get(hash).recipients.get(number as usize)
-    }
-
-    /// The address of a recipient, as given; by number where it is not known.
-    pub fn address(&mut self, hash: Hash, number: u32) -> String {
-        self.recipient(hash, number).map_or_else(|| format!("#{number}"), |recipient| recipient.address.clone())
+    /// The numbers of those who have these address keys. A sealed audience is read from end to end.
+    pub(super) async fn numbers(
+        &self,
+        blobs: &Blobs,
+        audience: Hash,
+        keys: BTreeSet<String>,
+    ) -> Result<BTreeMap<String, u32>, Fault> {
+        let seal = match blobs.recipients(&audience) {
+            _ if keys.is_empty() => return Ok(BTreeMap::new()),
+            None => return Ok(BTreeMap::new()),
+            Some(Recipients::Inline(audience)) => {
+                let all = (0..).zip(audience.recipients).map(|(number, recipient)| (recipient.key, number));
+                return Ok(all.filter(|(key, _)| keys.contains(key)).collect());
+            }
+            Some(Recipients::Sealed(seal)) => seal,
+        };
+        let site = Arc::clone(&self.site);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut found = BTreeMap::new();
+            for (first, part) in (0..).step_by(CHUNK as usize).zip(&seal.parts) {
+                let here = site.parts.find(*part, &keys)?;
+                found.extend(here.into_iter().map(|(place, key)| (key, first + u32::from(place))));
+                if found.len() == keys.len() {
+                    break;
+                }
+            }
+            Ok(found)
+        });
+        let read = read.await.map_err(|error| refusals::broken(format!("reading an audience failed: {error}")))?;
+        read.map_err(|fault: PartFault| refusals::not_possible(fault.to_string()).next("name it by number: '#17'"))
     }
 }

@@ -1,5 +1,6 @@
 //! The creation of a schedule: validated, compared with what exists, proposed, and shown with its instants.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_ledger::command::{Command, ScheduleCreate, body_hash};
@@ -25,7 +26,9 @@ pub async fn create(
     fields.done(Some(()))?;
     let (known, now) = existing(admin, request.schedule.as_ref(), deadline).await?;
     let (body, exists) = (request.schedule, known.is_some());
-    let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, zones)).await?;
+    let site = Arc::clone(&admin.site);
+    let sealed = move |tenant: &str, name: &str| site.sealed(tenant, name);
+    let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, (zones, &sealed))).await?;
     let Asked { mut create, duplicates } = asked.map_err(|fault| fault.request(&request.request_id))?;
     if let Some((id, body)) = known
         && body != body_of(&create)
@@ -84,8 +87,8 @@ async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1
     let schedule = Schedule {
         body: body_of(&create),
         content: create.content.blob().hash,
-        audience: create.audience.blob().hash,
-        recipients: u32::try_from(create.audience.recipients.len()).unwrap_or(u32::MAX),
+        audience: create.audience.hash(),
+        recipients: create.audience.count(),
         activity: match create.paused {
             Some(reason) => Activity::Paused { reason, since: now },
             None => Activity::Active,

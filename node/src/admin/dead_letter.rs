@@ -15,7 +15,6 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::blobs::Audiences;
 use super::letters::{Filter, Key, reason};
 use super::listing::{Page, Question};
 use super::{Admin, Fault, deadline, refusals, views};
@@ -144,10 +143,13 @@ impl DeadLetterService for Admin {
                 });
             })
             .await?;
-        let mut audiences = Audiences::new(&listed.blobs);
-        let dead_letters = listed.rows.iter().map(|((run, number), audience, letter)| {
-            views::dead_letter(*run, *number, audiences.address(*audience, *number), letter)
-        });
+        let wanted: Vec<_> = listed.rows.iter().map(|((_, number), audience, _)| (*audience, *number)).collect();
+        let addresses = self.addresses(&listed.blobs, &wanted).await;
+        let dead_letters = listed
+            .rows
+            .iter()
+            .zip(addresses)
+            .map(|(((run, number), _, letter), address)| views::dead_letter(*run, *number, address, letter));
         Ok(Response::new(ListDeadLettersResponse {
             dead_letters: dead_letters.collect(),
             next_page_token: listed.next_page_token,
@@ -191,15 +193,16 @@ impl DeadLetterService for Admin {
                 }
             })
             .await?;
-        let mut audiences = Audiences::new(&listed.blobs);
-        let told = groups.into_iter().map(|(reason, group)| {
-            let ((run, number), audience, letter) = &group.newest;
+        let wanted: Vec<_> = groups.values().map(|group| (group.newest.1, group.newest.0.1)).collect();
+        let addresses = self.addresses(&listed.blobs, &wanted).await;
+        let told = groups.into_iter().zip(addresses).map(|((reason, group), address)| {
+            let ((run, number), _, letter) = &group.newest;
             DeadLetterGroup {
                 reason,
                 count: group.count,
                 oldest: Some(views::timestamp(group.oldest.2.since)),
                 newest: Some(views::timestamp(letter.since)),
-                example: Some(views::dead_letter(*run, *number, audiences.address(*audience, *number), letter)),
+                example: Some(views::dead_letter(*run, *number, address, letter)),
             }
         });
         let mut groups: Vec<DeadLetterGroup> = told.collect();

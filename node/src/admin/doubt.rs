@@ -8,7 +8,7 @@ use reveille_cluster::compose::message_id;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
-use reveille_ledger::ids::{Fence, RunId};
+use reveille_ledger::ids::{Fence, Hash, RunId};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::{Ledger, RunState};
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
@@ -18,7 +18,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::blobs::{Audiences, Blobs};
+use super::blobs::Blobs;
 use super::listing::{Page, Question, Wanted};
 use super::naming::Picked;
 use super::paging::LOOK_MAX;
@@ -75,14 +75,16 @@ impl Page<Held, Key> {
 }
 
 /// The messages, with addresses and Message-IDs.
-fn messages(cluster: u128, held: &[Held], blobs: &Blobs) -> Vec<Doubt> {
-    let mut audiences = Audiences::new(blobs);
-    let doubts = held.iter().map(|held| {
+async fn messages(admin: &Admin, held: &[Held], blobs: &Blobs) -> Vec<Doubt> {
+    let cluster = admin.site.cluster();
+    let wanted: Vec<(Hash, u32)> = held.iter().map(|held| (held.audience, held.number)).collect();
+    let addresses = admin.addresses(blobs, &wanted).await;
+    let doubts = held.iter().zip(addresses).map(|(held, address)| {
         let sender = blobs.sender(&held.content).and_then(|sender| Mailbox::parse(&sender).ok());
         let id = sender.map(|sender| {
             message_id(cluster, held.cluster_incarnation, held.run, held.number, sender.address.domain())
         });
-        views::doubt(held, audiences.address(held.audience, held.number), id.as_deref())
+        views::doubt(held, address, id.as_deref())
     });
     doubts.collect()
 }
@@ -124,7 +126,7 @@ impl DoubtService for Admin {
         };
         let listed = self.list(question, deadline, Page::look).await?;
         Ok(Response::new(ListDoubtsResponse {
-            doubts: messages(self.site.cluster(), &listed.rows, &listed.blobs),
+            doubts: messages(self, &listed.rows, &listed.blobs).await,
             next_page_token: listed.next_page_token,
             freshness: listed.freshness,
         }))
@@ -149,7 +151,7 @@ impl DoubtService for Admin {
             })
             .await?;
         row.ok_or_else(|| refusals::not_in_doubt(&address, run))?;
-        let doubt = messages(self.site.cluster(), &page.rows, &page.blobs).pop();
+        let doubt = messages(self, &page.rows, &page.blobs).await.pop();
         Ok(Response::new(GetDoubtResponse { doubt, freshness }))
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::middleware::map_response;
 use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
+use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
 use reveille_proto::admin::v1::clock_service_server::ClockServiceServer;
 use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
@@ -90,6 +91,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(DoubtServiceServer::<Admin>::NAME)
         .with_service_name(DeadLetterServiceServer::<Admin>::NAME)
         .with_service_name(OptOutServiceServer::<Admin>::NAME)
+        .with_service_name(AudienceServiceServer::<Admin>::NAME)
         .with_service_name(tonic_health::pb::health_server::SERVICE_NAME)
         .build_v1()?;
     let mut routes = Routes::new(reflection);
@@ -110,7 +112,8 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         RunServiceServer,
         DoubtServiceServer,
         DeadLetterServiceServer,
-        OptOutServiceServer
+        OptOutServiceServer,
+        AudienceServiceServer
     );
     Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
 }

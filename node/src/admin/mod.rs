@@ -15,6 +15,7 @@
 //! file a service; [`validate`] (requests become types) and [`views`] (state becomes messages);
 //! [`naming`] (which run and which recipient a caller means), [`selector`] (which schedules), [`blobs`], [`story`], [`rehearsal`], [`probe`].
 
+mod audience;
 mod backfill;
 mod beside;
 mod blobs;
@@ -93,6 +94,17 @@ impl Admin {
             dialer: Arc::new(TcpDialer::new(CONNECT_WITHIN)),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             stop: CancellationToken::new(),
+        }
+    }
+
+    /// The same API, for what goes on after its call has been answered.
+    fn share(&self) -> Admin {
+        Admin {
+            site: Arc::clone(&self.site),
+            join: self.join.clone(),
+            dialer: Arc::clone(&self.dialer),
+            watchers: Arc::clone(&self.watchers),
+            stop: self.stop.clone(),
         }
     }
 

@@ -192,6 +192,12 @@ pub fn broken(message: impl Into<String>) -> Fault {
     Fault::new(Code::Internal, ErrorReason::Unspecified, message)
 }
 
+/// There is no sealed audience of that name.
+pub fn no_audience(name: &str) -> Fault {
+    Fault::new(Code::NotFound, ErrorReason::AudienceNotFound, format!("no sealed audience is named {name:?}"))
+        .next("reveille audience list")
+}
+
 /// What the ledger refused: certain, and equal on every node.
 pub fn refused(refusal: &Refusal) -> Fault {
     let message = refusal.to_string();
@@ -211,6 +217,12 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::TooLarge { .. } => Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
         Refusal::ClocksDisagree => not_possible(message).next(LOOK_AT_CLUSTER),
         Refusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),
+        Refusal::NoSuchAudience(name) => no_audience(name),
+        Refusal::AudienceNameTaken(name) => Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+            .next(format!("reveille audience show {name}")),
+        Refusal::AudienceUsed { schedule, .. } => {
+            not_possible(message).next(format!("reveille schedule delete {schedule}"))
+        }
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)

@@ -105,7 +105,7 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
             headers: Vec::new(),
             variables: Vec::new(),
         },
-        audience: Audience { columns: Vec::new(), recipients: vec![recipient] },
+        audience: Audience { columns: Vec::new(), recipients: vec![recipient] }.into(),
         after: schedule.plan.fired_through,
         next: schedule.plan.next.clone(),
         tzdb: schedule.plan.tzdb.clone(),

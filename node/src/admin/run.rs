@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use reveille_ledger::Ledger;
+use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, RunPause};
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::run_service_server::RunService;
@@ -145,8 +146,14 @@ impl RunService for Admin {
         let place = (request.tenant.as_str(), request.run.as_str());
         let (run, number, recipient) = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
         let relays = self.site.relays().map(|relays| relays.status()).unwrap_or_default();
-        let around = story::Surroundings { node: self.site.introduction.name.clone(), relays };
-        let told = self.read(request.stale, deadline, |ledger| story::tell(ledger, run, number, &around));
+        let around = story::Surroundings {
+            node: self.site.introduction.name.clone(),
+            relays,
+            lacking: self.site.parts.lacking().into_iter().collect(),
+        };
+        let key = Address::parse(&recipient).ok().map(|address| address.key());
+        let whom = (run, number, key.as_deref());
+        let told = self.read(request.stale, deadline, |ledger| story::tell(ledger, whom, &around));
         let (told, freshness) = told.await?;
         let (standing, events) = told.ok_or_else(|| refusals::no_recipient(&request.recipient, run))?;
         let state = views::recipient_state(standing).into();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
-use reveille_ledger::content::{Audience, Content};
+use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::reply::Outcome;
@@ -74,7 +74,7 @@ impl Admin {
     fn body_of(&self, schedule: &Schedule) -> Result<v1::ScheduleBody, Fault> {
         let made = self.site.replica.read(|ledger| {
             let content = Content::from_blob(ledger.blob(&schedule.content)?)?;
-            let audience = Audience::from_blob(ledger.blob(&schedule.audience)?)?;
+            let audience = Recipients::from_blob(ledger.blob(&schedule.audience)?)?.to(schedule.audience);
             Some(views::body(schedule, &content, &audience))
         });
         made.ok_or_else(|| refusals::broken(format!("the content or the audience of {} is not there", schedule.name)))

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use reveille_ledger::TEST_NAME;
 use reveille_ledger::command::{Command, SendTest};
+use reveille_ledger::content::To;
 use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::{self, ScheduleBody, SendTestRequest, SendTestResponse};
 
@@ -52,8 +53,11 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
         audience,
         ..ScheduleBody::default()
     };
-    let asked = admin.calendar(move |zones| validate::schedule(Some(body), now, false, zones)).await?;
+    let asked = admin.calendar(move |zones| validate::schedule(Some(body), now, false, (zones, &|_, _| None))).await?;
     let Asked { create, .. } = asked.map_err(|fault| fault.request(&request_id))?;
+    let To::Listed(audience) = create.audience else {
+        return Err(Fault::of_field("schedule.audience.sealed", "is named; a test mail goes to one recipient"));
+    };
     let warnings = admin.site.replica.read(|ledger| creation::warnings(ledger, &create.pool));
     if validate_only {
         return Ok(SendTestResponse { run: None, warnings });
@@ -63,7 +67,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
         tenant: create.tenant,
         pool: create.pool,
         content: create.content,
-        audience: create.audience,
+        audience,
         finish_within_ms,
     };
     let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, deadline).await?;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use reveille_cluster::zones::Zones;
 use reveille_ledger::command::{Command, Fire, Retiming, ScheduleCreate, ScheduleEdit};
-use reveille_ledger::content::{Audience, Content};
+use reveille_ledger::content::{Content, Recipients, To};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::{Zone, plan_leave};
 use reveille_ledger::decide::edit::{Calendar, Wanted, retime};
@@ -45,7 +45,7 @@ struct Present {
     id: ScheduleId,
     schedule: Schedule,
     content: Content,
-    audience: Audience,
+    audience: To,
     answer: Option<Answer>,
     beside: Beside,
     /// Ledger time, applied and by this node's clock.
@@ -58,7 +58,7 @@ struct Planned {
     edit: ScheduleEdit,
     /// What it would then be made of.
     content: Content,
-    audience: Audience,
+    audience: To,
     duplicates: Vec<v1::Duplicate>,
 }
 
@@ -187,7 +187,7 @@ async fn present(
     let unreadable = || refusals::broken(format!("the content or the audience of {} does not read back", asked.name));
     Ok(Present {
         content: Content::from_blob(&content).ok_or_else(unreadable)?,
-        audience: Audience::from_blob(&audience).ok_or_else(unreadable)?,
+        audience: Recipients::from_blob(&audience).ok_or_else(unreadable)?.to(schedule.audience),
         now: admin.now(applied),
         id,
         schedule,
@@ -211,7 +211,8 @@ async fn plan(
         // Whether it is paused is no part of a change.
         wanted.paused = None;
         mask.lay_over(&mut wanted, asked);
-        let validate::Asked { create, duplicates } = validate::schedule(Some(wanted), present.now, true, zones)?;
+        let validate::Asked { create, duplicates } =
+            validate::schedule(Some(wanted), present.now, true, (zones, &|tenant, name| site.sealed(tenant, name)))?;
         let mut edit = difference(&present, &mask, &create);
         (edit.request, edit.body) = (request, body);
         if moves_instants(&present.schedule, &create) {

@@ -140,8 +140,11 @@ impl Admin {
             ..Content::default()
         };
         let recipient = |number| Recipient { address: address_of(number), values: vec![format!("reader {number}")] };
-        let audience =
-            Audience { columns: vec!["name".to_owned()], recipients: (0..recipients).map(recipient).collect() };
+        let audience = Audience {
+            columns: vec!["name".to_owned()],
+            recipients: (0..recipients).map(recipient).collect(),
+            sealed: String::new(),
+        };
         let schedule = ScheduleBody {
             name: name.to_owned(),
             when: Some(When { pattern: Some(pattern) }),

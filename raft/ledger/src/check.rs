@@ -33,6 +33,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     check_due(ledger, &mut found);
     check_distances(ledger, &mut found);
     check_blobs(ledger, &mut found);
+    check_audiences(ledger, &mut found);
     check_summaries(ledger, &mut found);
     found
 }
@@ -247,6 +248,7 @@ fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
     report(found, "P1", open, || "the index of open pages is wrong".to_owned());
     let answers = derived.answers_by_index == ledger.derived.answers_by_index
         && derived.answers_of_tenant == ledger.derived.answers_of_tenant;
+    report(found, "P20", derived.seals == ledger.derived.seals, || "the index of seals is wrong".to_owned());
     report(found, "P17", answers, || "the index of stored answers is wrong".to_owned());
 }
 
@@ -258,8 +260,32 @@ fn check_blobs(ledger: &Ledger, found: &mut Vec<Violation>) {
         *references.entry(content).or_default() += 1;
         *references.entry(audience).or_default() += 1;
     }
+    for (_, audience) in ledger.audiences().iter() {
+        *references.entry(audience.seal).or_default() += 1;
+    }
     let stored: BTreeMap<Hash, u64> = ledger.blobs.iter().map(|(hash, blob)| (*hash, blob.references)).collect();
     report(found, "P20", references == stored, || "blobs and those who hold them disagree".to_owned());
+}
+
+/// P20: what is sealed is sound, stands under its own name, and whoever sends to it counts as many.
+fn check_audiences(ledger: &Ledger, found: &mut Vec<Violation>) {
+    for ((_, name), audience) in ledger.audiences().iter() {
+        let seal = ledger.seal(&audience.seal);
+        let same = seal.as_ref().is_some_and(|seal| seal.name == *name && seal.rows == audience.rows);
+        report(found, "P20", same, || format!("audience '{name}' stands for {seal:?}"));
+    }
+    for seal in ledger.seals() {
+        report(found, "P20", seal.wrong().is_none(), || format!("the seal of '{}': {:?}", seal.name, seal.wrong()));
+    }
+    let schedules = ledger.schedules().iter().map(|(_, one)| (&one.name, one.audience, one.recipients));
+    for (name, audience, count) in
+        schedules.chain(ledger.runs().map(|(_, _, run)| (&run.name, run.audience, run.count)))
+    {
+        let rows = ledger.seal(&audience).map(|seal| seal.rows);
+        report(found, "P20", rows.is_none_or(|rows| rows == count), || {
+            format!("{name}: {count} of {rows:?} recipients")
+        });
+    }
 }
 
 /// P24: a run is there, or a summary of it, and the name stands for both; nothing else is left of what was pruned.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::bitmap::Bitmap;
-use crate::content::{Audience, Content};
+use crate::content::{Audience, Content, Seal, To};
 use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
@@ -95,6 +95,10 @@ pub enum Command {
     Replan(Vec<Replan>),
     /// Opens a run of one mail, whose schedule is gone in the same entry.
     SendTest(Box<SendTest>),
+    /// Makes a large audience known by its seal (P20).
+    AudienceSeal(AudienceSeal),
+    /// Forgets a sealed audience that no schedule names.
+    AudienceDelete(AudienceDelete),
 }
 
 /// One voter's clock at the start of an epoch.
@@ -231,7 +235,7 @@ pub struct ScheduleCreate {
     /// Content.
     pub content: Content,
     /// Audience.
-    pub audience: Audience,
+    pub audience: To,
     /// Instants after this one are the schedule's to open or explain.
     pub after: Time,
     /// The first of them, computed by the proposer with `tzdb`.
@@ -372,7 +376,7 @@ pub struct ScheduleEdit {
     /// Content.
     pub content: Option<Content>,
     /// Audience.
-    pub audience: Option<Audience>,
+    pub audience: Option<To>,
     /// By which people group it; all of them.
     pub labels: Option<Labels>,
 }
@@ -479,6 +483,26 @@ pub struct Replan {
     pub next: Option<Next>,
     /// Version of the time zone database that computed it.
     pub tzdb: String,
+}
+
+/// See [`Command::AudienceSeal`]. Whoever proposes it knows its parts on the disks of a majority (P20).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AudienceSeal {
+    /// Request id, where the caller gave one.
+    pub request: Option<String>,
+    /// Tenant.
+    pub tenant: String,
+    /// Its name and its parts.
+    pub seal: Seal,
+}
+
+/// See [`Command::AudienceDelete`]. Runs that are there keep the seal, and with it the parts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AudienceDelete {
+    /// Tenant.
+    pub tenant: String,
+    /// Name.
+    pub name: String,
 }
 
 /// See [`Command::Prune`]: what is not old enough when this is applied stays.

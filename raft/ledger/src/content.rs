@@ -1,10 +1,14 @@
-//! What is sent and to whom: content and inline audiences, as they are kept by hash.
+//! What is sent and to whom: content and audiences, as they are kept by hash.
 //!
 //! Both arrive here validated (the admin service builds them; `apply` checks only bounds that protect
 //! the ledger itself). Their bytes are immutable: a run pins them by hash, an edit makes new ones.
+//!
+//! A small audience is kept whole. Of a large one the ledger keeps its [`Seal`], which names files that hold
+//! the recipients (P20); it never sees a recipient of it.
 
 use serde::{Deserialize, Serialize};
 
+use crate::bitmap::CHUNK;
 use crate::ids::Hash;
 
 /// Bytes of one content, all parts together.
@@ -13,6 +17,12 @@ pub const CONTENT_BYTES_MAX: usize = 512 * 1024;
 pub const INLINE_RECIPIENTS_MAX: usize = 10_000;
 /// Bytes of an inline audience.
 pub const INLINE_BYTES_MAX: usize = 1024 * 1024 - CONTENT_BYTES_MAX / 2;
+/// Parts of a sealed audience: 67 million recipients, in a seal of some 34 KiB.
+pub const PARTS_MAX: usize = 1_024;
+/// Bytes of a name: of an audience, or of a column.
+pub const NAME_BYTES_MAX: usize = 256;
+/// Columns of a sealed audience.
+pub const COLUMNS_MAX: usize = 64;
 
 /// Sender, subject and body of a mail: minijinja templates, compiled where they are used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +63,48 @@ pub struct Audience {
     pub recipients: Vec<Recipient>,
 }
 
+/// What the ledger knows of a large audience: its recipients are in files that each node has for itself (P20).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// Under which name it was sealed, so that whoever pins it can still say so.
+    pub name: String,
+    /// Names of the per-recipient variables.
+    pub columns: Vec<String>,
+    /// Recipients in all. All parts but the last hold as many as a chunk has slots.
+    pub rows: u32,
+    /// Hash of each part, in order: recipient `n` is in part `n / 65,536`.
+    pub parts: Vec<Hash>,
+}
+
+/// An audience as it is kept by hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recipients {
+    /// All of it.
+    Inline(Audience),
+    /// What names its parts.
+    Sealed(Seal),
+}
+
+/// To whom a schedule sends, as a command says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum To {
+    /// A list of its own.
+    Listed(Audience),
+    /// A sealed audience.
+    Sealed(Named),
+}
+
+/// A sealed audience by its name, as whoever names it knows it: compared when the command is applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Hash of its seal.
+    pub seal: Hash,
+    /// Its recipients.
+    pub rows: u32,
+}
+
 /// Bytes that are kept by hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
@@ -75,14 +127,108 @@ impl Content {
 }
 
 impl Audience {
-    /// The canonical bytes and their hash.
+    /// The canonical bytes and their hash: those of [`Recipients::Inline`].
     pub fn blob(&self) -> Blob {
-        blob(self)
+        blob(&Kept::Inline(self))
+    }
+}
+
+impl Seal {
+    /// The canonical bytes and their hash: those of [`Recipients::Sealed`].
+    pub fn blob(&self) -> Blob {
+        blob(&Kept::Sealed(self))
     }
 
+    /// Why it cannot be one.
+    pub fn wrong(&self) -> Option<String> {
+        let named = |name: &String| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+        if !named(&self.name) || !self.columns.iter().all(named) {
+            return Some(format!("a name of an audience or of a column has 1 to {NAME_BYTES_MAX} bytes"));
+        }
+        if self.columns.len() > COLUMNS_MAX {
+            return Some(format!("{} columns are more than {COLUMNS_MAX}", self.columns.len()));
+        }
+        if self.rows == 0 {
+            return Some("an audience needs at least one recipient".to_owned());
+        }
+        let parts = self.rows.div_ceil(CHUNK) as usize;
+        if parts > PARTS_MAX {
+            return Some(format!("{} recipients are more than {}", self.rows, PARTS_MAX as u32 * CHUNK));
+        }
+        let given = self.parts.len();
+        (given != parts).then(|| format!("{} recipients are in {parts} parts, not in {given}", self.rows))
+    }
+
+    /// The part that holds a recipient, and the recipient's place in it.
+    pub fn place(&self, recipient: u32) -> Option<(Hash, u16)> {
+        let part = self.parts.get((recipient / CHUNK) as usize).filter(|_| recipient < self.rows)?;
+        Some((*part, (recipient % CHUNK) as u16))
+    }
+}
+
+/// [`Recipients`], borrowed.
+#[derive(Serialize)]
+enum Kept<'a> {
+    Inline(&'a Audience),
+    Sealed(&'a Seal),
+}
+
+impl Recipients {
     /// Reads the canonical bytes.
-    pub fn from_blob(bytes: &[u8]) -> Option<Audience> {
+    pub fn from_blob(bytes: &[u8]) -> Option<Recipients> {
         postcard::from_bytes(bytes).ok()
+    }
+
+    /// Reads them as a seal, without reading a list.
+    pub fn seal_from_blob(bytes: &[u8]) -> Option<Seal> {
+        match bytes.first() {
+            Some(1) => match Recipients::from_blob(bytes)? {
+                Recipients::Sealed(seal) => Some(seal),
+                Recipients::Inline(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// As a command says it that takes hold of what is kept under this hash.
+    pub fn to(self, hash: Hash) -> To {
+        match self {
+            Recipients::Inline(audience) => To::Listed(audience),
+            Recipients::Sealed(seal) => To::Sealed(Named { name: seal.name, seal: hash, rows: seal.rows }),
+        }
+    }
+
+    /// Names of the per-recipient variables.
+    pub fn columns(&self) -> &[String] {
+        match self {
+            Recipients::Inline(audience) => &audience.columns,
+            Recipients::Sealed(seal) => &seal.columns,
+        }
+    }
+}
+
+impl To {
+    /// The hash under which the audience is kept.
+    pub fn hash(&self) -> Hash {
+        match self {
+            To::Listed(audience) => audience.blob().hash,
+            To::Sealed(named) => named.seal,
+        }
+    }
+
+    /// Its recipients.
+    pub fn count(&self) -> u32 {
+        match self {
+            // Bounded to ten thousand where it is applied.
+            To::Listed(audience) => audience.recipients.len() as u32,
+            To::Sealed(named) => named.rows,
+        }
+    }
+}
+
+impl From<Audience> for To {
+    fn from(audience: Audience) -> To {
+        To::Listed(audience)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::ids::{Fence, Holder, RunId, Time};
 use crate::moments::Moment;
 use crate::rulings::Ruling;
-use crate::state::{DeadLetter, Ledger, OptedOut, Row, Standing, wave_start};
+use crate::state::{DeadLetter, Ledger, Row, Standing, wave_start};
 
 /// What happened to a recipient, in the order of log indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +18,6 @@ pub struct Story {
     pub waits_until: Option<Time>,
     /// Its dead letter.
     pub dead: Option<DeadLetter>,
-    /// Its opt-out.
-    pub opted_out: Option<OptedOut>,
     /// The run less than the `min_gap` away that keeps it from its mail, or makes it wait (P17).
     pub kept_apart_by: Option<RunId>,
 }
@@ -61,15 +59,7 @@ impl Ledger {
             waits_until: waiting.map(|(bucket, _)| wave_start(*bucket)),
             dead: self.dead.get(&(run, number)).cloned(),
             kept_apart_by: self.kept_apart_by(run, number),
-            opted_out: self.key_of(run, number).and_then(|key| self.opted_out.get(&key).copied()),
         })
-    }
-
-    /// Tenant and address key of a recipient.
-    fn key_of(&self, run: RunId, number: u32) -> Option<(String, String)> {
-        let (_, page, place) = self.page_of(run)?;
-        let audience = crate::content::Audience::from_blob(self.blob(&page.runs.get(place)?.audience)?)?;
-        Some((page.tenant.clone(), audience.recipients.get(number as usize)?.key.clone()))
     }
 }
 

@@ -105,4 +105,18 @@ pub enum Refusal {
         /// When the first of them may get another one.
         until: Time,
     },
+    /// P20: no sealed audience of that name, or it is another one by now.
+    #[error("no sealed audience named '{0}', or it is another one by now")]
+    NoSuchAudience(String),
+    /// The name of an audience is taken by another one.
+    #[error("audience '{0}' exists with other recipients; choose another name, or delete it first")]
+    AudienceNameTaken(String),
+    /// P20: a schedule names the audience.
+    #[error("audience '{name}' is used by schedule '{schedule}'")]
+    AudienceUsed {
+        /// The audience.
+        name: String,
+        /// One of the schedules.
+        schedule: String,
+    },
 }

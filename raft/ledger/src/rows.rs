@@ -264,6 +264,7 @@ tables! {
     12 => answers,
     13 => summaries,
     14 => rulings,
+    15 => audiences,
 }
 
 impl Ledger {
@@ -300,6 +301,10 @@ impl Ledger {
         }
         let open = self.pages.iter().filter(|(_, page)| page.is_open());
         derived.open_pages = open.map(|(id, _)| *id).collect();
+        let audiences = self.audiences.iter().map(|(_, audience)| audience.seal);
+        let audiences = audiences.chain(self.schedules.iter().map(|(_, schedule)| schedule.audience));
+        let audiences = audiences.chain(self.runs().map(|(_, _, run)| run.audience));
+        derived.seals = audiences.filter(|hash| self.seal(hash).is_some()).collect();
         for (key, answer) in self.answers.iter() {
             derived.answers_by_index.insert(answer.index, key.clone());
             derived.answers_of_tenant.entry(key.0.clone()).or_default().insert(answer.index);

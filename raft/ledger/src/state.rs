@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
 use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
+use crate::content::{Recipients, Seal};
 use crate::deaths::Deaths;
 use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
@@ -737,7 +738,21 @@ pub struct Ledger {
     pub(crate) answers: Table<(String, String), Answer>,
     pub(crate) summaries: Table<RunId, Summary>,
     pub(crate) rulings: Table<(RunId, u64), Vec<Ruling>>,
+    pub(crate) audiences: Table<(String, String), SealedAudience>,
     pub(crate) derived: Derived,
+}
+
+/// A large audience: its seal is kept by hash (P20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedAudience {
+    /// Hash of its seal.
+    pub seal: Hash,
+    /// Its recipients.
+    pub rows: u32,
+    /// Log index of the entry that sealed it.
+    pub index: u64,
+    /// When.
+    pub at: Time,
 }
 
 /// When somebody opted out.
@@ -759,6 +774,8 @@ pub(crate) struct Derived {
     pub by_instant: BTreeSet<(ScheduleId, Time, RunId)>,
     /// Runs with something pending or claimed, but for backfills: they hold up the next one (`overlap`).
     pub unfinished: BTreeSet<(ScheduleId, RunId)>,
+    /// Seals that somebody holds.
+    pub seals: BTreeSet<Hash>,
     pub answers_by_index: BTreeMap<u64, (String, String)>,
     pub answers_of_tenant: BTreeMap<String, BTreeSet<u64>>,
 }
@@ -798,6 +815,7 @@ impl Ledger {
             answers: Table::default(),
             summaries: Table::default(),
             rulings: Table::default(),
+            audiences: Table::default(),
             derived: Derived::default(),
         }
     }
@@ -865,6 +883,21 @@ impl Ledger {
     /// Opt-outs by tenant and address key.
     pub fn opted_out(&self) -> &Table<(String, String), OptedOut> {
         &self.opted_out
+    }
+
+    /// Sealed audiences by tenant and name (P20).
+    pub fn audiences(&self) -> &Table<(String, String), SealedAudience> {
+        &self.audiences
+    }
+
+    /// The seal of an audience, where it is a sealed one.
+    pub fn seal(&self, audience: &Hash) -> Option<Seal> {
+        Recipients::seal_from_blob(self.blob(audience)?)
+    }
+
+    /// Every seal that somebody holds: an audience, a schedule or a run. Its parts are needed.
+    pub fn seals(&self) -> impl Iterator<Item = Seal> + '_ {
+        self.derived.seals.iter().filter_map(|hash| self.seal(hash))
     }
 
     /// The schedule of that name.

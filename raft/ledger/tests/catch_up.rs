@@ -98,7 +98,7 @@ impl Drill {
                 headers: vec![],
                 variables: vec![],
             },
-            audience: Audience { columns: vec![], recipients: vec![recipient] },
+            audience: Audience { columns: vec![], recipients: vec![recipient] }.into(),
             after: created,
             next,
             tzdb: zone_name.into(),

@@ -8,18 +8,22 @@ use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::content::{Audience, Content, Recipient, Recipients};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{ANSWERS_MAX, Ledger};
 
-fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
+fn listed(count: u32) -> Audience {
     let recipient = |number: u32| {
         let address = format!("u{number}@example.org");
         Recipient { key: address.clone(), address, values: vec![] }
     };
+    Audience { columns: vec![], recipients: (0..count).map(recipient).collect() }
+}
+
+fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
     ScheduleCreate {
         request,
         tenant: tenant.into(),
@@ -42,7 +46,7 @@ fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
             headers: vec![],
             variables: vec![],
         },
-        audience: Audience { columns: vec![], recipients: (0..5).map(recipient).collect() },
+        audience: listed(5).into(),
         after: Time(0),
         next: Some(Next { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000), jitter_ms: 0 }),
         tzdb: "test".into(),
@@ -236,8 +240,7 @@ fn wild_edit() -> impl Strategy<Value = Command> {
             pool: None,
             priority: None,
             content: content.then_some(create.content),
-            audience: audience
-                .then(|| Audience { recipients: create.audience.recipients[..2].to_vec(), columns: vec![] }),
+            audience: audience.then(|| listed(2).into()),
             labels: None,
         }))
     })
@@ -279,7 +282,7 @@ fn wild_send_test() -> impl Strategy<Value = Command> {
                 tenant: create.tenant,
                 pool: create.pool,
                 content: create.content,
-                audience: Audience { recipients: create.audience.recipients[..recipients].to_vec(), columns: vec![] },
+                audience: listed(recipients as u32),
                 finish_within_ms,
             }))
         },
@@ -502,7 +505,8 @@ proptest! {
         }
         let _ = Bitmap::from_bytes(&bytes);
         let _ = Content::from_blob(&bytes);
-        let _ = Audience::from_blob(&bytes);
+        let _ = Recipients::from_blob(&bytes);
+        let _ = Recipients::seal_from_blob(&bytes);
         let _ = Ledger::from_rows([(bytes.clone(), bytes)]);
     }
 }

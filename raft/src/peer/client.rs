@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::ids::{GROUP, NodeId};
+use reveille_ledger::ids::{GROUP, Hash, NodeId};
 use reveille_proto::peer::v1;
 
 use super::{
-    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, Destination, Hiccup, LeaseAnswer,
-    LeaseQuestion, PeerService, Rpc, Transport,
+    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, Destination, FetchPart, Hiccup,
+    LeaseAnswer, LeaseQuestion, MakePart, PeerService, Rpc, Transport,
 };
 use crate::identity::Identity;
 use crate::wire;
@@ -106,6 +106,24 @@ impl Peer {
         let request = v1::HandOverRequest { header: None, node: to.0, remaining_ms };
         let refusal = self.caller.ask(&self.to, request, limit).await?.refusal;
         Ok(if refusal.is_empty() { Ok(()) } else { Err(refusal) })
+    }
+
+    /// Has it write a part of an audience (P20).
+    pub async fn make_part(&self, question: MakePart, limit: Duration) -> Result<Result<Hash, String>, Hiccup> {
+        if let Some(own) = &self.own {
+            return within(limit, own.make_part(question)).await;
+        }
+        let answer = self.caller.ask(&self.to, wire::from_make_part(question), limit).await?;
+        Ok(wire::to_part_made(&answer)?)
+    }
+
+    /// Takes a piece of a part of an audience from it (P20).
+    pub async fn fetch_part(&self, question: FetchPart, limit: Duration) -> Result<Option<(Vec<u8>, u64)>, Hiccup> {
+        if let Some(own) = &self.own {
+            return within(limit, own.fetch_part(question)).await;
+        }
+        let answer = self.caller.ask(&self.to, wire::from_fetch_part(question), limit).await?;
+        Ok((answer.total > 0).then(|| (answer.piece.to_vec(), answer.total)))
     }
 
     /// Asks how it stands.

@@ -60,7 +60,7 @@ impl Handler for Dispatch {
             Request::Propose(request) => self.propose(request).await.map(Response::Propose),
             Request::ReadIndex(request) => Ok(Response::ReadIndex(self.read_index(request).await)),
             Request::RenewLease(request) => {
-                let question = wire::to_lease_question(from, &request);
+                let question = wire::to_lease_question(from, &request)?;
                 let answer = within(SERVICE_LIMIT, self.service.renew_lease(question)).await?;
                 Ok(Response::RenewLease(wire::from_lease_answer(answer)))
             }
@@ -80,6 +80,16 @@ impl Handler for Dispatch {
                 let limit = Duration::from_millis(request.remaining_ms).min(SERVICE_LIMIT);
                 let answer = within(limit, self.service.hand_over(NodeId(request.node), limit)).await?;
                 Ok(Response::HandOver(v1::HandOverResponse { refusal: answer.err().unwrap_or_default() }))
+            }
+            Request::MakePart(request) => {
+                let made = within(SERVICE_LIMIT, self.service.make_part(wire::to_make_part(request))).await?;
+                Ok(Response::MakePart(wire::from_part_made(made)))
+            }
+            Request::FetchPart(request) => {
+                let question = wire::to_fetch_part(&request)?;
+                let (piece, total) =
+                    within(SERVICE_LIMIT, self.service.fetch_part(question)).await?.unwrap_or_default();
+                Ok(Response::FetchPart(v1::FetchPartResponse { piece: piece.into(), total }))
             }
             Request::Describe(_) => self.describe().await.map(Response::Describe),
             Request::Clock(_) => Ok(Response::Clock(wire::from_clock(self.service.clock()))),

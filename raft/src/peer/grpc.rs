@@ -223,5 +223,7 @@ grpc! {
     Clock clock ClockRequest ClockResponse;
     HoldBarrier hold_barrier HoldBarrierRequest HoldBarrierResponse;
     HandOver hand_over HandOverRequest HandOverResponse;
+    MakePart make_part MakePartRequest MakePartResponse;
+    FetchPart fetch_part FetchPartRequest FetchPartResponse;
     Describe describe DescribeRequest DescribeResponse;
 }

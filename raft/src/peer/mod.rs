@@ -26,8 +26,8 @@ pub use client::Peer;
 pub use grpc::GrpcTransport;
 pub use rpc::{Request, Response, Rpc};
 pub use service::{
-    About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, LeaseAnswer,
-    LeaseQuestion, Measured, PeerService, RelayFlow,
+    About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, FetchPart, LeaseAnswer,
+    LeaseQuestion, MakePart, Measured, PeerService, RelayFlow,
 };
 
 /// Bytes of one message between peers. A batch of entries is cut well below it; a chunk of a snapshot

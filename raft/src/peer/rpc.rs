@@ -97,6 +97,10 @@ rpcs! {
     HoldBarrier: HoldBarrierRequest -> HoldBarrierResponse;
     /// Hand your leadership over.
     HandOver: HandOverRequest -> HandOverResponse;
+    /// P20: write a part of an audience.
+    MakePart: MakePartRequest -> MakePartResponse;
+    /// P20: give me a piece of a part of an audience.
+    FetchPart: FetchPartRequest -> FetchPartResponse;
     /// Who are you, and how do you stand?
     Describe: DescribeRequest -> DescribeResponse;
 }

@@ -18,6 +18,8 @@ pub struct LeaseQuestion {
     pub holder: Holder,
     /// The index that it has applied.
     pub applied: u64,
+    /// Parts of audiences that it needs and cannot read (P20).
+    pub lacking: Vec<Hash>,
     /// What it has measured (P12).
     pub measured: Measured,
     /// It stops: it passes no gate any more, and wants no claims.
@@ -123,6 +125,28 @@ pub struct BarrierReport {
     pub unconfirmed: Vec<NodeId>,
 }
 
+/// A part of an audience that is made of a number (P20).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MakePart {
+    /// Tells one made audience from another.
+    pub seed: u64,
+    /// Recipients of the audience.
+    pub rows: u32,
+    /// Names of their variables.
+    pub columns: Vec<String>,
+    /// Which part.
+    pub number: u32,
+}
+
+/// A piece of a part of an audience (P20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchPart {
+    /// Which part.
+    pub part: Hash,
+    /// From which byte on.
+    pub offset: u64,
+}
+
 /// Who a node is, and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -161,6 +185,10 @@ pub trait PeerService: Send + Sync + 'static {
     async fn hold_barrier(&self, question: BarrierQuestion) -> Result<BarrierReport, String>;
     /// As leader: hands its leadership over to that node.
     async fn hand_over(&self, to: NodeId, patience: Duration) -> Result<(), String>;
+    /// Writes a part of an audience, and answers its hash when it is synced (P20); or why it could not.
+    async fn make_part(&self, question: MakePart) -> Result<Hash, String>;
+    /// Some bytes of a part of an audience and how many it has in all (P20); none where it is not here.
+    async fn fetch_part(&self, question: FetchPart) -> Option<(Vec<u8>, u64)>;
     /// Says who this node is and how it stands; also to strangers.
     async fn describe(&self) -> Option<Description>;
     /// Reads the clocks (P18).

@@ -189,6 +189,10 @@ pub(crate) fn to_hash(bytes: &[u8]) -> Result<Hash, Malformed> {
     bytes.try_into().map(Hash).map_err(|_| Malformed(format!("a hash of {} bytes", bytes.len())))
 }
 
+pub(crate) fn from_hash(hash: Hash) -> Bytes {
+    Bytes::copy_from_slice(&hash.0)
+}
+
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

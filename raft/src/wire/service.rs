@@ -5,11 +5,11 @@ use std::time::Duration;
 use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, RunId, Time};
 use reveille_proto::peer::v1;
 
-use super::{Malformed, milliseconds, required};
+use super::{Malformed, from_hash, milliseconds, required, to_hash};
 use crate::identity::ClusterId;
 use crate::peer::{
-    About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, LeaseAnswer,
-    LeaseQuestion, Measured, RelayFlow,
+    About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, FetchPart, LeaseAnswer,
+    LeaseQuestion, MakePart, Measured, RelayFlow,
 };
 
 pub(crate) fn from_lease_question(question: &LeaseQuestion) -> v1::RenewLeaseRequest {
@@ -17,6 +17,7 @@ pub(crate) fn from_lease_question(question: &LeaseQuestion) -> v1::RenewLeaseReq
         header: None,
         incarnation: question.holder.incarnation.0,
         applied: question.applied,
+        lacking: question.lacking.iter().copied().map(from_hash).collect(),
         relays: question.measured.relays.iter().map(from_relay_flow).collect(),
         settle_ms: question.measured.settle.map_or(0, milliseconds),
         stopping: question.stopping,
@@ -35,13 +36,46 @@ fn to_measured(request: &v1::RenewLeaseRequest) -> Measured {
     Measured { relays, settle: known(request.settle_ms) }
 }
 
-pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -> LeaseQuestion {
-    LeaseQuestion {
+pub(crate) fn to_lease_question(from: NodeId, request: &v1::RenewLeaseRequest) -> Result<LeaseQuestion, Malformed> {
+    Ok(LeaseQuestion {
         holder: Holder { node: from, incarnation: Incarnation(request.incarnation) },
         applied: request.applied,
+        lacking: request.lacking.iter().map(|hash| to_hash(hash)).collect::<Result<_, _>>()?,
         measured: to_measured(request),
         stopping: request.stopping,
+    })
+}
+
+pub(crate) fn from_make_part(question: MakePart) -> v1::MakePartRequest {
+    let MakePart { seed, rows, columns, number } = question;
+    v1::MakePartRequest { header: None, seed, rows, columns, number }
+}
+
+pub(crate) fn to_make_part(request: v1::MakePartRequest) -> MakePart {
+    let v1::MakePartRequest { header: _, seed, rows, columns, number } = request;
+    MakePart { seed, rows, columns, number }
+}
+
+pub(crate) fn from_part_made(made: Result<Hash, String>) -> v1::MakePartResponse {
+    match made {
+        Ok(hash) => v1::MakePartResponse { hash: from_hash(hash), refusal: String::new() },
+        Err(refusal) => v1::MakePartResponse { refusal, ..v1::MakePartResponse::default() },
     }
+}
+
+pub(crate) fn to_part_made(response: &v1::MakePartResponse) -> Result<Result<Hash, String>, Malformed> {
+    match response.refusal.as_str() {
+        "" => to_hash(&response.hash).map(Ok),
+        refusal => Ok(Err(refusal.to_owned())),
+    }
+}
+
+pub(crate) fn from_fetch_part(question: FetchPart) -> v1::FetchPartRequest {
+    v1::FetchPartRequest { header: None, part: from_hash(question.part), offset: question.offset }
+}
+
+pub(crate) fn to_fetch_part(request: &v1::FetchPartRequest) -> Result<FetchPart, Malformed> {
+    Ok(FetchPart { part: to_hash(&request.part)?, offset: request.offset })
 }
 
 pub(crate) fn from_lease_answer(answer: LeaseAnswer) -> v1::RenewLeaseResponse {
@@ -219,13 +253,14 @@ mod tests {
         };
         let relays = [("one".to_owned(), flow(Some(2_000), 500)), ("two".to_owned(), flow(None, 0))].into();
         let measured = Measured { relays, settle: Some(Duration::from_millis(40)) };
-        let question = LeaseQuestion { holder, applied: 9, measured, stopping: true };
-        assert_eq!(to_lease_question(holder.node, &from_lease_question(&question)), question);
+        let question = LeaseQuestion { holder, applied: 9, lacking: vec![Hash([7; 32])], measured, stopping: true };
+        assert_eq!(to_lease_question(holder.node, &from_lease_question(&question)).ok(), Some(question));
     }
 
     #[test]
     fn a_node_that_measures_nothing_says_nothing() {
         let silent = v1::RenewLeaseRequest { applied: 9, ..v1::RenewLeaseRequest::default() };
-        assert_eq!(to_lease_question(NodeId(1), &silent).measured, Measured::default());
+        let read = to_lease_question(NodeId(1), &silent).ok();
+        assert_eq!(read.map(|question| question.measured), Some(Measured::default()));
     }
 }

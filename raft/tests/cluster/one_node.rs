@@ -150,7 +150,8 @@ async fn a_node_asks_itself_as_it_asks_any_peer() {
     let mut node = one().await;
     let peer = node.replica().peer(NodeId(1)).expect("a member");
     let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-    let question = LeaseQuestion { holder, applied: 9, measured: Measured::default(), stopping: false };
+    let question =
+        LeaseQuestion { holder, applied: 9, lacking: Vec::new(), measured: Measured::default(), stopping: false };
     let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
     assert!(matches!(answer, LeaseAnswer::Granted { floor: 9, .. }));
     let about = About::OptedOut { tenant: "default".to_owned(), key: "a@b.example".to_owned() };

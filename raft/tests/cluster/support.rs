@@ -9,10 +9,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, EpochStart, Reading, Relay};
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
+use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_raft::peer::{
-    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, LeaseAnswer, LeaseQuestion, Transport,
+    BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, FetchPart, LeaseAnswer, LeaseQuestion,
+    MakePart, Transport,
 };
 use reveille_raft::{
     ClusterId, Fault, GrpcTransport, Member, Options, PeerService, ProposeError, Replica, Role, Stamp,
@@ -64,6 +65,14 @@ impl PeerService for Answers {
 
     async fn hand_over(&self, to: NodeId, _: Duration) -> Result<(), String> {
         Err(format!("{to} does not lead"))
+    }
+
+    async fn make_part(&self, _: MakePart) -> Result<Hash, String> {
+        Err("no parts here".to_owned())
+    }
+
+    async fn fetch_part(&self, _: FetchPart) -> Option<(Vec<u8>, u64)> {
+        None
     }
 
     async fn describe(&self) -> Option<Description> {

@@ -150,7 +150,8 @@ async fn peers_answer_leases_barriers_and_clocks() {
     propose(nodes[0].replica(), "a").await.expect("it is applied");
     let peer = until("the members are known", || nodes[0].replica().peer(NodeId(2))).await;
     let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-    let question = LeaseQuestion { holder, applied: 5, measured: Measured::default(), stopping: false };
+    let question =
+        LeaseQuestion { holder, applied: 5, lacking: Vec::new(), measured: Measured::default(), stopping: false };
     let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
     assert!(matches!(answer, LeaseAnswer::Granted { floor: 5, .. }));
     let about = About::OptedOut { tenant: "default".to_owned(), key: "a@b.example".to_owned() };

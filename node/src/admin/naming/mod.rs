@@ -4,7 +4,7 @@
 //! date-time of the schedule's zone, or the request id of a trigger. A recipient is an address, or `#` and
 //! its number in the run.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use jiff::civil::DateTime;
@@ -15,7 +15,7 @@ use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::{History, Ledger};
 
-use super::blobs::{Audiences, Blobs};
+use super::blobs::Blobs;
 use super::{Admin, Fault, refusals, validate};
 
 /// Recipients that one request names at most.
@@ -141,6 +141,15 @@ impl RecipientArgument {
     }
 }
 
+impl RecipientArgument {
+    fn key(&self) -> Option<&str> {
+        match self {
+            RecipientArgument::Number(_) => None,
+            RecipientArgument::Key(key) => Some(key),
+        }
+    }
+}
+
 /// A run that was found, and numbers of recipients in it; no numbers mean all.
 pub struct Picked {
     /// The run.
@@ -188,9 +197,8 @@ impl Admin {
             })
             .await?;
         let (audience, count) = found?;
-        let mut audiences = Audiences::new(&blobs);
-        let keys = audiences.get(audience).recipients.iter().map(|recipient| recipient.key.as_str());
-        let keys: BTreeMap<&str, u32> = keys.zip(0..).collect();
+        let wanted: BTreeSet<String> = arguments.iter().filter_map(RecipientArgument::key).map(str::to_owned).collect();
+        let keys = self.numbers(&blobs, audience, wanted).await?;
         let number = |(argument, text): (&RecipientArgument, &String)| {
             let number = match argument {
                 RecipientArgument::Number(number) => Some(*number).filter(|number| *number < count),
@@ -222,16 +230,15 @@ impl Admin {
             })
             .await?;
         let (run, audience, count) = found?;
-        let mut audiences = Audiences::new(&blobs);
         let number = match &wanted {
             RecipientArgument::Number(number) => Some(*number).filter(|number| *number < count),
             RecipientArgument::Key(key) => {
-                let mut keys = audiences.get(audience).recipients.iter().map(|recipient| &recipient.key);
-                keys.position(|known| known == key).and_then(|place| u32::try_from(place).ok())
+                self.numbers(&blobs, audience, [key.clone()].into()).await?.get(key).copied()
             }
         };
         let number = number.ok_or_else(|| refusals::no_recipient(recipient, run))?;
-        Ok((run, number, audiences.address(audience, number)))
+        let address = self.addresses(&blobs, &[(audience, number)]).await.pop().unwrap_or_default();
+        Ok((run, number, address))
     }
 }
 

@@ -42,7 +42,8 @@ fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
         audience: Audience {
             columns: Vec::new(),
             recipients: vec![Recipient { key: address.clone(), address, values: Vec::new() }],
-        },
+        }
+        .into(),
         after,
         tzdb: zone.tzdb,
         labels: reveille_ledger::labels::Labels::default(),

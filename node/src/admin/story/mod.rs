@@ -18,8 +18,13 @@ use super::validate::in_words;
 use super::views::{node_name, timestamp};
 pub use waits::Surroundings;
 
-/// Where the recipient stands, and how it came there; none when there is no such recipient.
-pub fn tell(ledger: &Ledger, id: RunId, number: u32, around: &Surroundings) -> Option<(Standing, Vec<Event>)> {
+/// Where the recipient stands, and how it came there; none when there is no such recipient. `key` is its address
+/// key, where that is known here.
+pub fn tell(
+    ledger: &Ledger,
+    (id, number, key): (RunId, u32, Option<&str>),
+    around: &Surroundings,
+) -> Option<(Standing, Vec<Event>)> {
     let (_, page, place) = ledger.page_of(id)?;
     let (run, story) = (page.runs.get(place)?, ledger.story(id, number)?);
     let mut events = vec![opened(id, page, run)];
@@ -35,7 +40,7 @@ pub fn tell(ledger: &Ledger, id: RunId, number: u32, around: &Surroundings) -> O
     let of_all = of_all.filter(|(index, _)| *index < last || !story.standing.is_terminal());
     events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     complete_with_letter(&story, run, &mut events);
-    events.extend(opted_out(&story));
+    events.extend(key.and_then(|key| opted_out(ledger, &page.tenant, key)));
     // Stable: what one entry did stays in the order in which it is told here.
     events.sort_by_key(|event| event.index);
     let last = events.last().map_or(id.index, |event| event.index);
@@ -157,8 +162,8 @@ fn complete_with_letter(story: &Story, run: &Run, events: &mut [Event]) {
     }
 }
 
-fn opted_out(story: &Story) -> Option<Event> {
-    let opted_out = story.opted_out?;
+fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<Event> {
+    let opted_out = ledger.opted_out().get(&(tenant.to_owned(), key.to_owned()))?;
     let event = event(opted_out.index, "opted out", "nothing of this tenant goes to this recipient any more");
     Some(Event { instant: Some(timestamp(opted_out.at)), ..event })
 }

@@ -1,13 +1,13 @@
 //! Why a pending recipient is not taken: its run, its wave and its pool, as the ledger has them; and its relays,
 //! as the node that answers sees them now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_cluster::late::{is_late, late_rate};
 use reveille_cluster::relay::{CircuitStatus, Status};
 use reveille_ledger::command::Relay;
 use reveille_ledger::explain::Story;
-use reveille_ledger::ids::RunId;
+use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
 
 /// What the answering node knows beside the ledger.
@@ -16,6 +16,8 @@ pub struct Surroundings {
     pub node: String,
     /// Its relays, by name.
     pub relays: BTreeMap<String, Status>,
+    /// Parts of audiences that it lacks (P20).
+    pub lacking: BTreeSet<Hash>,
 }
 
 /// What recipient `number` of a run waits for; none where it does not wait.
@@ -73,6 +75,12 @@ fn for_a_node(
 ) -> String {
     if let Some(obstacle) = obstacle(ledger, pool, around) {
         return obstacle;
+    }
+    let audience = ledger.run(id).and_then(|run| ledger.seal(&run.audience));
+    let part = audience.and_then(|seal| Some((seal.place(number)?.0, seal.name)));
+    if let Some((part, name)) = part.filter(|(part, _)| around.lacking.contains(part)) {
+        let node = &around.node;
+        return format!("for a node that has its part of audience '{name}': {node} lacks part {part:?} and fetches it");
     }
     // Of several nodes one never rests (P12).
     let mut nodes = ledger.nodes().iter().map(|(_, node)| node);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::{Clock, SystemClock};
 use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::parts::Parts;
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
@@ -100,8 +101,9 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     let mut options = Options::new(folder.path().join("data"), me.node, Arc::new(transport));
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
+    let parts = Parts::open(folder.path().join("parts")).expect("a folder");
     let replica = Replica::start(options, desk.clone()).await.expect("a replica");
-    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("2026x")));
+    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts));
     desk.open(&site);
     let leading = Station::lead(&site);
     let listener = TcpListener::bind(loopback).await.expect("a port");
@@ -297,7 +299,7 @@ pub fn yearly(name: &str, recipients: &[&str]) -> ScheduleBody {
             text: Some("Dear {{ recipient }}".to_owned()),
             ..Content::default()
         }),
-        audience: Some(Audience { columns: Vec::new(), recipients: recipients.iter().map(recipient).collect() }),
+        audience: Some(Audience { recipients: recipients.iter().map(recipient).collect(), ..Audience::default() }),
         ..ScheduleBody::default()
     }
 }

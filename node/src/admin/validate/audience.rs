@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use reveille_cluster::compose::{Compiled, VALUE_BYTES_MAX, control_in};
 use reveille_ledger::address::Address;
-use reveille_ledger::content::{Audience, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, Recipient};
+use reveille_ledger::content::{Audience, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, Named, Recipient, To};
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::Fields;
@@ -16,8 +16,10 @@ const COLUMN_NAME_MAX: usize = 64;
 
 /// The recipients of a request.
 pub struct Listed {
-    /// Those that stand for themselves.
-    pub audience: Audience,
+    /// Those that stand for themselves, or the sealed audience that is named.
+    pub to: To,
+    /// Names of their variables.
+    pub columns: Vec<String>,
     /// The place in the request of each of them.
     places: Vec<u32>,
     /// Those that others stand for.
@@ -27,18 +29,41 @@ pub struct Listed {
 impl Listed {
     /// Values that this content could not be sent with are refused here, one dead letter each otherwise.
     pub fn fit(&self, fields: &mut Fields, content: &Compiled) {
-        for (place, recipient) in self.places.iter().zip(&self.audience.recipients) {
+        // Of a sealed one nobody looks at all: whom the content does not fit is a dead letter each.
+        let To::Listed(audience) = &self.to else { return };
+        for (place, recipient) in self.places.iter().zip(&audience.recipients) {
             for (column, why) in content.misfits(&recipient.values) {
                 let path = format!("schedule.audience.recipients[{place}].values[{column}]");
-                fields.refuse(path, in_column(&self.audience.columns, column, &why));
+                fields.refuse(path, in_column(&self.columns, column, &why));
             }
         }
     }
 }
 
-/// The audience, and which recipients of the request others stand for.
-pub fn audience(fields: &mut Fields, asked: Option<v1::Audience>) -> Option<Listed> {
+/// A sealed audience, which stands alone; `known` is what the ledger has under its name.
+fn named(fields: &mut Fields, asked: &v1::Audience, known: Option<(Named, Vec<String>)>) -> Option<Listed> {
+    if !asked.recipients.is_empty() || !asked.columns.is_empty() {
+        fields.refuse("schedule.audience.sealed", "is named, and recipients are listed; choose one");
+        return None;
+    }
+    if known.is_none() {
+        let message = format!("no sealed audience is named {:?}; reveille audience list names them", asked.sealed);
+        fields.refuse("schedule.audience.sealed", message);
+    }
+    let (named, columns) = known?;
+    Some(Listed { to: To::Sealed(named), columns, places: Vec::new(), duplicates: Vec::new() })
+}
+
+/// The audience, and which recipients of the request others stand for. `known`: see [`named`].
+pub fn audience(
+    fields: &mut Fields,
+    asked: Option<v1::Audience>,
+    known: Option<(Named, Vec<String>)>,
+) -> Option<Listed> {
     let asked = asked.unwrap_or_default();
+    if !asked.sealed.is_empty() {
+        return named(fields, &asked, known);
+    }
     if asked.recipients.is_empty() {
         fields.refuse("schedule.audience.recipients", "is empty; give at least one recipient");
         return None;
@@ -49,7 +74,7 @@ pub fn audience(fields: &mut Fields, asked: Option<v1::Audience>) -> Option<List
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience.recipients", message);
         return None;
     }
-    columns(fields, &asked.columns);
+    columns(fields, "schedule.audience.columns", &asked.columns);
     let mut audience = Audience { columns: asked.columns, recipients: Vec::with_capacity(asked.recipients.len()) };
     let (mut duplicates, mut kept) = (Vec::new(), Vec::new());
     let mut places: BTreeMap<String, u32> = BTreeMap::new();
@@ -74,19 +99,21 @@ pub fn audience(fields: &mut Fields, asked: Option<v1::Audience>) -> Option<List
         let message = format!("has {bytes} bytes, more than {INLINE_BYTES_MAX}; split it over schedules");
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience", message);
     }
-    Some(Listed { audience, places: kept, duplicates })
+    let columns = audience.columns.clone();
+    Some(Listed { to: To::Listed(audience), columns, places: kept, duplicates })
 }
 
-fn columns(fields: &mut Fields, columns: &[String]) {
+/// Names of variables, at this path of a request.
+pub fn columns(fields: &mut Fields, path: &str, columns: &[String]) {
     if columns.len() > COLUMNS_MAX {
         let message = format!("are {}, more than {COLUMNS_MAX}; leave out what no template uses", columns.len());
-        fields.refuse_as(ErrorReason::TooLarge, "schedule.audience.columns", message);
+        fields.refuse_as(ErrorReason::TooLarge, path, message);
     }
     for (place, column) in columns.iter().enumerate() {
         let length = column.chars().count();
         if length == 0 || length > COLUMN_NAME_MAX || column.chars().any(char::is_control) {
             let message = format!("is not the name of a column; give 1 to {COLUMN_NAME_MAX} characters on one line");
-            fields.refuse(format!("schedule.audience.columns[{place}]"), message);
+            fields.refuse(format!("{path}[{place}]"), message);
         }
     }
 }

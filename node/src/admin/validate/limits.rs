@@ -40,7 +40,7 @@ fn body() -> ScheduleBody {
             text: Some("Hello".to_owned()),
             ..Content::default()
         }),
-        audience: Some(Audience { columns: Vec::new(), recipients: recipients(1) }),
+        audience: Some(Audience { columns: Vec::new(), recipients: recipients(1), sealed: String::new() }),
         ..ScheduleBody::default()
     }
 }
@@ -59,7 +59,7 @@ fn of_policies(change: impl FnOnce(&mut Policies)) -> ScheduleBody {
 
 fn of_columns(columns: Vec<String>, value: String) -> ScheduleBody {
     let recipient = Recipient { address: "a@example.net".to_owned(), values: vec![value; columns.len()] };
-    ScheduleBody { audience: Some(Audience { columns, recipients: vec![recipient] }), ..body() }
+    ScheduleBody { audience: Some(Audience { columns, recipients: vec![recipient], sealed: String::new() }), ..body() }
 }
 
 /// Recipients of which all values together have so many bytes, and a little for each: far fewer than one value.
@@ -67,7 +67,10 @@ fn of_values(bytes: usize) -> ScheduleBody {
     const VALUE: usize = 16 * 1024;
     let mut recipients = recipients(bytes / VALUE);
     recipients.iter_mut().for_each(|recipient| recipient.values = vec![long(VALUE)]);
-    ScheduleBody { audience: Some(Audience { columns: vec!["value".to_owned()], recipients }), ..body() }
+    ScheduleBody {
+        audience: Some(Audience { columns: vec!["value".to_owned()], recipients, sealed: String::new() }),
+        ..body()
+    }
 }
 
 fn every(seconds: i64) -> ScheduleBody {
@@ -80,7 +83,7 @@ fn lasting(seconds: i64, set: fn(&mut Policies, Option<Duration>)) -> ScheduleBo
 }
 
 fn is_refused(body: ScheduleBody) -> Option<String> {
-    schedule(Some(body), NOW, false, &Zones::bundled("2026x")).err().map(|fault| fault.to_string())
+    schedule(Some(body), NOW, false, (&Zones::bundled("2026x"), &|_, _| None)).err().map(|fault| fault.to_string())
 }
 
 /// A line of the table, bodies that pass and bodies that do not.
@@ -95,7 +98,7 @@ fn lines() -> Vec<Line> {
         })
     };
     let to = |count| ScheduleBody {
-        audience: Some(Audience { columns: Vec::new(), recipients: recipients(count) }),
+        audience: Some(Audience { columns: Vec::new(), recipients: recipients(count), sealed: String::new() }),
         ..body()
     };
     let subject = |count| of_content(|content| content.subject = long(count));

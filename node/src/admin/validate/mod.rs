@@ -24,6 +24,7 @@ use reveille_proto::admin::v1::ErrorReason;
 use super::Fault;
 use super::fault::Violation;
 
+pub use audience::columns;
 pub use clock::target as clock_target;
 pub use relay::relay;
 pub use schedule::{Asked, schedule};

@@ -4,7 +4,7 @@ use reveille_cluster::compose::Compiled;
 use reveille_cluster::zones::Zones;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::command::ScheduleCreate;
-use reveille_ledger::content::Content;
+use reveille_ledger::content::{Content, Named};
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
 use reveille_ledger::ids::Time;
@@ -25,9 +25,17 @@ pub struct Asked {
     pub duplicates: Vec<v1::Duplicate>,
 }
 
+/// The sealed audience of a tenant and a name, and the names of its recipients' variables.
+pub type SealedByName<'a> = &'a dyn Fn(&str, &str) -> Option<(Named, Vec<String>)>;
+
 /// Validates a body. `now`: ledger time as far as it is known here; `exists`: is there a schedule of that
 /// name? Then the ledger compares, and what has become past since is no fault of this request.
-pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: &Zones) -> Result<Asked, Fault> {
+pub fn schedule(
+    body: Option<v1::ScheduleBody>,
+    now: Time,
+    exists: bool,
+    (zones, sealed): (&Zones, SealedByName<'_>),
+) -> Result<Asked, Fault> {
     let mut fields = Fields::default();
     let body = body.ok_or_else(|| Fault::of_field("schedule", "is missing"))?;
     let tenant = fields.name_or("schedule.tenant", &body.tenant, reveille_ledger::DEFAULT_TENANT);
@@ -54,7 +62,9 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
     let paused = body.paused.map(|reason| fields.reason("schedule.paused", &reason));
     let labels = Labels::new(body.labels).map_err(|wrong| fields.refuse(field_of(&wrong), wrong.to_string()));
     let content = content(&mut fields, body.content);
-    let audience = audience(&mut fields, body.audience);
+    let named = body.audience.as_ref().map(|audience| audience.sealed.as_str()).filter(|name| !name.is_empty());
+    let known = named.and_then(|name| sealed(&tenant, name));
+    let audience = audience(&mut fields, body.audience, known);
     if let (Some(content), Some(listed)) = (&content, &audience) {
         compile(&mut fields, content, listed);
     }
@@ -62,7 +72,7 @@ pub fn schedule(body: Option<v1::ScheduleBody>, now: Time, exists: bool, zones: 
         let ((when, pattern), zone) = (pattern?, zone?);
         let jitter = Jitter { tenant: &tenant, name: &name, window_ms: policies.jitter_ms };
         let next = first(&mut fields, (&when, &pattern), &zone, (&policies, jitter), (now, start, end), exists);
-        let Listed { audience, duplicates, .. } = audience?;
+        let Listed { to: audience, duplicates, .. } = audience?;
         let create = ScheduleCreate {
             request: None,
             tenant,
@@ -146,7 +156,7 @@ fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Content> {
 
 /// Content that could not be sent to this audience is refused here, not at nine o'clock.
 fn compile(fields: &mut Fields, content: &Content, listed: &Listed) {
-    let error = match Compiled::new(content, &listed.audience.columns) {
+    let error = match Compiled::new(content, &listed.columns) {
         Ok(compiled) => return listed.fit(fields, &compiled),
         Err(error) => error,
     };

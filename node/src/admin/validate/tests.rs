@@ -4,6 +4,7 @@ use std::error::Error;
 
 use prost_types::{Duration, Timestamp};
 use reveille_cluster::zones::Zones;
+use reveille_ledger::content::To;
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::{
     Audience, Content, Daily, ErrorReason, Every, Field, Policies, Recipient, Relay, ScheduleBody, When, when,
@@ -47,13 +48,17 @@ fn body() -> ScheduleBody {
             text: Some("Dear {{ name }}".to_owned()),
             ..Content::default()
         }),
-        audience: Some(Audience { columns: vec!["name".to_owned()], recipients: vec![recipient("ada@example.net")] }),
+        audience: Some(Audience {
+            columns: vec!["name".to_owned()],
+            recipients: vec![recipient("ada@example.net")],
+            sealed: String::new(),
+        }),
         ..ScheduleBody::default()
     }
 }
 
 fn asked(body: ScheduleBody) -> Result<Asked, super::Fault> {
-    schedule(Some(body), NOW, false, &Zones::bundled("2026x"))
+    schedule(Some(body), NOW, false, (&Zones::bundled("2026x"), &|_, _| None))
 }
 
 fn content(change: impl FnOnce(&mut Content)) -> ScheduleBody {
@@ -90,7 +95,8 @@ fn recipients_with_one_key_are_one_and_the_others_are_reported() -> Result<(), B
         audience.recipients = ["ada@example.net", "bob@example.net", "ADA@Example.net"].map(recipient).to_vec();
     });
     let asked = asked(body).map_err(|fault| fault.to_string())?;
-    let kept: Vec<&str> = asked.create.audience.recipients.iter().map(|one| one.address.as_str()).collect();
+    let To::Listed(listed) = asked.create.audience else { panic!("a list") };
+    let kept: Vec<&str> = listed.recipients.iter().map(|one| one.address.as_str()).collect();
     assert_eq!(kept, ["ada@example.net", "bob@example.net"]);
     let pairs: Vec<(u32, u32)> = asked.duplicates.iter().map(|one| (one.recipient, one.same_as)).collect();
     assert_eq!(pairs, [(2, 0)]);
@@ -112,7 +118,7 @@ fn a_period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box
 fn an_instant_that_became_past_is_left_to_the_ledger_where_the_schedule_exists() {
     let past = || ScheduleBody { when: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() };
     assert!(asked(past()).is_err());
-    let repeat = schedule(Some(past()), NOW, true, &Zones::bundled("2026x"));
+    let repeat = schedule(Some(past()), NOW, true, (&Zones::bundled("2026x"), &|_, _| None));
     assert!(repeat.is_ok_and(|asked| asked.create.next.is_none()));
 }
 
@@ -185,7 +191,7 @@ fn all_that_is_wrong_is_said_at_once() {
     let fault = asked(ScheduleBody::default()).expect_err("nothing is there");
     assert_eq!(fault.to_string(), "schedule.name: is missing (and 4 more fields)");
     assert_eq!(
-        schedule(None, NOW, false, &Zones::bundled("x")).expect_err("no body").to_string(),
+        schedule(None, NOW, false, (&Zones::bundled("x"), &|_, _| None)).expect_err("no body").to_string(),
         "schedule: is missing"
     );
 }

@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 use reveille_cluster::zones::Zones;
 use reveille_ledger::command::Next;
-use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::content::{Content, Recipient, To};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap};
 use reveille_ledger::decide::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
 use reveille_ledger::decide::catch_up::Jitter;
@@ -57,7 +57,7 @@ pub fn etag(id: ScheduleId, schedule: &Schedule) -> String {
 }
 
 /// The request that would create it as it is now.
-pub fn body(schedule: &Schedule, content: &Content, audience: &Audience) -> v1::ScheduleBody {
+pub fn body(schedule: &Schedule, content: &Content, audience: &To) -> v1::ScheduleBody {
     let field = |(name, value): &(String, String)| v1::Field { name: name.clone(), value: value.clone() };
     let recipient = |known: &Recipient| v1::Recipient { address: known.address.clone(), values: known.values.clone() };
     v1::ScheduleBody {
@@ -84,9 +84,13 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &Audience) -> v1::
             headers: content.headers.iter().map(field).collect(),
             variables: content.variables.iter().map(field).collect(),
         }),
-        audience: Some(v1::Audience {
-            columns: audience.columns.clone(),
-            recipients: audience.recipients.iter().map(recipient).collect(),
+        audience: Some(match audience {
+            To::Listed(audience) => v1::Audience {
+                columns: audience.columns.clone(),
+                recipients: audience.recipients.iter().map(recipient).collect(),
+                sealed: String::new(),
+            },
+            To::Sealed(named) => v1::Audience { sealed: named.name.clone(), ..v1::Audience::default() },
         }),
         labels: schedule.labels.as_map().clone(),
     }

@@ -1,6 +1,7 @@
 //! The tree of commands, with the help that teaches it. Parsed into types once; nothing here acts.
 
 mod apply;
+mod audience;
 mod clock;
 mod cluster;
 mod completion;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, ManifestFiles};
+pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs};
 pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
 pub use cluster::{ClusterArgs, ClusterCommand};
 pub use completion::{CompletionArgs, ManArgs};
@@ -185,6 +187,8 @@ pub enum Question {
     InDoubt(DoubtArgs),
     /// Recipients that were refused for good
     DeadLetter(DeadLetterArgs),
+    /// Sealed audiences: large lists, kept in files on the nodes
+    Audience(AudienceArgs),
     /// Recipients who want no more mail
     Optout(OptOutArgs),
     /// What is wrong, why it matters, and the next command; exit 1 when something is

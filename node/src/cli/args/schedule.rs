@@ -195,7 +195,7 @@ Examples:
 
 /// `schedule create`.
 #[derive(Clone, Debug, Args)]
-#[command(group = when::needed(), group = ArgGroup::new("audience-needed").required(true).args(["to", "recipients"]))]
+#[command(group = when::needed(), group = ArgGroup::new("audience-needed").required(true).args(["to", "recipients", "sealed"]))]
 pub struct CreateArgs {
     /// Its name, unique in the tenant
     pub name: String,
@@ -243,11 +243,11 @@ pub struct CreateArgs {
     pub policies: PolicyArgs,
 }
 
-/// To whom; one of both ways.
+/// To whom; one of the three ways.
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
 #[command(next_help_heading = "Recipients")]
-#[command(group = ArgGroup::new("audience").args(["to", "recipients"]))]
+#[command(group = ArgGroup::new("audience").args(["to", "recipients", "sealed"]))]
 pub struct RecipientArgs {
     /// An address; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
@@ -255,6 +255,9 @@ pub struct RecipientArgs {
     /// CSV with a header: email, and a column for each variable
     #[arg(long, value_name = "FILE.csv")]
     pub recipients: Option<PathBuf>,
+    /// A sealed audience: `reveille audience list`
+    #[arg(id = "sealed", long = "audience", value_name = "NAME")]
+    pub sealed: Option<String>,
     /// Leave out rows that cannot be used, instead of creating nothing
     #[arg(long, requires = "recipients")]
     pub skip_bad_rows: bool,
@@ -430,7 +433,7 @@ pub struct PreviewArgs {
 impl RecipientArgs {
     /// Was one of both given?
     pub fn is_given(&self) -> bool {
-        !self.to.is_empty() || self.recipients.is_some()
+        !self.to.is_empty() || self.recipients.is_some() || self.sealed.is_some()
     }
 }
 

@@ -72,9 +72,14 @@ pub(super) fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
     if let Some(listed) = &args.listed {
         return Ok(listed.clone());
     }
+    if let Some(name) = &args.sealed {
+        let audience = Audience { sealed: name.clone(), ..Audience::default() };
+        return Ok(Recipients { audience, lines: Vec::new(), bad: Vec::new() });
+    }
     let Some(path) = &args.recipients else {
         let recipient = |address: &String| Recipient { address: address.clone(), values: Vec::new() };
-        let audience = Audience { columns: Vec::new(), recipients: args.to.iter().map(recipient).collect() };
+        let recipients = args.to.iter().map(recipient).collect();
+        let audience = Audience { recipients, ..Audience::default() };
         let lines = (1..=args.to.len() as u64).collect();
         return Ok(Recipients { audience, lines, bad: Vec::new() });
     };

@@ -218,8 +218,8 @@ fn body(planned: Planned, tenant: &str, args: &CrontabArgs) -> ScheduleBody {
             ..v1::Content::default()
         }),
         audience: Some(v1::Audience {
-            columns: Vec::new(),
             recipients: planned.recipients.into_iter().map(recipient).collect(),
+            ..v1::Audience::default()
         }),
         ..ScheduleBody::default()
     }

@@ -1,6 +1,7 @@
 //! One function a command: the question it asks, and what it prints of the answer.
 
 pub mod apply;
+pub mod audience;
 mod backfill;
 pub mod clock;
 pub mod cluster;

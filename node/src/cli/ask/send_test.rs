@@ -82,22 +82,24 @@ async fn story(desk: &Desk<'_>, tenant: &str, run: &str) -> Result<ExplainRespon
 /// The address, with the variables of that row.
 fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
     let alone = || Audience {
-        columns: Vec::new(),
         recipients: vec![Recipient { address: args.to.clone(), values: Vec::new() }],
+        ..Audience::default()
     };
     let Some(path) = &args.recipients else { return Ok(alone()) };
     let file = RecipientArgs {
         to: Vec::new(),
         recipients: Some(path.clone()),
+        sealed: None,
         skip_bad_rows: args.skip_bad_rows,
         listed: None,
     };
-    let Audience { columns, recipients } = create::recipients(&file)?.audience;
+    let Audience { columns, recipients, .. } = create::recipients(&file)?.audience;
     let there = human::counted(recipients.len() as u64, "recipient");
     let place = usize::try_from(args.row).unwrap_or(usize::MAX) - 1;
     match recipients.into_iter().nth(place) {
         Some(row) => {
-            Ok(Audience { columns, recipients: vec![Recipient { address: args.to.clone(), values: row.values }] })
+            let recipients = vec![Recipient { address: args.to.clone(), values: row.values }];
+            Ok(Audience { columns, recipients, ..Audience::default() })
         }
         None => {
             let message = format!("there is no row {}: {there}", args.row);

@@ -74,6 +74,14 @@ fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient),
     if !args.is_given() {
         return Ok((Vec::new(), named(RECIPIENT, Vec::new())?));
     }
+    if args.sealed.is_some() {
+        let message = "a template is rendered here, and a sealed audience is on the nodes";
+        return Err(Failure::usage(
+            "--audience",
+            message.to_owned(),
+            "--to ADDRESS with --var, or --recipients FILE.csv",
+        ));
+    }
     let listed = create::recipients(args)?;
     let count = listed.audience.recipients.len();
     let place = usize::try_from(row).unwrap_or(usize::MAX) - 1;

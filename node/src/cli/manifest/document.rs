@@ -102,7 +102,7 @@ impl Document {
         let part = |whole: &str| field.strip_prefix(whole).map(|rest| rest.trim_start_matches('.'));
         let keys: Vec<&str> = match (part("when"), part("audience"), part("content").or(part("policies"))) {
             (Some(_), _, _) => vec!["cron", "daily", "every", "at"],
-            (_, Some(_), _) => vec!["to", RECIPIENTS],
+            (_, Some(_), _) => vec!["to", RECIPIENTS, "audience"],
             (_, _, Some("text")) => vec!["text", "inline_text"],
             (_, _, Some("html")) => vec!["html", "inline_html"],
             (_, _, Some(part)) if part.starts_with("headers") => vec!["header"],

@@ -126,7 +126,10 @@ fn policies(keys: &mut Keys, policies: &v1::Policies) {
 
 /// Addresses alone in `to`, with variables in `recipients`.
 fn recipients(keys: &mut Keys, audience: v1::Audience) {
-    let v1::Audience { columns, recipients } = audience;
+    let v1::Audience { columns, recipients, sealed } = audience;
+    if !sealed.is_empty() {
+        return keys.add("audience", sealed);
+    }
     if columns.is_empty() {
         let addresses = recipients.into_iter().map(|recipient| Node::text(recipient.address)).collect();
         return keys.0.push(("to".to_owned(), Node::list(addresses)));

@@ -5,6 +5,7 @@
 //! The same structs know how they look in a table, on a card of their own, and by name.
 
 pub mod apply;
+pub mod audience;
 pub mod backfill;
 pub mod barrier;
 pub mod clock;

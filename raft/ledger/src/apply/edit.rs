@@ -8,10 +8,11 @@
 use std::collections::BTreeSet;
 
 use super::Context;
+use super::audience::gap_needs_a_list;
 use super::fire::{Opened, inside_window};
 use super::schedule::{body_of, bounded, gap_within_retention, labelled};
 use crate::command::{Explained, Reason, Retiming, ScheduleCreate, ScheduleEdit};
-use crate::content::{Audience, CONTENT_BYTES_MAX, Content, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX};
+use crate::content::{CONTENT_BYTES_MAX, Content, Recipients, To};
 use crate::ids::{Hash, ScheduleId, Time};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
@@ -29,7 +30,17 @@ impl Ledger {
         if schedule.plan.version != edit.plan_version {
             return Err(Refusal::StalePlan);
         }
-        check_bounds(edit)?;
+        if let Some(content) = &edit.content {
+            bounded("content (bytes)", content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
+        }
+        edit.policies.as_ref().map_or(Ok(()), gap_within_retention)?;
+        let is_sealed = match &edit.audience {
+            Some(to) => matches!(to, To::Sealed(_)),
+            None => self.derived.seals.contains(&schedule.audience),
+        };
+        gap_needs_a_list(edit.policies.as_ref().unwrap_or(&schedule.policies), is_sealed)?;
+        edit.labels.as_ref().map_or(Ok(()), labelled)?;
+        edit.audience.iter().try_for_each(|audience| self.check_audience(&tenant, audience))?;
         match &edit.timing {
             Some(timing) => {
                 check_timing(schedule, edit, timing, self.waits_at(id, timing.through), context.now)?;
@@ -46,7 +57,7 @@ impl Ledger {
         let before = self.due_key(id);
         let former = self.schedules.get(&id).map(|schedule| (schedule.content, schedule.audience));
         edit.content.iter().for_each(|content| self.hold_blob(content.blob()));
-        edit.audience.iter().for_each(|audience| self.hold_blob(audience.blob()));
+        edit.audience.iter().for_each(|audience| self.hold_audience(audience));
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.take(edit, context.index);
         }
@@ -102,7 +113,7 @@ impl Ledger {
         Some(body_of(&ScheduleCreate {
             request: None,
             content: Content::from_blob(self.blob(&schedule.content)?)?,
-            audience: Audience::from_blob(self.blob(&schedule.audience)?)?,
+            audience: Recipients::from_blob(self.blob(&schedule.audience)?)?.to(schedule.audience),
             tenant: schedule.tenant,
             name: schedule.name,
             when: schedule.when,
@@ -163,8 +174,8 @@ impl Schedule {
             self.content = content.blob().hash;
         }
         if let Some(audience) = &edit.audience {
-            self.audience = audience.blob().hash;
-            self.recipients = audience.recipients.len() as u32;
+            self.audience = audience.hash();
+            self.recipients = audience.count();
         }
         self.policies = edit.policies.clone().unwrap_or_else(|| self.policies.clone());
         self.pool = edit.pool.clone().unwrap_or_else(|| self.pool.clone());
@@ -173,21 +184,6 @@ impl Schedule {
         self.plan.version += 1;
         self.plan.refusals = 0;
         self.index = index;
-    }
-}
-
-fn check_bounds(edit: &ScheduleEdit) -> Result<(), Refusal> {
-    edit.policies.as_ref().map_or(Ok(()), gap_within_retention)?;
-    if let Some(content) = &edit.content {
-        bounded("content (bytes)", content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
-    }
-    edit.labels.as_ref().map_or(Ok(()), labelled)?;
-    let Some(audience) = &edit.audience else { return Ok(()) };
-    bounded("inline audience (bytes)", audience.blob().bytes.len(), INLINE_BYTES_MAX)?;
-    bounded("inline audience (recipients)", audience.recipients.len(), INLINE_RECIPIENTS_MAX)?;
-    match audience.recipients.is_empty() {
-        true => Err(Refusal::NotPossible("a schedule needs at least one recipient".to_owned())),
-        false => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Context;
 use super::moves::Place;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::content::Audience;
+use crate::content::Recipients;
 use crate::ids::{Hash, RunId, ScheduleId, Time};
 use crate::refusal::Refusal;
 use crate::rulings::Ruled;
@@ -279,7 +279,11 @@ impl Ledger {
 
     /// For each recipient of one audience its number in another one that has the same address.
     fn renumbered(&self, from: Hash, to: Hash) -> Vec<Option<u32>> {
-        let list = |hash: &Hash| self.blob(hash).and_then(Audience::from_blob).unwrap_or_default().recipients;
+        let list = |hash: &Hash| match self.blob(hash).and_then(Recipients::from_blob) {
+            Some(Recipients::Inline(audience)) => audience.recipients,
+            // A schedule to a sealed audience has no `min_gap`.
+            Some(Recipients::Sealed(_)) | None => Vec::new(),
+        };
         let (theirs, own) = (list(&from), list(&to));
         let numbers: BTreeMap<&str, u32> =
             own.iter().zip(0..).map(|(one, number)| (one.key.as_str(), number)).collect();

@@ -4,6 +4,7 @@
 //! it refuses. One family of commands a file; this file holds the one exhaustive match and what is true
 //! of every entry: the epoch (P13), ledger time (P18) and stored answers.
 
+mod audience;
 mod backfill;
 mod claim;
 mod doubt;
@@ -159,6 +160,8 @@ impl Ledger {
             Command::Prune(prune) => Ok(self.prune(context, prune)),
             Command::Replan(replans) => Ok(self.replan(context, replans)),
             Command::SendTest(test) => self.send_test(context, test),
+            Command::AudienceSeal(seal) => self.audience_seal(context, seal),
+            Command::AudienceDelete(delete) => self.audience_delete(delete),
         }
     }
 

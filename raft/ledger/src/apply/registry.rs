@@ -91,6 +91,7 @@ impl Ledger {
         stored.references -= 1;
         if stored.references == 0 {
             self.blobs.remove(hash);
+            self.derived.seals.remove(hash);
         }
     }
 }

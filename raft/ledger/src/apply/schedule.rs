@@ -3,11 +3,12 @@
 //! Whatever moves `next` other than a fire raises `plan.version` (P8).
 
 use super::Context;
+use super::audience::gap_needs_a_list;
 use super::fire::{Opened, inside_window};
 use crate::command::{
     Cause, ENTRY_BYTES_MAX, Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger, body_hash,
 };
-use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX};
+use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, To};
 use crate::effect::Effect;
 use crate::ids::{Hash, Nominal, ScheduleId, Time};
 use crate::labels::Labels;
@@ -64,18 +65,15 @@ impl Ledger {
             self.remember(context, &create.tenant, request, body, &outcome);
             return Ok(outcome);
         }
-        let (content, audience) = (create.content.blob(), create.audience.blob());
+        let content = create.content.blob();
         bounded("content (bytes)", content.bytes.len(), CONTENT_BYTES_MAX)?;
-        bounded("inline audience (bytes)", audience.bytes.len(), INLINE_BYTES_MAX)?;
-        bounded("inline audience (recipients)", create.audience.recipients.len(), INLINE_RECIPIENTS_MAX)?;
-        if create.audience.recipients.is_empty() {
-            return Err(Refusal::NotPossible("a schedule needs at least one recipient".to_owned()));
-        }
+        self.check_audience(&create.tenant, &create.audience)?;
         if create.max_runs == Some(0) {
             return Err(Refusal::NotPossible("a schedule that may never run (max_runs is 0)".to_owned()));
         }
         labelled(&create.labels)?;
         gap_within_retention(&create.policies)?;
+        gap_needs_a_list(&create.policies, matches!(create.audience, To::Sealed(_)))?;
         inside_window(create.next.as_ref(), &create.policies)?;
         let id = ScheduleId(context.index);
         let schedule = Schedule {
@@ -90,8 +88,8 @@ impl Ledger {
             pool: create.pool.clone(),
             priority: create.priority,
             content: content.hash,
-            audience: audience.hash,
-            recipients: create.audience.recipients.len() as u32,
+            audience: create.audience.hash(),
+            recipients: create.audience.count(),
             activity: match &create.paused {
                 Some(reason) => Activity::Paused { reason: reason.clone(), since: context.now },
                 None if create.next.is_none() => Activity::Done,
@@ -112,7 +110,7 @@ impl Ledger {
             labels: create.labels.clone(),
         };
         self.hold_blob(content);
-        self.hold_blob(audience);
+        self.hold_audience(&create.audience);
         self.derived.names.insert((create.tenant.clone(), create.name.clone()), id);
         self.schedules.put(id, schedule);
         self.index_due(context, id, None);

@@ -10,7 +10,7 @@ use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::content::{Audience, Content, Recipient, To};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
@@ -328,7 +328,9 @@ impl World {
         };
         let mut other = self::schedule(0, u16::from(what % 5) + 1, through);
         // The same people under other numbers.
-        other.audience.recipients.reverse();
+        if let To::Listed(listed) = &mut other.audience {
+            listed.recipients.reverse();
+        }
         let edit = ScheduleEdit {
             request: (what >= 200).then(|| format!("request {}", which % 4)),
             body: Hash::of(&[what]),
@@ -507,7 +509,7 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
             headers: vec![],
             variables: vec![],
         },
-        audience: Audience { columns: vec![], recipients: (0..size).map(recipient).collect() },
+        audience: Audience { columns: vec![], recipients: (0..size).map(recipient).collect() }.into(),
         after: now,
         tzdb: "test".into(),
         labels: reveille_ledger::labels::Labels::default(),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use reveille_ledger::command::*;
-use reveille_ledger::content::Audience;
+use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::policy::Overlap;
 use reveille_ledger::{Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
@@ -122,7 +122,8 @@ fn beside(ledger: &Ledger, (page, chunk, slot): Seat) -> Vec<Standing> {
     let Some((id, number)) = ledger.recipient_at((page, chunk), slot) else { return vec![] };
     let run = ledger.run(id).expect("a run");
     let key = |run: &Run, number: u32| {
-        let audience = ledger.blob(&run.audience).and_then(Audience::from_blob).expect("an audience");
+        let audience = ledger.blob(&run.audience).and_then(Recipients::from_blob).expect("an audience");
+        let Recipients::Inline(audience) = audience else { panic!("a list") };
         audience.recipients.get(number as usize).map(|recipient| recipient.key.clone())
     };
     let near = |other: &Run| (other.due.0 - run.due.0).abs() < run.policies.min_gap_ms;

@@ -3,7 +3,7 @@
 use reveille_ledger::access::{Access, Secret, Tls, Trust};
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::content::{Audience, Content, Named, Recipient, Seal, To};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Policies as Dst, Weekdays, When};
 use reveille_ledger::ids::*;
 use reveille_ledger::labels::Labels;
@@ -13,7 +13,7 @@ use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 30;
+pub const COMMANDS: u8 = 32;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -53,6 +53,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::Prune(_) => "Prune",
         Command::Replan(_) => "Replan",
         Command::SendTest(_) => "SendTest",
+        Command::AudienceSeal(_) => "AudienceSeal",
+        Command::AudienceDelete(_) => "AudienceDelete",
     }
 }
 
@@ -119,7 +121,7 @@ fn create(name: &str, when: When) -> ScheduleCreate {
             headers: vec![("X-A".into(), "b".into())],
             variables: vec![("site".into(), "example".into())],
         },
-        audience: Audience { columns: vec!["name".into()], recipients: (0..6).map(recipient).collect() },
+        audience: Audience { columns: vec!["name".into()], recipients: (0..6).map(recipient).collect() }.into(),
         after: Time(0),
         next: Some(next(10)),
         tzdb: "2026f".into(),
@@ -195,7 +197,10 @@ fn send_test() -> SendTest {
         tenant: create.tenant,
         pool: create.pool,
         content: create.content,
-        audience: Audience { recipients: create.audience.recipients[..1].to_vec(), ..create.audience },
+        audience: match create.audience {
+            To::Listed(listed) => Audience { recipients: listed.recipients[..1].to_vec(), ..listed },
+            To::Sealed(_) => panic!("a list"),
+        },
         finish_within_ms: 60_000,
     }
 }
@@ -218,6 +223,25 @@ fn prune(page: RunId) -> Prune {
 
 fn replan() -> Replan {
     Replan { schedule: ScheduleId(900), plan_version: 4, from: next(4), next: Some(next(5)), tzdb: "2026b".into() }
+}
+
+fn audience_seal() -> AudienceSeal {
+    let seal = Seal {
+        name: "all".into(),
+        columns: vec!["name".into()],
+        rows: 65_537,
+        parts: vec![Hash([3; 32]), Hash([4; 32])],
+    };
+    AudienceSeal { request: Some("request-10".into()), tenant: "default".into(), seal }
+}
+
+fn sealed() -> Command {
+    let seal = audience_seal().seal;
+    let audience = To::Sealed(Named { name: seal.name.clone(), seal: seal.blob().hash, rows: seal.rows });
+    let request = Some("request-11".to_owned());
+    let daily = create("sealed", When::Cron { expression: "0 9 * * 1".into() });
+    let policies = Policies { min_gap_ms: 0, ..daily.policies.clone() };
+    Command::ScheduleCreate(Box::new(ScheduleCreate { audience, request, policies, ..daily }))
 }
 
 fn settle() -> RowOutcome {
@@ -295,6 +319,9 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Prune", Command::Prune(prune(RUN))),
         ("Replan", Command::Replan(vec![replan()])),
         ("SendTest", Command::SendTest(Box::new(send_test()))),
+        ("AudienceSeal", Command::AudienceSeal(audience_seal())),
+        ("AudienceDelete", Command::AudienceDelete(AudienceDelete { tenant: "default".into(), name: "all".into() })),
+        ("ScheduleCreate sealed", sealed()),
     ]
 }
 
@@ -345,6 +372,10 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::TooLarge { what: "content (bytes)".into(), bound: 524_288 },
         Refusal::NotPossible("the run is cancelled".into()),
         Refusal::RelayNameTaken("main".into()),
+        Refusal::RunOpen(RUN),
+        Refusal::NoSuchAudience("all".into()),
+        Refusal::AudienceNameTaken("all".into()),
+        Refusal::AudienceUsed { name: "all".into(), schedule: "daily".into() },
     ];
     let refused = refusals.into_iter().map(Outcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();
@@ -429,6 +460,8 @@ pub fn ledger() -> Ledger {
     put(later, Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
     assert_eq!(put(later, Command::Prune(prune(triggered))), Outcome::Pruned(1));
     put(later, other("late", "request-8"));
+    put(later, Command::AudienceSeal(audience_seal()));
+    put(later, sealed());
     assert_eq!(ledger.nodes().get(&NODE).map(|node| node.deaths.times()), Some(&[Time(14_000)][..]));
     assert!(matches!(ledger.run(page).map(|run| &run.state), Some(RunState::Paused { .. })));
     ledger

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use goldenscript::Context;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::*;
+use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::calendar::{self, Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
@@ -72,6 +73,11 @@ impl World {
                 key: words.need("address key")?.into(),
             }),
             "quarantine" => self.quarantine(words)?,
+            "seal" => Self::seal(words)?,
+            "forget" => Command::AudienceDelete(AudienceDelete {
+                tenant: words.key("tenant").unwrap_or("default").into(),
+                name: words.need("name")?.into(),
+            }),
             "test_clock" => Command::TestClock,
             "advance" => Command::Advance(Advance {
                 to: self.first.plus_ms(milliseconds(words.need("to when")?)?),
@@ -80,6 +86,32 @@ impl World {
             _ => return Ok(None),
         };
         self.commit(command, words).map(Some)
+    }
+
+    /// `seal all rows=70000 of=one`: parts are made up from the word behind `of`; `parts=` says another number.
+    fn seal(words: &mut Words) -> Told<Command> {
+        let name = words.need("name")?.to_owned();
+        let rows = words.number("rows", 1_u32)?;
+        let parts = words.number("parts", rows.div_ceil(65_536))?;
+        let of = words.key("of").unwrap_or("one").to_owned();
+        let seal = Seal {
+            name,
+            columns: vec!["name".into()],
+            rows,
+            parts: (0..parts).map(|part| Hash::of(format!("{of} {part}").as_bytes())).collect(),
+        };
+        Ok(Command::AudienceSeal(AudienceSeal {
+            request: words.key("request").map(str::to_owned),
+            tenant: words.key("tenant").unwrap_or("default").into(),
+            seal,
+        }))
+    }
+
+    /// A sealed audience as a create names it; one that is not there as somebody would who saw it before.
+    fn sealed(&self, name: &str) -> Told<To> {
+        let known = self.ledger.audiences().get(&("default".to_owned(), name.to_owned()));
+        let (seal, rows) = known.map_or((Hash([0; 32]), 1), |known| (known.seal, known.rows));
+        Ok(To::Sealed(Named { name: name.to_owned(), seal, rows }))
     }
 
     /// `cluster nodes=3`: an epoch led by node 1, and the first life of every node.
@@ -219,7 +251,10 @@ impl World {
             priority: words.number("priority", 0)?,
             paused: words.key("paused").map(str::to_owned),
             content: content(words.key("subject").unwrap_or("hello")),
-            audience: audience(size),
+            audience: match words.key("audience") {
+                Some(name) => self.sealed(name)?,
+                None => audience(size).into(),
+            },
             after: now,
             next: None,
             tzdb: words.key("tzdb").unwrap_or(TZDB).into(),
@@ -282,7 +317,11 @@ impl World {
             priority: words.key("priority").map(str::parse).transpose()?,
             content: words.key("subject").map(content),
             labels: words.key("labels").map(labels).transpose()?,
-            audience: size.map(|size| audience_from(first, size)),
+            audience: match (size, words.key("audience")) {
+                (Some(size), _) => Some(audience_from(first, size).into()),
+                (None, Some(name)) => Some(self.sealed(name)?),
+                (None, None) => None,
+            },
         };
         self.commit(Command::ScheduleEdit(Box::new(edit)), words)
     }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use reveille_ledger::content::Recipients;
 use reveille_ledger::deaths::allowances;
-use reveille_ledger::ids::NodeId;
+use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::moments::{Moment, What};
-use reveille_ledger::{History, Standing};
+use reveille_ledger::{History, OptedOut, Standing};
 
 use crate::tell::{instant, state, word};
 use crate::words::{Told, Words};
@@ -25,6 +26,7 @@ impl World {
             "claimable" => self.show_claimable(words),
             "story" => self.show_story(words),
             "pages" => Ok(self.show_pages()),
+            "audiences" => Ok(self.show_audiences()),
             "frozen" => self.show_frozen(words),
             "kept" => Ok(self.show_kept()),
             "answers" => Ok(format!("{} requests are remembered\n", self.remembered())),
@@ -168,10 +170,29 @@ impl World {
         if let Some(run) = story.kept_apart_by {
             let _ = writeln!(text, "  kept apart by {run}");
         }
-        if let Some(opted_out) = story.opted_out {
+        if let Some(opted_out) = self.opted_out(run, number) {
             let _ = writeln!(text, "  opted out at {}", opted_out.index);
         }
         Ok(text)
+    }
+
+    /// When a recipient of a listed audience opted out.
+    fn opted_out(&self, run: RunId, number: u32) -> Option<OptedOut> {
+        let (_, page, place) = self.ledger.page_of(run)?;
+        let Recipients::Inline(audience) = Recipients::from_blob(self.ledger.blob(&page.runs[place].audience)?)? else {
+            return None;
+        };
+        let key = audience.recipients.get(number as usize)?.key.clone();
+        self.ledger.opted_out().get(&(page.tenant.clone(), key)).copied()
+    }
+
+    /// Sealed audiences by name, and whose parts are needed.
+    fn show_audiences(&self) -> String {
+        let known = self.ledger.audiences().iter();
+        let known =
+            known.map(|((tenant, name), one)| format!("{tenant}/{name}: {} rows, sealed by {}\n", one.rows, one.index));
+        let needed = self.ledger.seals().map(|seal| format!("needed: {} parts of {}\n", seal.parts.len(), seal.name));
+        known.chain(needed).collect()
     }
 
     /// Rows by table: what is kept at all.

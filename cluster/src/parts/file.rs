@@ -1,0 +1,147 @@
+//! The bytes of a part.
+//!
+//! ```text
+//! head:   magic (8) | recipients u32 | a block: end u32, blake3 (32) | …      all numbers little-endian
+//! blocks: 256 recipients each, the last fewer; postcard
+//! ```
+//!
+//! The name of a part is the blake3 of its head: so a reader verifies the head by the name, and each block that it
+//! reads by the head, and never more than it reads. An end is counted from the first byte after the head.
+
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::content::Recipient;
+use reveille_ledger::ids::Hash;
+use serde::{Deserialize, Serialize};
+
+/// Recipients in a block: as many as a slice has, so that a row mostly reads one or two.
+pub const BLOCK: u16 = 256;
+/// The last byte is the version.
+const MAGIC: &[u8; 8] = b"rvlpart\x01";
+const ENTRY: usize = 4 + 32;
+
+/// One recipient as it is written. Most keys are the address itself.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    address: String,
+    key: Option<String>,
+    values: Vec<String>,
+}
+
+/// Where each block is, and what it must be.
+#[derive(Debug)]
+pub(super) struct Head {
+    rows: u32,
+    length: usize,
+    /// End and hash of each block.
+    blocks: Vec<(u32, [u8; 32])>,
+}
+
+impl Head {
+    /// Bytes that say how long the head is.
+    pub const FIXED: usize = MAGIC.len() + 4;
+
+    /// The length of the head that begins so.
+    pub fn length(fixed: &[u8; Head::FIXED]) -> Result<usize, String> {
+        let rows = fixed.strip_prefix(MAGIC).ok_or("it does not begin like a part of this version")?;
+        let rows = rows.try_into().map(u32::from_le_bytes).map_err(|_| "its head is cut")?;
+        if rows == 0 || rows > CHUNK {
+            return Err(format!("it claims {rows} recipients"));
+        }
+        Ok(Head::FIXED + ENTRY * rows.div_ceil(u32::from(BLOCK)) as usize)
+    }
+
+    /// Reads a head, and nothing else than that.
+    pub fn read(name: Hash, bytes: &[u8]) -> Result<Head, String> {
+        let fixed = bytes.first_chunk::<{ Head::FIXED }>().ok_or("its head is cut")?;
+        let length = Head::length(fixed)?;
+        if bytes.len() != length {
+            return Err("its head is cut".to_owned());
+        }
+        if Hash::of(bytes) != name {
+            return Err("its head is not the one that its name stands for".to_owned());
+        }
+        let rows = fixed.last_chunk::<4>().map(|rows| u32::from_le_bytes(*rows)).unwrap_or_default();
+        let mut blocks = Vec::with_capacity((length - Head::FIXED) / ENTRY);
+        let mut before = 0;
+        for entry in bytes.get(Head::FIXED..).unwrap_or_default().chunks_exact(ENTRY) {
+            let (Some(end), Some(hash)) = (entry.first_chunk::<4>(), entry.last_chunk::<32>()) else { continue };
+            let end = u32::from_le_bytes(*end);
+            if end <= before {
+                return Err("its blocks are out of order".to_owned());
+            }
+            blocks.push((end, *hash));
+            before = end;
+        }
+        Ok(Head { rows, length, blocks })
+    }
+
+    /// Its recipients.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Where a block is in the file, and how long.
+    pub fn extent(&self, number: u16) -> Option<(u64, usize)> {
+        let number = usize::from(number);
+        let (end, _) = self.blocks.get(number)?;
+        let start = number.checked_sub(1).map_or(0, |before| self.blocks[before].0);
+        Some((self.length as u64 + u64::from(start), (end - start) as usize))
+    }
+
+    /// Verifies the bytes of a block and reads its recipients.
+    pub fn block(&self, number: u16, bytes: &[u8]) -> Result<Vec<Recipient>, String> {
+        let (_, hash) = self.blocks.get(usize::from(number)).ok_or_else(|| format!("it has no block {number}"))?;
+        if blake3::hash(bytes) != *hash {
+            return Err(format!("block {number} is not the one that was sealed"));
+        }
+        let lines: Vec<Line> =
+            postcard::from_bytes(bytes).map_err(|error| format!("block {number} does not read: {error}"))?;
+        let expected = (self.rows - u32::from(number) * u32::from(BLOCK)).min(u32::from(BLOCK));
+        if lines.len() != expected as usize {
+            return Err(format!("block {number} has {} recipients, not {expected}", lines.len()));
+        }
+        let recipient = |Line { address, key, values }| Recipient {
+            key: key.unwrap_or_else(|| String::clone(&address)),
+            address,
+            values,
+        };
+        Ok(lines.into_iter().map(recipient).collect())
+    }
+}
+
+/// The bytes of a part with these recipients; one and 65,536 at most.
+pub fn encode(recipients: &[Recipient]) -> Vec<u8> {
+    let mut head = [MAGIC.as_slice(), &(recipients.len() as u32).to_le_bytes()].concat();
+    let mut body: Vec<u8> = Vec::new();
+    for block in recipients.chunks(usize::from(BLOCK)) {
+        let line = |recipient: &Recipient| Line {
+            address: recipient.address.clone(),
+            key: (recipient.key != recipient.address).then(|| recipient.key.clone()),
+            values: recipient.values.clone(),
+        };
+        let lines: Vec<Line> = block.iter().map(line).collect();
+        // Strings in memory: postcard has nothing to refuse there.
+        let bytes = postcard::to_stdvec(&lines).unwrap_or_default();
+        body.extend(&bytes);
+        head.extend((body.len() as u32).to_le_bytes());
+        head.extend(blake3::hash(&bytes).as_bytes());
+    }
+    head.extend(body);
+    head
+}
+
+/// The name of what is a whole part, every block verified.
+pub(super) fn verify(bytes: &[u8]) -> Result<Hash, String> {
+    let fixed = bytes.first_chunk::<{ Head::FIXED }>().ok_or("it is cut short")?;
+    let head = bytes.get(..Head::length(fixed)?).ok_or("its head is cut")?;
+    let name = Hash::of(head);
+    let head = Head::read(name, head)?;
+    let mut end = head.length;
+    for (number, _) in (0..).zip(&head.blocks) {
+        let (offset, length) = head.extent(number).ok_or("a block is missing")?;
+        let start = usize::try_from(offset).map_err(|error| error.to_string())?;
+        end = start + length;
+        head.block(number, bytes.get(start..end).ok_or("it is cut short")?)?;
+    }
+    if end == bytes.len() { Ok(name) } else { Err("something follows its last block".to_owned()) }
+}

@@ -1,0 +1,271 @@
+//! Parts: the recipients of sealed audiences, in immutable files that each node has for itself (P20).
+//!
+//! The ledger names a part by its hash and never sees a recipient of it. Called by the lanes, once a row; by the
+//! admin service, for a recipient's address; by the [`steward`], which fetches what this node lacks from a peer and
+//! takes away what nobody needs; and by [`seal()`], which has the members write the parts of an audience. It
+//! promises:
+//!
+//! - **What is read is what was sealed**: a part's name is the hash of its head, the head holds the hash of each
+//!   block, and each block is compared at each read. What differs is a fault, never another recipient.
+//! - **A file of its full name is whole**: it was written under another name, synced, renamed, its folder synced.
+//! - **Bounded memory**: a read costs a block of 256 recipients, whatever the audience has. Nothing is mapped.
+//!
+//! What it is not: it knows no ledger and no clock, and it blocks its thread. Reading order: this page, `file` (the
+//! bytes), `recipe` (an audience made of a number), `seal`, `steward`.
+
+mod file;
+mod recipe;
+mod seal;
+pub mod steward;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use reveille_ledger::content::Recipient;
+use reveille_ledger::ids::Hash;
+
+use file::Head;
+pub use file::{BLOCK, encode};
+pub use recipe::{Recipe, recipient};
+pub use seal::{SealError, seal};
+
+/// Heads that are kept: some 10 KiB each.
+const HEADS_MAX: usize = 64;
+/// Missing parts that are named: to the leader, once a second.
+const LACKING_MAX: usize = 1_024;
+/// The name of a file that is not whole yet ends so.
+const UNFINISHED: &str = "unfinished";
+
+/// Why recipients cannot be read here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartFault {
+    /// There is no such file.
+    #[error("part {0:?} of the audience is not on this node")]
+    Missing(Hash),
+    /// The file is not what its name says.
+    #[error("part {part:?} of the audience is damaged on this node: {what}")]
+    Damaged {
+        /// Which.
+        part: Hash,
+        /// What is wrong.
+        what: String,
+    },
+    /// The disk refuses.
+    #[error("part {part:?} of the audience cannot be read on this node: {error}")]
+    Unreadable {
+        /// Which.
+        part: Hash,
+        /// What the system says.
+        error: String,
+    },
+}
+
+/// The parts of one node.
+pub struct Parts {
+    folder: PathBuf,
+    heads: Mutex<BTreeMap<Hash, Arc<Head>>>,
+    lacking: Mutex<BTreeSet<Hash>>,
+}
+
+impl Parts {
+    /// Opens the folder, making it where there is none; what was left unfinished there is taken away.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or read.
+    pub fn open(folder: PathBuf) -> io::Result<Parts> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == UNFINISHED) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(Parts { folder, heads: Mutex::default(), lacking: Mutex::default() })
+    }
+
+    /// The recipients at these places of a part, in order; places are given in order.
+    ///
+    /// # Errors
+    /// When the part is not here, or what is asked of it is not what was sealed.
+    pub fn read(&self, part: Hash, places: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
+        let read = self.read_places(part, places);
+        if let Err(fault) = &read {
+            tracing::warn!(%fault, "an audience");
+            self.heads.lock().remove(&part);
+            self.lack(part);
+        }
+        read
+    }
+
+    fn read_places(&self, part: Hash, places: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
+        let file = self.open_part(part)?;
+        let head = self.head(part, &file)?;
+        let mut found = Vec::with_capacity(places.len());
+        for of_block in places.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
+            let Some(number) = of_block.first().map(|place| place / BLOCK) else { continue };
+            let damaged = |what: String| PartFault::Damaged { part, what };
+            let (offset, length) = head.extent(number).ok_or_else(|| damaged(format!("it has no block {number}")))?;
+            let mut bytes = vec![0; length];
+            file.read_exact_at(&mut bytes, offset).map_err(|error| cut_or_unreadable(part, &error))?;
+            let recipients = head.block(number, &bytes).map_err(damaged)?;
+            for place in of_block {
+                let recipient = recipients.get(usize::from(place % BLOCK));
+                let recipient = recipient.ok_or_else(|| damaged(format!("nobody is at place {place}")))?;
+                found.push((*place, recipient.clone()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The places in a part of those who have these address keys. Reads the whole part.
+    ///
+    /// # Errors
+    /// As [`Parts::read`].
+    pub fn find(&self, part: Hash, keys: &BTreeSet<String>) -> Result<Vec<(u16, String)>, PartFault> {
+        let mut found = Vec::new();
+        let rows = self.head(part, &self.open_part(part)?)?.rows();
+        for first in (0..rows).step_by(usize::from(BLOCK)) {
+            let last = rows.min(first + u32::from(BLOCK));
+            let places: Vec<u16> = (first..last).filter_map(|place| u16::try_from(place).ok()).collect();
+            let those = self.read(part, &places)?.into_iter().filter(|(_, recipient)| keys.contains(&recipient.key));
+            found.extend(those.map(|(place, recipient)| (place, recipient.key)));
+        }
+        Ok(found)
+    }
+
+    fn open_part(&self, part: Hash) -> Result<File, PartFault> {
+        File::open(self.path(part)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => PartFault::Missing(part),
+            _ => PartFault::Unreadable { part, error: error.to_string() },
+        })
+    }
+
+    fn head(&self, part: Hash, file: &File) -> Result<Arc<Head>, PartFault> {
+        if let Some(head) = self.heads.lock().get(&part) {
+            return Ok(Arc::clone(head));
+        }
+        let damaged = |what: String| PartFault::Damaged { part, what };
+        let mut fixed = [0; Head::FIXED];
+        file.read_exact_at(&mut fixed, 0).map_err(|error| cut_or_unreadable(part, &error))?;
+        let mut bytes = vec![0; Head::length(&fixed).map_err(damaged)?];
+        file.read_exact_at(&mut bytes, 0).map_err(|error| cut_or_unreadable(part, &error))?;
+        let head = Arc::new(Head::read(part, &bytes).map_err(damaged)?);
+        let mut heads = self.heads.lock();
+        if heads.len() >= HEADS_MAX {
+            heads.pop_first();
+        }
+        heads.insert(part, Arc::clone(&head));
+        Ok(head)
+    }
+
+    /// Keeps a part, synced when this returns; answers its hash. One that is there and whole is not written again.
+    ///
+    /// # Errors
+    /// When the bytes are no part, or the disk does not take them.
+    pub fn put(&self, bytes: &[u8]) -> io::Result<Hash> {
+        let part = file::verify(bytes).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
+        let path = self.path(part);
+        if fs::read(&path).is_ok_and(|known| known == bytes) {
+            self.lacking.lock().remove(&part);
+            return Ok(part);
+        }
+        // Two who write the same part at once write the same bytes, each into a file of his own.
+        let unfinished = path.with_extension(format!("{:016x}.{UNFINISHED}", rand::random::<u64>()));
+        let written = write_synced(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
+        if let Err(error) = written {
+            // Whatever is left of it is of no use; its own error says less than the first.
+            let _ = fs::remove_file(&unfinished);
+            return Err(error);
+        }
+        File::open(&self.folder)?.sync_all()?;
+        self.heads.lock().remove(&part);
+        self.lacking.lock().remove(&part);
+        Ok(part)
+    }
+
+    /// Some bytes of a part's file from `offset`, and how many it has in all; none where it is not here. Not
+    /// verified: whoever takes it over does that with the whole.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn raw(&self, part: Hash, offset: u64, most: usize) -> io::Result<Option<(Vec<u8>, u64)>> {
+        let file = match File::open(self.path(part)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let total = file.metadata()?.len();
+        let length = usize::try_from(total.saturating_sub(offset)).unwrap_or(most).min(most);
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, offset)?;
+        Ok(Some((bytes, total)))
+    }
+
+    /// Whole, as far as its name and length tell?
+    pub fn has(&self, part: Hash) -> bool {
+        self.path(part).exists()
+    }
+
+    /// Notes that a part is needed here and cannot be read.
+    pub(crate) fn lack(&self, part: Hash) {
+        let mut lacking = self.lacking.lock();
+        if lacking.len() < LACKING_MAX {
+            lacking.insert(part);
+        }
+    }
+
+    /// Nobody needs these parts any more: they are not lacking.
+    pub(crate) fn keep_lacking(&self, needed: &BTreeSet<Hash>) {
+        self.lacking.lock().retain(|part| needed.contains(part));
+    }
+
+    /// Parts that are needed here and cannot be read; not more than can be named at once.
+    pub fn lacking(&self) -> Vec<Hash> {
+        self.lacking.lock().iter().copied().collect()
+    }
+
+    /// Takes away what is not needed and was there for `age`: it may be on its way to a seal.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or a file not be removed.
+    pub(crate) fn remove_unneeded(&self, needed: &BTreeSet<Hash>, age: Duration, now: SystemTime) -> io::Result<u64> {
+        let names: BTreeSet<String> = needed.iter().map(Hash::to_string).collect();
+        let mut removed = 0;
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let since = entry.metadata()?.modified()?;
+            let is_old = now.duration_since(since).is_ok_and(|for_long| for_long >= age);
+            if is_old && !entry.file_name().to_str().is_some_and(|name| names.contains(name)) {
+                fs::remove_file(entry.path())?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn path(&self, part: Hash) -> PathBuf {
+        self.folder.join(part.to_string())
+    }
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn cut_or_unreadable(part: Hash, error: &io::Error) -> PartFault {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => PartFault::Damaged { part, what: "it is cut short".to_owned() },
+        _ => PartFault::Unreadable { part, error: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Keeps the parts of a node in step with the ledger: what is needed and not here is fetched from a peer, what
+//! nobody needs is taken away (P20). So a new member, one that was away, and one whose disk lies come to all parts
+//! by the same road.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use reveille_ledger::ids::Hash;
+use reveille_raft::peer::FetchPart;
+use tokio_util::sync::CancellationToken;
+
+use crate::site::Site;
+
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Looks between two that also take away what nobody needs.
+const LOOKS_A_CLEARING: u32 = 60;
+/// What nobody needs and is younger may be on its way to a seal.
+const UNNEEDED_FOR: Duration = Duration::from_secs(3_600);
+/// How long a piece of a part may take.
+const PIECE_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes of a piece.
+pub const PIECE: usize = 1024 * 1024;
+/// Bytes of a part that is taken over: 65,536 recipients of four KiB each.
+const PART_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Goes on until `stop`.
+pub async fn run(site: Arc<Site>, stop: CancellationToken) {
+    let mut looks = 0;
+    while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        let clears = looks % LOOKS_A_CLEARING == 0;
+        looks += 1;
+        let Some(lacking) = look(&site, clears).await else { continue };
+        for part in lacking {
+            if stop.is_cancelled() {
+                return;
+            }
+            fetch(&site, part).await;
+        }
+    }
+}
+
+/// What is lacking here; none where that could not be found out.
+async fn look(site: &Arc<Site>, clears: bool) -> Option<Vec<Hash>> {
+    let needed: BTreeSet<Hash> = site.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect());
+    let own = Arc::clone(site);
+    let looked = tokio::task::spawn_blocking(move || {
+        let parts = &own.parts;
+        needed.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.lack(*part));
+        parts.keep_lacking(&needed);
+        if clears {
+            match parts.remove_unneeded(&needed, UNNEEDED_FOR, SystemTime::now()) {
+                Ok(0) => {}
+                Ok(removed) => tracing::info!(removed, "parts of audiences that nobody needs are gone"),
+                Err(error) => tracing::warn!(%error, "parts that nobody needs cannot be removed"),
+            }
+        }
+        parts.lacking()
+    });
+    let lacking = looked.await.ok()?;
+    metrics::gauge!("reveille_parts_lacking").set(lacking.len() as f64);
+    Some(lacking)
+}
+
+/// Takes a part over from the first peer that has it whole.
+async fn fetch(site: &Arc<Site>, part: Hash) {
+    for node in site.voters().into_iter().filter(|node| *node != site.me.node) {
+        match fetch_from(site, node, part).await {
+            Ok(true) => return tracing::info!(?part, %node, "a part of an audience was fetched"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(?part, %node, %error, "a part of an audience cannot be fetched"),
+        }
+    }
+    tracing::debug!(?part, "no peer has this part of an audience now");
+}
+
+async fn fetch_from(site: &Arc<Site>, node: reveille_ledger::ids::NodeId, part: Hash) -> io::Result<bool> {
+    let Some(peer) = site.replica.peer(node) else { return Ok(false) };
+    let mut bytes = Vec::new();
+    loop {
+        let question = FetchPart { part, offset: bytes.len() as u64 };
+        let piece = match peer.fetch_part(question, PIECE_WITHIN).await {
+            Ok(piece) => piece,
+            Err(hiccup) => return Err(io::Error::other(hiccup.to_string())),
+        };
+        let Some((piece, total)) = piece else { return Ok(false) };
+        if piece.is_empty() || total > PART_BYTES_MAX {
+            return Err(io::Error::other(format!("{total} bytes are announced, {} have come", bytes.len())));
+        }
+        bytes.extend_from_slice(&piece);
+        if bytes.len() as u64 >= total {
+            break;
+        }
+    }
+    let own = Arc::clone(site);
+    let kept = tokio::task::spawn_blocking(move || own.parts.put(&bytes)).await.map_err(io::Error::other)??;
+    if kept == part { Ok(true) } else { Err(io::Error::other("it sent another part")) }
+}

@@ -1,0 +1,138 @@
+//! What a disk may do to a part, and what must never come of it: another recipient than was sealed.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn made(rows: u32) -> (Recipe, Vec<u8>) {
+    let recipe = Recipe { seed: 42, rows, columns: vec!["name".to_owned()] };
+    let bytes = encode(&recipe.part(0));
+    (recipe, bytes)
+}
+
+fn parts() -> (tempfile::TempDir, Parts) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let parts = Parts::open(folder.path().join("parts")).expect("it opens");
+    (folder, parts)
+}
+
+#[test]
+fn a_recipe_is_the_same_everywhere() {
+    let (recipe, bytes) = made(600);
+    // Recorded: another build must make the same parts, or a rolling upgrade has no majority.
+    assert_eq!(format!("{:?}", file::verify(&bytes).expect("a part")), RECORDED);
+    let one = recipient(&recipe, 17);
+    assert_eq!(one.address, "r00000017.s42@audience.invalid");
+    let parsed = reveille_ledger::address::Address::parse(&one.address).expect("an address");
+    assert_eq!(parsed.key(), one.key);
+    assert_eq!((recipe.parts(), Recipe { rows: 65_537, ..recipe.clone() }.parts()), (1, 2));
+    assert_eq!(Recipe { rows: 65_537, ..recipe }.part(1).len(), 1);
+}
+
+const RECORDED: &str = "77b7e954";
+
+#[test]
+fn recipients_are_read_by_their_places() {
+    let (_folder, parts) = parts();
+    let (recipe, bytes) = made(600);
+    let part = parts.put(&bytes).expect("it is kept");
+    let places = [0, 1, 255, 256, 511, 512, 599];
+    let read = parts.read(part, &places).expect("they are read");
+    let expected: Vec<(u16, Recipient)> =
+        places.iter().map(|place| (*place, recipient(&recipe, (*place).into()))).collect();
+    assert_eq!(read, expected);
+    assert!(matches!(parts.read(part, &[600]), Err(PartFault::Damaged { .. })), "nobody is there");
+    let key = recipient(&recipe, 300).key;
+    let keys = [key.clone(), "nobody@example.org".to_owned()].into();
+    assert_eq!(parts.find(part, &keys), Ok(vec![(300, key)]));
+}
+
+#[test]
+fn a_key_that_is_not_the_address_is_kept() {
+    let (_folder, parts) = parts();
+    let ann =
+        Recipient { address: "Ann@Example.org".into(), key: "ann@example.org".into(), values: vec!["Ann".into()] };
+    let part = parts.put(&encode(std::slice::from_ref(&ann))).expect("it is kept");
+    assert_eq!(parts.read(part, &[0]), Ok(vec![(0, ann)]));
+}
+
+#[test]
+fn what_is_not_here_is_lacking_until_it_comes() {
+    let (_folder, parts) = parts();
+    let (_, bytes) = made(3);
+    let part = file::verify(&bytes).expect("a part");
+    assert_eq!(parts.read(part, &[0]), Err(PartFault::Missing(part)));
+    assert_eq!(parts.lacking(), [part]);
+    parts.put(&bytes).expect("it is kept");
+    assert!(parts.lacking().is_empty());
+    assert!(parts.read(part, &[0]).is_ok());
+}
+
+#[test]
+fn a_damaged_part_is_written_anew_and_an_unfinished_one_taken_away() {
+    let (folder, parts) = parts();
+    let (_, bytes) = made(300);
+    let part = parts.put(&bytes).expect("it is kept");
+    let path = folder.path().join("parts").join(part.to_string());
+    fs::write(&path, &bytes[..bytes.len() - 1]).expect("it is cut");
+    assert!(parts.read(part, &[299]).is_err());
+    assert_eq!(parts.lacking(), [part]);
+    parts.put(&bytes).expect("it is kept again");
+    assert!(parts.read(part, &[299]).is_ok());
+    let left = path.with_extension(UNFINISHED);
+    fs::write(&left, b"half").expect("a file");
+    drop(parts);
+    let parts = Parts::open(folder.path().join("parts")).expect("it opens again");
+    assert!(!left.exists() && parts.has(part));
+}
+
+#[test]
+fn a_part_under_another_name_is_damaged() {
+    let (folder, parts) = parts();
+    let (one, other) = (made(3).1, made(4).1);
+    let name = parts.put(&one).expect("it is kept");
+    fs::write(folder.path().join("parts").join(name.to_string()), &other).expect("it is replaced");
+    assert!(matches!(parts.read(name, &[0]), Err(PartFault::Damaged { .. })));
+}
+
+#[test]
+fn only_what_nobody_needs_and_is_old_goes() {
+    let (_folder, parts) = parts();
+    let (needed, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(4).1).expect("kept"));
+    let keep = [needed].into();
+    let (hour, now) = (Duration::from_secs(3_600), SystemTime::now());
+    assert_eq!(parts.remove_unneeded(&keep, hour, now).ok(), Some(0));
+    assert_eq!(parts.remove_unneeded(&keep, hour, now + 2 * hour).ok(), Some(1));
+    assert!(parts.has(needed) && !parts.has(other));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever happens to the bytes: a reader gets the recipients that were sealed, or a fault.
+    #[test]
+    fn no_damage_makes_another_recipient(rows in 1_u32..700, at in any::<prop::sample::Index>(), bit in 0_u8..8, cut in any::<bool>()) {
+        let (folder, parts) = parts();
+        let (recipe, mut bytes) = made(rows);
+        let part = parts.put(&bytes).expect("it is kept");
+        let at = at.index(bytes.len());
+        if cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }
+        prop_assert!(file::verify(&bytes) != Ok(part), "taken over from a peer as it is");
+        fs::write(folder.path().join("parts").join(part.to_string()), &bytes).expect("it is damaged");
+        let fresh = Parts::open(folder.path().join("parts")).expect("it opens");
+        let mut faults = 0;
+        for place in 0..rows as u16 {
+            match fresh.read(part, &[place]) {
+                Ok(read) => prop_assert_eq!(read, vec![(place, recipient(&recipe, place.into()))]),
+                Err(_) => faults += 1,
+            }
+        }
+        prop_assert!(faults > 0, "nobody saw it");
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), rows in 0_u32..70_000) {
+        let _ = file::verify(&bytes);
+        let _ = file::verify(&[b"rvlpart\x01".as_slice(), &rows.to_le_bytes(), &bytes].concat());
+    }
+}

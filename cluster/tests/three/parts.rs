@@ -1,0 +1,101 @@
+//! Sealed audiences: on a majority before they are known, read by every lane, fetched by whoever lacks them (P20).
+
+use std::path::PathBuf;
+
+use reveille_cluster::parts::{Recipe, SealError, recipient, seal};
+use reveille_ledger::Standing;
+use reveille_ledger::command::{AudienceSeal, Command, OptOut};
+use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::ids::Hash;
+use reveille_ledger::reply::Outcome;
+
+use crate::books::*;
+use crate::cluster::*;
+use crate::support::schedule_to;
+
+const RECIPIENTS: u32 = 600;
+
+fn recipe() -> Recipe {
+    Recipe { seed: 7, rows: RECIPIENTS, columns: vec!["name".to_owned()] }
+}
+
+/// Has this node make the audience, and make it known.
+async fn sealed(cluster: &Cluster, place: usize) -> (Hash, To) {
+    let site = cluster.nodes[place].site();
+    let parts = seal(site, &recipe(), |_| {}).await.expect("a majority writes");
+    let seal = Seal { name: "all".to_owned(), columns: recipe().columns, rows: RECIPIENTS, parts: parts.clone() };
+    let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows: RECIPIENTS };
+    let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
+    assert_eq!(cluster.put(place, Command::AudienceSeal(seal)).await.outcome, Outcome::Done);
+    (parts[0], To::Sealed(named))
+}
+
+fn file(cluster: &Cluster, place: usize, part: Hash) -> PathBuf {
+    cluster.nodes[place].data().join("parts").join(part.to_string())
+}
+
+async fn all_arrive_once(cluster: &Cluster, place: usize) {
+    let site = cluster.nodes[place].site();
+    until("all are sent", || is_all_sent(site, RECIPIENTS).then_some(())).await;
+    judge(cluster, RECIPIENTS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
+    let cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let (_, to) = sealed(&cluster, (leads + 1) % 3).await;
+    // P15: who has opted out is known by the key that stands in the part.
+    let key = recipient(&recipe(), 17).key;
+    let opt_out = Command::OptOut(OptOut { tenant: "default".to_owned(), key });
+    cluster.put(leads, opt_out).await;
+    cluster.put(leads, relay(&cluster, 0)).await;
+    cluster.put(leads, schedule_to(to)).await;
+    let site = cluster.nodes[leads].site();
+    until("all are sent", || is_all_sent(site, RECIPIENTS - 1).then_some(())).await;
+    assert_eq!(count(site, Standing::Suppressed), 1);
+    judge(&cluster, RECIPIENTS).await;
+    for place in 0..3 {
+        assert!(accepts_of(&cluster, place) > 0, "node {place} sends, too");
+    }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lacks_a_part_fetches_it_and_nobody_is_lost_meanwhile() {
+    let cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let (part, to) = sealed(&cluster, leads).await;
+    let (gone, damaged) = ((leads + 1) % 3, (leads + 2) % 3);
+    let whole = std::fs::read(file(&cluster, gone, part)).expect("it was written");
+    std::fs::remove_file(file(&cluster, gone, part)).expect("it is there");
+    let mut other = whole.clone();
+    let last = other.len() - 1;
+    other[last] ^= 1;
+    std::fs::write(file(&cluster, damaged, part), other).expect("it is damaged");
+    cluster.put(leads, relay(&cluster, 0)).await;
+    cluster.put(leads, schedule_to(to)).await;
+    let is_whole = |place| std::fs::read(file(&cluster, place, part)).is_ok_and(|bytes| bytes == whole);
+    until("the part is fetched", || is_whole(gone).then_some(())).await;
+    all_arrive_once(&cluster, leads).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_majority_nothing_is_sealed_and_with_one_nobody_waits_for_the_last() {
+    let mut cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    cluster.isolate(leads);
+    let alone = seal(cluster.nodes[leads].site(), &recipe(), |_| {}).await;
+    assert!(matches!(alone, Err(SealError::NoMajority { wrote: 1, voters: 3, .. })), "{alone:?}");
+    cluster.network.heal();
+    cluster.kill(leads).await;
+    let next = cluster.leader_but(Some(leads)).await;
+    let (part, to) = sealed(&cluster, next).await;
+    cluster.put(next, relay(&cluster, 0)).await;
+    cluster.put(next, schedule_to(to)).await;
+    all_arrive_once(&cluster, next).await;
+    cluster.restart(leads).await;
+    until("who was away has it, too", || file(&cluster, leads, part).exists().then_some(())).await;
+    cluster.end().await;
+}

@@ -1,0 +1,84 @@
+//! What `audience …` prints.
+
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::sheet::{Cell, Tone, card};
+use super::{Row, View};
+use crate::cli::{human, instant};
+
+/// A sealed audience.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AudienceView {
+    tenant: String,
+    name: String,
+    recipients: u32,
+    columns: Vec<String>,
+    parts: u32,
+    /// Parts that the node that answered lacks now.
+    lacking: u32,
+    seal: String,
+    index: u64,
+    sealed_at: String,
+}
+
+impl From<v1::SealedAudience> for AudienceView {
+    fn from(audience: v1::SealedAudience) -> AudienceView {
+        AudienceView {
+            sealed_at: instant::text(audience.sealed_at.as_ref()).unwrap_or_default(),
+            tenant: audience.tenant,
+            name: audience.name,
+            recipients: audience.recipients,
+            columns: audience.columns,
+            parts: audience.parts,
+            lacking: audience.lacking,
+            seal: audience.seal,
+            index: audience.index,
+        }
+    }
+}
+
+impl AudienceView {
+    fn lacks(&self) -> Cell {
+        Cell::count(self.lacking.into(), Tone::Bad)
+    }
+}
+
+impl View for AudienceView {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let columns = self.columns.join(", ");
+        let columns = Some(columns.as_str()).filter(|columns| !columns.is_empty());
+        let pairs = vec![
+            ("audience", self.name.as_str().into()),
+            ("tenant", self.tenant.as_str().into()),
+            ("recipients", human::count(self.recipients.into()).into()),
+            ("columns", Cell::or_dash(columns)),
+            ("parts", self.parts.to_string().into()),
+            ("lacking here", self.lacks()),
+            ("seal", self.seal.as_str().into()),
+            ("sealed", format!("{}, log index {}", self.sealed_at, self.index).into()),
+        ];
+        card(pairs, paint)
+    }
+}
+
+impl Row for AudienceView {
+    const NOUN: &'static str = "audiences";
+    const COLUMNS: &'static [&'static str] = &["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "LACKING", "SEALED"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let columns = self.columns.join(", ");
+        vec![
+            self.name.as_str().into(),
+            human::count(self.recipients.into()).into(),
+            Cell::or_dash(Some(columns.as_str()).filter(|columns| !columns.is_empty())),
+            self.parts.to_string().into(),
+            self.lacks(),
+            self.sealed_at.as_str().into(),
+        ]
+    }
+}

@@ -1,0 +1,90 @@
+//! Audiences: sealed and forgotten (P20), and how a schedule takes hold of one.
+//!
+//! A sealed audience stands under its name with the hash of its seal; the seal is a blob like any other, held
+//! by the name, by schedules and by runs. Whoever proposes a seal knows its parts on a majority's disks; what is
+//! checked here is only what protects the ledger.
+
+use super::Context;
+use super::schedule::bounded;
+use crate::command::{AudienceDelete, AudienceSeal, body_hash};
+use crate::content::{INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, To};
+use crate::policy::Policies;
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Ledger, SealedAudience};
+
+/// P17: two mails to one address are kept apart by its key, which the ledger has of listed audiences alone.
+pub(super) fn gap_needs_a_list(policies: &Policies, is_sealed: bool) -> Result<(), Refusal> {
+    match policies.min_gap_ms > 0 && is_sealed {
+        true => Err(Refusal::NotPossible("a min_gap for a sealed audience: leave one of them out".to_owned())),
+        false => Ok(()),
+    }
+}
+
+impl Ledger {
+    /// Idempotent by its name: the same recipients again are the same audience.
+    pub(super) fn audience_seal(&mut self, context: &mut Context, asked: &AudienceSeal) -> Result<Outcome, Refusal> {
+        let AudienceSeal { request, tenant, seal } = asked;
+        let (request, body) = (request.as_deref(), body_hash(&("audience", tenant, seal)));
+        if let Some(outcome) = self.answered_again(context, tenant, request, body)? {
+            return Ok(outcome);
+        }
+        if let Some(wrong) = seal.wrong() {
+            return Err(Refusal::NotPossible(wrong));
+        }
+        let (name, blob) = ((tenant.clone(), seal.name.clone()), seal.blob());
+        match self.audiences.get(&name).copied() {
+            Some(known) if known.seal != blob.hash => return Err(Refusal::AudienceNameTaken(seal.name.clone())),
+            Some(known) => context.repeats = Some(known.index),
+            None => {
+                let (index, at) = (context.index, context.now);
+                self.audiences.put(name, SealedAudience { seal: blob.hash, rows: seal.rows, index, at });
+                self.derived.seals.insert(blob.hash);
+                self.hold_blob(blob);
+            }
+        }
+        self.remember(context, tenant, request, body, &Outcome::Done);
+        Ok(Outcome::Done)
+    }
+
+    /// Refused while a schedule names it. Looks at every schedule, which is seldom asked for.
+    pub(super) fn audience_delete(&mut self, asked: &AudienceDelete) -> Result<Outcome, Refusal> {
+        let place = (asked.tenant.clone(), asked.name.clone());
+        let gone = || Refusal::NoSuchAudience(asked.name.clone());
+        let seal = self.audiences.get(&place).ok_or_else(gone)?.seal;
+        let mut schedules = self.schedules.iter().map(|(_, schedule)| schedule);
+        if let Some(user) = schedules.find(|schedule| schedule.tenant == asked.tenant && schedule.audience == seal) {
+            return Err(Refusal::AudienceUsed { name: asked.name.clone(), schedule: user.name.clone() });
+        }
+        self.audiences.remove(&place);
+        self.let_go(&seal);
+        Ok(Outcome::Done)
+    }
+
+    /// May a schedule of this tenant send to it?
+    pub(super) fn check_audience(&self, tenant: &str, to: &To) -> Result<(), Refusal> {
+        match to {
+            To::Listed(audience) => {
+                bounded("inline audience (bytes)", audience.blob().bytes.len(), INLINE_BYTES_MAX)?;
+                bounded("inline audience (recipients)", audience.recipients.len(), INLINE_RECIPIENTS_MAX)?;
+                match audience.recipients.is_empty() {
+                    true => Err(Refusal::NotPossible("a schedule needs at least one recipient".to_owned())),
+                    false => Ok(()),
+                }
+            }
+            To::Sealed(named) => {
+                let known = self.audiences.get(&(tenant.to_owned(), named.name.clone()));
+                let same = known.is_some_and(|known| known.seal == named.seal && known.rows == named.rows);
+                if same { Ok(()) } else { Err(Refusal::NoSuchAudience(named.name.clone())) }
+            }
+        }
+    }
+
+    /// A schedule takes hold of an audience.
+    pub(super) fn hold_audience(&mut self, to: &To) {
+        match to {
+            To::Listed(audience) => self.hold_blob(audience.blob()),
+            To::Sealed(named) => self.hold_again(&named.seal),
+        }
+    }
+}
