@@ -396,7 +396,12 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     let letter = room.letter(draft.content, draft.audience).map_err(|cause| Fate::Unsendable(clip(&cause)))?;
     let recipient = match &letter.recipients {
         Recipients::Inline(audience) => audience.recipients.get(draft.recipient as usize).map(Ok),
-        Recipients::Sealed(_) => work.read.get(&draft.place.slot).map(Result::as_ref),
+        Recipients::Sealed(seal) => match work.read.get(&draft.place.slot) {
+            None if seal.place(draft.recipient).is_some() => {
+                return Err(waits(draft.place, "its audience was not read"));
+            }
+            read => read.map(Result::as_ref),
+        },
     };
     let recipient = match recipient {
         Some(Ok(recipient)) => recipient,

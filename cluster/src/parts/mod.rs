@@ -71,6 +71,8 @@ pub struct Parts {
     folder: PathBuf,
     heads: Mutex<BTreeMap<Hash, Arc<Head>>>,
     lacking: Mutex<BTreeSet<Hash>>,
+    /// Held by whoever puts a part or takes one away.
+    changing: Mutex<()>,
 }
 
 impl Parts {
@@ -86,7 +88,7 @@ impl Parts {
                 fs::remove_file(path)?;
             }
         }
-        Ok(Parts { folder, heads: Mutex::default(), lacking: Mutex::default() })
+        Ok(Parts { folder, heads: Mutex::default(), lacking: Mutex::default(), changing: Mutex::default() })
     }
 
     /// The recipients at these places of a part, in order; places are given in order.
@@ -164,25 +166,29 @@ impl Parts {
         Ok(head)
     }
 
-    /// Keeps a part, synced when this returns; answers its hash. One that is there and whole is not written again.
+    /// Keeps a part, synced when this returns; answers its hash. One that is there and whole is not written again,
+    /// and is as young as if it were: it is on its way to a seal.
     ///
     /// # Errors
     /// When the bytes are no part, or the disk does not take them.
     pub fn put(&self, bytes: &[u8]) -> io::Result<Hash> {
         let part = file::verify(bytes).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
         let path = self.path(part);
+        let _changing = self.changing.lock();
         if fs::read(&path).is_ok_and(|known| known == bytes) {
-            self.lacking.lock().remove(&part);
-            return Ok(part);
+            let file = File::options().append(true).open(&path)?;
+            file.set_modified(SystemTime::now())?;
+            file.sync_all()?;
+        } else {
+            let unfinished = path.with_extension(UNFINISHED);
+            let written = write_synced(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
+            if let Err(error) = written {
+                // Whatever is left of it is of no use; its own error says less than the first.
+                let _ = fs::remove_file(&unfinished);
+                return Err(error);
+            }
         }
-        // Two who write the same part at once write the same bytes, each into a file of his own.
-        let unfinished = path.with_extension(format!("{:016x}.{UNFINISHED}", rand::random::<u64>()));
-        let written = write_synced(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
-        if let Err(error) = written {
-            // Whatever is left of it is of no use; its own error says less than the first.
-            let _ = fs::remove_file(&unfinished);
-            return Err(error);
-        }
+        // Also for what was there: who renamed it may have been killed before this.
         File::open(&self.folder)?.sync_all()?;
         self.heads.lock().remove(&part);
         self.lacking.lock().remove(&part);
@@ -239,6 +245,7 @@ impl Parts {
         let mut removed = 0;
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
+            let _changing = self.changing.lock();
             let since = entry.metadata()?.modified()?;
             let is_old = now.duration_since(since).is_ok_and(|for_long| for_long >= age);
             if is_old && !entry.file_name().to_str().is_some_and(|name| names.contains(name)) {
@@ -255,7 +262,7 @@ impl Parts {
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
+    let mut file = File::create(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }

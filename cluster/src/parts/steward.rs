@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use reveille_ledger::ids::Hash;
 use reveille_raft::peer::FetchPart;
@@ -17,8 +17,10 @@ use crate::site::Site;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looks between two that also take away what nobody needs.
 const LOOKS_A_CLEARING: u32 = 60;
-/// What nobody needs and is younger may be on its way to a seal.
-const UNNEEDED_FOR: Duration = Duration::from_secs(3_600);
+/// What nobody needs and is younger may be on its way to a seal: of 1,024 parts none takes longer than 20 seconds.
+const UNNEEDED_FOR: Duration = Duration::from_secs(8 * 3_600);
+/// How long it waits to know all that was sealed before it takes anything away.
+const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 /// How long a piece of a part may take.
 const PIECE_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of a piece.
@@ -28,10 +30,11 @@ const PART_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Goes on until `stop`.
 pub async fn run(site: Arc<Site>, stop: CancellationToken) {
-    let mut looks = 0;
+    let mut looks: u32 = 0;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-        let clears = looks % LOOKS_A_CLEARING == 0;
-        looks += 1;
+        // A node that was cut off may not know what was sealed meanwhile. It takes nothing away.
+        let clears = looks == 0 && site.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
+        looks = if clears { LOOKS_A_CLEARING } else { looks.saturating_sub(1) };
         let Some(lacking) = look(&site, clears).await else { continue };
         for part in lacking {
             if stop.is_cancelled() {

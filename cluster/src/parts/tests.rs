@@ -106,6 +106,20 @@ fn only_what_nobody_needs_and_is_old_goes() {
     assert!(parts.has(needed) && !parts.has(other));
 }
 
+#[test]
+fn what_is_put_again_is_as_young_as_what_is_new() {
+    let (folder, parts) = parts();
+    let bytes = made(3).1;
+    let part = parts.put(&bytes).expect("it is kept");
+    let (hour, now) = (Duration::from_secs(3_600), SystemTime::now());
+    let file = File::options().append(true).open(folder.path().join("parts").join(part.to_string()));
+    file.and_then(|file| file.set_modified(now - 2 * hour)).expect("it is old");
+    // It was of an audience that is gone, and is on its way to another seal.
+    parts.put(&bytes).expect("it is there");
+    assert_eq!(parts.remove_unneeded(&BTreeSet::new(), hour, now).ok(), Some(0));
+    assert!(parts.has(part));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -1,6 +1,7 @@
 //! Sealed audiences: on a majority before they are known, read by every lane, fetched by whoever lacks them (P20).
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use reveille_cluster::parts::{Recipe, SealError, recipient, seal};
 use reveille_ledger::Standing;
@@ -95,7 +96,11 @@ async fn without_a_majority_nothing_is_sealed_and_with_one_nobody_waits_for_the_
     cluster.put(next, relay(&cluster, 0)).await;
     cluster.put(next, schedule_to(to)).await;
     all_arrive_once(&cluster, next).await;
+    let unneeded = file(&cluster, leads, Hash::of(b"of an audience that is gone"));
+    let written = std::fs::File::create(&unneeded).expect("a file");
+    written.set_modified(SystemTime::now() - Duration::from_secs(9 * 3_600)).expect("it is old");
     cluster.restart(leads).await;
     until("who was away has it, too", || file(&cluster, leads, part).exists().then_some(())).await;
+    until("what nobody needs is gone", || (!unneeded.exists()).then_some(())).await;
     cluster.end().await;
 }
