@@ -74,7 +74,8 @@ impl Dispatcher {
             if holders.len() == resting.len() {
                 return (Vec::new(), false, resting, holders.len());
             }
-            let mut work = Work::of(ledger, &term.lacking(holders.keys().copied()), now, &mut self.turn);
+            let lacking = holders.keys().map(|node| (*node, term.lacking(*node))).collect();
+            let mut work = Work::of(ledger, &lacking, now, &mut self.turn);
             let credits = credits(ledger, &allowances, &views.caps(ledger, &holders), &work.offers);
             let given = self.late.credits(ledger, woke_at);
             let mut late = given.clone();

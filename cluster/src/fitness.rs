@@ -7,12 +7,13 @@
 //! What it is not: a judge of other nodes, or of relays. A leader whose machine is starved, or that cannot
 //! reach a quorum, is deposed by Raft.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::effect::Effect;
-use reveille_ledger::ids::{Holder, NodeId, Time};
+use reveille_ledger::ids::{Hash, Holder, NodeId, Time};
 use reveille_ledger::{Ledger, Node, Page};
 use reveille_raft::{Hint, Hints};
 
@@ -20,7 +21,7 @@ use crate::handover::{self, Unfit};
 use crate::late::{is_late, late_rate};
 use crate::site::Site;
 use crate::term::Term;
-use crate::work::claimable;
+use crate::work::{Lacking, Part, barred, claimable};
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -135,18 +136,27 @@ fn see(site: &Site, term: &Term, granted: bool) -> Seen {
         applied: status.applied_index,
         sync_running_for: site.replica.sync_running_for(),
         could_grant: !granted
-            && site.replica.read(|ledger| could_grant(ledger, several, now, |holder| term.may_claim(holder))),
+            && site.replica.read(|ledger| {
+                could_grant(ledger, several, now, |holder| term.may_claim(holder), |node| term.lacking(node))
+            }),
         granted,
     }
 }
 
 /// Is there something that a dispatcher would claim, whatever its fairness and its caps are? Nobody has a
 /// claim, so there is credit; somebody may be given one and does not rest after deaths (P12); a recipient is due
-/// whose run sends and whose pool has a relay.
-fn could_grant(ledger: &Ledger, several: bool, now: Time, may_claim: impl Fn(Holder) -> bool) -> bool {
+/// whose run sends, whose pool has a relay, and whose part of a sealed audience such a node does not lack (P20).
+fn could_grant(
+    ledger: &Ledger,
+    several: bool,
+    now: Time,
+    may_claim: impl Fn(Holder) -> bool,
+    lacking: impl Fn(NodeId) -> BTreeSet<Hash>,
+) -> bool {
     let live = |(node, known): &(&NodeId, &Node)| may_claim(Holder { node: **node, incarnation: known.incarnation });
     let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
-    let may_hold = allowances(live, several, now).values().any(|allowance| *allowance != Allowance::NONE);
+    let may_hold = allowances(live, several, now).into_iter().filter(|(_, allowance)| *allowance != Allowance::NONE);
+    let may_hold: Lacking = may_hold.map(|(node, _)| (node, lacking(node))).collect();
     let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
     let is_due = || {
         // P16: late mail may be claimed more rarely than this looks.
@@ -154,10 +164,12 @@ fn could_grant(ledger: &Ledger, several: bool, now: Time, may_claim: impl Fn(Hol
             ledger.serves(pool)
                 && (!is_late(page) || late_rate(ledger, pool).is_none_or(|rate| rate >= LATE_PER_SECOND_MIN))
         };
+        let somewhere = |page: &Page, part: &Part| barred(ledger, page, part.number, &may_hold).len() < may_hold.len();
+        let could = |page: &Page, part: &Part| soon(page, part.pool) && somewhere(page, part);
         let mut pages = ledger.open_pages();
-        pages.any(|(id, page)| claimable(ledger, id, page, now).any(|part| soon(page, part.pool)))
+        pages.any(|(id, page)| claimable(ledger, id, page, now).any(|part| could(page, &part)))
     };
-    may_hold && nobody_holds() && is_due()
+    !may_hold.is_empty() && nobody_holds() && is_due()
 }
 
 #[cfg(test)]

@@ -210,10 +210,9 @@ impl Term {
         self.lacking.lock().insert(node, parts.into_iter().collect());
     }
 
-    /// P20: what these nodes last said that they lack.
-    pub(crate) fn lacking(&self, nodes: impl Iterator<Item = NodeId>) -> BTreeMap<NodeId, BTreeSet<Hash>> {
-        let said = self.lacking.lock();
-        nodes.map(|node| (node, said.get(&node).cloned().unwrap_or_default())).collect()
+    /// P20: what a node last said that it lacks.
+    pub(crate) fn lacking(&self, node: NodeId) -> BTreeSet<Hash> {
+        self.lacking.lock().get(&node).cloned().unwrap_or_default()
     }
 
     /// Returns when every claim that was made before a node said that it stops is in the log, or never will be.

@@ -2,8 +2,8 @@
 
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{
-    AudienceSeal, Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Relay, Requeue,
-    RowOutcome, ScheduleCreate, Why, Witness,
+    AudienceSeal, Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Relay, Requeue, RowOutcome,
+    ScheduleCreate, Why, Witness,
 };
 use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId};
@@ -485,4 +485,7 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
         [(0, nobody.clone()), (1, [NodeId(2)].into()), (2, nobody.clone())],
         "the chunk behind it is for both"
     );
+    // What nobody has takes no place in the offers, and does not keep the dispatcher awake.
+    lacking.values_mut().for_each(|parts| *parts = [part(0), part(1)].into());
+    assert_eq!(offered(&world, &lacking), [(2, nobody)]);
 }

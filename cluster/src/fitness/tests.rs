@@ -4,8 +4,10 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    Cause, Claim, Command, Entry, EpochStart, Fire, NodeUp, Opening, Reading, Relay, RunPause, ScheduleCreate, Trigger,
+    AudienceSeal, Cause, Claim, Command, Entry, EpochStart, Fire, NodeUp, Opening, Reading, Relay, RunPause,
+    ScheduleCreate, Trigger,
 };
+use reveille_ledger::content::{Audience, Named, Seal, To};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
 use reveille_ledger::reply::Outcome;
 
@@ -111,6 +113,19 @@ impl Stage {
 
     fn run(&mut self) -> RunId {
         let schedule = self.schedule();
+        self.trigger(schedule)
+    }
+
+    /// A run of a sealed audience of one part.
+    fn sealed_run(&mut self, part: Hash) -> RunId {
+        let seal = Seal { name: "all".into(), columns: vec![], rows: 1, parts: vec![part] };
+        let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows: seal.rows };
+        self.play(Command::AudienceSeal(AudienceSeal { request: None, tenant: "default".into(), seal }));
+        let schedule = self.schedule_to("sealed", To::Sealed(named));
+        self.trigger(schedule)
+    }
+
+    fn trigger(&mut self, schedule: ScheduleId) -> RunId {
         let trigger = Trigger { schedule, request: "again".into() };
         match self.play(Command::Trigger(trigger)) {
             Outcome::Run(run) => run,
@@ -143,8 +158,13 @@ impl Stage {
     }
 
     fn schedule(&mut self) -> ScheduleId {
+        let recipients = vec![samples::recipient("a@example.net")];
+        self.schedule_to("once", Audience { columns: vec![], recipients }.into())
+    }
+
+    fn schedule_to(&mut self, name: &str, audience: To) -> ScheduleId {
         let due = NOW.plus_ms(3_600_000);
-        let create = ScheduleCreate { after: NOW, ..samples::schedule(due, vec![samples::recipient("a@example.net")]) };
+        let create = ScheduleCreate { name: name.into(), after: NOW, audience, ..samples::schedule(due, vec![]) };
         match self.play(Command::ScheduleCreate(Box::new(create))) {
             Outcome::Schedule(id) => id,
             other => panic!("a schedule is created, but: {other:?}"),
@@ -152,8 +172,12 @@ impl Stage {
     }
 
     fn could_grant(&self) -> bool {
-        could_grant(&self.ledger, true, NOW, |holder| holder == HOLDER)
+        could_grant(&self.ledger, true, NOW, |holder| holder == HOLDER, has_all)
     }
+}
+
+fn has_all(_: NodeId) -> BTreeSet<Hash> {
+    BTreeSet::new()
 }
 
 #[test]
@@ -163,7 +187,7 @@ fn it_could_grant_what_is_due_to_a_holder_with_a_lease_and_a_relay() {
     assert!(!stage.could_grant(), "no work");
     stage.run();
     assert!(stage.could_grant());
-    assert!(!could_grant(&stage.ledger, true, NOW, |_| false), "nobody has a lease");
+    assert!(!could_grant(&stage.ledger, true, NOW, |_| false, has_all), "nobody has a lease");
 }
 
 #[test]
@@ -180,7 +204,7 @@ fn a_paused_run_and_one_past_its_deadline_are_not_its_fault() {
     stage.relay("default");
     let run = stage.run();
     let over = NOW.plus_ms(400 * 86_400_000);
-    assert!(!could_grant(&stage.ledger, true, over, |_| true), "past its deadline");
+    assert!(!could_grant(&stage.ledger, true, over, |_| true, has_all), "past its deadline");
     stage.play(Command::RunPause(RunPause { run, reason: "by hand".into() }));
     assert!(!stage.could_grant(), "paused");
 }
@@ -201,6 +225,18 @@ fn late_mail_that_is_paced_below_its_look_is_not_its_fault() {
         let mut stage = Stage::new();
         stage.relay_with("default", late_rate_milli);
         stage.caught_up();
-        assert_eq!(could_grant(&stage.ledger, true, stage.now, |_| true), could, "{late_rate_milli}");
+        assert_eq!(could_grant(&stage.ledger, true, stage.now, |_| true, has_all), could, "{late_rate_milli}");
     }
+}
+
+#[test]
+fn a_part_that_nobody_has_is_not_its_fault() {
+    let mut stage = Stage::new();
+    stage.relay("default");
+    let part = Hash::of(b"a part");
+    stage.sealed_run(part);
+    assert!(stage.could_grant());
+    assert!(!could_grant(&stage.ledger, true, NOW, |_| true, |_| [part].into()), "whoever may claim lacks it");
+    stage.run();
+    assert!(could_grant(&stage.ledger, true, NOW, |_| true, |_| [part].into()), "the other run lacks nothing");
 }
