@@ -24,11 +24,20 @@ fn usual_gap_ms(when: &When) -> i64 {
     if matches!(when, When::Daily { .. }) { GAP_OF_DAILY_MS } else { 0 }
 }
 
-/// Zero is none, and absent the default: other than lengths of time that there must be.
-fn min_gap(fields: &mut Fields, asked: Option<Duration>, when: Option<&When>, retention_ms: i64) -> i64 {
+/// Zero is none, and absent the default: other than lengths of time that there must be. The ledger has no address
+/// of a sealed audience to keep apart.
+fn min_gap(
+    fields: &mut Fields,
+    asked: Option<Duration>,
+    when: Option<&When>,
+    (is_sealed, retention_ms): (bool, i64),
+) -> i64 {
     const FIELD: &str = "schedule.policies.min_gap";
-    let Some(asked) = asked else { return when.map_or(0, usual_gap_ms) };
+    let Some(asked) = asked else { return when.filter(|_| !is_sealed).map_or(0, usual_gap_ms) };
     match milliseconds(asked) {
+        Some(1..) if is_sealed => {
+            fields.refuse(FIELD, "keeps mails to listed recipients apart, and the audience is sealed; give none");
+        }
         Some(ms) if ms <= retention_ms => return ms,
         Some(ms) => {
             let (gap, kept) = (in_words(ms), in_words(retention_ms));
@@ -39,8 +48,8 @@ fn min_gap(fields: &mut Fields, asked: Option<Duration>, when: Option<&When>, re
     0
 }
 
-/// `when`: the pattern, where it could be read; one default hangs on it.
-pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>) -> Policies {
+/// `when`: the pattern, where it could be read; one default hangs on it, and on whether the audience is sealed.
+pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>, is_sealed: bool) -> Policies {
     let default = Policies::default();
     let gap = v1::DstGap::try_from(asked.dst_gap).map(|gap| match gap {
         v1::DstGap::Unspecified | v1::DstGap::After => DstGap::After,
@@ -86,7 +95,7 @@ pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>) -
         finish_by_ms: fields.length("schedule.policies.finish_by", asked.finish_by, FINISH_BY),
         retention_ms,
         jitter_ms: fields.length("schedule.policies.jitter", asked.jitter, JITTER),
-        min_gap_ms: min_gap(fields, asked.min_gap, when, retention_ms),
+        min_gap_ms: min_gap(fields, asked.min_gap, when, (is_sealed, retention_ms)),
         in_doubt: known(fields, "in_doubt", in_doubt.ok()),
         overlap: known(fields, "overlap", beside.ok()),
         max_attempts: max_attempts.unwrap_or(default.max_attempts),

@@ -51,7 +51,8 @@ pub fn schedule(
     let pattern = when::pattern(&mut fields, body.when, start, (&tenant, &name));
     let zone = when::zone(&mut fields, &body.zone, zones);
     let when = pattern.as_ref().map(|(when, _)| when);
-    let policies = policies(&mut fields, body.policies.unwrap_or_default(), when);
+    let named = body.audience.as_ref().map(|audience| audience.sealed.as_str()).filter(|name| !name.is_empty());
+    let policies = policies(&mut fields, body.policies.unwrap_or_default(), when, named.is_some());
     if body.max_runs == Some(0) {
         fields.refuse("schedule.max_runs", "is zero; leave it out for no bound");
     }
@@ -62,7 +63,6 @@ pub fn schedule(
     let paused = body.paused.map(|reason| fields.reason("schedule.paused", &reason));
     let labels = Labels::new(body.labels).map_err(|wrong| fields.refuse(field_of(&wrong), wrong.to_string()));
     let content = content(&mut fields, body.content);
-    let named = body.audience.as_ref().map(|audience| audience.sealed.as_str()).filter(|name| !name.is_empty());
     let known = named.and_then(|name| sealed(&tenant, name));
     let audience = audience(&mut fields, body.audience, known);
     if let (Some(content), Some(listed)) = (&content, &audience) {

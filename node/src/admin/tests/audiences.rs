@@ -1,0 +1,177 @@
+//! Sealed audiences over the API: made, sent to by the schedules that name them, and forgotten.
+
+use reveille_proto::admin::v1::{
+    Audience, Daily, DeleteAudienceRequest, DeleteScheduleRequest, ExplainRequest, GenerateAudienceRequest,
+    GenerateAudienceResponse, GetAudienceRequest, GetScheduleRequest, ListAudiencesRequest, Policies, RecipientState,
+    Run, RunState, ScheduleBody, SealedAudience, TriggerScheduleRequest, When, when,
+};
+use tonic::{Code, Status};
+
+use super::node::{Node, creation, node, reason, yearly};
+
+const RECIPIENTS: u32 = 300;
+
+fn asked(name: &str) -> GenerateAudienceRequest {
+    let columns = vec!["name".to_owned()];
+    GenerateAudienceRequest { name: name.to_owned(), recipients: RECIPIENTS, seed: 7, columns, ..Default::default() }
+}
+
+/// The last word, once it is sealed.
+async fn generated(node: &Node, request: GenerateAudienceRequest) -> Result<GenerateAudienceResponse, Status> {
+    let mut words = node.audiences().generate_audience(request).await?.into_inner();
+    let mut last = GenerateAudienceResponse::default();
+    while let Some(word) = words.message().await? {
+        assert!(last.audience.is_none(), "a word after the last one: {word:?}");
+        last = word;
+    }
+    Ok(last)
+}
+
+async fn made(node: &Node, name: &str) -> SealedAudience {
+    let last = generated(node, asked(name)).await.expect("made");
+    assert_eq!((last.written, last.parts), (1, 1));
+    last.audience.expect("the last word has it")
+}
+
+fn to(name: &str) -> Option<Audience> {
+    Some(Audience { sealed: name.to_owned(), ..Audience::default() })
+}
+
+async fn triggered(node: &Node, schedule: &str) -> Run {
+    let (name, request_id) = (schedule.to_owned(), "now".to_owned());
+    let request = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
+    node.schedules().trigger_schedule(request).await.expect("triggered").into_inner().run.expect("a run")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_made_again_is_the_same_and_another_needs_another_name() {
+    let node = node("").await;
+    let first = made(&node, "all").await;
+    assert_eq!((first.tenant.as_str(), first.name.as_str(), first.recipients), ("default", "all", RECIPIENTS));
+    assert_eq!((first.columns.as_slice(), first.parts, first.lacking), (["name".to_owned()].as_slice(), 1, 0));
+    assert!(first.sealed_at.is_some() && first.index > 0 && first.seal.len() == 64, "{first:?}");
+    assert_eq!(made(&node, "all").await, first);
+
+    let others = [
+        GenerateAudienceRequest { seed: 8, ..asked("all") },
+        GenerateAudienceRequest { recipients: 301, ..asked("all") },
+        GenerateAudienceRequest { columns: vec![], ..asked("all") },
+    ];
+    for other in others {
+        let taken = generated(&node, other).await.expect_err("the name is taken");
+        assert_eq!(reason(&taken), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
+    }
+    made(&node, "more").await;
+    let request = ListAudiencesRequest { page_size: 1, ..ListAudiencesRequest::default() };
+    let page = node.audiences().list_audiences(request.clone()).await.expect("a page").into_inner();
+    assert_eq!(page.audiences, std::slice::from_ref(&first));
+    let request = ListAudiencesRequest { page_token: page.next_page_token, ..request };
+    let page = node.audiences().list_audiences(request).await.expect("a page").into_inner();
+    assert_eq!((page.audiences.len(), page.audiences[0].name.as_str(), page.next_page_token.as_str()), (1, "more", ""));
+    let request = GetAudienceRequest { name: "all".to_owned(), ..GetAudienceRequest::default() };
+    let got = node.audiences().get_audience(request).await.expect("it is there").into_inner();
+    assert_eq!(got.audience, Some(first));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_is_said_before_anything_is_written() {
+    let node = node("").await;
+    let wrong = [
+        (GenerateAudienceRequest { recipients: 0, ..asked("all") }, "recipients: "),
+        (GenerateAudienceRequest { recipients: 67_108_865, ..asked("all") }, "recipients: "),
+        (GenerateAudienceRequest { name: "a b".to_owned(), ..asked("all") }, "name: "),
+        (GenerateAudienceRequest { columns: vec![String::new()], ..asked("all") }, "columns[0]: "),
+    ];
+    for (request, field) in wrong {
+        let refused = generated(&node, request).await.expect_err("it is wrong");
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+        assert!(refused.message().starts_with(field), "{refused:?}");
+    }
+    let name = "nobody".to_owned();
+    let unknown = GetAudienceRequest { name: name.clone(), ..GetAudienceRequest::default() };
+    let unknown = node.audiences().get_audience(unknown).await.expect_err("it is not there");
+    assert_eq!(reason(&unknown), (Code::NotFound, "AUDIENCE_NOT_FOUND".to_owned()));
+    let delete = DeleteAudienceRequest { name, ..DeleteAudienceRequest::default() };
+    let unknown = node.audiences().delete_audience(delete).await.expect_err("it is not there");
+    assert_eq!(reason(&unknown), (Code::NotFound, "AUDIENCE_NOT_FOUND".to_owned()));
+
+    let unknown = ScheduleBody { audience: to("nobody"), ..yearly("report", &[]) };
+    let unknown = node.schedules().create_schedule(creation(unknown)).await.expect_err("nobody to send to");
+    assert!(unknown.message().starts_with("schedule.audience.sealed: "), "{unknown:?}");
+    made(&node, "all").await;
+    let both =
+        Audience { sealed: "all".to_owned(), ..yearly("report", &["ada@example.net"]).audience.expect("a list") };
+    let both = ScheduleBody { audience: Some(both), ..yearly("report", &[]) };
+    let both = node.schedules().create_schedule(creation(both)).await.expect_err("a list and a name");
+    assert!(both.message().starts_with("schedule.audience.sealed: "), "{both:?}");
+    let mut content = yearly("report", &[]).content.expect("content");
+    content.subject = "Hello {{ surname }}".to_owned();
+    let unfit = ScheduleBody { audience: to("all"), content: Some(content), ..yearly("report", &[]) };
+    let unfit = node.schedules().create_schedule(creation(unfit)).await.expect_err("no such column");
+    assert!(unfit.message().starts_with("schedule.content.subject: "), "{unfit:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daily_schedule_to_it_has_no_gap_and_is_refused_one() {
+    let node = node("").await;
+    made(&node, "all").await;
+    let daily = Daily { hour: 9, minute: 0, days: String::new() };
+    let when = Some(When { pattern: Some(when::Pattern::Daily(daily)) });
+    let body = ScheduleBody { when, audience: to("all"), ..yearly("report", &[]) };
+    let created = node.schedules().create_schedule(creation(body.clone())).await.expect("created").into_inner();
+    let gap = created.schedule.and_then(|known| known.policies?.min_gap);
+    assert_eq!(gap.map(|gap| gap.seconds), Some(0));
+    let policies = Policies { min_gap: Some(prost_types::Duration { seconds: 60, nanos: 0 }), ..Policies::default() };
+    let apart = ScheduleBody { name: "apart".to_owned(), policies: Some(policies), ..body };
+    let refused = node.schedules().create_schedule(creation(apart)).await.expect_err("a gap for it");
+    assert!(refused.message().starts_with("schedule.policies.min_gap: "), "{refused:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_it_gets_one_mail_is_found_and_what_is_used_is_kept() {
+    let node = node("").await;
+    made(&node, "all").await;
+    let mut content = yearly("report", &[]).content.expect("content");
+    content.subject = "Hello {{ name }}".to_owned();
+    let body = ScheduleBody { audience: to("all"), content: Some(content), ..yearly("report", &[]) };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+    let run = triggered(&node, "report").await.run;
+    let last = node.until(&run, |run| run.state() == RunState::Finished).await;
+    let counts = last.counts.expect("counts");
+    assert_eq!((last.audience, counts.sent, node.sink.accepted_count()), (RECIPIENTS, RECIPIENTS, RECIPIENTS as u64));
+
+    // By number and by address: the same one.
+    let explain = |recipient: &str| ExplainRequest {
+        run: run.clone(),
+        recipient: recipient.to_owned(),
+        ..ExplainRequest::default()
+    };
+    let story = node.runs().explain(explain("#17")).await.expect("a story").into_inner();
+    assert_eq!((story.recipient.as_str(), story.state()), ("r00000017.s7@audience.invalid", RecipientState::Sent));
+    let same = node.runs().explain(explain(&story.recipient)).await.expect("a story").into_inner();
+    assert_eq!((same.number, same.events), (17, story.events));
+    let stranger = node.runs().explain(explain("ada@example.net")).await.expect_err("not of it");
+    assert_eq!(stranger.code(), Code::NotFound);
+
+    // What is shown as a document names it.
+    let name = "report".to_owned();
+    let shown = GetScheduleRequest { name: name.clone(), with_body: true, ..GetScheduleRequest::default() };
+    let shown = node.schedules().get_schedule(shown).await.expect("a schedule").into_inner();
+    assert_eq!(shown.body.and_then(|body| body.audience), to("all"));
+
+    let delete = || DeleteAudienceRequest { name: "all".to_owned(), ..DeleteAudienceRequest::default() };
+    let used = node.audiences().delete_audience(delete()).await.expect_err("a schedule sends to it");
+    assert_eq!(reason(&used), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert!(used.message().contains("'report'"), "{used:?}");
+    let request = DeleteScheduleRequest { name, ..DeleteScheduleRequest::default() };
+    node.schedules().delete_schedule(request).await.expect("deleted");
+    node.audiences().delete_audience(delete()).await.expect("nobody sends to it");
+    let list = node.audiences().list_audiences(ListAudiencesRequest::default()).await.expect("a list").into_inner();
+    assert_eq!(list.audiences, []);
+    let story = node.runs().explain(explain("#17")).await.expect("the run keeps its part").into_inner();
+    assert_eq!(story.recipient, "r00000017.s7@audience.invalid");
+    node.stop().await;
+}

@@ -1,0 +1,99 @@
+//! `audience …`: what is asked, what is printed, and what a stream that breaks becomes.
+
+use reveille_proto::admin::v1;
+use serde_json::json;
+use tonic::Code;
+
+use crate::fake::{Fake, one, refusal, unknown};
+
+fn million() -> v1::SealedAudience {
+    v1::SealedAudience {
+        tenant: "default".into(),
+        name: "million".into(),
+        recipients: 1_000_000,
+        columns: vec!["name".into(), "city".into()],
+        parts: 16,
+        seal: "5ea1".into(),
+        index: 12,
+        sealed_at: Some(prost_types::Timestamp { seconds: 1_772_960_400, nanos: 0 }),
+        lacking: 2,
+    }
+}
+
+fn shown() -> serde_json::Value {
+    json!({
+        "tenant": "default", "name": "million", "recipients": 1_000_000, "columns": ["name", "city"], "parts": 16,
+        "lacking": 2, "seal": "5ea1", "index": 12, "sealed_at": "2026-03-08T09:00:00Z",
+    })
+}
+
+#[tokio::test]
+async fn show_and_list_print_the_same_fields() {
+    let fake = Fake::start(|method, _| match method {
+        "GetAudience" => one(v1::GetAudienceResponse { audience: Some(million()), freshness: None }),
+        "ListAudiences" => one(v1::ListAudiencesResponse { audiences: vec![million()], ..Default::default() }),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    assert_eq!(fake.reveille("audience show million -o json").await.json(), shown());
+    assert_eq!(fake.reveille("audience list -o json").await.json(), json!([shown()]));
+    let ended = fake.reveille("audience list").await;
+    let header: Vec<&str> = ended.stdout.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(header, ["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "LACKING", "SEALED"], "{ended:?}");
+    let asked: Vec<v1::GetAudienceRequest> = fake.requests("GetAudience");
+    assert_eq!(asked[0].name, "million");
+}
+
+#[tokio::test]
+async fn generate_says_what_it_wants_and_prints_what_was_sealed() {
+    let word = |written| v1::GenerateAudienceResponse { written, parts: 16, audience: None };
+    let last = v1::GenerateAudienceResponse { audience: Some(million()), ..word(16) };
+    let words: Vec<Vec<u8>> = [word(3), word(9), last].iter().map(prost::Message::encode_to_vec).collect();
+    let fake = Fake::start(move |method, _| match method {
+        "GenerateAudience" => Ok(words.clone()),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let line = "audience generate million --recipients 1000000 --seed 3 --column name --column city -o json";
+    assert_eq!(fake.reveille(line).await.json(), shown());
+    let asked: Vec<v1::GenerateAudienceRequest> = fake.requests("GenerateAudience");
+    let asked = &asked[0];
+    assert_eq!((asked.name.as_str(), asked.recipients, asked.seed), ("million", 1_000_000, 3));
+    assert_eq!(asked.columns, ["name", "city"]);
+    assert!(!asked.request_id.is_empty());
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_early_is_a_failure_that_names_the_command_to_repeat() {
+    let word = v1::GenerateAudienceResponse { written: 3, parts: 16, audience: None };
+    let fake = Fake::answering("GenerateAudience", word).await;
+    let ended = fake.reveille("audience generate million --recipients 1000000").await;
+    assert!(ended.code != Some(0) && ended.stderr.contains("reveille audience"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn an_audience_that_is_used_is_not_deleted() {
+    let fake = Fake::start(|_, _| {
+        Err(refusal(Code::FailedPrecondition, "NOT_POSSIBLE", "audience 'million' is used by schedule 'report'"))
+    })
+    .await;
+    let ended = fake.reveille("audience delete million --yes").await;
+    assert!(ended.code != Some(0) && ended.stderr.contains("schedule 'report'"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_schedule_sends_to_it_by_name() {
+    let fake = Fake::start(|method, _| match method {
+        "CreateSchedule" => one(v1::CreateScheduleResponse::default()),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let line = "schedule create trial --audience million --cron @yearly --tz UTC --sender a@example.com \
+                --subject Hello --inline-text Hi";
+    fake.reveille(line).await;
+    let asked: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
+    let audience = asked[0].schedule.clone().and_then(|body| body.audience);
+    assert_eq!(audience, Some(v1::Audience { sealed: "million".into(), ..v1::Audience::default() }));
+    let ended = fake.reveille(&format!("{line} --to b@example.com")).await;
+    assert_eq!(ended.code, Some(2), "one of the three ways: {ended:?}");
+}
