@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use reveille_proto::admin::v1::advance_clock_request::Target;
+use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
@@ -17,9 +18,9 @@ use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, AdvanceClockRequest, CreateScheduleRequest, GetClockRequest, GetRunRequest, HistoryOutcome,
-    InitClusterRequest, ListDoubtsRequest, ListRunsRequest, ListScheduleHistoryRequest, Relay, RelayTls, Run,
-    RunCounts, ScheduleBody,
+    AddRelayRequest, AdvanceClockRequest, CreateScheduleRequest, GenerateAudienceRequest, GetClockRequest,
+    GetRunRequest, HistoryOutcome, InitClusterRequest, ListDoubtsRequest, ListRunsRequest, ListScheduleHistoryRequest,
+    Relay, RelayTls, Run, RunCounts, ScheduleBody,
 };
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -124,6 +125,23 @@ impl Admin {
             })
             .await?;
         Ok(Written { retries })
+    }
+
+    /// Makes a sealed audience by one node; returns when it is known.
+    pub async fn generate_audience(&self, name: &str, recipients: u32, seed: u64) -> Result<()> {
+        let endpoint = self.endpoints.first().context("a cluster without nodes")?;
+        // No limit for the whole: it takes as long as the disks of the nodes do.
+        let channel = Endpoint::from_shared(format!("http://{endpoint}"))?.connect().await?;
+        let name = name.to_owned();
+        let request = GenerateAudienceRequest { name, recipients, seed, ..GenerateAudienceRequest::default() };
+        let answer = AudienceServiceClient::new(channel).generate_audience(request).await;
+        let mut words = answer.map_err(|status| refused("audience generate", &status))?.into_inner();
+        while let Some(word) = words.message().await.map_err(|status| refused("audience generate", &status))? {
+            if word.audience.is_some() {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("audience generate: the node ended before its last word")
     }
 
     /// The only run of a schedule, once it has opened.

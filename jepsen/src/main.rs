@@ -13,6 +13,7 @@
 
 mod admin;
 mod almanac;
+mod bench;
 mod busy;
 mod calendar;
 mod cluster;
@@ -46,6 +47,7 @@ machine and with release builds only:
 
   cargo build --release -p reveille -p reveille-jepsen
   target/release/reveille-jepsen punctual --schedules 1000 --kept 100000
+  target/release/reveille-jepsen bench --recipients 1000000
   target/release/reveille-jepsen idle --schedules 100000
   target/release/reveille-jepsen creates --clients 64 --seconds 10
   target/release/reveille-jepsen doubt --journal keep
@@ -71,6 +73,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// How many mails a second one run to a sealed audience comes to
+    Bench(bench::Args),
     /// How late mails come when many schedules are due in the same second
     Punctual(punctual::Args),
     /// What future schedules cost while nothing is due: CPU and memory of each node
@@ -125,6 +129,7 @@ async fn main() -> ExitCode {
 
 async fn obey(cli: Cli) -> Result<Outcome> {
     match cli.command {
+        Command::Bench(args) => Box::pin(bench::run(&cli.start, &args)).await,
         Command::Punctual(args) => Box::pin(punctual::run(&cli.start, &args)).await,
         Command::Idle(args) => Box::pin(idle::run(&cli.start, &args)).await,
         Command::Creates(args) => Box::pin(creates::run(&cli.start, &args)).await,
@@ -177,7 +182,15 @@ mod tests {
 
     #[test]
     fn every_command_has_defaults_for_all_but_its_size() {
-        for line in ["punctual --schedules 5", "idle --schedules 5", "creates", "doubt", "failover", "calendar"] {
+        for line in [
+            "bench --recipients 5",
+            "punctual --schedules 5",
+            "idle --schedules 5",
+            "creates",
+            "doubt",
+            "failover",
+            "calendar",
+        ] {
             assert!(parse(line).is_ok(), "{line}");
         }
         assert!(parse("punctual").is_err());

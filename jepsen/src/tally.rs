@@ -62,6 +62,44 @@ impl Arrivals {
     }
 }
 
+/// Mails of a made audience, by the number in the address `r00000017.s1@audience.invalid`.
+#[derive(Debug)]
+pub struct Numbers {
+    seen: Vec<bool>,
+    /// Numbers with a mail.
+    pub arrived: u64,
+    /// Mails beyond the first of a number (I1).
+    pub duplicates: u64,
+    /// Mails to anybody else.
+    pub unexplained: u64,
+}
+
+impl Numbers {
+    /// Nobody has a mail yet.
+    pub fn new(recipients: u32) -> Numbers {
+        Numbers { seen: vec![false; recipients as usize], arrived: 0, duplicates: 0, unexplained: 0 }
+    }
+
+    /// A mail came.
+    pub fn note(&mut self, recipient: &str, seed: u64) {
+        let number = recipient.strip_prefix('r').and_then(|rest| rest.split_once('.'));
+        let number = number.filter(|(_, rest)| *rest == format!("s{seed}@audience.invalid"));
+        match number.and_then(|(digits, _)| self.seen.get_mut(digits.parse::<usize>().ok()?)) {
+            None => self.unexplained += 1,
+            Some(seen) if *seen => self.duplicates += 1,
+            Some(seen) => {
+                *seen = true;
+                self.arrived += 1;
+            }
+        }
+    }
+
+    /// Each number has one mail, and nobody else has any.
+    pub fn is_clean(&self) -> bool {
+        self.arrived == self.seen.len() as u64 && self.duplicates == 0 && self.unexplained == 0
+    }
+}
+
 impl Tally {
     /// Nothing came twice, nobody is missing, and nobody got what was not for him.
     pub fn is_clean(&self) -> bool {
@@ -79,6 +117,20 @@ pub fn epoch_of(fence: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_tell_who_is_missing_and_who_got_two() {
+        let mut numbers = Numbers::new(2);
+        numbers.note("r00000000.s1@audience.invalid", 1);
+        assert!(!numbers.is_clean(), "one is missing");
+        numbers.note("r00000001.s1@audience.invalid", 1);
+        assert!(numbers.is_clean());
+        numbers.note("r00000001.s1@audience.invalid", 1);
+        for stranger in ["r00000002.s1@audience.invalid", "r00000001.s2@audience.invalid", "ann@example.net"] {
+            numbers.note(stranger, 1);
+        }
+        assert_eq!((numbers.arrived, numbers.duplicates, numbers.unexplained), (2, 1, 3));
+    }
 
     fn judge(mails: &[&str], doubts: &[&str]) -> Tally {
         let expected = ["a", "b", "c"].into_iter().map(str::to_owned);
