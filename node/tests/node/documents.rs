@@ -61,7 +61,19 @@ recipients:
     name: \"Bob: the other one\"
 ";
 /// Keys that `schedule create` has as flags, and that are above, or stand for what is above, or make no schedule.
-const OTHERWISE: &[&str] = &["text", "html", "to", "recipients", "skip_bad_rows", "dry_run", "tenant", "help", "label"];
+const OTHERWISE: &[&str] = &[
+    "text",
+    "html",
+    "to",
+    "recipients",
+    "skip_bad_rows",
+    "dry_run",
+    "tenant",
+    "help",
+    "label",
+    // By a test of its own: there has to be one.
+    "audience",
+];
 const RELAY: &str = "\
 kind: relay
 name: main
@@ -149,6 +161,26 @@ fn what_is_printed_as_a_document_makes_the_same_again() {
     shown(&node, "relay remove main --yes");
     applied(&node, &file, "created");
     assert_eq!(printed(), first);
+}
+
+#[test]
+fn a_sealed_audience_goes_there_and_back_by_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = Process::listening(folder.path(), "one");
+    until("a cluster", || node.reveille("cluster init").code == Some(0));
+    until("a leader", || node.reveille("schedule list").code == Some(0));
+    shown(&node, "audience generate everybody --recipients 3 --column name");
+    let asked =
+        format!("kind: schedule\nname: news\nat: 2030-01-01T00:00:00Z\ntz: UTC\naudience: everybody\n{CONTENT}");
+    let asked: Vec<&str> =
+        asked.lines().filter(|line| !line.starts_with("to:") && !line.starts_with("recipients:")).collect();
+    let file = folder.path().join("asked.yaml");
+    fs::write(&file, asked.join("\n")).expect("written");
+    applied(&node, &file, "created");
+    let printed = shown(&node, "schedule show news --manifest");
+    assert!(printed.lines().any(|line| line == "audience: everybody"), "{printed}");
+    fs::write(&file, &printed).expect("written");
+    applied(&node, &file, "unchanged");
 }
 
 #[test]
