@@ -174,7 +174,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) 
 fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
     match run.policies.in_doubt {
         InDoubt::Hold => None,
-        InDoubt::Resend => (run.state != RunState::Cancelled && run.finish_by > now).then_some(Decision::Resend),
+        InDoubt::Resend => (!run.state.is_cancelled() && run.finish_by > now).then_some(Decision::Resend),
         InDoubt::AssumeSent => {
             (run.counts.is_finished() || now.since_ms(claimed_at) > DAY_MS).then_some(Decision::Assume)
         }

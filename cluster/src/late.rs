@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use reveille_ledger::command::{Cause, SLICE_MAX};
+use reveille_ledger::command::SLICE_MAX;
 use reveille_ledger::{Ledger, Page};
 
 use crate::pace::Pace;
@@ -26,7 +26,7 @@ const BURST_SECONDS: f64 = 2.0 * GATHER_SECONDS;
 
 /// Is all of a page late?
 pub fn is_late(page: &Page) -> bool {
-    page.runs.iter().all(|run| matches!(run.cause, Cause::CatchUp | Cause::Backfill))
+    page.runs.iter().all(|run| run.cause.is_late())
 }
 
 /// Late mails a second by a pool, at most; none where there is no bound, and nothing where there is no relay.

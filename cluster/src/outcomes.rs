@@ -3,7 +3,7 @@
 //! The timer counts a fire when it is in the ledger; the settler counts an outcome when a lane or the recovery
 //! leaves it. The words are those of the history, and of the commands that carry them.
 
-use reveille_ledger::command::{Cause, Fire, Reason, Scope, Why};
+use reveille_ledger::command::{Cause, Fire, Scope, Why};
 
 use crate::settler::Fate;
 
@@ -19,9 +19,10 @@ pub(crate) struct Instants {
 pub(crate) fn instants(fire: &Fire) -> Vec<Instants> {
     let opened =
         fire.opened.iter().map(|opening| Instants { outcome: "fired", reason: cause(opening.cause), count: 1 });
-    let explained = fire.explained.iter().map(|range| {
-        let (outcome, reason) = why_not(range.reason);
-        Instants { outcome, reason, count: range.count }
+    let explained = fire.explained.iter().map(|range| Instants {
+        outcome: range.reason.outcome().word(),
+        reason: range.reason.word(),
+        count: range.count,
     });
     opened.chain(explained).collect()
 }
@@ -47,19 +48,6 @@ fn cause(cause: Cause) -> &'static str {
         Cause::Trigger => "trigger",
         Cause::Backfill => "backfill",
         Cause::Test => "test",
-    }
-}
-
-fn why_not(reason: Reason) -> (&'static str, &'static str) {
-    match reason {
-        Reason::Coalesced => ("coalesced", "catch_up"),
-        Reason::NoCatchUp => ("skipped", "catch_up"),
-        Reason::TooLate => ("expired", "start_within"),
-        Reason::DoesNotExist => ("skipped", "does_not_exist"),
-        Reason::Edited => ("skipped", "edited"),
-        Reason::Overlap => ("skipped", "overlap"),
-        Reason::Superseded => ("coalesced", "overlap"),
-        Reason::OpenedBefore => ("refused", "opened_before"),
     }
 }
 
@@ -99,7 +87,7 @@ fn released(why: Why) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reveille_ledger::command::{Explained, Opening};
+    use reveille_ledger::command::{Explained, Opening, Reason};
     use reveille_ledger::ids::{Nominal, ScheduleId, Time};
 
     #[test]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use reveille_ledger::DeadLetter;
 use reveille_ledger::command::{self, Command, Requeue};
 use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{DeadLetter, RunState};
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterService;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterFilter, DeadLetterGroup, DiscardDeadLettersRequest,
@@ -84,7 +84,7 @@ impl Admin {
         let listed = self
             .list(question, deadline, |page: &mut Page<Key, Key>, ledger, wanted| {
                 page.walk(ledger, wanted, &filter, |page, (key, run, _)| {
-                    if cancelled || run.state != RunState::Cancelled {
+                    if cancelled || !run.state.is_cancelled() {
                         page.rows.push(key);
                     } else {
                         left_out += 1;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use reveille_cluster::compose::message_id;
+use reveille_ledger::Ledger;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, Hash, RunId};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::{Ledger, RunState};
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
 use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
@@ -91,7 +91,7 @@ async fn messages(admin: &Admin, held: &[Held], blobs: &Blobs) -> Vec<Doubt> {
 
 /// What a decision would resolve, by cause and node, most first.
 fn rehearse(ledger: &Ledger, picked: &Picked, resends: bool) -> Result<Vec<DoubtGroup>, Fault> {
-    if resends && ledger.run(picked.run).is_some_and(|run| run.state == RunState::Cancelled) {
+    if resends && ledger.run(picked.run).is_some_and(|run| run.state.is_cancelled()) {
         return Err(refusals::refused(&Refusal::NotPossible("the run is cancelled".to_owned())));
     }
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);

@@ -66,6 +66,8 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
             }
         }
     }
+    let late = page.runs.iter().filter(|run| run.cause.is_late()).count();
+    report(found, "P16", late == 0 || late == page.runs.len(), || format!("page {id}: {late} of its runs are late"));
     for (run, counts) in page.runs.iter().zip(counts) {
         let name = || format!("run of {} on page {id}: counts {:?}, sets {counts:?}", run.name, run.counts);
         report(found, "P1", run.counts == counts, name);
@@ -75,7 +77,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
         let state_fits = match run.state {
             RunState::Open => !counts.is_finished(),
             RunState::Finished => counts.is_finished(),
-            RunState::Cancelled | RunState::Expired => counts.get(Standing::Pending) == 0,
+            RunState::Cancelled { .. } | RunState::Expired => counts.get(Standing::Pending) == 0,
             RunState::Paused { .. } => true,
         };
         report(found, "P1", state_fits, || format!("run of {} on page {id}: {:?}, {counts:?}", run.name, run.state));
@@ -224,7 +226,7 @@ fn check_moments(fence: Fence, row: &Row, found: &mut Vec<Violation>) {
 }
 
 /// P17: nobody is claimed in two runs at once that are nearer than the gap of both. P8: a plan opens within its
-/// window.
+/// window. P16: it remembers what stood in the way of its next instant, and of no other.
 fn check_distances(ledger: &Ledger, found: &mut Vec<Violation>) {
     for (one, other) in ledger.claimed_beside() {
         report(found, "P17", false, || format!("somebody is claimed in {one} and in {other}, inside the min_gap"));
@@ -232,6 +234,9 @@ fn check_distances(ledger: &Ledger, found: &mut Vec<Violation>) {
     for (id, schedule) in ledger.schedules().iter() {
         let within = schedule.plan.next.iter().all(|next| next.is_within(schedule.policies.jitter_ms));
         report(found, "P8", within, || format!("schedule {} opens outside its window: {:?}", id.0, schedule.plan.next));
+        let mut plan = schedule.plan.clone();
+        plan.forget_what_is_past();
+        report(found, "P16", plan == schedule.plan, || format!("schedule {} keeps what is past: {plan:?}", id.0));
     }
 }
 

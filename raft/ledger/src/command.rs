@@ -292,6 +292,55 @@ pub enum Reason {
     Superseded,
 }
 
+/// What became of an instant that did not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unopened {
+    /// A later one stands for it.
+    Coalesced,
+    /// It was left out.
+    Skipped,
+    /// It was too late.
+    Expired,
+    /// It must not open.
+    Refused,
+}
+
+impl Unopened {
+    /// One word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unopened::Coalesced => "coalesced",
+            Unopened::Skipped => "skipped",
+            Unopened::Expired => "expired",
+            Unopened::Refused => "refused",
+        }
+    }
+}
+
+impl Reason {
+    /// What became of the instant.
+    pub fn outcome(self) -> Unopened {
+        match self {
+            Reason::Coalesced | Reason::Superseded => Unopened::Coalesced,
+            Reason::NoCatchUp | Reason::DoesNotExist | Reason::Edited | Reason::Overlap => Unopened::Skipped,
+            Reason::TooLate => Unopened::Expired,
+            Reason::OpenedBefore => Unopened::Refused,
+        }
+    }
+
+    /// The policy or the cause, in one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reason::Coalesced | Reason::NoCatchUp => "catch_up",
+            Reason::TooLate => "start_within",
+            Reason::DoesNotExist => "does_not_exist",
+            Reason::Edited => "edited",
+            Reason::Overlap | Reason::Superseded => "overlap",
+            Reason::OpenedBefore => "opened_before",
+        }
+    }
+}
+
 /// A range of instants of one schedule that were not opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
@@ -318,6 +367,13 @@ pub enum Cause {
     Backfill,
     /// Somebody wants to see one mail arrive.
     Test,
+}
+
+impl Cause {
+    /// P16: is it sent at the rate of what is late? What only waited for a run is not.
+    pub fn is_late(self) -> bool {
+        matches!(self, Cause::CatchUp | Cause::Backfill)
+    }
 }
 
 /// An occurrence that opens.

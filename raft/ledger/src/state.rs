@@ -193,8 +193,28 @@ pub struct Plan {
     pub tzdb: String,
     /// Fires refused since the plan last moved (P8: the second one blocks).
     pub refusals: u8,
-    /// Instants up to here waited for a run to be finished (`overlap = buffer_one`): they were not missed.
-    pub held_through: Option<Time>,
+    /// The run for which the next instant had to wait until it was finished (`overlap = buffer_one`).
+    pub held: Option<Held>,
+    /// Instants that open before this were missed (P16), also where they have to wait for a run.
+    pub missed_before: Option<Time>,
+}
+
+impl Plan {
+    /// Keeps of what stood in the way only what concerns the next instant.
+    pub(crate) fn forget_what_is_past(&mut self) {
+        let opens = self.next.as_ref().map(Next::opens);
+        self.held = self.held.filter(|held| opens.is_some_and(|opens| opens <= held.through));
+        self.missed_before = self.missed_before.filter(|before| opens.is_some_and(|opens| opens < *before));
+    }
+}
+
+/// A run that stood in the way of instants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Up to then.
+    pub through: Time,
+    /// The run.
+    pub by: RunId,
 }
 
 /// A schedule.
@@ -260,8 +280,11 @@ pub enum RunState {
         /// Why.
         reason: String,
     },
-    /// An operator ended it.
-    Cancelled,
+    /// An operator ended it, or another run of its schedule.
+    Cancelled {
+        /// The run for which it made way (`overlap = cancel_other`); none where an operator did it.
+        made_way_for: Option<RunId>,
+    },
     /// Its deadline ended it.
     Expired,
     /// Nothing is pending or claimed, nor is it paused, cancelled or expired.
@@ -274,10 +297,15 @@ impl RunState {
         match self {
             RunState::Open => "open",
             RunState::Paused { .. } => "paused",
-            RunState::Cancelled => "cancelled",
+            RunState::Cancelled { .. } => "cancelled",
             RunState::Expired => "expired",
             RunState::Finished => "finished",
         }
+    }
+
+    /// Did somebody end it before it was over?
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, RunState::Cancelled { .. })
     }
 }
 
@@ -325,6 +353,8 @@ pub struct Run {
     pub assumptions_disproved: u32,
     /// Recipients that were sent again by decision while in doubt.
     pub resent: u32,
+    /// The run for which its instant had to wait until that was finished (`overlap = buffer_one`).
+    pub waited_for: Option<RunId>,
 }
 
 impl Run {
@@ -397,6 +427,8 @@ pub struct Summary {
     pub pruned_index: u64,
     /// When.
     pub pruned_at: Time,
+    /// The run for which its instant had to wait.
+    pub waited_for: Option<RunId>,
 }
 
 impl Summary {

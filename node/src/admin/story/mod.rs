@@ -11,11 +11,11 @@ use reveille_ledger::explain::{Chapter, Story};
 use reveille_ledger::ids::RunId;
 use reveille_ledger::moments::What;
 use reveille_ledger::rulings::{Ruled, Ruling};
-use reveille_ledger::{Ledger, Page, Run, Standing};
+use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
 use reveille_proto::admin::v1::Event;
 
 use super::validate::in_words;
-use super::views::{node_name, timestamp};
+use super::views::{made_way, node_name, timestamp, waited_for};
 pub use waits::Surroundings;
 
 /// Where the recipient stands, and how it came there; none when there is no such recipient. `key` is its address
@@ -61,7 +61,8 @@ fn opened(id: RunId, page: &Page, run: &Run) -> Event {
         Cause::Backfill => "backfilled; it was due",
         Cause::Test => "a test mail of",
     };
-    let detail = format!("{} {}, {why} {}", run.name, run.nominal, run.due);
+    let waited = run.waited_for.map(|former| format!("; {}", waited_for(former))).unwrap_or_default();
+    let detail = format!("{} {}, {why} {}{waited}", run.name, run.nominal, run.due);
     Event { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
 }
 
@@ -88,7 +89,7 @@ fn settled(ledger: &Ledger, chapter: &Chapter, run: &Run) -> Vec<Event> {
         match moment::led_to(moment) {
             Some(Standing::Dead) => events.push(at("dead", moment::died_of(moment))),
             Some(Standing::Expired) => events.push(at("expired", not_sent_by(run))),
-            Some(Standing::Cancelled) => events.push(at("cancelled", CANCELLED.to_owned())),
+            Some(Standing::Cancelled) => events.push(at("cancelled", cancelled(run))),
             _ => {}
         }
     }
@@ -114,7 +115,12 @@ fn with_answer(event: Event, what: &What) -> Event {
     }
 }
 
-const CANCELLED: &str = "the run was cancelled";
+fn cancelled(run: &Run) -> String {
+    match run.state {
+        RunState::Cancelled { made_way_for: Some(other) } => made_way(other),
+        _ => "the run was cancelled".to_owned(),
+    }
+}
 
 fn not_sent_by(run: &Run) -> String {
     format!("not sent by {}", run.finish_by)
@@ -126,7 +132,7 @@ fn ruled(index: u64, ruling: &Ruling, run: &Run, story: &Story) -> Event {
         Ruled::Paused(reason) if reason.is_empty() => ("run paused", String::new()),
         Ruled::Paused(reason) => ("run paused", reason.clone()),
         Ruled::Resumed => ("run resumed", String::new()),
-        Ruled::Cancelled => ("cancelled", CANCELLED.to_owned()),
+        Ruled::Cancelled => ("cancelled", cancelled(run)),
         Ruled::Expired => ("expired", not_sent_by(run)),
         Ruled::Died => ("dead", String::new()),
         Ruled::Requeued(pool) => {

@@ -43,7 +43,7 @@ pub async fn walk(node: &Node, target: Target) -> AdvanceClockResponse {
     advance(node, target, false).await.expect("it goes forward")
 }
 
-async fn jump(node: &Node, target: Target) -> AdvanceClockResponse {
+pub async fn jump(node: &Node, target: Target) -> AdvanceClockResponse {
     advance(node, target, true).await.expect("it leaps")
 }
 

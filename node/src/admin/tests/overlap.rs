@@ -1,19 +1,24 @@
 //! What becomes of an instant while the former run is not finished (P16), as its owner sees it.
 
 use reveille_proto::admin::v1::{
-    CancelRunRequest, GetScheduleRequest, HistoryEntry, HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest,
-    Overlap, Policies, Run, RunState, ScheduleBody, TriggerScheduleRequest, When, when,
+    CancelRunRequest, CatchUp, Event, ExplainRequest, GetScheduleRequest, HistoryEntry, HistoryOutcome,
+    ListRunsRequest, ListScheduleHistoryRequest, Overlap, Policies, Run, RunCause, RunState, ScheduleBody,
+    TriggerScheduleRequest, When, when,
 };
 
-use super::clock::{MINUTE, by, walk};
+use super::clock::{HOUR, MINUTE, by, jump, walk};
 use super::node::{Node, creation, node_with_test_clock, reason, yearly};
+
+fn every(seconds: i64) -> Option<When> {
+    let period = Some(prost_types::Duration { seconds, nanos: 0 });
+    let every = reveille_proto::admin::v1::Every { period, anchor: None };
+    Some(When { pattern: Some(when::Pattern::Every(every)) })
+}
 
 /// A schedule of every minute whose mail no relay takes.
 async fn stuck(node: &Node, name: &str, overlap: Overlap) {
-    let period = Some(prost_types::Duration { seconds: MINUTE, nanos: 0 });
-    let every = reveille_proto::admin::v1::Every { period, anchor: None };
     let body = ScheduleBody {
-        when: Some(When { pattern: Some(when::Pattern::Every(every)) }),
+        when: every(MINUTE),
         policies: Some(Policies { overlap: overlap.into(), ..Policies::default() }),
         pool: "no-relay-here".to_owned(),
         ..yearly(name, &["ada@example.net"])
@@ -42,6 +47,13 @@ async fn runs(node: &Node, name: &str) -> Vec<Run> {
     let mut runs = node.runs().list_runs(request).await.expect("runs").into_inner().runs;
     runs.sort_by_key(|run| run.opened_index);
     runs
+}
+
+/// What became of the first recipient of a run.
+async fn story(node: &Node, run: &str) -> Vec<Event> {
+    let (run, recipient) = (run.to_owned(), "#0".to_owned());
+    let request = ExplainRequest { run, recipient, ..ExplainRequest::default() };
+    node.runs().explain(request).await.expect("a story").into_inner().events
 }
 
 async fn trigger(node: &Node, name: &str) -> Result<Run, tonic::Status> {
@@ -89,6 +101,12 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     let (last, former) = states.split_last().expect("runs");
     assert!(*last == RunState::Open && former.len() >= 2, "{states:?}");
     assert!(former.iter().all(|state| *state == RunState::Cancelled), "{states:?}");
+    // By which policy, and for which run, is said wherever it is seen.
+    let why = format!("overlap: {} opened, and overlap is cancel_other", cancelling[1].run);
+    assert_eq!(cancelling[0].reason, why);
+    assert_eq!(history(&node, "cancelling").await.last().map(|entry| entry.reason.clone()), Some(why.clone()));
+    let told = story(&node, &cancelling[0].run).await;
+    assert_eq!(told.last().map(|event| (event.what.as_str(), event.detail.as_str())), Some(("cancelled", &*why)));
     trigger(&node, "cancelling").await.expect("it makes way for itself");
 
     // The run is over: of those that waited the latest opens at once, and the others are told.
@@ -99,5 +117,47 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     assert_eq!(told.last_chunk(), Some(&[Coalesced, Fired]), "{told:?}");
     let opened = runs(&node, "buffering").await;
     assert_eq!((opened.len(), opened[1].state()), (2, RunState::Open), "{opened:?}");
+    // It was on time, and opened late: for the run that stood in its way.
+    assert_eq!((opened[1].cause(), &opened[1].waited_for), (RunCause::Due, &first.run));
+    let known = history(&node, "buffering").await;
+    let why = known.iter().find(|entry| entry.run == opened[1].run).map(|entry| entry.reason.clone());
+    let why = why.expect("it is in the history");
+    assert!(why.starts_with(&format!("overlap: waited for {}, ", first.run)) && why.ends_with(" late"), "{why}");
+    let told = &story(&node, &opened[1].run).await[0].detail;
+    assert!(told.ends_with(&format!("; overlap: waited for {}", first.run)), "{told}");
+    node.stop().await;
+}
+
+/// What an outage went over is late, in its turn too: each says so, and for which run it waited.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_missed_is_late_though_it_waits_its_turn() {
+    let node = node_with_test_clock("").await;
+    let policies = Policies { catch_up: CatchUp::All.into(), ..Policies::default() };
+    let body = ScheduleBody { when: every(HOUR), policies: Some(policies), ..yearly("hourly", &["ada@example.net"]) };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+    let next = |schedule: reveille_proto::admin::v1::Schedule| schedule.next[0].instant.expect("an instant").seconds;
+    let request = GetScheduleRequest { name: "hourly".to_owned(), ..GetScheduleRequest::default() };
+    let shown = node.schedules().get_schedule(request).await.expect("a schedule").into_inner();
+    let first = next(shown.schedule.expect("a schedule"));
+    jump(&node, super::clock::at(first + 2 * HOUR + 10 * MINUTE)).await;
+    walk(&node, by(1)).await;
+    let runs = runs(&node, "hourly").await;
+    let causes: Vec<(RunCause, RunState)> = runs.iter().map(|run| (run.cause(), run.state())).collect();
+    assert_eq!(causes, [(RunCause::CatchUp, RunState::Finished); 3], "{runs:?}");
+    assert_eq!(node.sink.accepted_count(), 3);
+    let waited: Vec<&str> = runs.iter().map(|run| run.waited_for.as_str()).collect();
+    assert_eq!(waited, ["", &runs[0].run, &runs[1].run]);
+    let mut told = history(&node, "hourly").await;
+    told.reverse();
+    for (place, (entry, run)) in told.iter().zip(&runs).enumerate() {
+        assert!(entry.reason.starts_with("missed, and caught up ") && entry.run == run.run, "{entry:?}");
+        let waited = format!(" late; overlap: waited for {}", run.waited_for);
+        assert!(
+            if place == 0 { entry.reason.ends_with(" late") } else { entry.reason.ends_with(&waited) },
+            "{entry:?}"
+        );
+    }
+    let detail = &story(&node, &runs[1].run).await[0].detail;
+    assert!(detail.contains("missed and caught up; it was due"), "{detail}");
     node.stop().await;
 }

@@ -1,11 +1,12 @@
 //! What became of an instant, in words.
 
-use reveille_ledger::command::{Cause, Reason};
-use reveille_ledger::ids::{Nominal, RunId, ScheduleId};
+use reveille_ledger::command::{Cause, Reason, Unopened};
+use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::Policies;
-use reveille_ledger::{History, Ledger, Schedule};
+use reveille_ledger::{History, Ledger, RunState, Schedule};
 use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 
+use super::run::made_way;
 use crate::admin::validate::in_words;
 
 /// The entries of one row of a schedule's history: one, or two where a backfill opened the first of a range.
@@ -26,24 +27,41 @@ pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &Hi
 fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
     let kept = ledger.page_of(run).and_then(|(_, page, place)| {
         let known = page.runs.get(place)?;
-        Some((page.opened_at, known.due, known.cause))
+        Some((why_opened(known.cause, known.waited_for, page.opened_at, known.due), &known.state))
     });
-    let summary = || ledger.summaries().get(&run).map(|left| (left.opened_at, left.due, left.cause));
-    let why = kept.or_else(summary).map_or_else(String::new, |(opened_at, due, cause)| {
-        let late_ms = opened_at.since_ms(due).max(0) / 1_000 * 1_000;
-        match cause {
-            Cause::Due => String::new(),
-            Cause::CatchUp => format!("missed, and caught up {} late", in_words(late_ms)),
-            Cause::Trigger => "triggered".to_owned(),
-            Cause::Backfill => format!("backfilled {} late", in_words(late_ms)),
-            Cause::Test => "a test mail".to_owned(),
-        }
-    });
-    let reason = [why, inside_gap(ledger, run).unwrap_or_default()];
+    let summary = || {
+        let left = ledger.summaries().get(&run)?;
+        Some((why_opened(left.cause, left.waited_for, left.opened_at, left.due), &left.state))
+    };
+    let (why, state) = kept.or_else(summary).unzip();
+    let cancelled = match state {
+        Some(RunState::Cancelled { made_way_for: Some(other) }) => made_way(*other),
+        _ => String::new(),
+    };
+    let reason = [why.unwrap_or_default(), cancelled, inside_gap(ledger, run).unwrap_or_default()];
     let reason = reason.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
     let (nominal, outcome) = (nominal.to_string(), HistoryOutcome::Fired.into());
     let (run, index) = (run.to_string(), run.index);
     HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
+}
+
+/// Why an instant opened, and how late, where that is more than that it was due.
+fn why_opened(cause: Cause, waited: Option<RunId>, opened_at: Time, due: Time) -> String {
+    let late = in_words(opened_at.since_ms(due).max(0) / 1_000 * 1_000);
+    match (cause, waited) {
+        (Cause::Due, None) => String::new(),
+        (Cause::Due, Some(former)) => format!("{}, {late} late", waited_for(former)),
+        (Cause::CatchUp, None) => format!("missed, and caught up {late} late"),
+        (Cause::CatchUp, Some(former)) => format!("missed, and caught up {late} late; {}", waited_for(former)),
+        (Cause::Trigger, _) => "triggered".to_owned(),
+        (Cause::Backfill, _) => format!("backfilled {late} late"),
+        (Cause::Test, _) => "a test mail".to_owned(),
+    }
+}
+
+/// That a run opened when a former one was finished.
+pub fn waited_for(former: RunId) -> String {
+    format!("overlap: waited for {former}")
 }
 
 /// P17: whom a run suppressed since they got a mail of another one, in words; none where nobody.
@@ -57,11 +75,12 @@ pub fn inside_gap(ledger: &Ledger, id: RunId) -> Option<String> {
 pub fn waiting(ledger: &Ledger, id: ScheduleId, schedule: &Schedule) -> Option<HistoryEntry> {
     let run = ledger.waits_for(id)?;
     let nominal = schedule.plan.next.as_ref()?.nominal.to_string();
+    let missed = if schedule.plan.missed_before.is_some() { "missed, and " } else { "" };
     Some(HistoryEntry {
         last: nominal.clone(),
         nominal,
         outcome: HistoryOutcome::Waiting.into(),
-        reason: format!("overlap: waits until {run} is finished"),
+        reason: format!("overlap: {missed}waits until {run} is finished"),
         ..HistoryEntry::default()
     })
 }
@@ -71,30 +90,34 @@ fn explained(
     (last, count, reason, index): (&Nominal, u32, Reason, u64),
     policies: &Policies,
 ) -> HistoryEntry {
-    let (outcome, reason) = why(reason, policies);
+    let (outcome, reason) = (outcome(reason), why(reason, policies));
     let (nominal, last) = (nominal.to_string(), last.to_string());
     HistoryEntry { nominal, last, outcome: outcome.into(), reason, count, run: String::new(), index }
 }
 
-fn why(reason: Reason, policies: &Policies) -> (HistoryOutcome, String) {
-    match reason {
-        Reason::Coalesced => (HistoryOutcome::Coalesced, "missed; a later missed instant stands for it".to_owned()),
-        Reason::NoCatchUp => (HistoryOutcome::Skipped, "missed, and catch_up is none".to_owned()),
-        Reason::TooLate => {
-            let bound = in_words(policies.start_within_ms);
-            (HistoryOutcome::Expired, format!("missed by more than start_within, {bound}"))
-        }
-        Reason::DoesNotExist => (HistoryOutcome::Skipped, "the local time or date does not exist".to_owned()),
-        Reason::Edited => (HistoryOutcome::Skipped, "missed or waiting when its timing was edited".to_owned()),
-        Reason::Overlap => {
-            (HistoryOutcome::Skipped, "overlap: the former run was not finished, and overlap is skip".to_owned())
-        }
-        Reason::Superseded => (
-            HistoryOutcome::Coalesced,
-            "overlap: a former run was not finished, and a later instant stands for it".to_owned(),
-        ),
-        Reason::OpenedBefore => (HistoryOutcome::Refused, "an instant of that name has opened already".to_owned()),
+fn outcome(reason: Reason) -> HistoryOutcome {
+    match reason.outcome() {
+        Unopened::Coalesced => HistoryOutcome::Coalesced,
+        Unopened::Skipped => HistoryOutcome::Skipped,
+        Unopened::Expired => HistoryOutcome::Expired,
+        Unopened::Refused => HistoryOutcome::Refused,
     }
+}
+
+fn why(reason: Reason, policies: &Policies) -> String {
+    let words = match reason {
+        Reason::Coalesced => "missed; a later instant stands for it",
+        Reason::NoCatchUp => "missed, and catch_up is none",
+        Reason::TooLate => {
+            return format!("late by more than start_within, {}", in_words(policies.start_within_ms));
+        }
+        Reason::DoesNotExist => "the local time or date does not exist",
+        Reason::Edited => "missed or waiting when its timing was edited",
+        Reason::Overlap => "overlap: the former run was not finished, and overlap is skip",
+        Reason::Superseded => "overlap: a former run was not finished, and a later instant stands for it",
+        Reason::OpenedBefore => "an instant of that name has opened already",
+    };
+    words.to_owned()
 }
 
 #[cfg(test)]
@@ -115,7 +138,7 @@ mod tests {
             Reason::Superseded,
             Reason::OpenedBefore,
         ] {
-            let (outcome, words) = why(reason, &Policies::default());
+            let (outcome, words) = (outcome(reason), why(reason, &Policies::default()));
             let outcome = outcome.as_str_name().trim_start_matches("HISTORY_OUTCOME_").to_lowercase();
             // The bound is the schedule's own.
             let words = words.replace("12 h", "…");

@@ -28,6 +28,7 @@ pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
         known_duplicates: run.known_duplicates,
         resent: run.resent,
         pruned_index: None,
+        waited_for: run.waited_for.map(|former| former.to_string()).unwrap_or_default(),
     }
 }
 
@@ -52,6 +53,7 @@ pub fn summary(id: RunId, summary: &Summary) -> v1::Run {
         known_duplicates: summary.known_duplicates,
         resent: summary.resent,
         pruned_index: Some(summary.pruned_index),
+        waited_for: summary.waited_for.map(|former| former.to_string()).unwrap_or_default(),
     }
 }
 
@@ -80,13 +82,20 @@ fn cause(cause: Cause) -> v1::RunCause {
     }
 }
 
-/// What it does, and why where somebody said so.
+/// Why a run was cancelled, where another one of its schedule did it.
+pub fn made_way(run: RunId) -> String {
+    format!("overlap: {run} opened, and overlap is cancel_other")
+}
+
+/// What it does, and why where that is known.
 pub fn run_state(state: &RunState) -> (v1::RunState, String) {
     match state {
         RunState::Open => (v1::RunState::Open, String::new()),
         RunState::Paused { reason } => (v1::RunState::Paused, reason.clone()),
         RunState::Finished => (v1::RunState::Finished, String::new()),
-        RunState::Cancelled => (v1::RunState::Cancelled, String::new()),
+        RunState::Cancelled { made_way_for } => {
+            (v1::RunState::Cancelled, made_way_for.map(made_way).unwrap_or_default())
+        }
         RunState::Expired => (v1::RunState::Expired, String::new()),
     }
 }

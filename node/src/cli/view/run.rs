@@ -30,6 +30,7 @@ pub struct RunView {
     known_duplicates: u32,
     resent: u32,
     pruned_index: Option<u64>,
+    waited_for: Option<String>,
     /// Only of a run that was just paused or cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<BarrierView>,
@@ -69,6 +70,7 @@ impl From<v1::Run> for RunView {
             known_duplicates: run.known_duplicates,
             resent: run.resent,
             pruned_index: run.pruned_index,
+            waited_for: some(run.waited_for),
             barrier: None,
         }
     }
@@ -187,13 +189,17 @@ impl View for RunView {
             cause => format!("{} ({})", self.nominal, cause.replace('_', " ")),
         };
         let finished = self.finished_index.map(|index| format!(", finished at {index}")).unwrap_or_default();
+        let opened = match (&self.opened_at, &self.waited_for) {
+            (Some(at), Some(former)) => format!("{at}, waited for {former}").into(),
+            (at, _) => Cell::or_dash(at.as_deref()),
+        };
         let mut pairs = vec![
             ("run", Cell::from(self.run.as_str())),
             ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
             ("nominal", nominal.into()),
             ("state", Cell::toned(state, self.tone())),
             ("due", Cell::or_dash(self.due.as_deref())),
-            ("opened", Cell::or_dash(self.opened_at.as_deref())),
+            ("opened", opened),
             ("finish by", Cell::or_dash(self.finish_by.as_deref())),
             ("log index", format!("opened at {}{finished}", self.opened_index).into()),
             ("audience", human::count(self.audience.into()).into()),

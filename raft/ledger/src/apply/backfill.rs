@@ -46,7 +46,7 @@ impl Ledger {
         let may_mail = |opening: &Opening| self.may_anybody(id, opening.due).is_ok();
         let (fresh, inside): (Vec<Opening>, Vec<Opening>) = fresh.into_iter().partition(may_mail);
         let inside_gap = inside.len() as u32;
-        let fresh = fresh.into_iter().map(|opening| Opened { schedule: id, opening }).collect();
+        let fresh = fresh.into_iter().map(|opening| Opened { schedule: id, opening, waited_for: None }).collect();
         let (known, rest) = (backfill.known.saturating_add(overtaken), backfill.rest);
         let runs = self.open_runs(context, fresh);
         let run = |run: Option<&(_, _)>| run.map(|(_, run)| *run);

@@ -105,7 +105,7 @@ impl Ledger {
     /// A cancelled run stays cancelled: nobody of it is sent again.
     pub(super) fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
         match self.run(run).ok_or(Refusal::NoSuchRun(run))?.state {
-            RunState::Cancelled => Err(Refusal::NotPossible("the run is cancelled".to_owned())),
+            RunState::Cancelled { .. } => Err(Refusal::NotPossible("the run is cancelled".to_owned())),
             _ => Ok(()),
         }
     }

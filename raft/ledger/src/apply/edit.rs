@@ -14,6 +14,7 @@ use super::schedule::{body_of, bounded, gap_within_retention, labelled};
 use crate::command::{Explained, Reason, Retiming, ScheduleCreate, ScheduleEdit};
 use crate::content::{CONTENT_BYTES_MAX, Content, Recipients, To};
 use crate::ids::{Hash, ScheduleId, Time};
+use crate::policy::Overlap;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Activity, Ledger, Schedule};
@@ -55,6 +56,11 @@ impl Ledger {
             self.leave_timing(context, timing, edit)?;
         }
         let before = self.due_key(id);
+        if edit.policies.as_ref().is_some_and(|policies| policies.overlap != Overlap::BufferOne)
+            && let Some(run) = self.waits_for(id)
+        {
+            self.note_waited(id, run, context.now);
+        }
         let former = self.schedules.get(&id).map(|schedule| (schedule.content, schedule.audience));
         edit.content.iter().for_each(|content| self.hold_blob(content.blob()));
         edit.audience.iter().for_each(|audience| self.hold_audience(audience));
@@ -90,18 +96,13 @@ impl Ledger {
     fn leave_timing(&mut self, context: &mut Context, timing: &Retiming, edit: &ScheduleEdit) -> Result<(), Refusal> {
         if let Some(fire) = &timing.due {
             let before = self.due_key(fire.schedule);
-            self.fire_one(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
+            let waited_for = self.fire_one(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
                 // A run has opened since it was computed.
                 Refusal::RunOpen(_) => Refusal::StalePlan,
                 other => other,
             })?;
             self.index_due(context, fire.schedule, before);
-            if !fire.opened.is_empty() {
-                self.make_way(context, fire.schedule);
-            }
-            let schedule = fire.schedule;
-            let opened = fire.opened.iter().map(|opening| Opened { schedule, opening: opening.clone() });
-            self.open_runs(context, opened.collect());
+            self.open_runs(context, Opened::by(fire, waited_for).collect());
         }
         self.explain(context, edit.schedule, &timing.explained);
         Ok(())
@@ -164,6 +165,7 @@ impl Schedule {
             self.plan.fired_through = self.plan.fired_through.max(timing.through);
             self.plan.next = timing.next.clone();
             self.plan.tzdb = timing.tzdb.clone();
+            self.plan.forget_what_is_past();
             self.activity = match (&self.activity, &timing.next) {
                 (Activity::Active | Activity::Done, Some(_)) => Activity::Active,
                 (Activity::Active | Activity::Done, None) => Activity::Done,

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::command::{Explained, Fire, Next, Opening};
+use crate::command::{Cause, Explained, Fire, Next, Opening};
 use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
 use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
-use crate::state::{Activity, Chunk, Counts, History, Ledger, Page, Run, RunState, Schedule, Standing};
+use crate::state::{Activity, Chunk, Counts, Held, History, Ledger, Page, Run, RunState, Schedule, Standing};
 
 /// Recipients up to which an occurrence shares a page with others.
 pub const SMALL_AUDIENCE: u32 = 16;
@@ -26,13 +26,24 @@ const _: () = assert!(PAGE_RUNS_MAX as u32 * SMALL_AUDIENCE <= CHUNK);
 pub(super) struct Opened {
     pub schedule: ScheduleId,
     pub opening: Opening,
+    /// The run for which it had to wait.
+    pub waited_for: Option<RunId>,
+}
+
+impl Opened {
+    /// What a fire opens.
+    pub(super) fn by(fire: &Fire, waited_for: Option<RunId>) -> impl Iterator<Item = Opened> {
+        let schedule = fire.schedule;
+        fire.opened.iter().map(move |opening| Opened { schedule, opening: opening.clone(), waited_for })
+    }
 }
 
 /// Occurrences by schedule and name.
 pub(super) type Names = BTreeSet<(ScheduleId, Nominal)>;
 
-/// Occurrences with equal keys share a page. Large ones carry their own number, so they share none.
-type PageKey = (String, String, u8, Time, Option<usize>);
+/// Occurrences with equal keys share a page: late ones with late ones (P16). Large ones carry their own number,
+/// so they share none.
+type PageKey = (String, String, u8, Time, bool, Option<usize>);
 
 impl Ledger {
     pub(super) fn fire(&mut self, context: &mut Context, fires: &[Fire]) -> Outcome {
@@ -44,17 +55,11 @@ impl Ledger {
             let place = self.check_place(fire, context.now);
             let answer = place.and_then(|()| self.fire_one(context, fire, &mut names));
             match &answer {
-                Ok(()) => {
-                    let schedule = fire.schedule;
-                    opened.extend(fire.opened.iter().map(|opening| Opened { schedule, opening: opening.clone() }));
-                }
+                Ok(waited_for) => opened.extend(Opened::by(fire, *waited_for)),
                 Err(refusal) => self.note_refusal(context, fire, refusal),
             }
             self.index_due(context, fire.schedule, before);
-            if answer.is_ok() && !fire.opened.is_empty() {
-                self.make_way(context, fire.schedule);
-            }
-            answers.push(answer);
+            answers.push(answer.map(|_| ()));
         }
         let mut runs: BTreeMap<ScheduleId, Vec<RunId>> = BTreeMap::new();
         for (schedule, run) in self.open_runs(context, opened) {
@@ -75,8 +80,14 @@ impl Ledger {
         }
     }
 
-    /// Checks one fire against the plan and moves the plan. `names` are those that this entry opens.
-    pub(super) fn fire_one(&mut self, context: &mut Context, fire: &Fire, names: &mut Names) -> Result<(), Refusal> {
+    /// Checks one fire against the plan and moves the plan; answers the run for which what opens had to wait.
+    /// `names` are those that this entry opens.
+    pub(super) fn fire_one(
+        &mut self,
+        context: &mut Context,
+        fire: &Fire,
+        names: &mut Names,
+    ) -> Result<Option<RunId>, Refusal> {
         let id = fire.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;
@@ -101,6 +112,9 @@ impl Ledger {
         }
         self.check_overlap(id, fire, context.now)?;
         names.extend(fresh);
+        let opens = next.opens();
+        let was_due = |held: &Held| opens <= held.through && fire.opened.iter().all(|one| one.due <= held.through);
+        let waited_for = self.held_up(id, context.now).filter(was_due).map(|held| held.by);
         self.explain(context, id, &fire.explained);
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.plan.fired_through = fire.through;
@@ -108,11 +122,12 @@ impl Ledger {
             schedule.plan.opened = schedule.plan.opened.saturating_add(fire.opened.len() as u32);
             schedule.plan.tzdb = fire.tzdb.clone();
             schedule.plan.refusals = 0;
+            schedule.plan.forget_what_is_past();
             if fire.next.is_none() {
                 schedule.activity = Activity::Done;
             }
         }
-        Ok(())
+        Ok(waited_for)
     }
 
     /// Records why instants did not open; what has opened stays on record (P7).
@@ -175,12 +190,12 @@ impl Ledger {
         for (number, occurrence) in opened.into_iter().enumerate() {
             let Some(schedule) = self.schedules.get(&occurrence.schedule) else { continue };
             let alone = (schedule.recipients > SMALL_AUDIENCE).then_some(number);
-            let due = occurrence.opening.due;
-            let key = (schedule.tenant.clone(), schedule.pool.clone(), schedule.priority, due, alone);
+            let Opening { due, cause, .. } = occurrence.opening;
+            let key = (schedule.tenant.clone(), schedule.pool.clone(), schedule.priority, due, cause.is_late(), alone);
             groups.entry(key).or_default().push(occurrence);
         }
         let mut runs = Vec::new();
-        for ((tenant, pool, priority, due, _), mut group) in groups {
+        for ((tenant, pool, priority, due, ..), mut group) in groups {
             while !group.is_empty() {
                 let rest = group.split_off(group.len().min(PAGE_RUNS_MAX));
                 let id = RunId { index: context.index, place: runs.len() as u32 };
@@ -208,10 +223,13 @@ impl Ledger {
         group: Vec<Opened>,
     ) -> Vec<(ScheduleId, RunId)> {
         let mut runs = Vec::with_capacity(group.len());
-        for Opened { schedule: number, opening } in group {
-            let Some(schedule) = self.schedules.get(&number) else { continue };
+        for Opened { schedule: number, opening, waited_for } in group {
             let run = RunId { index: id.index, place: id.place + page.runs.len() as u32 };
-            let entry = open_run(number, schedule, &opening, page.slots);
+            if opening.cause != Cause::Backfill {
+                self.make_way(context, number, run);
+            }
+            let Some(schedule) = self.schedules.get(&number) else { continue };
+            let entry = Run { waited_for, ..open_run(number, schedule, &opening, page.slots) };
             page.slots += entry.count;
             self.hold_again(&entry.content);
             self.hold_again(&entry.audience);
@@ -260,6 +278,7 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u
         contradictions: 0,
         assumptions_disproved: 0,
         resent: 0,
+        waited_for: None,
     }
 }
 

@@ -147,7 +147,7 @@ impl Ledger {
             Command::Expire(runs) => Ok(self.expire(context, runs)),
             Command::RunPause(pause) => self.run_pause(context, pause),
             Command::RunResume(run) => self.run_resume(context, *run),
-            Command::RunCancel(run) => self.run_cancel(context, *run),
+            Command::RunCancel(run) => self.run_cancel(context, *run, None),
             Command::Decide(decide) => self.decide(context, decide),
             Command::Requeue(requeue) => self.requeue(context, requeue),
             Command::Discard(picked) => Ok(self.discard(context, picked)),

@@ -5,16 +5,55 @@
 //! finished, or when the instant has waited too long. So a fresh leader finds it in the state, and a pause, an
 //! edit and a delete find it where every other missed instant is.
 //!
+//! What has waited was not missed. But what was missed stays so while it waits (`Plan::missed_before`): what was
+//! late already when a run opened before it, and what came while nobody was there, or in a pause.
+//!
 //! A leader proposes what it saw; here it is looked at again, by the runs as they are now.
 
+use std::collections::BTreeSet;
+
 use super::Context;
-use crate::command::{Cause, Fire};
+use crate::command::{Cause, Fire, Next};
+use crate::decide::catch_up::ON_TIME_MS;
 use crate::ids::{RunId, ScheduleId, Time};
 use crate::policy::Overlap;
 use crate::refusal::Refusal;
-use crate::state::Ledger;
+use crate::state::{Held, Ledger};
 
 impl Ledger {
+    /// Which run stands in the way of a schedule's instants, or did so until a moment ago, and up to when
+    /// (`buffer_one`): what waited for it and could have opened for longer than that was missed.
+    pub(crate) fn held_up(&self, id: ScheduleId, now: Time) -> Option<Held> {
+        let schedule = self.schedules.get(&id)?;
+        let waits = schedule.policies.overlap == Overlap::BufferOne;
+        let stands = self.unfinished(id).filter(|_| waits).map(|(by, run)| {
+            let through = if run.holds_up(now) { now } else { run.finish_by };
+            Held { through, by }
+        });
+        let held = stands.max_by_key(|held| held.through).or(schedule.plan.held)?;
+        (now.since_ms(held.through) <= ON_TIME_MS).then_some(held)
+    }
+
+    /// P16: an instant that should have opened by now was missed, whatever it has to wait for from now on.
+    pub(super) fn note_missed(&mut self, id: ScheduleId, now: Time) {
+        let before = now.plus_ms(-ON_TIME_MS);
+        let is_late = |next: &Next| next.opens() < before;
+        if self.schedules.get(&id).is_some_and(|schedule| schedule.plan.next.as_ref().is_some_and(is_late))
+            && let Some(schedule) = self.schedules.edit(&id)
+        {
+            schedule.plan.missed_before = Some(before);
+        }
+    }
+
+    /// P16: ledger time has leapt, so nobody was there: what fell due was missed, also where a run stood in its
+    /// way. Where none does, that is seen when it opens.
+    pub(super) fn note_leap(&mut self, from: Time, now: Time) {
+        if now.since_ms(from) > ON_TIME_MS {
+            let held_up: BTreeSet<ScheduleId> = self.derived.unfinished.iter().map(|(schedule, _)| *schedule).collect();
+            held_up.into_iter().for_each(|schedule| self.note_missed(schedule, now));
+        }
+    }
+
     /// May one more run of a schedule open beside those that are not finished?
     pub fn may_stand(&self, id: ScheduleId, now: Time) -> Result<(), Refusal> {
         let forbidden = self.schedules.get(&id).is_some_and(|schedule| match schedule.policies.overlap {
@@ -36,8 +75,8 @@ impl Ledger {
         self.may_stand(id, now)
     }
 
-    /// What is past its deadline expires before another run opens, and `cancel_other` cancels the rest.
-    pub(super) fn make_way(&mut self, context: &mut Context, id: ScheduleId) {
+    /// What is past its deadline expires before `run` opens, and `cancel_other` cancels the rest.
+    pub(super) fn make_way(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
         let overlap = self.schedules.get(&id).map(|schedule| schedule.policies.overlap).unwrap_or_default();
         if overlap == Overlap::Allow {
             return;
@@ -46,9 +85,9 @@ impl Ledger {
         self.expire(context, &late);
         if overlap == Overlap::CancelOther {
             let others: Vec<RunId> = self.unfinished(id).map(|(run, _)| run).collect();
-            for run in others {
+            for other in others {
                 // One that has expired or was cancelled before gives back what is claimed by itself.
-                let _ = self.run_cancel(context, run);
+                let _ = self.run_cancel(context, other, Some(run));
             }
         }
     }
@@ -60,15 +99,18 @@ impl Ledger {
         let is_finished = known.counts.is_finished();
         let before = self.due_key(id);
         if !is_finished {
+            if self.held_up(id, context.now).is_none() {
+                self.note_missed(id, context.now);
+            }
             self.derived.unfinished.insert((id, run));
         } else if self.derived.unfinished.remove(&(id, run)) && self.unfinished(id).next().is_none() {
-            self.note_waited(id, context.now);
+            self.note_waited(id, run, context.now);
         }
         self.index_due(context, id, before);
     }
 
-    /// What was due while a run held it up has waited, and was not missed.
-    fn note_waited(&mut self, id: ScheduleId, now: Time) {
+    /// What was due while a run held it up has waited: the run is finished, or is waited for no more.
+    pub(super) fn note_waited(&mut self, id: ScheduleId, by: RunId, now: Time) {
         let is_due = |schedule: &crate::state::Schedule| {
             let waits = schedule.wakes_at(true) != schedule.wakes_at(false);
             waits && schedule.plan.next.as_ref().is_some_and(|next| next.opens() <= now)
@@ -76,7 +118,7 @@ impl Ledger {
         if self.schedules.get(&id).is_some_and(is_due)
             && let Some(schedule) = self.schedules.edit(&id)
         {
-            schedule.plan.held_through = Some(now);
+            schedule.plan.held = Some(Held { through: now, by });
         }
     }
 }

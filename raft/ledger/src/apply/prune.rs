@@ -145,5 +145,6 @@ fn summary(page: &Page, run: &Run, context: &Context) -> Summary {
         resent: run.resent,
         pruned_index: context.index,
         pruned_at: context.now,
+        waited_for: run.waited_for,
     }
 }

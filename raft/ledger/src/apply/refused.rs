@@ -89,7 +89,7 @@ impl Ledger {
     /// Takes back a death by an answer that did not name the mailbox: pending, the attempt uncounted.
     fn revive(&mut self, context: &mut Context, run: RunId, recipient: u32) {
         let Some((page, chunk, slot)) = self.place_of(run, recipient) else { return };
-        let goes_on = self.run(run).is_some_and(|run| !is_stale(run, context.now) && run.state != RunState::Cancelled);
+        let goes_on = self.run(run).is_some_and(|run| !is_stale(run, context.now) && !run.state.is_cancelled());
         let died_of_it = |letter: &DeadLetter| !letter.discarded && is_unnamed(letter.code, letter.enhanced);
         if !goes_on || !self.dead.get(&(run, recipient)).is_some_and(died_of_it) {
             return;
@@ -126,7 +126,7 @@ fn is_stale(run: &Run, now: Time) -> bool {
 pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Verdict {
     let stale = is_stale(run, now);
     match run.state {
-        RunState::Cancelled => Verdict { to: Standing::Cancelled, wait_until: None, letter: None },
+        RunState::Cancelled { .. } => Verdict { to: Standing::Cancelled, wait_until: None, letter: None },
         _ if stale && attempts > 0 => {
             let text = "the deadline passed before another attempt".to_owned();
             let letter = DeadLetter { code: 0, enhanced: None, text, attempts, since: now, discarded: false };

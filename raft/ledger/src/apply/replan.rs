@@ -29,6 +29,7 @@ impl Ledger {
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.plan.next = replan.next.clone();
             schedule.plan.tzdb = replan.tzdb.clone();
+            schedule.plan.forget_what_is_past();
             if moves {
                 schedule.plan.version += 1;
                 schedule.plan.refusals = 0;

@@ -48,11 +48,17 @@ impl Ledger {
 
     /// Ends a run: what is pending is cancelled now, what is claimed when its lane gives it back, and what
     /// is in doubt if it turns out not to have been handed off.
-    pub(super) fn run_cancel(&mut self, context: &mut Context, run: RunId) -> Result<Outcome, Refusal> {
+    /// `made_way_for`: another run of its schedule that opens, where that ends it.
+    pub(super) fn run_cancel(
+        &mut self,
+        context: &mut Context,
+        run: RunId,
+        made_way_for: Option<RunId>,
+    ) -> Result<Outcome, Refusal> {
         let page = self.change_run(run, |run| {
-            if run.state != RunState::Cancelled {
+            if !run.state.is_cancelled() {
                 stoppable(run)?;
-                run.state = RunState::Cancelled;
+                run.state = RunState::Cancelled { made_way_for };
             }
             Ok(())
         })?;

@@ -103,7 +103,8 @@ impl Ledger {
                 opened: 0,
                 tzdb: create.tzdb.clone(),
                 refusals: 0,
-                held_through: None,
+                held: None,
+                missed_before: None,
             },
             body,
             index: context.index,
@@ -160,6 +161,7 @@ impl Ledger {
             Some(_) => Activity::Active,
             None => Activity::Done,
         })?;
+        self.note_missed(id, context.now);
         Ok(Outcome::Done)
     }
 
@@ -194,9 +196,8 @@ impl Ledger {
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
         self.may_stand(id, context.now)?;
         self.may_anybody(id, context.now)?;
-        self.make_way(context, id);
         let opening = Opening { nominal, due: context.now, cause: Cause::Trigger, finish_by };
-        let runs = self.open_runs(context, vec![Opened { schedule: id, opening }]);
+        let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
         let outcome = runs.first().map(|(_, run)| Outcome::Run(*run)).ok_or(Refusal::NoSuchSchedule(id))?;
         self.remember(context, &tenant, request, body, &outcome);
         Ok(outcome)

@@ -62,7 +62,8 @@ impl Ledger {
                 opened: 1,
                 tzdb: String::new(),
                 refusals: 0,
-                held_through: None,
+                held: None,
+                missed_before: None,
             },
             body,
             index: context.index,
@@ -77,7 +78,7 @@ impl Ledger {
             cause: Cause::Test,
             finish_by: context.now.plus_ms(test.finish_within_ms),
         };
-        let runs = self.open_runs(context, vec![Opened { schedule: id, opening }]);
+        let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
         if let Some(schedule) = self.schedules.remove(&id) {
             self.let_go(&schedule.content);
             self.let_go(&schedule.audience);

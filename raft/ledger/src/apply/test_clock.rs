@@ -41,6 +41,9 @@ impl Ledger {
         }
         clock.offset_ms = clock.offset_ms.saturating_add(to.since_ms(now));
         self.head.now = to;
+        if advance.jump {
+            self.note_leap(now, to);
+        }
         self.forget_old_answers();
         context.emit(Effect::ClockMoved(to));
         Ok(Outcome::Done)

@@ -11,7 +11,7 @@ use super::edit::Calendar;
 use super::overlap;
 use crate::command::{Cause, Explained, Fire, Next, Opening, Reason};
 use crate::ids::{Nominal, ScheduleId, Time};
-use crate::policy::{CatchUp, FINISH_MS_MIN, MINUTE_MS, Overlap};
+use crate::policy::{CatchUp, FINISH_MS_MIN, MINUTE_MS};
 use crate::state::{Ledger, Schedule};
 
 /// What is at most this late counts as on time: a fail-over is no missed instant. Milliseconds.
@@ -133,7 +133,7 @@ fn plan(
         true => opens(next),
         false => waits(Time::from(firing.instant).plus_ms(jitter.place_ms(calendar, dst, firing))),
     };
-    let mut judged = judge(ledger, (id, schedule), (&found, more_to_come), is_busy, (now, opens_at));
+    let mut judged = judge(ledger, (id, schedule), (&found, more_to_come), (now, opens_at));
     // Only the last one can be before its place, since that lies before the next instant.
     let unripe = judged.iter().find(|step| step.opens > now).map(|step| step.due);
     let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
@@ -187,12 +187,11 @@ pub(super) struct Judged {
     pub verdict: Result<Cause, Reason>,
 }
 
-/// Each step by itself; nothing of a run that stands in the way but that what is due has waited for it.
+/// Each step by itself; nothing of a run that stands in the way but that what was not missed has waited for it.
 fn judge(
     ledger: &Ledger,
     (id, schedule): (ScheduleId, &Schedule),
     (steps, more_to_come): (&[Step], bool),
-    is_busy: bool,
     (now, opens_at): (Time, impl Fn(&Firing) -> Time),
 ) -> Vec<Judged> {
     let opens_at = |step: &Step| match step {
@@ -203,11 +202,11 @@ fn judge(
     // What stands for others opens now: one that is before its place is nobody's later instant yet.
     let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= now;
     let latest = steps.iter().rposition(is_ripe).filter(|_| !more_to_come);
-    let buffers = schedule.policies.overlap == Overlap::BufferOne;
-    let held_through = if is_busy { Some(now) } else { schedule.plan.held_through };
+    let held = ledger.held_up(id, now);
+    let was_missed = |opens: Time| schedule.plan.missed_before.is_some_and(|before| opens < before);
     let judge = |(place, (step, opens)): (usize, (&Step, Time))| {
         let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
-        let waited = buffers && held_through.is_some_and(|through| opens <= through);
+        let waited = held.is_some_and(|held| opens <= held.through) && !was_missed(opens);
         let verdict = match step {
             _ if ledger.has_opened(&(id, nominal.clone())) => Err(Reason::OpenedBefore),
             Step::Absent(_) => Err(Reason::DoesNotExist),

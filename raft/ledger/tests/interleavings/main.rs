@@ -420,7 +420,8 @@ impl World {
             opened: vec![Opening {
                 nominal: next.nominal,
                 due: next.due,
-                cause: Cause::Due,
+                // Late ones share no page with others.
+                cause: if (schedule.0 + u64::from(which)).is_multiple_of(3) { Cause::CatchUp } else { Cause::Due },
                 finish_by: next.due.plus_ms(120_000),
             }],
             explained: vec![],
@@ -583,7 +584,10 @@ fn a_full_page_keeps_its_accounts() {
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         (head.applied + 1, Entry { epoch, now: Time(10_000), command })
     };
-    let fires: Vec<Fire> = world.schedules().iter().filter_map(|id| world.next_fire(*id, 0)).collect();
+    let mut fires: Vec<Fire> = world.schedules().iter().filter_map(|id| world.next_fire(*id, 0)).collect();
+    for opening in fires.iter_mut().flat_map(|fire| &mut fire.opened) {
+        opening.cause = Cause::Due;
+    }
     let (index, entry) = at(&world, Command::Fire(fires));
     world.ledger.apply(index, &entry);
     let (page, slots) = world.ledger.pages().iter().map(|(id, page)| (*id, page.slots)).next().expect("a page");

@@ -79,7 +79,7 @@ fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
         let allowed = match run.policies.overlap {
             Overlap::Allow => true,
             Overlap::BufferOne | Overlap::Skip => false,
-            Overlap::CancelOther => matches!(beside.state, RunState::Cancelled | RunState::Expired),
+            Overlap::CancelOther => matches!(beside.state, RunState::Cancelled { .. } | RunState::Expired),
         };
         assert!(allowed, "{id} opened beside {other}, {beside:?}");
     }
@@ -194,13 +194,13 @@ fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
     };
     let doubts = is.counts.get(Standing::InDoubt) + is.counts.get(Standing::Assumed);
     match (&was.state, &is.state) {
-        (RunState::Cancelled, _) => false,
+        (RunState::Cancelled { .. }, _) => false,
         (RunState::Paused { .. }, RunState::Open) => resumed,
         (RunState::Paused { .. }, RunState::Finished) => resumed || doubts == 0,
         (RunState::Expired, RunState::Open | RunState::Finished) => sent_again,
         (RunState::Expired, _) => false,
         // P16: before another run of its schedule opens, what is late expires, and the rest makes way.
-        (_, RunState::Cancelled) => *command == Command::RunCancel(id) || opens_runs(command),
+        (_, RunState::Cancelled { .. }) => *command == Command::RunCancel(id) || opens_runs(command),
         (_, RunState::Expired) => matches!(command, Command::Expire(_)) || opens_runs(command),
         _ => true,
     }
@@ -334,7 +334,7 @@ fn not_sent(run: &Run, outcome: &RowOutcome, slot: u16, attempts: u8, now: Time)
 
 fn demanded(run: &Run, attempts: u8, now: Time) -> Standing {
     match (&run.state, attempts) {
-        (RunState::Cancelled, _) => Standing::Cancelled,
+        (RunState::Cancelled { .. }, _) => Standing::Cancelled,
         (state, 0) if *state == RunState::Expired || run.finish_by <= now => Standing::Expired,
         (state, _) if *state == RunState::Expired || run.finish_by <= now => Standing::Dead,
         _ => Standing::Pending,

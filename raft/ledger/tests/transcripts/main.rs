@@ -48,8 +48,9 @@ scripts! {
     explain
     fire_p8
     incarnations_p10
-    labels
     jitter
+    labels
+    late_p16
     ledger_time_p18
     min_gap_p17
     names_p7

@@ -150,7 +150,12 @@ fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
         fact("opened", plan.opened.to_string()),
         fact("fired through", world.time(plan.fired_through)),
         fact("refusals", plan.refusals.to_string()),
-        fact("held through", plan.held_through.map_or("nothing".to_owned(), |at| world.time(at))),
+        fact(
+            "held",
+            plan.held
+                .map_or("by nothing".to_owned(), |held| format!("by {} through {}", held.by, world.time(held.through))),
+        ),
+        fact("missed before", plan.missed_before.map_or("nothing".to_owned(), |at| world.time(at))),
         fact("forgotten through", plan.forgotten_through.map_or("nothing".to_owned(), |at| world.time(at))),
     ])
 }
@@ -178,6 +183,7 @@ fn run_facts(ledger: &Ledger, id: RunId) -> Facts {
 pub fn state(run: &Run) -> String {
     match &run.state {
         RunState::Paused { reason } => format!("paused ({reason})"),
+        RunState::Cancelled { made_way_for: Some(run) } => format!("cancelled (made way for {run})"),
         other => other.word().to_owned(),
     }
 }
@@ -185,7 +191,8 @@ pub fn state(run: &Run) -> String {
 fn opened(world: &World, id: RunId, page: &Page, run: &Run) -> String {
     let times = format!("due {}, until {}", world.time(run.due), world.time(run.finish_by));
     let place = if page.runs.len() > 1 { format!(", slots from {}", run.first) } else { String::new() };
-    format!("{id} opened: {} of {}, {}, {times}{place}", run.count, run.name, run.nominal)
+    let waited = run.waited_for.map_or(String::new(), |former| format!(", waited for {former}"));
+    format!("{id} opened: {} of {}, {}, {times}{place}{waited}", run.count, run.name, run.nominal)
 }
 
 pub fn word(standing: Standing) -> String {

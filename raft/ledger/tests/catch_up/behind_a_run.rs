@@ -1,0 +1,220 @@
+//! P16: what was missed stays missed while it waits for a former run, and what only waited was not missed.
+
+use proptest::prelude::*;
+use reveille_ledger::check::check;
+use reveille_ledger::command::{Cause, Command, Reason, SchedulePause, ScheduleResume, Trigger};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::decide::catch_up::ON_TIME_MS;
+use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
+use reveille_ledger::reply::Outcome;
+use std::collections::BTreeMap;
+
+use super::{Drill, Wish, at};
+
+impl Drill {
+    /// Time passes under a leader, whose timer is at work.
+    fn pass(&mut self, ms: i64) {
+        let mut left = ms;
+        while left > 0 {
+            let step = left.min(MINUTE_MS);
+            left -= step;
+            self.wait_until(self.now.plus_ms(step));
+            self.catch_up();
+        }
+    }
+
+    fn trigger(&mut self) {
+        let trigger = Trigger { schedule: self.schedule, request: "now".into() };
+        assert!(matches!(self.put(Command::Trigger(trigger)), Outcome::Run(_)));
+    }
+
+    /// Minutes after its creation at which each run was due, why it opened, and for which run it had waited.
+    fn told(&self) -> Vec<(i64, Cause, Option<RunId>)> {
+        let minutes = |due: Time| due.since_ms(self.created) / MINUTE_MS;
+        self.ledger.runs().map(|(_, _, run)| (minutes(run.due), run.cause, run.waited_for)).collect()
+    }
+
+    fn run_at(&self, place: usize) -> Option<RunId> {
+        self.ledger.runs().nth(place).map(|(id, ..)| id)
+    }
+}
+
+/// A schedule of every `minutes`, whose runs stand one after the other.
+fn one_by_one(minutes: i64, catch_up: CatchUp) -> Drill {
+    let created = at("2026-03-02T00:00:00Z");
+    let when = When::Every { period_ms: (minutes * MINUTE_MS) as u64, anchor_ms: created.0 };
+    let policies = Policies { catch_up, overlap: Overlap::BufferOne, ..Policies::default() };
+    Drill::new(when, "UTC", created, &Wish { policies, ..Wish::default() })
+}
+
+#[test]
+fn what_was_missed_is_late_though_it_waits_for_the_run_before_it() {
+    let mut drill = one_by_one(60, CatchUp::All);
+    drill.after_outage(3 * HOUR_MS + 10 * MINUTE_MS);
+    for _ in 0..3 {
+        drill.pass(5 * MINUTE_MS);
+        drill.finish();
+    }
+    let waited_for = |place| drill.run_at(place);
+    assert_eq!(
+        drill.told(),
+        [(60, Cause::CatchUp, None), (120, Cause::CatchUp, waited_for(0)), (180, Cause::CatchUp, waited_for(1)),]
+    );
+}
+
+#[test]
+fn what_fell_due_behind_the_backlog_has_only_waited() {
+    let mut drill = one_by_one(5, CatchUp::All);
+    // 5 and 10 are missed; 15 and 20 come while these stand in the way.
+    drill.after_outage(13 * MINUTE_MS);
+    for _ in 0..4 {
+        drill.pass(4 * MINUTE_MS);
+        drill.finish();
+    }
+    let (causes, waited): (Vec<_>, Vec<_>) =
+        drill.told().into_iter().take(4).map(|(due, cause, waited)| ((due, cause), waited)).unzip();
+    assert_eq!(causes, [(5, Cause::CatchUp), (10, Cause::CatchUp), (15, Cause::Due), (20, Cause::Due)]);
+    assert_eq!(waited, [None, drill.run_at(0), drill.run_at(1), drill.run_at(2)]);
+}
+
+#[test]
+fn nobody_was_there_to_see_it_wait_so_it_was_missed() {
+    for (catch_up, expected, explained) in [
+        (CatchUp::All, vec![120, 180], vec![]),
+        (CatchUp::One, vec![180], vec![(Reason::Coalesced, 1)]),
+        (CatchUp::None, vec![], vec![(Reason::NoCatchUp, 2)]),
+    ] {
+        let mut drill = one_by_one(60, catch_up);
+        drill.pass(HOUR_MS + MINUTE_MS);
+        // The run of the first hour is open: it was claimed when everything went away, and is given up after it.
+        drill.leap_to(drill.created.plus_ms(3 * HOUR_MS + 10 * MINUTE_MS));
+        for _ in 0..3 {
+            drill.finish();
+        }
+        let late: Vec<_> = drill.told().into_iter().skip(1).map(|(due, cause, _)| (due, cause)).collect();
+        assert_eq!(late, expected.into_iter().map(|due| (due, Cause::CatchUp)).collect::<Vec<_>>(), "{catch_up:?}");
+        assert_eq!(drill.explained(), explained.into_iter().collect::<BTreeMap<_, _>>(), "{catch_up:?}");
+    }
+}
+
+#[test]
+fn a_run_that_somebody_opens_before_the_timer_makes_nothing_on_time() {
+    let mut drill = one_by_one(60, CatchUp::One);
+    drill.leap_to(drill.created.plus_ms(3 * HOUR_MS + 10 * MINUTE_MS));
+    drill.trigger();
+    drill.pass(5 * MINUTE_MS);
+    drill.finish();
+    assert_eq!(drill.told()[1..], [(180, Cause::CatchUp, drill.run_at(0))]);
+    assert_eq!(drill.explained(), BTreeMap::from([(Reason::Coalesced, 2)]));
+}
+
+#[test]
+fn what_had_waited_and_then_could_have_opened_was_missed() {
+    let mut drill = one_by_one(60, CatchUp::None);
+    drill.pass(HOUR_MS - 5 * MINUTE_MS);
+    drill.trigger();
+    drill.pass(10 * MINUTE_MS);
+    let run = drill.unfinished()[0];
+    assert!(matches!(drill.put(Command::RunCancel(run)), Outcome::Moved(_)));
+    // The leader that took this in is gone before it fires.
+    drill.after_outage(30 * MINUTE_MS);
+    assert_eq!(drill.told().len(), 1, "{:?}", drill.told());
+    assert_eq!(drill.explained(), BTreeMap::from([(Reason::NoCatchUp, 1)]));
+}
+
+#[test]
+fn a_fail_over_is_no_missed_instant_for_what_waits_either() {
+    let mut drill = one_by_one(60, CatchUp::None);
+    drill.pass(HOUR_MS - 5 * MINUTE_MS);
+    drill.trigger();
+    drill.pass(10 * MINUTE_MS);
+    drill.leap_to(drill.now.plus_ms(30_000));
+    let run = drill.unfinished()[0];
+    assert!(matches!(drill.put(Command::RunCancel(run)), Outcome::Moved(_)));
+    drill.after_outage(30_000);
+    assert_eq!(drill.told()[1..], [(60, Cause::Due, drill.run_at(0))]);
+}
+
+#[test]
+fn what_a_pause_held_back_is_missed_whatever_stands_in_its_way() {
+    let mut drill = one_by_one(60, CatchUp::None);
+    drill.pass(HOUR_MS - 5 * MINUTE_MS);
+    drill.trigger();
+    let pause = SchedulePause { schedule: drill.schedule, reason: "rest".into() };
+    assert_eq!(drill.put(Command::SchedulePause(pause)), Outcome::Done);
+    drill.pass(HOUR_MS);
+    let resume = ScheduleResume { schedule: drill.schedule, plan_version: 2 };
+    assert_eq!(drill.put(Command::ScheduleResume(resume)), Outcome::Done);
+    drill.finish();
+    assert_eq!(drill.told().len(), 1, "{:?}", drill.told());
+    assert_eq!(drill.explained(), BTreeMap::from([(Reason::NoCatchUp, 1)]));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    /// Under a leader.
+    Pass(i64),
+    /// Under none.
+    Leap(i64),
+    Trigger,
+    /// All runs that are open are over.
+    Finish,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let spans = || prop::sample::select(vec![20_000, MINUTE_MS, 3 * MINUTE_MS, 11 * MINUTE_MS, HOUR_MS]);
+    prop_oneof![
+        3 => spans().prop_map(Turn::Pass),
+        2 => spans().prop_map(Turn::Leap),
+        1 => Just(Turn::Trigger),
+        4 => Just(Turn::Finish),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Late is what nobody was there for, in time: an outage of more than a minute has ended between its instant
+    /// and its run. All else is on time, or says for which run it waited.
+    #[test]
+    fn late_is_what_an_outage_went_over_and_nothing_else(
+        minutes in prop::sample::select(vec![2, 7, 60]),
+        catch_up in prop::sample::select(vec![CatchUp::One, CatchUp::All, CatchUp::None]),
+        turns in prop::collection::vec(turn(), 1..20),
+    ) {
+        let mut drill = one_by_one(minutes, catch_up);
+        let mut outages: Vec<Time> = vec![];
+        let mut triggers = 0;
+        for turn in turns {
+            match turn {
+                Turn::Pass(ms) => drill.pass(ms),
+                Turn::Leap(ms) => {
+                    drill.leap_to(drill.now.plus_ms(ms));
+                    outages.extend((ms > ON_TIME_MS).then_some(drill.now));
+                    prop_assert_eq!(check(&drill.ledger), []);
+                    drill.catch_up();
+                }
+                Turn::Trigger => {
+                    triggers += 1;
+                    let trigger = Trigger { schedule: drill.schedule, request: triggers.to_string() };
+                    drill.put(Command::Trigger(trigger));
+                    prop_assert_eq!(check(&drill.ledger), []);
+                }
+                Turn::Finish => drill.finish(),
+            }
+        }
+        for (id, page, run) in drill.ledger.runs().filter(|(_, _, run)| run.cause != Cause::Trigger) {
+            let missed = outages.iter().any(|end| *end <= page.opened_at && end.since_ms(run.due) > ON_TIME_MS && *end > run.due);
+            prop_assert_eq!(run.cause == Cause::CatchUp, missed, "{} due {} opened {}", id, run.due, page.opened_at);
+            let on_time = page.opened_at.since_ms(run.due) <= ON_TIME_MS;
+            prop_assert!(on_time || missed || run.waited_for.is_some(), "{id} says not why it is late");
+            prop_assert!(missed || catch_up != CatchUp::None || run.cause == Cause::Due);
+            if let Some(former) = run.waited_for {
+                let former = drill.ledger.run(former).expect("it is kept");
+                prop_assert!(former.finished_at.is_some_and(|at| at >= run.due && at <= page.opened_at));
+            }
+        }
+        prop_assert!(drill.now.since_ms(drill.created) < 2 * DAY_MS);
+    }
+}
