@@ -20,6 +20,13 @@ async fn trigger(node: &Node, name: &str, request_id: &str) -> Result<Run, Statu
     Ok(node.schedules().trigger_schedule(request).await?.into_inner().run.expect("a run"))
 }
 
+/// Would it open? Nothing does.
+async fn would_trigger(node: &Node, name: &str) -> Result<Run, Status> {
+    let (name, request_id) = (name.to_owned(), "look".to_owned());
+    let request = TriggerScheduleRequest { name, request_id, validate_only: true, ..TriggerScheduleRequest::default() };
+    Ok(node.schedules().trigger_schedule(request).await?.into_inner().run.expect("a run"))
+}
+
 async fn with_gap(node: &Node, name: &str, hours: i64, overlap: Overlap) {
     let min_gap = Some(Duration { seconds: hours * HOUR, nanos: 0 });
     let policies = Policies { min_gap, overlap: overlap.into(), ..Policies::default() };
@@ -44,9 +51,13 @@ async fn twenty_hours_refuse_at_nineteen_fifty_nine_and_allow_at_twenty() {
         assert!(refused.message().contains(&format!("the last one in run {run}")), "{refused:?}");
         assert!(refused.message().contains(&format!("allowed at {minute}")), "{refused:?}");
     }
+    // A dry run says the same, with the same words.
+    let said = trigger(&node, "report", "late").await.expect_err("too early").message().to_owned();
+    assert_eq!(would_trigger(&node, "report").await.expect_err("too early").message(), said);
     // The first one again is what it was.
     assert_eq!(trigger(&node, "report", "first").await.expect("the same").run, first.run);
     walk(&node, at(due.seconds + 20 * HOUR + i64::from(due.nanos > 0))).await;
+    would_trigger(&node, "report").await.expect("it would open");
     // One that was refused is no occurrence: its request may come again.
     trigger(&node, "report", "early").await.expect("twenty hours later");
     walk(&node, by(MINUTE)).await;
