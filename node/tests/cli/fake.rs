@@ -64,6 +64,13 @@ impl Fake {
         crate::terminal::reveille(&format!("--endpoint {} {line}", self.address)).await
     }
 
+    /// The same for a command that goes on, until what it said is enough.
+    pub async fn followed(&self, line: &str, is_enough: impl Fn(&str, &str) -> bool) -> crate::terminal::Ended {
+        let address = self.address.to_string();
+        let words = ["--endpoint", &address].into_iter().chain(line.split_whitespace()).collect::<Vec<_>>();
+        crate::terminal::until(&mut crate::terminal::command(&words), is_enough).await
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -3,8 +3,10 @@
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tokio::process::Command;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 /// No command takes longer, however busy the machine.
@@ -48,6 +50,40 @@ impl From<Output> for Ended {
             stderr: String::from_utf8(output.stderr).expect("stderr is text"),
         }
     }
+}
+
+/// Runs a command that goes on until what it said so far is enough, and ends it with Ctrl-C.
+pub async fn until(command: &mut Command, is_enough: impl Fn(&str, &str) -> bool) -> Ended {
+    let mut child = command.spawn().expect("it starts");
+    let (mut stdout, mut stderr) = (child.stdout.take().expect("stdout"), child.stderr.take().expect("stderr"));
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut asked_to_end = false;
+    let mut look = tokio::time::interval(Duration::from_millis(20));
+    let followed = async {
+        let (mut out_open, mut err_open) = (true, true);
+        while out_open || err_open {
+            tokio::select! {
+                read = stdout.read_buf(&mut out), if out_open => out_open = read.expect("stdout is read") > 0,
+                read = stderr.read_buf(&mut err), if err_open => err_open = read.expect("stderr is read") > 0,
+                _ = look.tick(), if !asked_to_end => {}
+            }
+            let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            if !asked_to_end && is_enough(&said(&out), &said(&err)) {
+                asked_to_end = true;
+                interrupt(&child);
+            }
+        }
+    };
+    let in_time = timeout(PATIENCE, followed).await.is_ok();
+    assert!(in_time, "it said {:?} and {:?}", String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
+    let status = timeout(PATIENCE, child.wait()).await.expect("it ends").expect("a status");
+    Output { status, stdout: out, stderr: err }.into()
+}
+
+/// Ctrl-C.
+pub fn interrupt(child: &Child) {
+    let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it runs");
+    kill_process(id, Signal::INT).expect("a signal");
 }
 
 /// Runs the binary with the words of a line; words hold no blanks.

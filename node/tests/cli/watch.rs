@@ -49,7 +49,7 @@ async fn without_a_terminal_people_get_a_line_a_change() {
 #[tokio::test]
 async fn a_run_that_goes_on_is_left_when_the_time_is_over() {
     let fake = Fake::start(|_, _| Ok(vec![message(1)])).await;
-    let ended = fake.reveille("run watch r5.0 --timeout 1s -o json").await;
+    let ended = fake.reveille("run watch r5.0 --timeout 15s -o json").await;
     assert_eq!(ended.code, Some(8), "{ended:?}");
     assert_eq!(ended.error()["reason"], "TIMED_OUT");
 }
