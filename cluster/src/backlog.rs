@@ -17,8 +17,8 @@ use crate::site::Site;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Over which span it is seen to shrink.
 const SPAN: Duration = Duration::from_secs(60);
-/// A change over less than this tells nothing.
-const SPAN_MIN: Duration = LOOK_EVERY;
+/// A change over less than this tells nothing: two looks are far enough apart, also where one came late.
+const SPAN_MIN: Duration = Duration::from_secs(3);
 
 /// What is late of a pool.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub struct Backlog {
     pub shrinks_per_second: Option<f64>,
     /// How long it lasts at that; none where nobody knows.
     pub eta: Option<Duration>,
+    /// Was it looked at for long enough to say whether it shrinks?
+    pub measured: bool,
 }
 
 /// What is late in the state: recipients and the oldest due instant, by pool.
@@ -67,14 +69,15 @@ impl Watch {
             while seen.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) >= SPAN) {
                 seen.pop_front();
             }
-            let shrinks_per_second = seen.front().and_then(|(at, before)| {
-                let span = now.saturating_sub(*at);
-                let gone = before.checked_sub(recipients).filter(|gone| *gone > 0 && span >= SPAN_MIN)?;
+            let since = seen.front().map(|(at, before)| (now.saturating_sub(*at), *before));
+            let since = since.filter(|(span, _)| *span >= SPAN_MIN);
+            let shrinks_per_second = since.and_then(|(span, before)| {
+                let gone = before.checked_sub(recipients).filter(|gone| *gone > 0)?;
                 Some(gone as f64 / span.as_secs_f64())
             });
             let eta = shrinks_per_second.and_then(|rate| Duration::try_from_secs_f64(recipients as f64 / rate).ok());
             let bound_per_second = late_rate(ledger, &pool);
-            Backlog { pool, recipients, oldest, bound_per_second, shrinks_per_second, eta }
+            Backlog { pool, recipients, oldest, bound_per_second, shrinks_per_second, eta, measured: since.is_some() }
         });
         told.collect()
     }

@@ -75,9 +75,11 @@ fn it_has_a_size_an_age_a_rate_and_an_end() {
         bound_per_second: Some(25.0),
         shrinks_per_second: None,
         eta: None,
+        measured: false,
     };
     assert_eq!(first.as_slice(), std::slice::from_ref(&expected), "nobody has looked for long enough");
     let later = watch.look(&opened(900, Cause::Backfill), seconds(10));
+    let expected = Backlog { measured: true, ..expected };
     let shrinks =
         Backlog { recipients: 900, shrinks_per_second: Some(10.0), eta: Some(seconds(90)), ..expected.clone() };
     assert_eq!(later, [shrinks]);

@@ -122,6 +122,7 @@ fn backlog(backlog: Backlog) -> v1::Backlog {
         bound_per_second: backlog.bound_per_second.unwrap_or_default(),
         shrinks_per_second: backlog.shrinks_per_second.unwrap_or_default(),
         eta: backlog.eta.map(|eta| views::duration(whole_ms(eta))),
+        measured: backlog.measured,
     }
 }
 

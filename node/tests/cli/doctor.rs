@@ -218,7 +218,11 @@ async fn work_that_stands_is_named() {
     patient.runs.push(run("r2.0", v1::RunState::Expired, late, 900_000));
     patient.doubts = vec![v1::Doubt { run: "r8.0".into(), ..Default::default() }];
     patient.dead_letters = vec![v1::DeadLetter { run: "r8.0".into(), ..Default::default() }; 2];
-    patient.status.backlogs = vec![v1::Backlog { pool: "bulk".into(), recipients: 7, ..Default::default() }];
+    let fresh = v1::Backlog { pool: "bulk".into(), recipients: 7, ..Default::default() };
+    patient.status.backlogs = vec![fresh.clone()];
+    let new = patient.clone().examined("-o json").await.json();
+    assert_eq!(new[5]["what"], "7 recipients late in pool bulk", "nobody knows yet whether it shrinks");
+    patient.status.backlogs = vec![v1::Backlog { measured: true, ..fresh }];
     let ended = patient.examined("-o json").await;
     let expected = [
         "problem relay",

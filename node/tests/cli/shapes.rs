@@ -307,6 +307,7 @@ async fn a_cluster() {
             bound_per_second: 25.0,
             shrinks_per_second: 20.0,
             eta: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
+            measured: true,
         }],
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
@@ -319,7 +320,7 @@ async fn a_cluster() {
         json["backlog"],
         json!([{
             "pool": "default", "recipients": 1200, "oldest": "2026-03-08T13:05:00Z", "bound_per_second": 25.0,
-            "shrinks_per_second": 20.0, "eta_ms": 60_000,
+            "shrinks_per_second": 20.0, "eta_ms": 60_000, "measured": true,
         }])
     );
     let table = fake.reveille("cluster status").await.stdout;

@@ -65,9 +65,11 @@ pub struct BacklogView {
     oldest: Option<String>,
     /// Null: no bound.
     bound_per_second: Option<f64>,
-    /// Null: it does not shrink.
+    /// Null: it does not shrink, if that is measured.
     shrinks_per_second: Option<f64>,
     eta_ms: Option<i64>,
+    /// Was it looked at for long enough to say whether it shrinks?
+    measured: bool,
 }
 
 /// How a member stands; null where it did not answer.
@@ -182,6 +184,7 @@ impl From<v1::Backlog> for BacklogView {
             bound_per_second: some(backlog.bound_per_second),
             shrinks_per_second: some(backlog.shrinks_per_second),
             eta_ms: backlog.eta.as_ref().map(duration_ms),
+            measured: backlog.measured,
         }
     }
 }
@@ -192,11 +195,12 @@ impl BacklogView {
         let recipients = human::counted(self.recipients, "recipient");
         let oldest = self.oldest.as_ref().map(|oldest| format!(", the oldest due {oldest}")).unwrap_or_default();
         let goes = match (self.shrinks_per_second, self.eta_ms) {
-            (Some(rate), Some(eta)) => format!("{rate:.1} a second, over in {}", human::duration(eta)),
-            _ => "it does not shrink".to_owned(),
+            (Some(rate), Some(eta)) => format!("; {rate:.1} a second, over in {}", human::duration(eta)),
+            _ if self.measured => "; it does not shrink".to_owned(),
+            _ => String::new(),
         };
         let bound = self.bound_per_second.map(|bound| format!(" (at most {bound} a second)")).unwrap_or_default();
-        format!("{recipients} late in pool {}{oldest}; {goes}{bound}", self.pool)
+        format!("{recipients} late in pool {}{oldest}{goes}{bound}", self.pool)
     }
 }
 
