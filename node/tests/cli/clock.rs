@@ -26,6 +26,28 @@ async fn a_clock_is_shown() {
 }
 
 #[tokio::test]
+async fn how_far_an_instant_is_counts_from_the_clock_of_the_cluster() {
+    // 22 hours, decades away from the clock of this machine.
+    let next = vec![v1::Instant { instant: at(79_200), local: "1970-01-01T22:00:00".into(), ..Default::default() }];
+    let schedule = v1::Schedule { name: "g".into(), next, now: at(0), ..Default::default() };
+    let told = Some(schedule.clone());
+    let shown =
+        Fake::answering("GetSchedule", v1::GetScheduleResponse { schedule: told.clone(), ..Default::default() });
+    let resumed = v1::ResumeScheduleResponse { schedule: told.clone(), ..Default::default() };
+    let created = v1::CreateScheduleResponse { schedule: told, ..Default::default() };
+    let create = "schedule create g --daily 22:00 --tz UTC --to a@b.example --sender a@b.example --subject s \
+                  --inline-text t --dry-run";
+    for (fake, line) in [
+        (shown.await, "schedule show g"),
+        (Fake::answering("ResumeSchedule", resumed).await, "schedule resume g --dry-run"),
+        (Fake::answering("CreateSchedule", created).await, create),
+    ] {
+        let ended = fake.reveille(line).await;
+        assert!(ended.stdout.contains(" in 22h"), "{line}: {ended:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_walk_ends_with_one_object() {
     let fake = Fake::start(|_, _| Ok(vec![word(3_600, false), word(86_400, true)])).await;
     let ended = fake.reveille("clock advance 24h --jump -o json").await;

@@ -9,8 +9,8 @@ use reveille_proto::admin::v1::advance_clock_request::Target;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, AdvanceClockRequest, AdvanceClockResponse, BackfillScheduleRequest, CatchUp, ExplainRequest,
-    GetClockRequest, GetRunRequest, HistoryOutcome, InitClusterRequest, ListScheduleHistoryRequest, Policies, Relay,
-    RunState, ScheduleBody, TriggerScheduleRequest, When, when,
+    GetClockRequest, GetRunRequest, GetScheduleRequest, HistoryOutcome, InitClusterRequest, ListScheduleHistoryRequest,
+    Policies, Relay, RunState, ScheduleBody, TriggerScheduleRequest, When, when,
 };
 use tonic::{Code, Status};
 
@@ -333,5 +333,17 @@ async fn a_walk_goes_to_the_end_of_a_rest_and_does_not_sit_it_out() {
     let run = node.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
     let counts = run.counts.expect("counts");
     assert_eq!((counts.in_doubt, counts.sent), (3, 1), "after the rest the work went on: {run:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schedule_is_told_with_the_clock_of_the_cluster() {
+    let node = node_with_test_clock("").await;
+    jump(&node, by(400 * DAY)).await;
+    create(&node, "daily", when::Pattern::Cron("@daily".to_owned()), "UTC", Policies::default()).await;
+    let get = GetScheduleRequest { name: "daily".to_owned(), ..GetScheduleRequest::default() };
+    let shown = node.schedules().get_schedule(get).await.expect("shown").into_inner().schedule.expect("a schedule");
+    let (told, next) = (shown.now.expect("a clock").seconds, shown.next[0].instant.expect("an instant").seconds);
+    assert!(next > told && next - told <= DAY, "the next midnight is within a day of {told}: {next}");
     node.stop().await;
 }

@@ -48,6 +48,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         },
         waits_for: String::new(),
         labels: schedule.labels.as_map().clone(),
+        now: Some(timestamp(now)),
     }
 }
 

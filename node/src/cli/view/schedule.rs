@@ -10,7 +10,7 @@ use super::instant::{InstantView, instants};
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
 use crate::cli::human;
-use crate::cli::instant::{duration_ms, text};
+use crate::cli::instant::{duration_ms, from_wire, text};
 use crate::cli::word::word;
 
 /// A schedule.
@@ -40,6 +40,9 @@ pub struct ScheduleView {
     etag: String,
     index: u64,
     labels: BTreeMap<String, String>,
+    /// The cluster's clock when it was told.
+    #[serde(skip)]
+    now: Timestamp,
     /// Only of a schedule that was just created, or checked.
     #[serde(skip_serializing_if = "Option::is_none", flatten)]
     creation: Option<CreationView>,
@@ -139,6 +142,8 @@ impl From<v1::Schedule> for ScheduleView {
             etag: schedule.etag,
             index: schedule.index,
             labels: schedule.labels,
+            // An older node tells no clock.
+            now: schedule.now.as_ref().and_then(from_wire).unwrap_or_else(Timestamp::now),
             creation: None,
         }
     }
@@ -277,7 +282,7 @@ impl View for ScheduleView {
         if self.next.is_empty() {
             return format!("{card}\n\nno instant is left");
         }
-        format!("{card}\n\n{}", instants(&self.next, Timestamp::now(), paint))
+        format!("{card}\n\n{}", instants(&self.next, self.now, paint))
     }
 }
 
