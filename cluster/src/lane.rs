@@ -353,10 +353,7 @@ async fn hand_off(room: &Arc<Room>, work: &Work, draft: &Draft, way: Way, prepar
     let delivery = way.permit.deliver(mail, gate, patience);
     let verdict = if draft.suspect { alone_for_a_while(delivery, &preparation).await } else { delivery.await };
     let said = draft.test.then(|| said(way.relay, &verdict)).flatten();
-    let fate = match (judge(room, &job, verdict), said) {
-        (Fate::Accepted, Some(said)) => Fate::Taken(said),
-        (fate, _) => fate,
-    };
+    let fate = judge(room, &job, verdict);
     preparation.over();
     // What is in doubt stays marked until the state says so itself: until then nobody else could name it (P15).
     let (marks, fence) = (&room.site.marks, job.place.fence);
@@ -366,7 +363,10 @@ async fn hand_off(room: &Arc<Room>, work: &Work, draft: &Draft, way: Way, prepar
     if fate != Fate::InDoubt || !is_claimed(room, job.place) {
         marks.clear(fence, job.run, job.recipient);
     }
-    fate
+    match said {
+        Some(said) => Fate::Said(said, Box::new(fate)),
+        None => fate,
+    }
 }
 
 /// In the state that this node has applied. When it is not any more, the row was revoked: the state has named this
@@ -476,11 +476,18 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
     }
 }
 
-/// The words with which a relay took a mail.
+/// Which relay was asked, and the words with which it took a mail: as those of a refusal, without the enhanced code.
 fn said(relay: String, verdict: &Verdict) -> Option<Said> {
     match verdict {
-        Verdict::Accepted { code, text } => Some(Said { relay, code: *code, text: clip(text) }),
-        _ => None,
+        Verdict::Accepted { code, text } => {
+            let enhanced = relay::enhanced_code(*code, text);
+            let text = clip(&relay::without_enhanced_code(text, enhanced));
+            Some(Said { relay, code: *code, enhanced, text })
+        }
+        Verdict::GateClosed(_) => None,
+        Verdict::Refused { .. } | Verdict::Broken { .. } | Verdict::InDoubt { .. } => {
+            Some(Said { relay, code: 0, enhanced: None, text: String::new() })
+        }
     }
 }
 

@@ -53,7 +53,8 @@ fn cause(cause: Cause) -> &'static str {
 
 fn words(fate: &Fate) -> (&'static str, &'static str) {
     match fate {
-        Fate::Accepted | Fate::Taken(_) => ("accepted", ""),
+        Fate::Said(_, fate) => words(fate),
+        Fate::Accepted => ("accepted", ""),
         Fate::Suppressed => ("suppressed", "opted_out"),
         Fate::InDoubt => ("in_doubt", ""),
         Fate::Unsendable(_) => ("unsendable", ""),

@@ -36,8 +36,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 pub enum Fate {
     /// The relay took it.
     Accepted,
-    /// The relay took a test mail, in these words.
-    Taken(Said),
+    /// What became of a test mail, and which relay was asked; in which words, where it took it.
+    Said(Said, Box<Fate>),
     /// Definitely not handed off.
     Released(Why),
     /// Not handed off, because it opted out.
@@ -56,7 +56,7 @@ impl Fate {
         40 + match self {
             Fate::Refused(refused) => 24 + refused.text.len(),
             Fate::Unsendable(cause) => 8 + cause.len(),
-            Fate::Taken(said) => 8 + said.relay.len() + said.text.len(),
+            Fate::Said(said, fate) => return 16 + said.relay.len() + said.text.len() + fate.weight(),
             Fate::Accepted | Fate::Released(_) | Fate::Suppressed | Fate::InDoubt => 0,
         }
     }
@@ -151,13 +151,16 @@ pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, Fate)>) -> Vec<RowO
     let mut rows: BTreeMap<Fence, RowOutcome> = BTreeMap::new();
     for (place, fate) in batch {
         let row = rows.entry(place.fence).or_insert_with(|| RowOutcome::empty(place.page, place.chunk, place.fence));
+        let fate = match fate {
+            Fate::Said(said, fate) => {
+                row.said = Some(said);
+                *fate
+            }
+            fate => fate,
+        };
         match fate {
             Fate::Accepted => {
                 row.accepted.insert(place.slot);
-            }
-            Fate::Taken(said) => {
-                row.accepted.insert(place.slot);
-                row.said = Some(said);
             }
             Fate::Released(why) => row.release(why, place.slot),
             Fate::Suppressed => {
@@ -168,6 +171,8 @@ pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, Fate)>) -> Vec<RowO
             }
             Fate::Refused(refused) => row.refused.push(refused),
             Fate::Unsendable(cause) => row.unsendable.push((place.slot, cause)),
+            // Nobody says it twice of one mail.
+            Fate::Said(..) => {}
         }
     }
     rows.into_values().collect()

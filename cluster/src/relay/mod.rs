@@ -46,7 +46,7 @@ pub use findings::{Encryption, Findings};
 pub use gate::{Gate, GateAnswer, Shut};
 pub use patience::{Patience, Timeouts};
 pub use pool::{Delivery, Limits, Permit, Pool, Unavailable};
-pub use reply::{Permanence, Scope, Verdict, without_enhanced_code};
+pub use reply::{Permanence, Scope, Verdict, enhanced_code, without_enhanced_code};
 pub use status::{CircuitStatus, Counters, Status};
 pub use stream::{Stage, Transport};
 pub use target::{BadTarget, Target};

@@ -30,14 +30,14 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
         Some(within) => {
             let ms = within.seconds.saturating_mul(1_000).saturating_add(i64::from(within.nanos / 1_000_000));
             if !(1_000..=FINISH_WITHIN_MS_MAX).contains(&ms) {
-                fields.refuse("finish_within", "is out of bounds; give from 1 s to 1 h");
+                fields.refuse("finish_within", format!("is {}; give from 1 s to 1 h", validate::in_words(ms)));
             }
             ms
         }
     };
     let count = audience.as_ref().map_or(0, |audience| audience.recipients.len());
     if count != 1 {
-        fields.refuse("schedule.audience.recipients", format!("are {count}; a test mail goes to one"));
+        fields.refuse("schedule.audience.recipients", format!("{count} are given; a test mail goes to one"));
     }
     let id = fields.done(id)?;
     let (now, _) = admin.read(false, deadline, |ledger| ledger.head().now).await?;
@@ -58,9 +58,13 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
     let To::Listed(audience) = create.audience else {
         return Err(Fault::of_field("schedule.audience.sealed", "is named; a test mail goes to one recipient"));
     };
-    let warnings = admin.site.replica.read(|ledger| creation::warnings(ledger, &create.pool));
+    let keys = audience.recipients.iter().map(|recipient| (create.tenant.clone(), recipient.key.clone()));
+    let (warnings, opted_out) = admin.site.replica.read(|ledger| {
+        let opted_out = keys.into_iter().any(|key| ledger.opted_out().contains(&key));
+        (creation::warnings(ledger, &create.pool), opted_out)
+    });
     if validate_only {
-        return Ok(SendTestResponse { run: None, warnings });
+        return Ok(SendTestResponse { run: None, warnings, opted_out });
     }
     let test = SendTest {
         request: id,
@@ -75,5 +79,5 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
         return Err(refusals::broken(format!("a test mail was answered by {:?}", reply.outcome)));
     };
     let run = admin.site.replica.read(|ledger| run::look(ledger, opened))?;
-    Ok(SendTestResponse { run: Some(run), warnings })
+    Ok(SendTestResponse { run: Some(run), warnings, opted_out: false })
 }

@@ -6,7 +6,7 @@ use prost::Message;
 use reveille_proto::admin::v1::{self, RecipientState};
 use serde_json::json;
 
-use crate::fake::{Fake, one, unknown};
+use crate::fake::{Fake, one, refusal_of, unknown};
 use crate::terminal::{Ended, command, run};
 
 /// A cluster in which the mail comes to this after a look or two.
@@ -16,12 +16,16 @@ async fn ending(state: RecipientState, event: v1::Event) -> Fake {
         "SendTest" => {
             let asked = v1::SendTestRequest::decode(bytes).expect("a request");
             let run = (!asked.validate_only).then(|| v1::Run { run: "r7.0".into(), ..v1::Run::default() });
-            one(v1::SendTestResponse { run, warnings: Vec::new() })
+            let opted_out = asked.validate_only && state == RecipientState::Suppressed;
+            one(v1::SendTestResponse { run, opted_out, ..Default::default() })
         }
         "Explain" => {
             let settled = looks.fetch_add(1, Ordering::SeqCst) > 1;
             let claimed = v1::Event { what: "claimed".into(), detail: "life 1".into(), ..v1::Event::default() };
-            let events = if settled { vec![claimed, event.clone()] } else { vec![claimed] };
+            let asked = v1::Event { what: "asked".into(), relay: "main".into(), ..v1::Event::default() };
+            let is_told = matches!(state, RecipientState::Dead | RecipientState::InDoubt).then_some(asked);
+            let ending = is_told.into_iter().chain([event.clone()]);
+            let events = if settled { [claimed].into_iter().chain(ending).collect() } else { vec![claimed] };
             let state = if settled { state } else { RecipientState::Claimed };
             one(v1::ExplainResponse {
                 run: "r7.0".into(),
@@ -51,7 +55,7 @@ const WHAT: [&str; 4] = ["--subject", "s", "--inline-text", "t"];
 
 #[tokio::test]
 async fn what_a_relay_took_is_told_in_its_words() {
-    let taken = v1::Event { relay: "main".into(), ..event("sent", 250, "2.0.0 queued as 4F2") };
+    let taken = v1::Event { relay: "main".into(), enhanced: "2.0.0".into(), ..event("sent", 250, "queued as 4F2") };
     let fake = ending(RecipientState::Sent, taken).await;
     let ended = send(&fake, &[&WHAT[..], &["-o", "json"]].concat()).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
@@ -59,7 +63,7 @@ async fn what_a_relay_took_is_told_in_its_words() {
         ended.json(),
         json!({
             "run": "r7.0", "recipient": "you@example.com", "outcome": "accepted", "relay": "main", "code": 250,
-            "enhanced": null, "text": "2.0.0 queued as 4F2", "node": "n2", "detail": null,
+            "enhanced": "2.0.0", "text": "queued as 4F2", "node": "n2", "detail": null, "dry_run": false,
         })
     );
     assert!(fake.methods().len() >= 4, "it waited");
@@ -109,4 +113,42 @@ async fn the_row_gives_the_variables_and_the_flag_the_address() {
     assert_eq!(audience.recipients, [recipient]);
     let beyond = send(&fake, &[&WHAT[..], &["--recipients", &people, "--row", "3"]].concat()).await;
     assert!(beyond.code == Some(2) && beyond.stderr.contains("there is no row 3: 2 recipients"), "{beyond:?}");
+}
+
+#[tokio::test]
+async fn a_dry_run_ends_as_the_deed_would_and_prints_an_object() {
+    let what = [&WHAT[..], &["--dry-run", "-o", "json"]].concat();
+    for (state, code, outcome) in
+        [(RecipientState::Sent, 0, "would_send"), (RecipientState::Suppressed, 4, "suppressed")]
+    {
+        let fake = ending(state, event("sent", 250, "ok")).await;
+        let ended = send(&fake, &what).await;
+        assert_eq!((ended.code, &ended.json()["outcome"]), (Some(code), &json!(outcome)), "{ended:?}");
+        assert_eq!((&ended.json()["run"], &ended.json()["dry_run"]), (&json!(null), &json!(true)));
+        assert_eq!(fake.methods(), ["SendTest"], "nothing was opened");
+        if code == 4 {
+            assert_eq!(ended.error()["reason"], "OPTED_OUT");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_refused_it_or_gave_no_answer_is_named() {
+    let refused = v1::Event { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
+    for (state, event, words) in [
+        (RecipientState::Dead, refused, "refused by main: 550 5.1.1 no such user"),
+        (RecipientState::InDoubt, event("in doubt", 0, ""), "it may have arrived at main"),
+    ] {
+        let fake = ending(state, event).await;
+        let ended = send(&fake, &[&WHAT[..], &["-o", "json", "--timeout", "10m"]].concat()).await;
+        assert_eq!(ended.json()["relay"], "main", "{ended:?}");
+        assert!(ended.error()["message"].as_str().is_some_and(|said| said.contains(words)), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_of_the_flag() {
+    let fake = Fake::start(|_, _| Err(refusal_of("INVALID_FIELD", "schedule.content.sender", "is missing"))).await;
+    let ended = send(&fake, &[&WHAT[..], &["-o", "json"]].concat()).await;
+    assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("--sender")), "{ended:?}");
 }

@@ -688,17 +688,19 @@ pub struct RowOutcome {
     pub unsendable: Vec<(u16, String)>,
     /// Of those who were being prepared when the holder died: nothing else was on that node then.
     pub alone: bool,
-    /// Of a test mail that was accepted: by whom, and in which words.
+    /// Of a test mail: which relay was asked, and in which words it took the mail.
     pub said: Option<Said>,
 }
 
-/// A relay's answer to a final dot that it took.
+/// A relay that was asked to take a test mail, and its answer to a final dot that it took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// The relay.
     pub relay: String,
-    /// 250, or another 2yz.
+    /// 250, or another 2yz; zero where it did not take it: what it said then is in the refusal.
     pub code: u16,
+    /// Enhanced status code.
+    pub enhanced: Option<(u8, u16, u16)>,
     /// Its words, cleaned and cut by the lane.
     pub text: String,
 }

@@ -67,6 +67,8 @@ pub enum What {
     AcceptedElsewhere,
     /// The relay took it, and this is what it said: of test mails, whose row is of one.
     Taken(Said),
+    /// This relay was asked, and did not take it; what came of it is the next moment. Of test mails too.
+    Asked(String),
 }
 
 impl What {
@@ -317,9 +319,10 @@ mod tests {
             What::Assumed(Decider::Operator),
             What::Resent(Decider::Policy),
             What::AcceptedElsewhere,
-            What::Taken(Said { relay: "main".to_owned(), code: 250, text: "ok".to_owned() }),
+            What::Taken(Said { relay: "main".to_owned(), code: 250, enhanced: None, text: "ok".to_owned() }),
+            What::Asked("main".to_owned()),
         ];
-        assert_eq!(kinds.iter().map(ordinal).collect::<Vec<u8>>(), (0..12).collect::<Vec<u8>>());
+        assert_eq!(kinds.iter().map(ordinal).collect::<Vec<u8>>(), (0..13).collect::<Vec<u8>>());
         let doubts = [Doubt::NoAnswer, Doubt::HolderLost, Doubt::Begun, Doubt::NoJournal];
         let bytes = postcard::to_stdvec(&doubts).expect("plain data");
         assert_eq!(bytes, [0, 1, 2, 3]);

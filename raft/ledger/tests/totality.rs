@@ -324,7 +324,7 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
             unsendable: unsendable.into_iter().map(|slot| (slot % 8, String::new())).collect(),
             alone: open.1,
             witness: open.2,
-            said: open.1.then(|| Said { relay: "main".into(), code: 250, text: "ok".into() }),
+            said: open.1.then(|| Said { relay: "main".into(), code: 250, enhanced: None, text: "ok".into() }),
         },
     )
 }

@@ -101,16 +101,12 @@ fn with_answer(event: Event, what: &What) -> Event {
     match what {
         What::Taken(said) => {
             let (relay, code, text) = (said.relay.clone(), u32::from(said.code), said.text.clone());
-            Event { relay, code, text, ..event }
+            Event { relay, code, enhanced: enhanced_text(said.enhanced), text, ..event }
         }
-        What::Refused { code, enhanced, text, .. } => Event {
-            code: u32::from(*code),
-            enhanced: enhanced
-                .map(|(class, subject, detail)| format!("{class}.{subject}.{detail}"))
-                .unwrap_or_default(),
-            text: text.clone(),
-            ..event
-        },
+        What::Asked(relay) => Event { relay: relay.clone(), ..event },
+        What::Refused { code, enhanced, text, .. } => {
+            Event { code: u32::from(*code), enhanced: enhanced_text(*enhanced), text: text.clone(), ..event }
+        }
         _ => event,
     }
 }
@@ -120,6 +116,10 @@ fn cancelled(run: &Run) -> String {
         RunState::Cancelled { made_way_for: Some(other) } => made_way(other),
         _ => "the run was cancelled".to_owned(),
     }
+}
+
+fn enhanced_text(enhanced: Option<(u8, u16, u16)>) -> String {
+    enhanced.map(|(class, subject, detail)| format!("{class}.{subject}.{detail}")).unwrap_or_default()
 }
 
 fn not_sent_by(run: &Run) -> String {

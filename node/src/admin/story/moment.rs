@@ -8,7 +8,10 @@ use reveille_ledger::moments::{Doubt, Moment, What};
 pub fn told(moment: &Moment) -> (&'static str, String) {
     let (what, mut detail) = match &moment.what {
         What::Accepted => ("sent", "the relay answered 250 to the final dot".to_owned()),
-        What::Taken(said) => ("sent", format!("{} answered {} {}", said.relay, said.code, said.text)),
+        What::Taken(said) => {
+            ("sent", format!("{} answered {}", said.relay, answer(said.code, said.enhanced, &said.text)))
+        }
+        What::Asked(relay) => ("asked", format!("{relay} was asked to take it")),
         What::KnownDuplicate => {
             ("sent twice", "the relay had taken it under this fence too: counted as a known duplicate".to_owned())
         }

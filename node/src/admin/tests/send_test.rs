@@ -35,7 +35,10 @@ async fn it_is_accepted_once_and_leaves_a_run_and_no_schedule() {
     assert_eq!((story.recipient.as_str(), story.state()), ("ada@example.net", RecipientState::Sent));
     let taken = story.events.iter().find(|event| event.what == "sent").expect("it was sent");
     assert_eq!((taken.relay.as_str(), taken.code), ("mailbox", 250), "{taken:?}");
-    assert!(!taken.text.is_empty() && taken.detail == format!("mailbox answered 250 {}", taken.text), "{taken:?}");
+    let answer = [taken.enhanced.as_str(), taken.text.as_str()].join(" ");
+    let answer = answer.trim_start();
+    assert!(!taken.text.is_empty() && taken.detail == format!("mailbox answered 250 {answer}"), "{taken:?}");
+    assert!(!taken.text.starts_with("2."), "its code is told apart, as a refusal's is: {taken:?}");
 
     let again = sent(&node, mail("one", "ada@example.net")).await;
     assert_eq!((again.run, node.sink.accepted_count()), (story.run.clone(), 1), "the same request is the same mail");
@@ -58,6 +61,8 @@ async fn the_first_refusal_is_the_answer_and_what_is_not_sent_in_time_expires() 
     assert_eq!(story.state(), RecipientState::Dead, "{story:?}");
     let refused = story.events.iter().find(|event| event.what == "refused").expect("it was refused");
     assert_eq!((refused.code, refused.text.is_empty()), (550, false), "{refused:?}");
+    let asked = story.events.iter().position(|event| event.what == "asked").expect("a relay was asked");
+    assert_eq!((story.events[asked].relay.as_str(), story.events[asked + 1].what.as_str()), ("mailbox", "refused"));
 
     let unserved = SendTestRequest {
         finish_within: Some(prost_types::Duration { seconds: 2, nanos: 0 }),
@@ -74,6 +79,10 @@ async fn an_opt_out_holds_and_what_is_wrong_is_named() {
     let node = node("").await;
     let out = AddOptOutRequest { recipient: "ada@example.net".to_owned(), ..AddOptOutRequest::default() };
     node.opt_outs().add_opt_out(out).await.expect("opted out");
+    let look = |to: &str| SendTestRequest { validate_only: true, ..mail("one", to) };
+    let looked = node.schedules().send_test(look("Ada@Example.net")).await.expect("checked").into_inner();
+    assert!(looked.opted_out, "a dry run looks where the deed does");
+    assert!(!node.schedules().send_test(look("bob@example.net")).await.expect("checked").into_inner().opted_out);
     let story = sent(&node, mail("one", "ada@example.net")).await;
     assert_eq!((story.state(), node.sink.accepted_count()), (RecipientState::Suppressed, 0));
 
@@ -84,11 +93,11 @@ async fn an_opt_out_holds_and_what_is_wrong_is_named() {
     };
     let none = ScheduleBody { audience: None, ..mail("x", "a@example.net").schedule.expect("a body") };
     let none = SendTestRequest { schedule: Some(none), ..mail("x", "") };
-    assert!(wrong(none).await.starts_with("schedule.audience.recipients: are 0"));
+    assert!(wrong(none).await.starts_with("schedule.audience.recipients: 0 are given"));
     assert!(wrong(mail("", "a@example.net")).await.starts_with("request_id: is missing"));
     assert!(wrong(mail("x", "nobody")).await.starts_with("schedule.audience.recipients[0].address: "));
     let long = Some(prost_types::Duration { seconds: 3_601, nanos: 0 });
     let long = SendTestRequest { finish_within: long, ..mail("x", "a@example.net") };
-    assert!(wrong(long).await.starts_with("finish_within: is out of bounds"));
+    assert!(wrong(long).await.starts_with("finish_within: is 3601 s"));
     node.stop().await;
 }

@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{Audience, ExplainRequest, ExplainResponse, Recipient, ScheduleBody, SendTestRequest};
 use tokio::time::{Instant, sleep};
 
-use super::{CHECKED, Desk, create, update};
+use super::{Desk, create, update};
 use crate::cli::args::{Format, RecipientArgs, SendTestArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -32,7 +32,7 @@ pub async fn run(desk: &Desk<'_>, args: SendTestArgs) -> Result<(), Stop> {
     let within = desk.global.timeout.unwrap_or(WITHIN);
     let end = Instant::now() + within + GRACE;
     desk.client.give(within + GRACE);
-    let (dry_run, tenant) = (args.dry_run, args.tenant.clone());
+    let (dry_run, tenant, to) = (args.dry_run, args.tenant.clone(), args.to.clone());
     let schedule = Some(ScheduleBody {
         tenant: args.tenant.clone(),
         pool: args.pool.clone(),
@@ -52,8 +52,11 @@ pub async fn run(desk: &Desk<'_>, args: SendTestArgs) -> Result<(), Stop> {
         desk.terminal.say(&format!("warning: {warning}"));
     }
     if dry_run {
-        desk.terminal.say(CHECKED);
-        return Ok(());
+        let view = SendTestView::checked(to, answer.opted_out);
+        desk.terminal.show(&view)?;
+        // With -o json an error is alone on stderr.
+        desk.checked(!answer.opted_out);
+        return ended(&view);
     }
     let run = answer.run.unwrap_or_default().run;
     if desk.terminal.format() == Format::Table {
@@ -110,16 +113,17 @@ fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
 
 /// What the exit code says.
 fn ended(view: &SendTestView) -> Result<(), Stop> {
-    let explain = format!("reveille explain {} '{FIRST}'", view.run);
+    let run = view.run.as_deref().unwrap_or_default();
+    let explain = format!("reveille explain {run} '{FIRST}'");
     let (exit, reason, next) = match view.outcome {
-        Outcome::Accepted => return Ok(()),
+        Outcome::Accepted | Outcome::WouldSend => return Ok(()),
         Outcome::Refused => (Exit::General, "REFUSED", explain),
         Outcome::Expired | Outcome::Cancelled => (Exit::General, "NOT_SENT", explain),
         Outcome::Suppressed => {
             (Exit::Conflict, "OPTED_OUT", "another address: this one wants no mail of the tenant".to_owned())
         }
         Outcome::InDoubt | Outcome::Assumed => {
-            (Exit::TimedOut, "IN_DOUBT", format!("reveille in-doubt show {} '{FIRST}'", view.run))
+            (Exit::TimedOut, "IN_DOUBT", format!("reveille in-doubt show {run} '{FIRST}'"))
         }
         Outcome::Waiting => (Exit::TimedOut, "TIMED_OUT", explain),
     };

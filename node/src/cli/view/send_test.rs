@@ -26,18 +26,20 @@ pub enum Outcome {
     Assumed,
     /// Not settled yet.
     Waiting,
+    /// It was only checked, and nothing stands against it.
+    WouldSend,
 }
 
 /// One test mail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SendTestView {
-    /// Its run.
-    pub run: String,
+    /// Its run; none where it was only checked.
+    pub run: Option<String>,
     /// To whom.
     pub recipient: String,
     /// What became of it.
     pub outcome: Outcome,
-    /// The relay that took it.
+    /// The relay that took it, refused it, or gave no answer.
     pub relay: Option<String>,
     /// The code of its answer, or of the refusal.
     pub code: Option<u32>,
@@ -49,6 +51,8 @@ pub struct SendTestView {
     pub node: Option<String>,
     /// Why, where no answer says it.
     pub detail: Option<String>,
+    /// Was it only checked?
+    pub dry_run: bool,
 }
 
 impl From<v1::ExplainResponse> for SendTestView {
@@ -68,28 +72,38 @@ impl From<v1::ExplainResponse> for SendTestView {
             Outcome::Accepted => &["sent", "sent after all"],
             Outcome::Refused => &["refused", "not composed"],
             Outcome::InDoubt | Outcome::Assumed => &["in doubt"],
-            Outcome::Expired | Outcome::Waiting => &["waits", "given back", "refused"],
+            Outcome::Expired | Outcome::Waiting | Outcome::WouldSend => &["waits", "given back", "refused"],
             Outcome::Suppressed => &["suppressed", "opted out"],
             Outcome::Cancelled => &["cancelled"],
         };
         let event = story.events.iter().rev().find(|event| decisive.contains(&event.what.as_str()));
+        // An answer names its relay; of a mail that was not taken the relay is told before.
+        let relay = story.events.iter().rev().find(|event| !event.relay.is_empty()).map(|event| event.relay.clone());
         // Who waits has perhaps not been tried yet: that is no reason.
         let event = event.or(story.events.last().filter(|_| outcome != Outcome::Waiting)).cloned().unwrap_or_default();
         SendTestView {
-            run: story.run,
+            run: some(story.run),
             recipient: story.recipient,
             outcome,
-            relay: some(event.relay),
+            relay,
             code: (event.code > 0).then_some(event.code),
             enhanced: some(event.enhanced),
             text: some(event.text),
             node: some(event.node),
             detail: some(event.detail),
+            dry_run: false,
         }
     }
 }
 
 impl SendTestView {
+    /// One that was only checked.
+    pub fn checked(recipient: String, opted_out: bool) -> SendTestView {
+        let outcome = if opted_out { Outcome::Suppressed } else { Outcome::WouldSend };
+        let (run, relay, code, enhanced, text, node, detail) = Default::default();
+        SendTestView { run, recipient, outcome, relay, code, enhanced, text, node, detail, dry_run: true }
+    }
+
     /// With what it waited for before, where the end came by the clock.
     pub fn after(self, waited: Option<String>) -> SendTestView {
         match self.outcome {
@@ -105,6 +119,11 @@ impl SendTestView {
         Some(parts.into_iter().flatten().collect::<Vec<_>>().join(" "))
     }
 
+    /// The relay behind a word, where it is known.
+    fn by(&self, word: &str) -> String {
+        self.relay.as_ref().map(|relay| format!("{word}{relay}")).unwrap_or_default()
+    }
+
     /// In one line.
     pub fn sentence(&self) -> String {
         let why = self.answer().or_else(|| self.detail.clone()).unwrap_or_else(|| "nothing is known of it".to_owned());
@@ -113,12 +132,13 @@ impl SendTestView {
                 Some(relay) => format!("{relay} took it: {why}"),
                 None => format!("a relay took it: {why}"),
             },
-            Outcome::Refused => format!("refused: {why}"),
-            Outcome::InDoubt => format!("in doubt: it may have arrived ({why})"),
+            Outcome::Refused => format!("refused{}: {why}", self.by(" by ")),
+            Outcome::InDoubt => format!("in doubt: it may have arrived{} ({why})", self.by(" at ")),
             Outcome::Assumed => format!("it was in doubt, and somebody took it as sent ({why})"),
             Outcome::Expired => format!("it was not sent in time, and will not be ({why})"),
             Outcome::Suppressed => format!("not sent: {} has opted out", self.recipient),
             Outcome::Cancelled => "not sent: its run was cancelled".to_owned(),
+            Outcome::WouldSend => "it would be sent".to_owned(),
             Outcome::Waiting => format!("not known yet: it may still arrive ({why})"),
         }
     }
@@ -126,21 +146,24 @@ impl SendTestView {
 
 impl View for SendTestView {
     fn name(&self) -> String {
-        self.run.clone()
+        self.run.clone().unwrap_or_default()
     }
 
     fn text(&self, paint: bool) -> String {
         let tone = match self.outcome {
-            Outcome::Accepted => Tone::Good,
+            Outcome::Accepted | Outcome::WouldSend => Tone::Good,
             Outcome::Waiting | Outcome::Suppressed | Outcome::Cancelled | Outcome::Assumed => Tone::Notable,
             Outcome::Refused | Outcome::InDoubt | Outcome::Expired => Tone::Bad,
         };
-        let pairs = vec![
-            ("to", Cell::from(self.recipient.as_str())),
-            ("outcome", Cell::toned(self.sentence(), tone)),
-            ("run", self.run.as_str().into()),
-            ("node", Cell::or_dash(self.node.as_deref())),
-        ];
+        let mut pairs =
+            vec![("to", Cell::from(self.recipient.as_str())), ("outcome", Cell::toned(self.sentence(), tone))];
+        if !self.dry_run {
+            let (run, relay) = (self.run.as_deref(), self.relay.as_deref());
+            pairs.extend(
+                [("run", run), ("relay", relay), ("node", self.node.as_deref())]
+                    .map(|(name, value)| (name, Cell::or_dash(value))),
+            );
+        }
         card(pairs, paint)
     }
 }

@@ -41,6 +41,7 @@ impl Ledger {
         }
         let before = row.clone();
         let mut moved = self.accept(context, &mut row, outcome);
+        name_relay(context, &mut row, outcome);
         moved += self.refuse(context, &mut row, &outcome.refused);
         moved += self.release(context, &mut row, outcome);
         moved += self.suppress(context, &mut row, &outcome.suppressed);
@@ -325,6 +326,15 @@ impl Row {
     pub(super) fn note(&mut self, context: &Context, fate: (What, Standing), slots: &Bitmap) {
         self.moments.note((context.index, context.now), fate, slots, &self.granted);
     }
+}
+
+/// Of a test mail that its relay refused or left in doubt: in whose log to look.
+fn name_relay(context: &Context, row: &mut Row, outcome: &RowOutcome) {
+    let Some(said) = outcome.said.as_ref().filter(|_| row.granted.len() == 1) else { return };
+    let refused: Bitmap = outcome.refused.iter().map(|refused| refused.slot).collect();
+    let mut answered = outcome.in_doubt.clone();
+    answered.add(&refused);
+    row.note(context, (What::Asked(said.relay.clone()), Standing::Claimed), &answered.and(&row.claimed));
 }
 
 /// P12: prepared with nothing else open, it has killed its holder a second time.

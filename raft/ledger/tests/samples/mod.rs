@@ -268,7 +268,7 @@ fn settle() -> RowOutcome {
         in_doubt: (0..60_000).step_by(2).map(|slot| slot as u16).take(9_000).collect(),
         unsendable: vec![(65_535, "no address".into())],
         alone: true,
-        said: Some(Said { relay: "main".into(), code: 250, text: "2.0.0 queued as 4F2".into() }),
+        said: Some(Said { relay: "main".into(), code: 250, enhanced: Some((2, 0, 0)), text: "queued as 4F2".into() }),
     }
 }
 

@@ -626,11 +626,12 @@ impl World {
     }
 }
 
-/// `main/250/queued as 4F2`.
+/// `main/250/queued as 4F2`, or `main` alone.
 fn said(text: &str) -> Told<Said> {
     let mut parts = text.splitn(3, '/');
-    let mut part = || parts.next().ok_or("RELAY/CODE/TEXT");
-    Ok(Said { relay: part()?.into(), code: part()?.parse()?, text: part()?.into() })
+    let relay = parts.next().unwrap_or_default().into();
+    let (code, text) = (parts.next().unwrap_or("0").parse()?, parts.next().unwrap_or_default().into());
+    Ok(Said { relay, code, enhanced: (code == 250).then_some((2, 0, 0)), text })
 }
 
 /// `team=ops,tier=`, whatever the rules say: so apply is asked too.
