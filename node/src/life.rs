@@ -21,7 +21,7 @@ pub enum LifeError {
         error: std::io::Error,
     },
     /// A file in it is not what this program wrote.
-    #[error("{} holds '{text}', which is not a number: the data folder is damaged; wipe it and join as a new node", path.display())]
+    #[error("{} holds '{text}', which is not a number: the data folder is damaged, and no node must start with it", path.display())]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -90,6 +90,6 @@ mod tests {
         begin(folder.path()).expect("first");
         std::fs::write(folder.path().join("incarnation"), "x").expect("written");
         let error = begin(folder.path()).expect_err("damaged").to_string();
-        assert!(error.contains("join as a new node"), "{error}");
+        assert!(error.contains("is damaged"), "{error}");
     }
 }

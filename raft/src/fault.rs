@@ -27,6 +27,9 @@ pub enum Fault {
     /// The data folder is another node's, or another cluster's.
     #[error("{0}")]
     Foreign(String),
+    /// The write-ahead log is not what was written: no node must ever start with this data folder.
+    #[error("the log: {0}")]
+    Damaged(String),
     /// The write-ahead log does not open, or failed.
     #[error("the log: {0}")]
     Log(String),
@@ -60,6 +63,7 @@ impl From<wal::OpenError> for Fault {
     fn from(error: wal::OpenError) -> Fault {
         match error {
             wal::OpenError::Foreign { .. } => Fault::Foreign(error.to_string()),
+            wal::OpenError::Damaged { .. } => Fault::Damaged(error.to_string()),
             _ => Fault::Log(error.to_string()),
         }
     }

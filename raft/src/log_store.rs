@@ -48,7 +48,13 @@ impl LogStore {
             let file = folder.display().to_string();
             OpenError::Disk { action: "open the folder", file, source }
         })?;
-        LogStore::open_on(Arc::new(disk), &WalOptions::new(node))
+        // Whoever reads the error looks for the file: with its folder.
+        LogStore::open_on(Arc::new(disk), &WalOptions::new(node)).map_err(|error| match error {
+            OpenError::Damaged { file, offset, expected, found } => {
+                OpenError::Damaged { file: folder.join(file).display().to_string(), offset, expected, found }
+            }
+            error => error,
+        })
     }
 
     /// The same on another disk, or with other options.

@@ -54,7 +54,9 @@ fn rpc_error(hiccup: Hiccup) -> RPCError<TypeConfig> {
         Hiccup::Unreachable(_) | Hiccup::Rejected(Rejection::Stranger(_) | Rejection::NotNow(_)) => {
             RPCError::Unreachable(Unreachable::new(&hiccup))
         }
-        Hiccup::Lost(_) | Hiccup::Rejected(Rejection::Malformed(_)) => RPCError::Network(NetworkError::new(&hiccup)),
+        Hiccup::Lost(_) | Hiccup::Rejected(Rejection::NoPeer(_) | Rejection::Malformed(_)) => {
+            RPCError::Network(NetworkError::new(&hiccup))
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::validate::Fields;
 use super::{Admin, Fault, refusals, views};
+use crate::config::Config;
 
 /// How long a founder may take to say who it is.
 const INTRODUCED_WITHIN: Duration = Duration::from_secs(3);
@@ -112,7 +113,7 @@ async fn again(
 fn addresses(named: &[String]) -> Result<BTreeSet<String>, Fault> {
     let mut fields = Fields::default();
     if named.len() > FOUNDERS_MAX {
-        fields.refuse("peers", format!("are {}, more than {FOUNDERS_MAX}; add the others later", named.len()));
+        fields.refuse("peers", format!("{} others, at most {FOUNDERS_MAX}; leave some out", named.len()));
     }
     for (place, address) in named.iter().enumerate() {
         if !is_address(address) {
@@ -162,6 +163,12 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
     for (address, answer) in answers {
         let description = match answer {
             Ok(description) => description,
+            Err(Hiccup::Rejected(Rejection::NoPeer(_))) => {
+                let port = Config::PEER_PORT;
+                let next = format!("give its --peer-listen ({port} unless it says otherwise), not its admin port");
+                fields.refuse("peers", format!("{address} answers, but is no peer port; {next}"));
+                continue;
+            }
             Err(hiccup) => {
                 fields.refuse("peers", format!("{address} does not answer: {hiccup}; start it, and ask again"));
                 continue;

@@ -196,7 +196,7 @@ fn next_of(reason: &str) -> Option<&'static str> {
         "NAME_TAKEN" => "choose another name, or remove what has it",
         "REQUEST_ID_REUSED" => "leave --request-id out: a new one is drawn",
         "ETAG_MISMATCH" => "read it again, and decide again",
-        "NOT_INITIALIZED" => "reveille cluster init",
+        "NOT_INITIALIZED" => "reveille cluster init --peer HOST:PORT,…",
         "ALREADY_INITIALIZED" => "reveille cluster status",
         "NO_LEADER" | "NO_QUORUM" => "reveille cluster status",
         "UNIMPLEMENTED" => {

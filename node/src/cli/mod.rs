@@ -23,6 +23,7 @@ mod clocks;
 mod doctor;
 mod early;
 mod failure;
+mod flags;
 #[cfg(test)]
 mod handbook;
 mod human;
@@ -39,7 +40,11 @@ mod yaml;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use reveille_cluster::station::StationError;
+use reveille_ledger::refusal::Refusal;
+use reveille_raft::Fault;
 
+use crate::life::LifeError;
 use args::{Cli, Command, Global, Question};
 use early::Early;
 use failure::{Exit, Failure, Stop};
@@ -88,13 +93,24 @@ async fn obey(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
 /// How a process ended, with the whole chain of causes. It takes its signals itself, and stops in order.
 fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
     ended.map_err(|error| {
-        let exit = if error.is::<crate::config::ConfigError>() { Exit::Usage } else { Exit::General };
-        let next = match exit {
-            Exit::Usage => "reveille config check names what is wrong with a configuration",
-            _ => "mend what it names, and start it again: what was answered is kept",
+        let (exit, reason, next) = if error.is::<crate::config::ConfigError>() {
+            (Exit::Usage, "GENERAL", "reveille config check names what is wrong with a configuration")
+        } else if is_of_no_use(&error) {
+            let next = "keep the folder for inspection, leave this node stopped, and run on with the others: there is no \
+                        command yet that replaces a node";
+            (Exit::General, "DATA_FOLDER", next)
+        } else {
+            (Exit::General, "GENERAL", "mend what it names, and start it again: what was answered is kept")
         };
-        Failure { exit, ..Failure::general(format!("{error:#}"), next) }.into()
+        Failure { exit, reason: reason.into(), ..Failure::general(format!("{error:#}"), next) }.into()
     })
+}
+
+/// Must no node start with that data folder again?
+fn is_of_no_use(error: &anyhow::Error) -> bool {
+    let is_damaged = matches!(error.downcast_ref(), Some(Fault::Damaged(_)))
+        || matches!(error.downcast_ref(), Some(LifeError::Damaged { .. }));
+    is_damaged || matches!(error.downcast_ref(), Some(StationError::NotTaken(Refusal::OldIncarnation { .. })))
 }
 
 async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
@@ -112,10 +128,12 @@ async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
 /// Ctrl-C ends a question wherever it waits.
 async fn until_interrupted(global: &Global, question: Question, terminal: &Terminal) -> Result<(), Stop> {
     let desk = ask::Desk::new(global, terminal);
-    tokio::select! {
+    let by_flags = flags::give_its_values(&question);
+    let result = tokio::select! {
         result = Box::pin(ask(&desk, question)) => result,
         Ok(()) = tokio::signal::ctrl_c() => Err(desk.interrupted()),
-    }
+    };
+    if by_flags { result.map_err(flags::named) } else { result }
 }
 
 async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
@@ -145,6 +163,21 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reveille_ledger::ids::Incarnation;
+
+    #[test]
+    fn of_a_folder_of_no_use_nobody_is_told_to_start_it_again() {
+        let next = |error: anyhow::Error| match process(Err(error)) {
+            Err(Stop::Failed(failure)) => failure.next.unwrap_or_default(),
+            other => panic!("{other:?}"),
+        };
+        let (asked, known) = (Incarnation(1), Incarnation(12));
+        let old = StationError::NotTaken(Refusal::OldIncarnation { asked, known });
+        for error in [anyhow::Error::new(Fault::Damaged("wal/1.log".into())), anyhow::Error::new(old)] {
+            assert!(next(error).contains("leave this node stopped"));
+        }
+        assert!(next(anyhow::Error::new(Fault::Log("no space".into()))).contains("start it again"));
+    }
 
     #[test]
     fn the_tree_of_commands_is_sound() {

@@ -66,6 +66,8 @@ impl Terminal {
             Format::Table => self.data(&view.text(self.paint)),
             Format::Json => self.data(&pretty(view)),
             Format::Yaml => self.data(&yaml(view)),
+            // What was only checked may have no name yet.
+            Format::Name if view.name().is_empty() => Ok(()),
             Format::Name => self.data(&view.name()),
         }
     }
@@ -160,6 +162,7 @@ impl Terminal {
         if self.yes {
             return Ok(());
         }
+        let question = &on_one_line(question);
         let refused = |message: String| {
             let next = Some("the same command with --yes".to_owned());
             Failure { exit: Exit::Usage, reason: "NOT_CONFIRMED".into(), message, next, ..Failure::default() }
@@ -175,6 +178,11 @@ impl Terminal {
             (Ok(_), "y" | "Y" | "yes") => Ok(()),
             _ => Err(refused("not confirmed: nothing was changed".to_owned()).into()),
         }
+    }
+
+    /// Asks where somebody sits at a terminal; a script goes on.
+    pub fn confirm_if_asked(&self, question: &str) -> Result<(), Stop> {
+        if io::stdin().is_terminal() { self.confirm(&format!("{question}. Make it?")) } else { Ok(()) }
     }
 
     /// Says how it ended, and answers with the exit code.
@@ -204,7 +212,7 @@ impl Terminal {
         talk(&format!("{on}error:{off} {}", harmless(&failure.message)));
         let aside = |word: &str, value: &Option<String>| {
             if let Some(value) = value {
-                talk(&format!("  {dim}{word:<11}{off}{}", harmless(value)));
+                talk(&format!("  {dim}{word:<11}{off}{}", on_one_line(value)));
             }
         };
         aside("at", &failure.field);
@@ -219,6 +227,11 @@ impl Terminal {
 /// Control characters could repaint the terminal: names and answers come from strangers.
 fn harmless(text: &str) -> String {
     text.chars().map(|one| if one.is_control() && !matches!(one, '\n' | '\t') { '\u{FFFD}' } else { one }).collect()
+}
+
+/// A text in which somebody's name stands, and which is one line: a line end in it is written as `\n`.
+fn on_one_line(text: &str) -> String {
+    text.chars().map(|one| if one.is_control() { one.escape_default().to_string() } else { one.to_string() }).collect()
 }
 
 /// A line on stderr. That nobody reads it is no error.

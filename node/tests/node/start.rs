@@ -55,3 +55,17 @@ fn a_mistyped_key_is_named_with_its_place_and_the_nearest() {
     let place = format!("{file}:3:3: unknown key `heartbeat_mss`; did you mean `heartbeat_ms`?");
     assert!(ended.stderr.contains(&place), "{ended:?}");
 }
+
+#[test]
+fn a_folder_of_no_use_is_told_from_what_can_be_mended() {
+    let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("a");
+    fs::create_dir(&data).expect("a folder");
+    fs::write(data.join("node"), "what?").expect("written");
+    let ended = Ended::from(start(folder.path(), "a", &flags).output().expect("it runs"));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains(&data.join("node").display().to_string()), "{ended:?}");
+    assert!(ended.stderr.contains("keep the folder for inspection, leave this node stopped"), "{ended:?}");
+    assert!(!ended.stderr.contains("start it again") && !ended.stderr.contains("join as"), "{ended:?}");
+}

@@ -38,7 +38,7 @@ impl fmt::Display for WrongLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const FORM: &str = "letters, digits, '-', '_' and '.', beginning and ending with a letter or a digit";
         match self {
-            WrongLabel::TooMany(count) => write!(f, "are {count}, more than {LABELS_MAX}"),
+            WrongLabel::TooMany(count) => write!(f, "{count} labels, at most {LABELS_MAX}"),
             WrongLabel::Key(key) => {
                 write!(f, "{key:?} is not the key of a label; use 1 to {LABEL_CHARS_MAX} {FORM}")
             }

@@ -38,7 +38,7 @@ pub enum Refusal {
     #[error("no two voters' clocks agree within 2 s: nothing fires; put the clocks right (chrony, ntpd)")]
     ClocksDisagree,
     /// P10: a life that the ledger has seen the end of.
-    #[error("incarnation {} is not above {} that the ledger knows: this data folder is an old copy; wipe it and join as a new node", .asked.0, .known.0)]
+    #[error("incarnation {} is not above {} that the ledger knows: this data folder is an old copy, and no node must start with it", .asked.0, .known.0)]
     OldIncarnation {
         /// What asked.
         asked: Incarnation,

@@ -144,6 +144,7 @@ fn hiccup(status: Status) -> Hiccup {
         Code::FailedPrecondition => Rejection::Stranger(text).into(),
         Code::InvalidArgument | Code::OutOfRange | Code::ResourceExhausted => Rejection::Malformed(text).into(),
         Code::Aborted => Rejection::NotNow(text).into(),
+        Code::Unimplemented => Rejection::NoPeer(text).into(),
         _ if was_never_sent(&status) => Hiccup::Unreachable(text),
         code => Hiccup::Lost(format!("{code:?}: {text}")),
     }
@@ -163,11 +164,14 @@ fn was_never_sent(status: &Status) -> bool {
 fn status(rejection: Rejection) -> Status {
     let code = match rejection {
         Rejection::Stranger(_) => Code::FailedPrecondition,
+        Rejection::NoPeer(_) => Code::Unimplemented,
         Rejection::Malformed(_) => Code::InvalidArgument,
         Rejection::NotNow(_) => Code::Aborted,
     };
     let text = match rejection {
-        Rejection::Stranger(text) | Rejection::Malformed(text) | Rejection::NotNow(text) => text,
+        Rejection::Stranger(text) | Rejection::NoPeer(text) | Rejection::Malformed(text) | Rejection::NotNow(text) => {
+            text
+        }
     };
     Status::new(code, text)
 }

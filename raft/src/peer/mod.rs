@@ -69,6 +69,9 @@ pub enum Rejection {
     /// The one who asks belongs elsewhere, or means somebody else.
     #[error("{0}")]
     Stranger(String),
+    /// Who listens there serves no peers.
+    #[error("it does not know what peers ask: {0}")]
+    NoPeer(String),
     /// The request makes no sense.
     #[error("malformed request: {0}")]
     Malformed(String),

@@ -94,9 +94,7 @@ pub enum OpenError {
     /// rely on.
     #[error(
         "{file} is damaged at byte {offset}: expected {expected}, found {found}. \
-         This node must not start with it: it may have promised what it no longer knows. \
-         To rejoin: keep a copy of the data folder for inspection, wipe the data folder, \
-         remove the old node from the cluster and join as a new node"
+         This node must not start with it: it may have promised what it no longer knows"
     )]
     Damaged {
         /// The file's name within the folder of the log.

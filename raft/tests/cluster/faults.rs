@@ -175,7 +175,7 @@ async fn an_old_folder_put_back_stops_its_leader_with_a_fault_and_not_in_silence
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_log_does_not_start_and_says_how_to_go_on() {
+async fn a_damaged_log_does_not_start_and_says_where_it_is() {
     let network = MemoryNetwork::default();
     let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
     node.start(network.transport(node.id)).await.expect("a new node starts");
@@ -197,11 +197,11 @@ async fn a_damaged_log_does_not_start_and_says_how_to_go_on() {
     )
     .await;
     let text = match refused {
-        Err(Fault::Log(text)) => text,
+        Err(Fault::Damaged(text)) => text,
         Err(other) => panic!("another fault: {other}"),
         Ok(_) => panic!("a damaged log must not start"),
     };
-    assert!(text.contains("byte") && text.contains("rejoin"), "{text}");
+    assert!(text.contains("byte") && text.contains(&folder.display().to_string()), "with its folder: {text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

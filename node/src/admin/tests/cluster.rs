@@ -1,5 +1,6 @@
 //! A cluster is made once, and its status always answers.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
@@ -8,6 +9,7 @@ use reveille_proto::admin::v1::{
     GetClusterStatusRequest, InitClusterRequest, InitClusterResponse, ListMembersRequest, ListSchedulesRequest,
     MemberRole, TransferLeaderRequest,
 };
+use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -17,6 +19,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
+use super::super::{Admin, serve};
 use super::node::{PATIENCE, creation, founder, reason, yearly};
 
 /// What a caller waits for who will not get what it asks for.
@@ -52,6 +55,15 @@ async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
     let mut cluster = ClusterServiceClient::new(other.channel.clone());
     let wrong = cluster.init_cluster(request.clone()).await.expect_err("no address");
     assert_eq!(wrong.message(), "peers[1]: \"nowhere\" is not an address; write HOST:PORT, such as 10.0.0.2:7601");
+    // The port of the API of a node, where the one for its peers is meant.
+    let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let listener = tokio::net::TcpListener::bind(loopback).await.expect("a port");
+    let admin_port = listener.local_addr().expect("an address").to_string();
+    let admin = Admin::new(Arc::clone(&two.site), Vec::new());
+    tokio::spawn(serve(admin, listener, CancellationToken::new()));
+    let mistaken = InitClusterRequest { peers: vec![admin_port], ..InitClusterRequest::default() };
+    let mistaken = cluster.init_cluster(mistaken).await.expect_err("no peer port");
+    assert!(mistaken.message().contains("answers, but is no peer port"), "{mistaken:?}");
     let request = InitClusterRequest { peers: request.peers.into_iter().take(1).collect(), ..request };
     let foreign = cluster.init_cluster(request).await.expect_err("its peer belongs to a cluster");
     assert!(foreign.message().contains("belongs to cluster"), "{foreign:?}");

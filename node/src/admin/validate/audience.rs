@@ -70,7 +70,7 @@ pub fn audience(
     }
     if asked.recipients.len() > INLINE_RECIPIENTS_MAX {
         let given = asked.recipients.len();
-        let message = format!("has {given} recipients, more than {INLINE_RECIPIENTS_MAX}; split them over schedules");
+        let message = format!("{given} recipients, at most {INLINE_RECIPIENTS_MAX}; split them over schedules");
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience.recipients", message);
         return None;
     }
@@ -106,7 +106,7 @@ pub fn audience(
 /// Names of variables, at this path of a request.
 pub fn columns(fields: &mut Fields, path: &str, columns: &[String]) {
     if columns.len() > COLUMNS_MAX {
-        let message = format!("are {}, more than {COLUMNS_MAX}; leave out what no template uses", columns.len());
+        let message = format!("{} columns, at most {COLUMNS_MAX}; leave out what no template uses", columns.len());
         fields.refuse_as(ErrorReason::TooLarge, path, message);
     }
     for (place, column) in columns.iter().enumerate() {
@@ -124,12 +124,12 @@ fn in_column(columns: &[String], place: usize, why: &str) -> String {
 
 fn values(fields: &mut Fields, path: &str, values: &[String], columns: &[String]) {
     if values.len() != columns.len() {
-        let message = format!("are {}, but there are {} columns", values.len(), columns.len());
+        let message = format!("{} values for {} columns; give one each", values.len(), columns.len());
         fields.refuse(format!("{path}.values"), message);
     }
     for (place, value) in values.iter().enumerate() {
         if value.len() > VALUE_BYTES_MAX {
-            let message = format!("is longer than {VALUE_BYTES_MAX} bytes");
+            let message = in_column(columns, place, &format!("has {} bytes, at most {VALUE_BYTES_MAX}", value.len()));
             fields.refuse_as(ErrorReason::TooLarge, format!("{path}.values[{place}]"), message);
         }
         if let Some(why) = control_in(value) {

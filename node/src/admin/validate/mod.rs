@@ -126,14 +126,13 @@ impl Fields {
             None | Some(Duration { seconds: 0, nanos: 0 }) => return bounds.default_ms,
             Some(length) => milliseconds(length),
         };
-        match asked.filter(|ms| (bounds.least_ms..=bounds.most_ms).contains(ms)) {
-            Some(ms) => ms,
-            None => {
-                let (least, most) = (in_words(bounds.least_ms), in_words(bounds.most_ms));
-                self.refuse(field, format!("is out of bounds; give from {least} to {most}"));
-                bounds.default_ms
-            }
+        if let Some(ms) = asked.filter(|ms| (bounds.least_ms..=bounds.most_ms).contains(ms)) {
+            return ms;
         }
+        let given = asked.map_or_else(|| "no length of time".to_owned(), in_words);
+        let (least, most) = (in_words(bounds.least_ms), in_words(bounds.most_ms));
+        self.refuse(field, format!("is {given}; give from {least} to {most}"));
+        bounds.default_ms
     }
 }
 

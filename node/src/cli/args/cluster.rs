@@ -18,7 +18,8 @@ pub enum ClusterCommand {
     /// Make the cluster, once and for all, of the asked node and its fellow founders
     ///
     /// Start all founders first; then ask one of them. The others are those of its `join` list, or those
-    /// named here. Without any it is a cluster of one.
+    /// named here. Without any it is a cluster of this node alone, which is asked about at a terminal, and said.
+    /// A node that lost its data folder does not come back into its cluster like this: it makes a rival of it.
     #[command(after_long_help = "Example:\n  reveille cluster init --peer b.example.com:7601,c.example.com:7601")]
     Init {
         /// Peer addresses of the other founders

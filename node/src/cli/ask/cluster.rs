@@ -11,6 +11,10 @@ use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::cluster::{LeaderView, MadeView, MemberView, StatusView};
 
+/// Of a cluster without peers.
+const ALONE: &str = "a cluster of this node alone: the others of a larger one are named with --peer, or in its `join`; and \
+                     a node that lost its folder does not come back into its cluster like this, but makes a rival of it";
+
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: ClusterArgs) -> Result<(), Stop> {
     match args.command {
@@ -28,9 +32,22 @@ async fn init(desk: &Desk<'_>, peers: Vec<String>, test_clock: bool, validate_on
     let request_id = desk.client.request_id().to_owned();
     let question = InitClusterRequest { peers, request_id, validate_only, test_clock };
     let call = |channel, question| async move { Service::new(channel).init_cluster(question).await };
-    let answer = desk.change(question, call).await?;
+    // A cluster of one is seldom meant, and a node that belonged to one cluster and makes another is a rival to it.
+    let look = InitClusterRequest { validate_only: true, ..question.clone() };
+    let looked = desk.client.ask(Nature::Read, look, call).await?;
+    let alone = !looked.existed && looked.members.len() == 1;
+    if alone && !validate_only {
+        desk.terminal.confirm_if_asked(ALONE)?;
+    }
+    let answer = if validate_only { looked } else { desk.change(question, call).await? };
     let existed = answer.existed;
     desk.terminal.show(&MadeView::from(answer))?;
+    if alone {
+        desk.terminal.say(&format!("warning: {ALONE}"));
+    }
+    if test_clock && !existed {
+        desk.terminal.say("its clock is a test's, for good: no mail of it ever leaves this machine");
+    }
     desk.terminal.say(match (existed, validate_only) {
         (true, _) => "it exists already, with these founders; nothing was changed; next: reveille cluster status",
         (false, true) => "all founders answer; nothing was changed",
@@ -43,8 +60,9 @@ async fn status(desk: &Desk<'_>) -> Result<Seen<StatusView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_cluster_status(question).await };
     let status = desk.client.ask(Nature::Read, GetClusterStatusRequest {}, call).await?;
     let unmade = status.cluster.is_empty();
-    let unmade =
-        unmade.then(|| format!("{} belongs to no cluster yet; next: reveille cluster init", status.answered_by));
+    let unmade = unmade.then(|| {
+        format!("{} belongs to no cluster yet; next: reveille cluster init --peer HOST:PORT,…", status.answered_by)
+    });
     let view = StatusView::from(status);
     let remarks = unmade.into_iter().chain(view.troubles()).collect();
     Ok(Seen { view, freshness: None, remarks })

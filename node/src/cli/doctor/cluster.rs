@@ -19,7 +19,7 @@ pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> 
     if status.cluster.is_empty() {
         let what = format!("{} belongs to no cluster yet", status.answered_by);
         let why = "nothing can be kept or sent before there is one";
-        return vec![Finding::problem("cluster", what, why, "reveille cluster init")];
+        return vec![Finding::problem("cluster", what, why, "reveille cluster init --peer HOST:PORT,…")];
     }
     let mut findings = leadership(status);
     findings.extend(status.members.iter().filter_map(standing));

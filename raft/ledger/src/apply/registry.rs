@@ -19,7 +19,10 @@ impl Ledger {
             return Ok(outcome);
         }
         if self.head.test_clock.is_some() && !is_loopback(&relay.host) {
-            let why = format!("the time is a test's, so no mail leaves this machine, and {} is another", relay.host);
+            let why = format!(
+                "the time is a test's, so no mail leaves this machine, and {} is another; give a relay on 127.0.0.1",
+                relay.host
+            );
             return Err(Refusal::NotPossible(why));
         }
         let known = self.relays.get(&relay.name);

@@ -1,0 +1,131 @@
+//! Names the flag where the API names the field that it fills: who typed a command knows its flags.
+//!
+//! Not for `apply`, `import`, `audience` and `config`, whose values come out of files: there the line or the key is named.
+
+use super::args::{Question, ScheduleCommand};
+use super::failure::{Failure, Stop};
+
+/// Fields whose flag has another name, the longer path first.
+const NAMED: [(&str, &str); 32] = [
+    ("schedule.audience.recipients", "--to or --recipients"),
+    ("schedule.audience.columns", "--recipients"),
+    ("schedule.audience.sealed", "--audience"),
+    ("schedule.audience", "--recipients"),
+    ("schedule.content.headers", "--header"),
+    ("schedule.content.variables", "--var"),
+    ("schedule.content.text", "--text or --inline-text"),
+    ("schedule.content.html", "--html or --inline-html"),
+    ("schedule.when.every.period", "--every"),
+    ("schedule.when.every.anchor", "--anchor"),
+    ("schedule.when.daily.days", "--days"),
+    ("schedule.zone", "--tz"),
+    ("schedule.labels", "--label"),
+    ("schedule.name", "NAME"),
+    ("schedule.paused", "--reason"),
+    ("relay.name", "NAME"),
+    ("relay.rate_per_second", "--rate"),
+    ("relay.late_rate_per_second", "--late-rate"),
+    ("relay.max_sessions", "--sessions"),
+    ("filter.since", "--since"),
+    ("update_mask", "--clear"),
+    ("finish_within", "--timeout"),
+    ("page_size", "--limit"),
+    ("states", "--state"),
+    ("selector", "--selector"),
+    ("request_id", "--request-id"),
+    ("peers", "--peer"),
+    ("recipients", "RECIPIENT"),
+    ("recipient", "RECIPIENT"),
+    ("by", "DISTANCE"),
+    ("name", "NAME"),
+    ("tenant", "--tenant"),
+];
+/// Fields that several flags fill.
+const SEVERAL: [(&str, &str); 2] =
+    [("schedule.content", "--text or --html"), ("schedule.when", "--cron, --daily, --every or --at")];
+/// Within these a field and its flag have one name.
+const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
+/// Fields of their own that are called as their flag is.
+const OWN: [&str; 6] = ["from", "to", "max", "pool", "reason", "resolution"];
+
+/// Do the values of a command come from its flags?
+pub fn give_its_values(question: &Question) -> bool {
+    match question {
+        Question::Apply(_) | Question::Diff(_) | Question::Import(_) | Question::Audience(_) | Question::Config(_) => {
+            false
+        }
+        Question::Schedule(args) => !matches!(args.command, ScheduleCommand::Apply(_) | ScheduleCommand::Diff(_)),
+        _ => true,
+    }
+}
+
+/// The same failure, in the words of the command line.
+pub fn named(stop: Stop) -> Stop {
+    let Stop::Failed(failure) = stop else { return stop };
+    let lines = failure.message.split('\n').map(|line| {
+        let bare = line.trim_start();
+        let indent = &line[..line.len() - bare.len()];
+        let told = bare.split_once(": ").and_then(|(field, rest)| Some(format!("{indent}{}: {rest}", flag_of(field)?)));
+        told.unwrap_or_else(|| line.to_owned())
+    });
+    let message = lines.collect::<Vec<_>>().join("\n");
+    let field = failure.field.as_ref().map(|field| flag_of(field).unwrap_or_else(|| field.clone()));
+    Stop::Failed(Box::new(Failure { message, field, ..*failure }))
+}
+
+/// The flag that fills a field; none where there is none.
+fn flag_of(field: &str) -> Option<String> {
+    if let Some((_, flags)) = SEVERAL.iter().find(|(path, _)| *path == field) {
+        return Some((*flags).to_owned());
+    }
+    let behind = |path: &str| field.strip_prefix(path).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+    if let Some((flag, rest)) = NAMED.iter().find_map(|(path, flag)| Some((flag, behind(path)?))) {
+        // Of a label, a header field or a variable: which.
+        return Some(rest.strip_prefix('.').map_or_else(|| (*flag).to_owned(), |which| format!("{flag} {which}")));
+    }
+    let own = OWN.iter().find(|own| behind(own).is_some()).copied();
+    let part = own.or_else(|| ALIKE.iter().find_map(|prefix| field.strip_prefix(prefix)))?;
+    let name = part.split(['.', '[']).next().unwrap_or_default();
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    is_name.then(|| format!("--{}", name.replace('_', "-")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_told_as_the_flag_that_fills_it() {
+        for (field, flag) in [
+            ("schedule.content.sender", "--sender"),
+            ("schedule.content.reply_to", "--reply-to"),
+            ("schedule.content.headers.Bcc", "--header Bcc"),
+            ("schedule.content", "--text or --html"),
+            ("schedule.when", "--cron, --daily, --every or --at"),
+            ("schedule.policies.min_gap", "--min-gap"),
+            ("schedule.when.cron", "--cron"),
+            ("schedule.zone", "--tz"),
+            ("schedule.max_runs", "--max-runs"),
+            ("schedule.audience.columns[3]", "--recipients"),
+            ("schedule.labels.tier", "--label tier"),
+            ("relay.late_rate_per_second", "--late-rate"),
+            ("relay.tls_name", "--tls-name"),
+            ("peers[1]", "--peer"),
+            ("to", "--to"),
+        ] {
+            assert_eq!(flag_of(field).as_deref(), Some(flag), "{field}");
+        }
+        for field in ["--tz", "people.csv:4", "run", "schedule", "no relay answers", "byte"] {
+            assert_eq!(flag_of(field), None, "{field}");
+        }
+    }
+
+    #[test]
+    fn each_line_of_a_message_names_flags() {
+        let message = "schedule.zone: is missing (and 1 more field)\n  schedule.content.sender: is missing".to_owned();
+        let told = named(Failure::usage("schedule.zone", message, "").into());
+        let Stop::Failed(failure) = told else { panic!("{told:?}") };
+        assert_eq!(failure.message, "--tz: is missing (and 1 more field)\n  --sender: is missing");
+        assert_eq!(failure.field.as_deref(), Some("--tz"));
+    }
+}
