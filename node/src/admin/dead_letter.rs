@@ -79,7 +79,8 @@ impl Admin {
         }
         let filter = Filter::read(filter)?;
         let (page_size, page_token) = (BATCH, page_token.as_str());
-        let question = Question { list: LIST, tenant: &tenant, run: &run, stale: false, page_size, page_token };
+        let (tenant, run, schedule) = (&tenant, &run, &filter.schedule);
+        let question = Question { list: LIST, tenant, run, schedule, stale: false, page_size, page_token };
         let mut left_out = 0;
         let listed = self
             .list(question, deadline, |page: &mut Page<Key, Key>, ledger, wanted| {
@@ -131,6 +132,7 @@ impl DeadLetterService for Admin {
             list: LIST,
             tenant: &request.tenant,
             run: &request.run,
+            schedule: &filter.schedule,
             stale: request.stale,
             page_size: request.page_size,
             page_token: &request.page_token,
@@ -165,7 +167,8 @@ impl DeadLetterService for Admin {
         let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request.into_inner();
         let filter = Filter::read(filter)?;
         let (page_size, page_token) = (BATCH, page_token.as_str());
-        let question = Question { list: LIST, tenant: &tenant, run: &run, stale, page_size, page_token };
+        let (tenant, run, schedule) = (&tenant, &run, &filter.schedule);
+        let question = Question { list: LIST, tenant, run, schedule, stale, page_size, page_token };
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
         let listed = self
             .list(question, deadline, |page: &mut Page<(), Key>, ledger, wanted| {

@@ -89,8 +89,8 @@ async fn messages(admin: &Admin, held: &[Held], blobs: &Blobs) -> Vec<Doubt> {
     doubts.collect()
 }
 
-/// What a decision would resolve, by cause and node, most first.
-fn rehearse(ledger: &Ledger, picked: &Picked, resends: bool) -> Result<Vec<DoubtGroup>, Fault> {
+/// What a decision would resolve, by cause and node, most first; refused where it is nobody of those `named`.
+fn rehearse(ledger: &Ledger, picked: &Picked, named: &[String], resends: bool) -> Result<Vec<DoubtGroup>, Fault> {
     if resends && ledger.run(picked.run).is_some_and(|run| run.state.is_cancelled()) {
         return Err(refusals::refused(&Refusal::NotPossible("the run is cancelled".to_owned())));
     }
@@ -105,10 +105,26 @@ fn rehearse(ledger: &Ledger, picked: &Picked, resends: bool) -> Result<Vec<Doubt
             }
         }
     }
+    if counts.is_empty() && !named.is_empty() {
+        return Err(refusals::nobody_in_doubt(named, picked.run, &standings(ledger, picked)));
+    }
     let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
     groups.sort_by_key(|group| Reverse(group.count));
     Ok(groups)
+}
+
+/// Where they stand: `sent`, or `2 sent, 1 dead`.
+fn standings(ledger: &Ledger, picked: &Picked) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for number in &picked.numbers {
+        let standing = ledger.standing(picked.run, *number).map(views::standing_word);
+        *counts.entry(standing.unwrap_or("gone")).or_default() += 1;
+    }
+    let told = counts
+        .iter()
+        .map(|(word, count)| if picked.numbers.len() == 1 { (*word).to_owned() } else { format!("{count} {word}") });
+    told.collect::<Vec<_>>().join(", ")
 }
 
 #[tonic::async_trait]
@@ -120,6 +136,7 @@ impl DoubtService for Admin {
             list: "doubts",
             tenant: &request.tenant,
             run: &request.run,
+            schedule: "",
             stale: request.stale,
             page_size: request.page_size,
             page_token: &request.page_token,
@@ -169,10 +186,10 @@ impl DoubtService for Admin {
             }
         };
         let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
+        let resends = decision == Decision::Resend;
+        let look = self.read(false, deadline, |ledger| rehearse(ledger, &picked, &recipients, resends));
+        let groups = look.await?.0?;
         if validate_only {
-            let resends = decision == Decision::Resend;
-            let (groups, _) = self.read(false, deadline, |ledger| rehearse(ledger, &picked, resends)).await?;
-            let groups = groups?;
             let resolved = groups.iter().map(|group| group.count).sum();
             return Ok(Response::new(ResolveDoubtsResponse { resolved, index: 0, groups }));
         }

@@ -27,7 +27,8 @@ pub fn reason(letter: &DeadLetter) -> String {
 /// Which letters are meant.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    schedule: String,
+    /// Only those of its runs; empty: of all.
+    pub schedule: String,
     reason: String,
     since: Option<Time>,
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::blobs::Blobs;
-use super::naming::RunArgument;
+use super::naming::{RunArgument, check_schedule};
 use super::paging::Paging;
 use super::{Admin, Fault, validate};
 
@@ -23,6 +23,8 @@ pub struct Question<'q> {
     pub tenant: &'q str,
     /// Empty for all runs.
     pub run: &'q str,
+    /// A schedule that has to be there, or to have been; empty for all.
+    pub schedule: &'q str,
     pub stale: bool,
     pub page_size: i32,
     pub page_token: &'q str,
@@ -76,6 +78,7 @@ impl Admin {
         let mut page = Page::default();
         let (found, freshness) = self
             .read(question.stale, deadline, |ledger| {
+                check_schedule(ledger, &tenant, question.schedule)?;
                 let only = run.map(|run| run.find(ledger, &self.site.zones, &tenant)).transpose()?;
                 look(&mut page, ledger, &Wanted { tenant: &tenant, only, paging: &paging });
                 Ok::<_, Fault>(())

@@ -14,10 +14,14 @@ use super::unled::Asked;
 
 const LOOK_AT_CLUSTER: &str = "reveille cluster status";
 
+/// It may have belonged to one, and have lost its folder.
+const INIT: &str =
+    "ask another node, with --endpoint; or, where there is no cluster yet, reveille cluster init --peer HOST:PORT,…";
+
 /// This node belongs to no cluster.
 pub fn not_initialized() -> Fault {
     let message = "this node belongs to no cluster yet";
-    Fault::new(Code::FailedPrecondition, ErrorReason::NotInitialized, message).next("reveille cluster init")
+    Fault::new(Code::FailedPrecondition, ErrorReason::NotInitialized, message).next(INIT)
 }
 
 /// Nobody leads by the deadline, as far as this node knows; an election may be going on.
@@ -122,9 +126,21 @@ pub fn already_initialized(message: impl Into<String>) -> Fault {
     Fault::new(Code::FailedPrecondition, ErrorReason::AlreadyInitialized, message).next(LOOK_AT_CLUSTER)
 }
 
+/// A name as somebody gave it, on one line whatever it holds.
+fn quoted(name: &str) -> String {
+    let one = |one: char| if one.is_control() { one.escape_default().to_string() } else { one.to_string() };
+    format!("'{}'", name.chars().map(one).collect::<String>())
+}
+
 /// No schedule of that name.
 pub fn no_schedule(name: &str) -> Fault {
-    let message = format!("no schedule named '{name}'");
+    no_schedule_like(name, &[])
+}
+
+/// No schedule of that name, and these are called nearly so.
+pub fn no_schedule_like(name: &str, nearest: &[&str]) -> Fault {
+    let near = if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(", ")) };
+    let message = format!("no schedule named {}{near}", quoted(name));
     Fault::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
 }
 
@@ -157,15 +173,25 @@ pub fn not_in_doubt(address: &str, run: RunId) -> Fault {
     Fault::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(next)
 }
 
+/// None of those who are named is in doubt: who they are, in words, and where they stand.
+pub fn nobody_in_doubt(named: &[String], run: RunId, standings: &str) -> Fault {
+    let message = match named {
+        [one] => format!("{one} is not in doubt in run {run}: it is {standings}"),
+        more => format!("none of these {} is in doubt in run {run}: {standings}", more.len()),
+    };
+    let one = named.first().map_or("RECIPIENT", String::as_str);
+    not_possible(message).next(format!("reveille explain {run} '{one}'"))
+}
+
 /// No relay of that name.
 pub fn no_relay(name: &str) -> Fault {
-    let message = format!("no relay named '{name}'");
+    let message = format!("no relay named {}", quoted(name));
     Fault::new(Code::NotFound, ErrorReason::RelayNotFound, message).next("reveille relay list")
 }
 
 /// No such member.
 pub fn no_member(name: &str) -> Fault {
-    let message = format!("no member named '{name}'");
+    let message = format!("no member named {}", quoted(name));
     Fault::new(Code::NotFound, ErrorReason::MemberNotFound, message).next("reveille cluster members")
 }
 

@@ -7,6 +7,7 @@ use prost_types::Timestamp;
 use reveille_cluster::relay::Target;
 use reveille_ledger::command::{Command, Relay, RelayPut};
 use reveille_ledger::refusal::Refusal;
+use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::relay_service_server::RelayService;
 use reveille_proto::admin::v1::{
@@ -18,7 +19,7 @@ use tonic::{Request, Response, Status};
 use super::paging::Paging;
 use super::probe::Found;
 use super::validate::Fields;
-use super::{Admin, Fault, deadline, probe, refusals, validate, views};
+use super::{Admin, Fault, creation, deadline, probe, refusals, validate, views};
 
 impl Admin {
     async fn find_relay(
@@ -39,6 +40,12 @@ impl Admin {
         let health = status.map(|status| views::health(node, now, status));
         v1::Relay { health, ..views::relay(relay) }
     }
+}
+
+/// Does anything send by a pool, or will?
+fn is_used(ledger: &Ledger, pool: &str) -> bool {
+    let by_schedule = |(_, schedule): (_, &Schedule)| schedule.pool == pool && schedule.activity != Activity::Done;
+    ledger.schedules().iter().any(by_schedule) || ledger.open_pages().any(|(_, page)| page.pool == pool)
 }
 
 #[tonic::async_trait]
@@ -120,7 +127,13 @@ impl RelayService for Admin {
         request: Request<RemoveRelayRequest>,
     ) -> Result<Response<RemoveRelayResponse>, Status> {
         let deadline = deadline::of(&request);
-        let reply = self.write(Command::RelayRemove(request.into_inner().name), "", deadline).await?;
-        Ok(Response::new(RemoveRelayResponse { index: reply.index }))
+        let RemoveRelayRequest { name } = request.into_inner();
+        let pool = self.site.replica.read(|ledger| Some(ledger.relays().get(&name)?.pool.clone()));
+        let reply = self.write(Command::RelayRemove(name), "", deadline).await?;
+        let warnings = self.site.replica.read(|ledger| {
+            let used = pool.filter(|pool| is_used(ledger, pool));
+            used.map(|pool| creation::warnings(ledger, &pool)).unwrap_or_default()
+        });
+        Ok(Response::new(RemoveRelayResponse { index: reply.index, warnings }))
     }
 }

@@ -15,7 +15,7 @@ use reveille_proto::admin::v1::{
 use reveille_raft::peer::About;
 use tonic::{Request, Response, Status};
 
-use super::naming::RunArgument;
+use super::naming::{RunArgument, check_schedule};
 use super::paging::{LOOK_MAX, Paging};
 use super::selector::Selector;
 use super::validate::Fields;
@@ -86,8 +86,12 @@ impl RunService for Admin {
         let tenant = validate::tenant(&request.tenant)?;
         let filter = Filter { tenant, schedule: request.schedule, states, selector };
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;
-        let look = self.read(request.stale, deadline, |ledger| list(ledger, &filter, &paging));
-        let ((runs, last), freshness) = look.await?;
+        let look = self.read(request.stale, deadline, |ledger| {
+            check_schedule(ledger, &filter.tenant, &filter.schedule)?;
+            Ok::<_, Fault>(list(ledger, &filter, &paging))
+        });
+        let (listed, freshness) = look.await?;
+        let (runs, last) = listed?;
         let next_page_token = paging.token(last.as_ref());
         Ok(Response::new(ListRunsResponse { runs, next_page_token, freshness, selector: heeded }))
     }

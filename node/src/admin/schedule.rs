@@ -22,6 +22,7 @@ use reveille_proto::admin::v1::{
 use tonic::{Request, Response, Status};
 
 use super::beside::Beside;
+use super::naming::absent_schedule;
 use super::paging::{LOOK_MAX, Paging};
 use super::rehearsal::{Rehearsal, rehearse};
 use super::selector::Selector;
@@ -52,11 +53,12 @@ impl Admin {
     ) -> Result<Found, Fault> {
         let tenant = tenant(tenant_name)?;
         let look = self.read(stale, deadline, |ledger| {
-            let (id, schedule) = ledger.schedule_named(&tenant, name)?;
-            Some((id, schedule.clone(), Beside::of(ledger, id), ledger.head().now))
+            let found = ledger.schedule_named(&tenant, name);
+            let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, name))?;
+            Ok::<_, Fault>((id, schedule.clone(), Beside::of(ledger, id), ledger.head().now))
         });
         let (found, freshness) = look.await?;
-        let (id, schedule, beside, now) = found.ok_or_else(|| refusals::no_schedule(name))?;
+        let (id, schedule, beside, now) = found?;
         Ok(Found { id, beside, schedule, now: self.now(now), freshness })
     }
 

@@ -195,3 +195,23 @@ async fn a_backfill_counts_before_it_opens_and_says_what_is_left() {
     assert_eq!(partly.code, Some(7), "{partly:?}");
     assert!(partly.stderr.contains("--from 2026-03-02T00:00:00Z --to 2026-03-05T00:00:00Z"), "{}", partly.stderr);
 }
+
+#[tokio::test]
+async fn a_cluster_of_one_is_said_to_be_alone_and_a_test_clock_to_be_for_good() {
+    let members = vec![v1::Member { name: "a".into(), ..Default::default() }];
+    let fake = Fake::answering("InitCluster", v1::InitClusterResponse { members, ..Default::default() }).await;
+    let ended = fake.reveille("cluster init --test-clock --dry-run").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("warning: a cluster of this node alone"), "{ended:?}");
+    assert!(ended.stderr.contains("its clock is a test's, for good"), "{ended:?}");
+    let asked: Vec<v1::InitClusterRequest> = fake.requests("InitCluster");
+    assert!(asked.iter().all(|asked| asked.validate_only), "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_no_relay_is_left_for_is_said_where_the_last_one_goes() {
+    let warnings = vec!["no relay is in pool bulk".to_owned()];
+    let fake = Fake::answering("RemoveRelay", v1::RemoveRelayResponse { index: 7, warnings }).await;
+    let ended = fake.reveille("relay remove main --yes").await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), "warning: no relay is in pool bulk\n"), "{ended:?}");
+}

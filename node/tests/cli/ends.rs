@@ -3,14 +3,13 @@
 use std::process::Stdio;
 
 use reveille_proto::admin::v1;
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tonic::Code;
 
 use crate::fake::{Fake, one};
-use crate::terminal::{Ended, PATIENCE, command, reveille};
+use crate::terminal::{Ended, PATIENCE, command, interrupt, reveille, run};
 
 #[tokio::test]
 async fn the_exit_code_says_what_happened() {
@@ -54,7 +53,7 @@ async fn without_a_quorum_it_is_tried_for_a_while_and_then_code_5() {
 async fn a_node_that_says_nothing_is_code_8_with_the_request_id() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let line = format!("--endpoint {address} --timeout 1s --request-id mine -o json schedule trigger morning");
+    let line = format!("--endpoint {address} --timeout 15s --request-id mine -o json schedule trigger morning");
     let ended = reveille(&line).await;
     assert_eq!(ended.code, Some(8), "{ended:?}");
     let error = ended.error();
@@ -96,10 +95,12 @@ async fn fewer_than_were_named_is_partly_done() {
     let ended = fake.reveille("in-doubt resolve r1.0 a@b.example #3 --sent --yes -o json").await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")));
     assert_eq!(ended.json(), serde_json::json!({"run": "r1.0", "moved": 1, "index": 9, "dry_run": false}));
+    let dry = fake.reveille("in-doubt resolve r1.0 a@b.example #3 --sent --dry-run -o json").await;
+    assert_eq!((dry.code, dry.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")), "as the deed: {dry:?}");
     let sent: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
     let sent: Vec<_> = sent.iter().map(|one| (one.resolution(), one.all, one.validate_only)).collect();
     let once = |validate_only| (v1::Resolution::Sent, false, validate_only);
-    assert_eq!(sent, [once(true), once(false)], "counted, then done");
+    assert_eq!(sent, [once(true), once(false), once(true)], "counted, then done");
 }
 
 #[tokio::test]
@@ -122,8 +123,7 @@ async fn interrupted(arguments: &[&str]) -> Ended {
     // Once it has sent something it waits for the answer, and for Ctrl-C.
     let (mut stream, _) = timeout(PATIENCE, listener.accept()).await.expect("in time").expect("it connects");
     timeout(PATIENCE, stream.read(&mut [0; 1])).await.expect("in time").expect("it asks");
-    let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it runs");
-    kill_process(id, Signal::INT).expect("a signal");
+    interrupt(&child);
     timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output").into()
 }
 
@@ -177,6 +177,14 @@ async fn without_a_terminal_nothing_is_destroyed_unless_it_was_said() {
     let ended = fake.reveille("schedule delete morning -o json").await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(2), Some("NOT_CONFIRMED")));
     assert_eq!(fake.methods(), [""; 0], "nobody was asked");
+    let name = ["--endpoint", &fake.address().to_string(), "schedule", "delete", "a\nb"];
+    let strange = run(&mut command(&name)).await;
+    assert!(strange.stderr.contains("Delete schedule a\\nb?"), "a line end does not pass as ours: {strange:?}");
+    let dry = fake.reveille("schedule delete morning --dry-run -o json").await;
+    assert_eq!(dry.json()["dry_run"], true);
     let ended = fake.reveille("schedule delete morning --yes -o json").await;
-    assert_eq!(ended.json(), serde_json::json!({"name": "morning", "index": 5, "open_runs": ["r4.0"]}));
+    assert_eq!(
+        ended.json(),
+        serde_json::json!({"name": "morning", "index": 5, "open_runs": ["r4.0"], "dry_run": false})
+    );
 }

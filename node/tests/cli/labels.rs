@@ -118,7 +118,7 @@ async fn lists_are_chosen_by_the_cluster() {
     assert_eq!(asked.first().map(|request| request.selector.as_str()), Some("env!=dev"));
     let address = fake.address().to_string();
     let ended = run(&mut command(&["--endpoint", &address, "schedule", "list", "-l", "te am", "-o", "json"])).await;
-    assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("selector")), "{ended:?}");
+    assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("--selector")), "{ended:?}");
 }
 
 #[tokio::test]
@@ -203,4 +203,34 @@ async fn a_selector_that_means_nothing_is_not_found_and_a_name_goes_without_one(
     for line in ["schedule pause", "schedule pause good -l team=ops", "schedule resume good -l team=ops"] {
         assert_eq!(fake.reveille(line).await.code, Some(2), "{line}");
     }
+}
+
+#[tokio::test]
+async fn a_list_that_was_chosen_by_labels_shows_them() {
+    let answer = v1::ListSchedulesResponse {
+        schedules: vec![v1::Schedule {
+            name: "a".into(),
+            labels: [("team".into(), "ops".into())].into(),
+            ..Default::default()
+        }],
+        selector: "team=ops".into(),
+        ..Default::default()
+    };
+    let fake = Fake::answering("ListSchedules", answer).await;
+    let chosen = fake.reveille("schedule list -l team=ops").await;
+    assert!(chosen.stdout.contains("LABELS") && chosen.stdout.contains("team=ops"), "{chosen:?}");
+    assert!(!fake.reveille("schedule list").await.stdout.contains("LABELS"));
+    let json = fake.reveille("schedule list -l team=ops -o json").await.json();
+    assert_eq!(json, fake.reveille("schedule list -o json").await.json(), "the objects are the same");
+}
+
+#[tokio::test]
+async fn where_none_is_as_it_has_to_be_only_that_is_said() {
+    let paused = v1::Schedule { name: "a".into(), state: v1::ScheduleState::Paused.into(), ..Default::default() };
+    let answer =
+        v1::ListSchedulesResponse { schedules: vec![paused], selector: "team=ops".into(), ..Default::default() };
+    let fake = Fake::answering("ListSchedules", answer).await;
+    let ended = fake.reveille("schedule pause -l team=ops --yes").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""), "{ended:?}");
+    assert_eq!(ended.stderr, "1 schedule of 1 left as they are: not active\n");
 }

@@ -106,6 +106,8 @@ async fn a_requeue_by_reason_is_counted_asked_about_and_done_page_by_page() {
     assert!(done.iter().all(|asked| asked.all && asked.pool == "backup" && asked.run.is_empty()));
     let all = fake.reveille("dead-letter discard").await;
     assert!(all.code == Some(2) && all.stderr.contains("which dead letters? nothing says it"), "{all:?}");
+    let nowhere = run(command(&words[..4]).args(["--all", "--yes", "--pool", ""])).await;
+    assert_eq!(nowhere.code, Some(2), "an empty name is no pool: {nowhere:?}");
 }
 
 #[tokio::test]
@@ -117,7 +119,7 @@ async fn an_export_is_csv_or_lines_and_a_file_appears_when_it_is_whole() {
     assert_eq!(csv.stdout, format!("{headings}{first}r5.0,u2@x.example,2,550,,no,0,\n"));
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("letters.jsonl");
-    let ended = fake.reveille(&format!("dead-letter export --format jsonl {}", file.display())).await;
+    let ended = fake.reveille(&format!("dead-letter export {}", file.display())).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""), "{ended:?}");
     let lines = std::fs::read_to_string(&file).expect("a file");
     let numbers: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -134,10 +136,37 @@ async fn a_whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
     let dry = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run").await;
     assert_eq!((dry.code, dry.stdout.as_str()), (Some(0), "7 recipients would be resolved\n"));
     assert_eq!(dry.stderr, "7 mails in doubt, all of run r1.0 (7 on n2: holder lost)\n");
+    let json = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run -o json").await.json();
+    assert_eq!(json["groups"], json!([{"cause": "holder lost", "node": "n2", "count": 7}]));
     let unasked = fake.reveille("in-doubt resolve r1.0 --all --sent").await;
     assert!(unasked.code == Some(2) && unasked.stderr.contains("may never have arrived: 7 mails"), "{unasked:?}");
     let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
     assert!(asked.iter().all(|asked| asked.validate_only));
     let done = fake.reveille("in-doubt resolve r1.0 --all --sent --yes -o json").await;
     assert_eq!(done.json(), json!({"run": "r1.0", "moved": 7, "index": 9, "dry_run": false}));
+}
+
+#[tokio::test]
+async fn a_dry_run_of_fewer_than_are_named_ends_as_the_deed_would() {
+    let answer = v1::RequeueDeadLettersResponse { requeued: 1, ..Default::default() };
+    let fake = Fake::answering("RequeueDeadLetters", answer).await;
+    let ended = fake.reveille("dead-letter requeue r1.0 #1 #2 --dry-run").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(7), "1 recipient would be requeued\n"), "{ended:?}");
+    assert!(ended.stderr.contains("1 of 2 would be requeued"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_reason_of_which_nobody_died_is_said_to_be_that() {
+    let fake = Fake::start(|method, _| match method {
+        "ListDeadLetters" => one(v1::ListDeadLettersResponse::default()),
+        "RequeueDeadLetters" => one(v1::RequeueDeadLettersResponse::default()),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    for line in ["dead-letter list --reason 999", "dead-letter requeue --reason 999 --yes"] {
+        let ended = fake.reveille(line).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.contains("died of '999'; reveille dead-letter list --group-by reason"), "{ended:?}");
+    }
+    assert!(!fake.reveille("dead-letter list").await.stderr.contains("died of"));
 }

@@ -116,3 +116,19 @@ async fn what_changes_nothing_or_cannot_be_meant_is_not_asked_for() {
     }
     assert_eq!(fake.methods().len(), 0);
 }
+
+#[tokio::test]
+async fn people_read_a_change_once_and_instants_only_where_they_move() {
+    let fake = schedule().await;
+    let moved = fake.reveille("schedule update morning --priority 7").await;
+    let both = format!("{}{}", moved.stdout, moved.stderr);
+    assert_eq!(both.matches("priority: 1 → 7").count(), 1, "{moved:?}");
+    assert!(moved.stdout.contains("NEXT, OLD"), "{moved:?}");
+
+    let next = vec![v1::Instant { local: "2026-03-02T09:00".to_owned(), ..v1::Instant::default() }];
+    let former = v1::Schedule { name: "morning".into(), priority: 1, next, ..v1::Schedule::default() };
+    let schedule = Some(v1::Schedule { priority: 7, ..former.clone() });
+    let answer = v1::UpdateScheduleResponse { schedule, former: Some(former), ..Default::default() };
+    let stays = Fake::answering("UpdateSchedule", answer).await.reveille("schedule update morning --priority 7").await;
+    assert_eq!((stays.stdout.as_str(), stays.stderr.as_str()), ("priority: 1 → 7\n", ""), "{stays:?}");
+}

@@ -4,6 +4,8 @@
 //! date-time of the schedule's zone, or the request id of a trigger. A recipient is an address, or `#` and
 //! its number in the run.
 
+mod schedule;
+
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -17,6 +19,7 @@ use reveille_ledger::{History, Ledger};
 
 use super::blobs::Blobs;
 use super::{Admin, Fault, refusals, validate};
+pub use schedule::{absent_schedule, check_schedule};
 
 /// Recipients that one request names at most.
 const NAMED_MAX: usize = 10_000;
@@ -62,8 +65,8 @@ impl RunArgument {
                 owner.filter(|owner| *owner == tenant).map(|_| *run).ok_or_else(|| refusals::no_run(run))
             }
             RunArgument::Occurrence { schedule, occurrence } => {
-                let (id, known) =
-                    ledger.schedule_named(tenant, schedule).ok_or_else(|| refusals::no_schedule(schedule))?;
+                let named = ledger.schedule_named(tenant, schedule);
+                let (id, known) = named.ok_or_else(|| absent_schedule(ledger, tenant, schedule))?;
                 let found = occurrence_of(ledger, zones, id, &known.zone, occurrence);
                 found.ok_or_else(|| refusals::no_run(format!("of '{schedule}' at {occurrence}")))
             }
@@ -176,7 +179,10 @@ impl Admin {
             (0, false) => return Err(Fault::of_field("recipients", "is empty; name some, or say that you mean all")),
             (1.., true) => return Err(Fault::of_field("recipients", "names some, and all are asked for; choose one")),
             (count, _) if count > NAMED_MAX => {
-                return Err(Fault::of_field("recipients", format!("are {count}, more than {NAMED_MAX}; ask in parts")));
+                return Err(Fault::of_field(
+                    "recipients",
+                    format!("{count} are named, at most {NAMED_MAX}; ask in parts"),
+                ));
             }
             _ => {}
         }

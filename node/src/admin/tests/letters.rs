@@ -45,6 +45,10 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
     let later = prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 };
     assert_eq!(counted(&node, DeadLetterFilter { since: Some(later), ..Default::default() }).await, []);
 
+    let mistyped = DeadLetterFilter { schedule: "reprot".to_owned(), ..DeadLetterFilter::default() };
+    let mistyped = node.dead_letters().requeue_dead_letters(all(mistyped, "")).await.expect_err("no schedule");
+    assert_eq!(reason(&mistyped), (Code::NotFound, "SCHEDULE_NOT_FOUND".to_owned()));
+    assert_eq!(mistyped.message(), "no schedule named 'reprot'; did you mean report?");
     let refused = node.dead_letters().requeue_dead_letters(all(by_reason("550 5.2.1"), "backup")).await;
     let refused = refused.expect_err("no relay");
     assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()), "{refused:?}");

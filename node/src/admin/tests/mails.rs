@@ -105,7 +105,13 @@ async fn relays_are_added_compared_tested_and_removed() {
     assert!(!refused.reachable && refused.problem.starts_with("refused at Banner: 554"), "{refused:?}");
 
     let remove = reveille_proto::admin::v1::RemoveRelayRequest { name: "mailbox".to_owned() };
-    node.relays().remove_relay(remove.clone()).await.expect("removed");
+    let unused = node.relays().remove_relay(remove.clone()).await.expect("removed").into_inner();
+    assert_eq!(unused.warnings, [""; 0], "nothing sends by its pool");
+    node.relays().add_relay(add(&slower, false)).await.expect("added");
+    node.schedules().create_schedule(creation(yearly("daily", &["ada@example.net"]))).await.expect("created");
+    let used = node.relays().remove_relay(remove.clone()).await.expect("removed").into_inner();
+    let [warning] = used.warnings.as_slice() else { panic!("{used:?}") };
+    assert!(warning.contains("no relay is in pool default") && warning.contains("reveille relay add"), "{warning}");
     let gone = node.relays().remove_relay(remove).await.expect_err("gone");
     assert_eq!(reason(&gone), (Code::NotFound, "RELAY_NOT_FOUND".to_owned()));
     let get = GetRelayRequest { name: "mailbox".to_owned(), stale: true };

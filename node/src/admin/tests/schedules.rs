@@ -7,7 +7,7 @@ use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, Next, Replan};
 use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::{
-    BackfillScheduleRequest, CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome,
+    self, BackfillScheduleRequest, CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome,
     ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest,
     RunCause, ScheduleBody, ScheduleState, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
 };
@@ -39,7 +39,8 @@ async fn a_schedule_is_created_once_however_often_it_is_asked_for() {
     let first = node.schedules().create_schedule(request(body(), false)).await.expect("created").into_inner();
     let again = node.schedules().create_schedule(request(body(), false)).await.expect("the same").into_inner();
     assert!(first.created && !again.created);
-    assert_eq!(first.schedule, again.schedule);
+    let but_for_now = |schedule| v1::Schedule { now: None, ..Option::unwrap_or_default(schedule) };
+    assert_eq!(but_for_now(first.schedule), but_for_now(again.schedule));
     let other = ScheduleBody { priority: 9, ..body() };
     let taken = node.schedules().create_schedule(request(other, false)).await.expect_err("another body");
     assert_eq!(reason(&taken), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
@@ -338,5 +339,31 @@ async fn a_plan_by_another_zone_database_is_mended_by_the_leader() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(plan().1.tzdb, "2026x", "by the leader's own");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_that_names_no_schedule_says_so_and_a_deleted_one_is_still_meant() {
+    let node = node("").await;
+    node.triggered("morning", &["ada@example.net"], "").await;
+    let runs_of = |schedule: &str| ListRunsRequest { schedule: schedule.to_owned(), ..ListRunsRequest::default() };
+    for (name, message) in
+        [("mornin", "no schedule named 'mornin'; did you mean morning?"), ("a\nb", "no schedule named 'a\\nb'")]
+    {
+        let nobody = node.runs().list_runs(runs_of(name)).await.expect_err("no schedule");
+        assert_eq!((nobody.message(), reason(&nobody)), (message, (Code::NotFound, "SCHEDULE_NOT_FOUND".to_owned())));
+        let letters = v1::DeadLetterFilter { schedule: name.to_owned(), ..Default::default() };
+        let letters = v1::ListDeadLettersRequest { filter: Some(letters), ..Default::default() };
+        let nobody = node.dead_letters().list_dead_letters(letters).await.expect_err("no schedule");
+        assert_eq!(nobody.message(), message);
+        let get = GetScheduleRequest { name: name.to_owned(), ..GetScheduleRequest::default() };
+        assert_eq!(node.schedules().get_schedule(get).await.expect_err("no schedule").message(), message);
+    }
+    let delete = DeleteScheduleRequest { name: "morning".to_owned(), ..DeleteScheduleRequest::default() };
+    node.schedules().delete_schedule(delete).await.expect("deleted");
+    let left = node.runs().list_runs(runs_of("morning")).await.expect("its runs stay").into_inner();
+    assert_eq!(left.runs.len(), 1);
+    let none = node.runs().list_runs(runs_of("send-test")).await.expect("test mails have no schedule").into_inner();
+    assert_eq!(none.runs.len(), 0);
     node.stop().await;
 }

@@ -198,6 +198,14 @@ async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
     let resolved = node.doubts().resolve_doubts(resolve(&["#0"], false, Resolution::Sent)).await.expect("resolved");
     assert_eq!(resolved.into_inner().resolved, 1);
     let run = node.until(&run, |run| run.counts.is_some_and(|counts| counts.assumed == 1)).await;
+    for validate_only in [true, false] {
+        let again = ResolveDoubtsRequest { validate_only, ..resolve(&["#0"], false, Resolution::Sent) };
+        let again = node.doubts().resolve_doubts(again).await.expect_err("nobody is in doubt");
+        assert_eq!(reason(&again), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+        assert_eq!(again.message(), format!("#0 is not in doubt in run {}: it is assumed to be sent", run.run));
+    }
+    let all = node.doubts().resolve_doubts(resolve(&[], true, Resolution::Sent)).await.expect("of nobody");
+    assert_eq!(all.into_inner().resolved, 0, "all of nobody is no mistake");
     let gone = node.doubts().get_doubt(get).await.expect_err("decided");
     assert_eq!(reason(&gone), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
     let explain = ExplainRequest { run: run.run, recipient: "#0".to_owned(), ..ExplainRequest::default() };

@@ -114,3 +114,18 @@ pub fn recipient_state(standing: Standing) -> v1::RecipientState {
         Standing::InDoubt => v1::RecipientState::InDoubt,
     }
 }
+
+/// A recipient's standing, in a word or two.
+pub fn standing_word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Pending => "pending",
+        Standing::Claimed => "claimed",
+        Standing::Sent => "sent",
+        Standing::Assumed => "assumed to be sent",
+        Standing::Dead => "dead",
+        Standing::Suppressed => "suppressed",
+        Standing::Expired => "expired",
+        Standing::Cancelled => "cancelled",
+        Standing::InDoubt => "in doubt",
+    }
+}

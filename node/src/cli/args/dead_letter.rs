@@ -122,7 +122,7 @@ pub struct RequeueArgs {
     #[command(flatten)]
     pub letters: Letters,
     /// By this pool of relays from now on
-    #[arg(long)]
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub pool: Option<String>,
 }
 
@@ -139,15 +139,23 @@ pub struct DiscardArgs {
 pub struct ExportArgs {
     /// Where to; it appears when it is whole, in the place of one that is there [default: stdout]
     pub file: Option<PathBuf>,
-    /// As what
-    #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
-    pub format: ExportFormat,
+    /// As what [default: jsonl for a file that is called so, else csv]
+    #[arg(long, value_enum)]
+    pub format: Option<ExportFormat>,
     /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
     #[arg(long)]
     pub run: Option<String>,
     /// Which of them.
     #[command(flatten)]
     pub filter: LetterFilter,
+}
+
+impl ExportArgs {
+    /// As it was asked for, or as the name of the file says.
+    pub fn format(&self) -> ExportFormat {
+        let is_jsonl = self.file.as_ref().is_some_and(|file| file.extension().is_some_and(|end| end == "jsonl"));
+        self.format.unwrap_or(if is_jsonl { ExportFormat::Jsonl } else { ExportFormat::Csv })
+    }
 }
 
 /// What an export is written as.

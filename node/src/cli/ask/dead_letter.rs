@@ -6,6 +6,8 @@ use reveille_proto::admin::v1::{
     RequeueDeadLettersRequest,
 };
 
+use std::cell::Cell;
+
 use super::export::export;
 use super::{Desk, Page};
 use crate::cli::args::{
@@ -27,14 +29,24 @@ pub async fn run(desk: &Desk<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
         }
         DeadLetterCommand::List { paging, run, filter, group_by: None } => {
             let question = question(desk, tenant, run, &filter);
-            desk.list(paging, |page_size, page_token| {
-                page(&desk.client, ListDeadLettersRequest { page_size, page_token, ..question.clone() })
-            })
-            .await
+            let found = Cell::new(false);
+            let pages = async |page_size, page_token| {
+                let page =
+                    page(&desk.client, ListDeadLettersRequest { page_size, page_token, ..question.clone() }).await?;
+                found.set(found.get() || !page.rows.is_empty());
+                Ok(page)
+            };
+            desk.list(paging, pages).await?;
+            if !found.get() {
+                reason_of_nobody(desk, &filter);
+            }
+            Ok(())
         }
         DeadLetterCommand::Requeue(args) => requeue(desk, tenant, args).await,
         DeadLetterCommand::Discard(args) => discard(desk, tenant, args).await,
-        DeadLetterCommand::Export(ExportArgs { file, format, run, filter }) => {
+        DeadLetterCommand::Export(args) => {
+            let format = args.format();
+            let ExportArgs { file, run, filter, .. } = args;
             let question = question(desk, tenant, run, &filter);
             let client = desk.patient_client();
             export(desk, (file, format), |page_size, page_token| {
@@ -63,6 +75,16 @@ async fn page(client: &Client, question: ListDeadLettersRequest) -> Result<Page<
     let answer = client.ask(Nature::Read, question, call).await?;
     let rows = answer.dead_letters.into_iter().map(DeadLetterView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+}
+
+/// A reason is a text that is compared: one that was mistyped is nobody's.
+fn reason_of_nobody(desk: &Desk<'_>, filter: &LetterFilter) {
+    if let Some(reason) = &filter.reason
+        && desk.terminal.format() == Format::Table
+    {
+        let next = "reveille dead-letter list --group-by reason shows which there are";
+        desk.terminal.say(&format!("nobody who is asked for died of '{reason}'; {next}"));
+    }
 }
 
 /// Adds up what the pages counted.
@@ -247,15 +269,19 @@ where
             if desk.terminal.format() == Format::Table {
                 desk.terminal.say(&format!("{counted} {words}"));
             }
-            let view = MovedView { run, verb, moved: looked.moved, index: None, dry_run: letters.dry_run };
-            desk.terminal.show(&view)?;
+            if looked.moved == 0 {
+                reason_of_nobody(desk, &letters.filter);
+            }
+            let (moved, dry_run) = (looked.moved, letters.dry_run);
+            let view = MovedView { run, verb, moved, index: None, dry_run, groups: None };
+            desk.moved(&letters.recipients, &view)?;
             return left_out(looked.cancelled);
         }
         desk.terminal.confirm(&format!("{question}: {counted} {words}?"))?;
     }
     let done = total(verb, |token| asked(false, token)).await?;
     let index = (done.index > 0).then_some(done.index);
-    let view = MovedView { run, verb, moved: done.moved, index, dry_run: false };
+    let view = MovedView { run, verb, moved: done.moved, index, dry_run: false, groups: None };
     desk.moved(&letters.recipients, &view)?;
     left_out(done.cancelled)
 }

@@ -8,7 +8,7 @@ use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::human;
-use crate::cli::view::doubt::DoubtView;
+use crate::cli::view::doubt::{DoubtView, GroupView};
 use crate::cli::view::moved::MovedView;
 
 /// Does what the verb says.
@@ -65,8 +65,9 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
         if desk.terminal.format() == Format::Table {
             desk.terminal.say(&counted);
         }
-        let view = MovedView { run, verb, moved: looked.resolved, index: None, dry_run };
-        return if dry_run { desk.terminal.show(&view) } else { desk.moved(&picked.recipients, &view) };
+        let groups = dry_run.then(|| looked.groups.into_iter().map(GroupView::from).collect());
+        let view = MovedView { run, verb, moved: looked.resolved, index: None, dry_run, groups };
+        return desk.moved(&picked.recipients, &view);
     }
     let what = match resend {
         true => "Send again what may have arrived: it may come twice",
@@ -75,7 +76,7 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
     desk.terminal.confirm(&format!("{what}: {counted}?"))?;
     let question = ResolveDoubtsRequest { validate_only: false, ..question };
     let answer = desk.client.ask(Nature::Once, question, call).await?;
-    let view = MovedView { run, verb, moved: answer.resolved, index: Some(answer.index), dry_run };
+    let view = MovedView { run, verb, moved: answer.resolved, index: Some(answer.index), dry_run, groups: None };
     desk.moved(&picked.recipients, &view)
 }
 

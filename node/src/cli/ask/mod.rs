@@ -95,6 +95,13 @@ struct Page<R> {
     freshness: Option<Freshness>,
 }
 
+impl<R> Page<R> {
+    /// The same rows, shown in another way.
+    fn map<T>(self, show: impl Fn(R) -> T) -> Page<T> {
+        Page { rows: self.rows.into_iter().map(show).collect(), next: self.next, freshness: self.freshness }
+    }
+}
+
 impl<'a> Desk<'a> {
     /// By the global flags.
     pub fn new(global: &'a Global, terminal: &'a Terminal) -> Desk<'a> {
@@ -225,10 +232,11 @@ impl<'a> Desk<'a> {
         if view.moved >= named {
             return Ok(());
         }
+        let would = if view.dry_run { "would be" } else { "were" };
         Err(Failure {
             exit: Exit::Partly,
             reason: "PARTLY_DONE".into(),
-            message: format!("{} of {} were {}: the others are in another state", view.moved, named, view.verb),
+            message: format!("{} of {} {} {}: the others are in another state", view.moved, named, would, view.verb),
             next: view.run.as_ref().map(|run| format!("reveille explain {run} RECIPIENT")),
             ..Failure::default()
         }

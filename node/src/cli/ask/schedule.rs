@@ -14,7 +14,7 @@ use crate::cli::human;
 use crate::cli::manifest::export;
 use crate::cli::view::history::HistoryView;
 use crate::cli::view::run::RunView;
-use crate::cli::view::schedule::{DeletedView, ResumeView, ScheduleView};
+use crate::cli::view::schedule::{DeletedView, LabelledView, ResumeView, ScheduleView};
 use crate::cli::word::name as name_of;
 
 /// What a node that knows no bodies did.
@@ -34,10 +34,13 @@ pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
                 selector: labels.selector.unwrap_or_default(),
                 ..ListSchedulesRequest::default()
             };
-            desk.list(paging, |page_size, page_token| {
-                page(desk, ListSchedulesRequest { page_size, page_token, ..question.clone() })
-            })
-            .await
+            let page =
+                |page_size, page_token| page(desk, ListSchedulesRequest { page_size, page_token, ..question.clone() });
+            if question.selector.is_empty() {
+                return desk.list(paging, page).await;
+            }
+            let labelled = async |page_size, page_token| Ok(page(page_size, page_token).await?.map(LabelledView));
+            desk.list(paging, labelled).await
         }
         ScheduleCommand::Show { name, manifest: true, .. } => manifest(desk, tenant, name).await,
         ScheduleCommand::Show { name, watch, .. } => show(desk, tenant, name, watch).await,
@@ -166,7 +169,7 @@ async fn delete(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) ->
     let call = |channel, question| async move { Service::new(channel).delete_schedule(question).await };
     let nature = if dry_run { Nature::Read } else { Nature::Once };
     let answer = desk.client.ask(nature, question, call).await?;
-    desk.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs })?;
+    desk.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs, dry_run })?;
     desk.checked(dry_run);
     Ok(())
 }

@@ -7,6 +7,7 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as
 use reveille_proto::admin::v1::{ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest};
 
 use super::{CHECKED, Desk, schedule};
+use crate::cli::args::Format;
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::human;
@@ -60,10 +61,14 @@ pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dr
         let few = human::counted(left.len() as u64, "schedule");
         desk.terminal.say(&format!("{few} of {all} left as they are: not {}", act.acts_on()));
     }
-    if dry_run || rows.is_empty() {
+    if dry_run {
         desk.terminal.list(&rows)?;
         desk.terminal.say(CHECKED);
         return Ok(());
+    }
+    if rows.is_empty() {
+        // That they are left as they are was said; programs get their empty list.
+        return if desk.terminal.format() == Format::Table { Ok(()) } else { desk.terminal.list(&rows) };
     }
     let names: Vec<String> = rows.iter().map(SeveralView::in_words).collect();
     let count = human::counted(rows.len() as u64, "schedule");

@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{Content, Field, ScheduleBody, UpdateScheduleRequ
 
 use super::Desk;
 use super::create::{at_line, part, recipients};
-use crate::cli::args::{ContentChange, UpdateArgs};
+use crate::cli::args::{ContentChange, Format, UpdateArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::human;
@@ -37,7 +37,10 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<()
         desk.terminal.say(super::CHECKED);
         return desk.terminal.show(&plan);
     }
-    plan.lines().iter().for_each(|line| desk.terminal.say(line));
+    // A table holds the same lines: people read them once.
+    if desk.terminal.format() != Format::Table {
+        plan.lines().iter().for_each(|line| desk.terminal.say(line));
+    }
     let answer = desk.change(UpdateScheduleRequest { etag, ..request }, call).await.map_err(named)?;
     // What the change was made on is what was shown: an answer that was stored tells no difference any more.
     desk.terminal.show(&plan.made(answer.schedule.unwrap_or_default()))

@@ -22,6 +22,20 @@ pub struct DoubtView {
     next: Option<String>,
 }
 
+/// Mails in doubt of the same cause and node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupView {
+    cause: String,
+    node: String,
+    count: u64,
+}
+
+impl From<v1::DoubtGroup> for GroupView {
+    fn from(group: v1::DoubtGroup) -> GroupView {
+        GroupView { cause: group.cause, node: group.node, count: group.count }
+    }
+}
+
 impl From<v1::Doubt> for DoubtView {
     fn from(doubt: v1::Doubt) -> DoubtView {
         DoubtView {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::View;
+use super::doubt::GroupView;
 use crate::cli::human;
 
 /// The answer to a decision.
@@ -19,6 +20,9 @@ pub struct MovedView {
     pub index: Option<u64>,
     /// Were they only counted?
     pub dry_run: bool,
+    /// Of doubts that were only counted: by cause and node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<GroupView>>,
 }
 
 impl View for MovedView {

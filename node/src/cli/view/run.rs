@@ -193,17 +193,21 @@ impl View for RunView {
             (Some(at), Some(former)) => format!("{at}, waited for {former}").into(),
             (at, _) => Cell::or_dash(at.as_deref()),
         };
-        let mut pairs = vec![
-            ("run", Cell::from(self.run.as_str())),
+        // One that was only checked has no number and no index.
+        let is_there = !self.run.is_empty();
+        let mut pairs = if is_there { vec![("run", Cell::from(self.run.as_str()))] } else { Vec::new() };
+        pairs.extend([
             ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
             ("nominal", nominal.into()),
             ("state", Cell::toned(state, self.tone())),
             ("due", Cell::or_dash(self.due.as_deref())),
             ("opened", opened),
             ("finish by", Cell::or_dash(self.finish_by.as_deref())),
-            ("log index", format!("opened at {}{finished}", self.opened_index).into()),
-            ("audience", human::count(self.audience.into()).into()),
-        ];
+        ]);
+        if is_there {
+            pairs.push(("log index", format!("opened at {}{finished}", self.opened_index).into()));
+        }
+        pairs.push(("audience", human::count(self.audience.into()).into()));
         let counts = self.counts.named().into_iter().filter(|(name, count, _)| *count > 0 || *name == "sent");
         pairs.extend(counts.map(|(name, count, tone)| (name, Cell::count(count.into(), tone))));
         if self.known_duplicates > 0 {

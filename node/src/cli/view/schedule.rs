@@ -115,6 +115,8 @@ pub struct DeletedView {
     pub index: u64,
     /// Its runs that are still open.
     pub open_runs: Vec<String>,
+    /// Would it only be deleted?
+    pub dry_run: bool,
 }
 
 impl From<v1::Schedule> for ScheduleView {
@@ -199,6 +201,11 @@ impl ScheduleView {
         &self.next
     }
 
+    fn labels_text(&self) -> String {
+        let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
+        labels.collect::<Vec<_>>().join(", ")
+    }
+
     fn tone(&self) -> Tone {
         match ScheduleState::from_str_name(&crate::cli::word::name("SCHEDULE_STATE_", &self.state)) {
             Some(ScheduleState::Active) => Tone::Good,
@@ -272,8 +279,7 @@ impl View for ScheduleView {
         pairs.extend(bounds.into_iter().filter_map(|(name, at)| Some((name, at.as_deref()?.into()))));
         pairs.extend(self.max_runs.map(|most| ("runs at most", most.to_string().into())));
         if !self.labels.is_empty() {
-            let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
-            pairs.push(("labels", labels.collect::<Vec<_>>().join(", ").into()));
+            pairs.push(("labels", self.labels_text().into()));
         }
         if self.number > 0 {
             pairs.push(("number", format!("{}, last changed at log index {}", self.number, self.index).into()));
@@ -302,6 +308,32 @@ impl Row for ScheduleView {
     }
 }
 
+/// The same, with its labels in the table: where it was chosen by them.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct LabelledView(pub ScheduleView);
+
+impl View for LabelledView {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        self.0.text(paint)
+    }
+}
+
+impl Row for LabelledView {
+    const NOUN: &'static str = ScheduleView::NOUN;
+    const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "WHEN", "ZONE", "NEXT", "RECIPIENTS", "LABELS"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = self.0.cells();
+        cells.push(self.0.labels_text().into());
+        cells
+    }
+}
+
 impl View for ResumeView {
     fn name(&self) -> String {
         self.schedule.name()
@@ -323,9 +355,9 @@ impl View for DeletedView {
         } else {
             format!("; still open: {}", self.open_runs.join(", "))
         };
-        match self.index {
-            0 => format!("{} would be deleted{open}", self.name),
-            index => format!("{} deleted, log index {index}{open}", self.name),
+        match self.dry_run {
+            true => format!("{} would be deleted{open}", self.name),
+            false => format!("{} deleted, log index {}{open}", self.name, self.index),
         }
     }
 }

@@ -123,6 +123,10 @@ impl View for UpdateView {
     }
 
     fn text(&self, paint: bool) -> String {
+        let lines = self.lines().join("\n");
+        if self.former_next == self.schedule.next() {
+            return lines;
+        }
         let rows = self.former_next.len().max(self.schedule.next().len());
         let local = |instants: &[InstantView], place: usize, tone| {
             Cell::toned(instants.get(place).map_or("-", |one| one.local.as_str()), tone)
@@ -133,6 +137,6 @@ impl View for UpdateView {
             vec![local(was, place, Tone::Dim), local(is, place, Tone::Good), Cell::toned(remark, Tone::Notable)]
         };
         let instants = table(&["NEXT, OLD", "NEXT, NEW", "REMARK"], (0..rows).map(row).collect(), paint);
-        format!("{}\n\n{instants}", self.lines().join("\n"))
+        format!("{lines}\n\n{instants}")
     }
 }

@@ -1,0 +1,35 @@
+//! A schedule by its name, in commands and in filters: one that is not there is said, with those called nearly so.
+
+use reveille_ledger::decide::calendar::nearest_names;
+use reveille_ledger::{Ledger, TEST_NAME};
+
+use super::super::paging::LOOK_MAX;
+use super::super::{Fault, refusals};
+
+/// Names among which a near one is looked for: how far they are is worked out for each.
+const NAMES_MAX: usize = 2_000;
+
+/// No schedule of this tenant has the name.
+pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Fault {
+    let schedules = ledger.schedules().iter().take(NAMES_MAX).map(|(_, schedule)| schedule);
+    let names: Vec<&str> =
+        schedules.filter(|one| one.tenant == tenant).map(|schedule| schedule.name.as_str()).collect();
+    refusals::no_schedule_like(name, &nearest_names(name, &names))
+}
+
+/// A filter that names a schedule has to mean something: one that is there, or one that is deleted and has left runs.
+pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Result<(), Fault> {
+    if name.is_empty() || name == TEST_NAME || ledger.schedule_named(tenant, name).is_some() {
+        return Ok(());
+    }
+    // Among more runs than one answer looks through, nobody can say that there is none.
+    let mut pages = ledger.pages().iter();
+    let of_name = pages
+        .by_ref()
+        .take(LOOK_MAX)
+        .any(|(_, page)| page.tenant == tenant && page.runs.iter().any(|run| run.name == name));
+    let mut summaries = ledger.summaries().iter();
+    let pruned = summaries.by_ref().take(LOOK_MAX).any(|(_, run)| run.tenant == tenant && run.name == name);
+    let has_left_runs = of_name || pruned || pages.next().is_some() || summaries.next().is_some();
+    if has_left_runs { Ok(()) } else { Err(absent_schedule(ledger, tenant, name)) }
+}
