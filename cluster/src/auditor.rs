@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::Ledger;
+use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Command, Decide, Decider, Decision, Quarantine, Quarantined};
 use reveille_ledger::decide::prune::{self, Place};
 use reveille_ledger::ids::{Fence, Holder, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt, MINUTE_MS};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Run, RunState, Standing};
+use reveille_ledger::{Ledger, Look, Run, RunState, Standing};
 
 use crate::site::Site;
 use crate::stumbles::Stumbles;
@@ -146,7 +146,10 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>
 /// What is in doubt and whose policy is not to hold it.
 fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) -> Vec<Decide> {
     let mut found: Vec<Decide> = Vec::new();
-    for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
+    let mut look = Look::default();
+    for (fence, row) in ledger.rows().iter().filter(|(_, row)| !row.in_doubt.is_empty()) {
+        // Of the last run that was looked at in this row: who would be suppressed if he were sent again (P17).
+        let mut near: Option<(RunId, Bitmap)> = None;
         for slot in row.in_doubt.iter() {
             let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
             let Some(state) = ledger.run(run) else { continue };
@@ -154,6 +157,13 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) 
             let Some(decision) = decision else { continue };
             if decision == Decision::Resend && !ledger.may_resend(state, (row.page, row.chunk), slot) {
                 continue;
+            }
+            if decision == Decision::Resend {
+                let known = near.take().filter(|(of, _)| *of == run);
+                let known = known.unwrap_or_else(|| (run, ledger.doubts_inside_gap(&mut look, run, *fence)));
+                if near.insert(known).1.contains(slot) {
+                    continue;
+                }
             }
             if let Some(last) = found.last_mut()
                 && last.run == run

@@ -27,8 +27,10 @@ use crate::work::{Lane, Work};
 
 /// The longest sleep: waves come in and leases begin without a bell.
 const NAP_MAX: Duration = Duration::from_millis(200);
-/// The sleep while something waits for credit: what is settled of a row that goes on rings no bell.
+/// The sleep while something waits for a node's credit: what is settled of a row that goes on rings no bell.
 const NAP_FOR_CREDIT: Duration = Duration::from_millis(50);
+/// The shortest sleep until a rate that is computed is there.
+const NAP_MIN: Duration = Duration::from_millis(1);
 /// Pause after a proposal without an answer.
 const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
 /// Claims in one entry.
@@ -67,12 +69,12 @@ impl Dispatcher {
         let voters = site.voters().len();
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
         let views = Views { by_node: term.reports(), voters, commit };
-        let (claims, waits, resting, live) = site.replica.read(|ledger| {
+        let (claims, nap, resting, live) = site.replica.read(|ledger| {
             let holders = live_holders(ledger, term);
             let allowances = allowances_of(ledger, &holders, voters, now);
             let resting = resting(ledger, &allowances);
             if holders.len() == resting.len() {
-                return (Vec::new(), false, resting, holders.len());
+                return (Vec::new(), NAP_MAX, resting, holders.len());
             }
             let lacking = holders.keys().map(|node| (*node, term.lacking(*node))).collect();
             let mut work = Work::of(ledger, &lacking, now, &mut self.turn);
@@ -81,10 +83,9 @@ impl Dispatcher {
             let mut late = given.clone();
             let claims = claims(&mut self.fair, &mut work, (&credits, &mut late), &holders);
             self.late.spend(&given, &late);
-            (claims, work.is_left(), resting, holders.len())
+            (claims, nap(&work, &late, &self.late), resting, holders.len())
         });
         self.rests.look(resting, live);
-        let nap = if waits { NAP_FOR_CREDIT } else { NAP_MAX };
         if claims.is_empty() {
             return nap;
         }
@@ -98,6 +99,16 @@ impl Dispatcher {
             None => NAP_AFTER_UNKNOWN,
         }
     }
+}
+
+/// How long until what is left may be claimed, at most: late mail waits for its rate, which says when; all else for
+/// rows that end.
+fn nap(work: &Work, late: &LateCredits, paces: &LatePaces) -> Duration {
+    let naps = work.left().map(|offer| match offer.late && late.get(&offer.pool) == Some(&0) {
+        true => paces.until_gathered(&offer.pool),
+        false => NAP_FOR_CREDIT,
+    });
+    naps.min().unwrap_or(NAP_MAX).clamp(NAP_MIN, NAP_MAX)
 }
 
 /// What is known of the relays of each node.

@@ -37,6 +37,11 @@ pub fn late_rate(ledger: &Ledger, pool: &str) -> Option<f64> {
     Some(bounds.into_iter().sum::<u64>() as f64 / 1_000.0)
 }
 
+/// Late recipients that are claimed at once, at the least.
+fn gathered(rate: f64) -> u32 {
+    (rate * GATHER_SECONDS).clamp(1.0, f64::from(SLICE_MAX)) as u32
+}
+
 /// One term's buckets.
 #[derive(Debug, Default)]
 pub(crate) struct LatePaces(BTreeMap<String, Pace>);
@@ -53,10 +58,14 @@ impl LatePaces {
             let pace = self.0.entry(pool.clone()).or_insert_with(|| Pace::new(rate, burst));
             pace.set_budget(now, rate, burst);
             let saved = pace.saved(now);
-            let gathered = (rate * GATHER_SECONDS).clamp(1.0, f64::from(SLICE_MAX)) as u32;
-            (pool, if saved >= gathered { saved } else { 0 })
+            (pool, if saved >= gathered(rate) { saved } else { 0 })
         };
         bounds.into_iter().map(credit).collect()
+    }
+
+    /// How long after the last look a pool without credit has some again.
+    pub fn until_gathered(&self, pool: &str) -> Duration {
+        self.0.get(pool).map_or(Duration::ZERO, |pace| pace.until_saved(gathered(pace.budget())))
     }
 
     /// What is left of the credits was not used.

@@ -81,6 +81,18 @@ impl Pace {
         (self.tokens + ROUNDING) as u32
     }
 
+    /// How long after the last refill so many are saved, at most [`LONGEST_WAIT`].
+    pub fn until_saved(&self, count: u32) -> Duration {
+        let seconds = ((f64::from(count) - self.tokens) / self.rate).clamp(0.0, LONGEST_WAIT.as_secs_f64());
+        // Nothing at a rate of nothing is never.
+        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT)
+    }
+
+    /// Mails a second that are allowed at most.
+    pub fn budget(&self) -> f64 {
+        self.budget
+    }
+
     /// Takes so many at once, of those that were saved.
     pub fn take_saved(&mut self, count: u32) {
         self.tokens = (self.tokens - f64::from(count)).max(0.0);

@@ -154,9 +154,9 @@ impl Work {
         work
     }
 
-    /// Is anything left that was offered?
-    pub fn is_left(&self) -> bool {
-        self.slots.values().any(|slots| slots.len() > 0)
+    /// Offers of which something is left.
+    pub fn left(&self) -> impl Iterator<Item = &Offer> {
+        self.offers.iter().filter(|offer| self.slots.get(&offer.source()).is_some_and(|slots| slots.len() > 0))
     }
 
     /// P12: no more suspects than nodes that have none, since what is offered beyond that would use up credit.

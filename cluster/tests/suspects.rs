@@ -19,7 +19,7 @@ use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Claim, Command, Decide, Decider, Decision, NodeUp, Picked, Relay, Requeue};
 use reveille_ledger::ids::{Fence, NodeId, RunId};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::{Moved, Outcome};
 use reveille_ledger::{Ledger, Standing};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
@@ -228,7 +228,8 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
         });
         assert_eq!(life.put(Command::Revoke(vec![fence])).await, Outcome::Moved(4));
         let assume = Decide { run, recipients: vec![], decision: Decision::Assume, by: Decider::Policy };
-        assert_eq!(life.put(Command::Decide(assume)).await, Outcome::Moved(4));
+        let moved = Moved { recipients: 4, inside_gap: 0 };
+        assert_eq!(life.put(Command::Decide(assume)).await, Outcome::MovedOf(vec![Ok(moved)]));
         assert!(life.site.replica.read(|ledger| ledger.rows().is_empty()), "nothing of it is open");
     });
     runtime.block_on(live(folder.path(), 3, async |life: &Life| {

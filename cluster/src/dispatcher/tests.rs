@@ -8,7 +8,7 @@ use reveille_ledger::command::{
 use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId};
 use reveille_ledger::policy::{Overlap, Policies};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::{Moved, Outcome};
 use reveille_raft::peer::{Measured, RelayFlow};
 
 use super::*;
@@ -117,6 +117,11 @@ impl World {
 
     /// What the dispatcher would propose, and it is proposed.
     fn dispatch(&mut self) -> Vec<Claim> {
+        self.look().0
+    }
+
+    /// The same, and how long it sleeps then.
+    fn look(&mut self) -> (Vec<Claim>, Duration) {
         let holders = self.holders();
         let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
         let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
@@ -127,8 +132,19 @@ impl World {
         let mut late = given.clone();
         let claims = claims(&mut Fair::new(), &mut work, (&credits, &mut late), &holders);
         self.late.spend(&given, &late);
+        let nap = nap(&work, &late, &self.late);
         self.put(Command::Claim(claims.clone()));
-        claims
+        (claims, nap)
+    }
+
+    /// All that is claimed is sent.
+    fn settle(&mut self) {
+        let accept = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
+            accepted: row.claimed.clone(),
+            ..RowOutcome::empty(row.page, row.chunk, *fence)
+        };
+        let outcomes = self.ledger.rows().iter().map(accept).collect();
+        self.put(Command::Settle(outcomes));
     }
 
     /// What both nodes have said of the relay.
@@ -331,7 +347,10 @@ fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     world.put(Command::RelayPut(bulk.into()));
     for (recipients, pool) in [(vec![0, 2], Some("bulk".to_owned())), (vec![1, 3], None)] {
         let requeue = Requeue { picked: vec![Picked { run: PAGE, recipients }], pool };
-        assert_eq!(world.put(Command::Requeue(requeue)), Outcome::MovedOf(vec![Ok(2)]));
+        assert_eq!(
+            world.put(Command::Requeue(requeue)),
+            Outcome::MovedOf(vec![Ok(Moved { recipients: 2, inside_gap: 0 })])
+        );
     }
     let claims = world.dispatch();
     let mut slices: Vec<Vec<u16>> = claims.iter().map(|claim| claim.slice.iter().collect()).collect();
@@ -359,12 +378,7 @@ fn claimed_in_a_second(world: &mut World) -> u32 {
     for _ in 0..20 {
         world.boot += NAP_FOR_CREDIT;
         claimed += world.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
-        let accept = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
-            accepted: row.claimed.clone(),
-            ..RowOutcome::empty(row.page, row.chunk, *fence)
-        };
-        let outcomes = world.ledger.rows().iter().map(accept).collect();
-        world.put(Command::Settle(outcomes));
+        world.settle();
     }
     claimed
 }
@@ -393,6 +407,34 @@ fn it_is_gathered_so_that_a_slow_backlog_costs_an_entry_a_second() {
         entries.extend((!claims.is_empty()).then(|| claims.iter().map(|claim| claim.slice.len()).sum::<u32>()));
     }
     assert_eq!(entries, [5, 5, 5]);
+}
+
+#[test]
+fn while_only_late_mail_waits_for_its_rate_the_dispatcher_sleeps_until_that_is_there() {
+    for per_second in [2, 5, 1_000] {
+        let mut world = World::opened(9_000, Cause::CatchUp, (0, per_second * 1_000));
+        let (mut looks, mut claimed, mut in_vain) = (0, 0, 0);
+        while world.boot < Duration::from_secs(10) {
+            let (claims, nap) = world.look();
+            assert!(nap <= NAP_MAX, "other work is looked at as ever: {nap:?}");
+            looks += 1;
+            in_vain += u32::from(claims.is_empty());
+            claimed += claims.iter().map(|claim| u64::from(claim.slice.len())).sum::<u64>();
+            world.settle();
+            world.boot += nap;
+        }
+        let bound = 10 * per_second;
+        match per_second {
+            // The nodes' caps are below that: what waits for them is looked at often.
+            1_000 => assert!(looks > 150, "{looks} looks"),
+            _ => assert!(looks <= 52 && in_vain <= 42, "{per_second} a second: {looks} looks, {in_vain} in vain"),
+        }
+        assert!(claimed <= bound && (per_second == 1_000 || claimed >= bound * 8 / 10), "{claimed} of {bound}");
+    }
+    let mut world = World::opened(2_000, Cause::Due, (50_000, 1_000));
+    assert_eq!(world.look().1, NAP_FOR_CREDIT, "what is on time waits for rows that end");
+    let mut world = World::opened(1, Cause::Due, (50_000, 1_000));
+    assert_eq!(world.look().1, NAP_MAX, "nothing waits");
 }
 
 #[test]

@@ -12,13 +12,16 @@ use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{BACKFILL_MAX, Ledger};
+use reveille_ledger::{BACKFILL_MAX, Ledger, Look};
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
 use super::schedule::Found;
 use super::validate::Fields;
 use super::views::timestamp;
 use super::{Admin, Fault, refusals, views};
+
+/// Instants whose gap is asked in one look at the ledger.
+const INSTANTS_AT_ONCE: usize = 64;
 
 /// What is asked for, as types.
 struct Asked {
@@ -106,9 +109,17 @@ async fn look(admin: &Admin, found: Found, asked: &Asked) -> Result<(Range, Back
             site.replica.read(|ledger| ledger.has_opened(&name))
         };
         let range = range(schedule, calendar, span, most, found.now, is_known);
-        let may_mail =
-            |opening: &&Opening| site.replica.read(|ledger| ledger.may_anybody(found.id, opening.due)).is_ok();
-        let (opens, inside): (Vec<&Opening>, Vec<&Opening>) = range.openings.iter().partition(may_mail);
+        // A few at a time: entries do not wait for the gap of a thousand instants to be asked.
+        let (mut opens, mut inside) = (Vec::new(), Vec::new());
+        for some in range.openings.chunks(INSTANTS_AT_ONCE) {
+            site.replica.read(|ledger| {
+                let mut look = Look::default();
+                let may_open = |opening: &&Opening| ledger.may_backfill(&mut look, found.id, opening.due);
+                let (open, closed): (Vec<&Opening>, Vec<&Opening>) = some.iter().partition(may_open);
+                opens.extend(open);
+                inside.extend(closed);
+            });
+        }
         let inside_gap = inside.len() as u32;
         let told = |due: Time| views::told(&pattern, &zone.rules, &schedule.policies, due);
         let response = BackfillScheduleResponse {

@@ -15,12 +15,15 @@ pub struct Beside {
     waits_for: Option<RunId>,
     /// The last one of which somebody got a mail, and when it was due.
     mailed: Option<(RunId, Time)>,
+    /// When the last one was due of which it is forgotten whom it mailed: it was pruned.
+    forgotten: Option<Time>,
 }
 
 impl Beside {
     /// As the ledger has it.
     pub fn of(ledger: &Ledger, id: ScheduleId) -> Beside {
-        Beside { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id) }
+        let forgotten = ledger.last_forgotten(id).map(|(_, due)| due);
+        Beside { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id), forgotten }
     }
 
     /// The schedule, told with it.
@@ -41,12 +44,50 @@ impl Beside {
             let due = Time(instant.seconds * 1_000 + i64::from(instant.nanos) / 1_000_000);
             match &last {
                 Some((mail, at)) if due.since_ms(*at).saturating_abs() < gap_ms => {
-                    let apart = format!("inside the min gap of {mail}: who got that mail gets none");
-                    let remarks = [std::mem::take(&mut next.remark), apart];
-                    next.remark = remarks.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+                    add(next, format!("inside the min gap of {mail}: who got that mail gets none"));
                 }
                 _ => last = Some((next.local.clone(), due)),
             }
+            // Where the gap was made longer than what had been kept for it.
+            if let Some(forgotten) = self.forgotten.filter(|forgotten| due.since_ms(*forgotten) < gap_ms) {
+                let whole = forgotten.plus_ms(gap_ms);
+                add(
+                    next,
+                    format!("whom runs up to {forgotten} mailed is forgotten: the min gap is whole from {whole}"),
+                );
+            }
         }
+    }
+}
+
+/// One remark more.
+fn add(next: &mut v1::Instant, remark: String) {
+    let remarks = [std::mem::take(&mut next.remark), remark];
+    next.remark = remarks.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_that_reaches_what_was_pruned_says_from_when_it_is_whole() {
+        let hour = 3_600_000;
+        let next = |hours: i64| v1::Instant {
+            instant: Some(prost_types::Timestamp { seconds: hours * 3_600, nanos: 0 }),
+            local: format!("at {hours}"),
+            ..v1::Instant::default()
+        };
+        let min_gap = Some(prost_types::Duration { seconds: 20 * 3_600, nanos: 0 });
+        let shown = v1::Schedule {
+            policies: Some(v1::Policies { min_gap, ..v1::Policies::default() }),
+            next: vec![next(25), next(30)],
+            ..v1::Schedule::default()
+        };
+        let beside = Beside { forgotten: Some(Time(10 * hour)), ..Beside::default() };
+        let remarks: Vec<String> = beside.told(shown).next.into_iter().map(|next| next.remark).collect();
+        let whole = "whom runs up to 1970-01-01T10:00:00Z mailed is forgotten: \
+                     the min gap is whole from 1970-01-02T06:00:00Z";
+        assert_eq!(remarks, [whole, "inside the min gap of at 25: who got that mail gets none"]);
     }
 }

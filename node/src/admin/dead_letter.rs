@@ -6,7 +6,8 @@ use std::time::Instant;
 use reveille_ledger::DeadLetter;
 use reveille_ledger::command::{self, Command, Requeue};
 use reveille_ledger::ids::{Hash, RunId};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::reply::{Moved, Outcome};
+use reveille_ledger::{Ledger, Look};
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterService;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterFilter, DeadLetterGroup, DiscardDeadLettersRequest,
@@ -102,21 +103,40 @@ impl Admin {
         Ok(Batch { picked, count, cancelled: left_out, next_page_token: listed.next_page_token })
     }
 
-    /// Proposes what moves them; how many moved, how many of runs that were cancelled meanwhile did not, and the
-    /// entry's index. One named run that is refused is a refusal.
-    async fn move_letters(&self, batch: &Batch, command: Command, deadline: Instant) -> Result<(u64, u64, u64), Fault> {
+    /// Proposes what moves them; what became of them, how many of runs that were cancelled meanwhile did not move,
+    /// and the entry's index. One named run that is refused is a refusal.
+    async fn move_letters(
+        &self,
+        batch: &Batch,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<(Moved, u64, u64), Fault> {
         if batch.picked.is_empty() {
-            return Ok((0, 0, 0));
+            return Ok((Moved::default(), 0, 0));
         }
         let reply = self.write(command, "", deadline).await?;
-        let Outcome::MovedOf(runs) = reply.outcome else { return Ok((0, 0, reply.index)) };
+        let Outcome::MovedOf(runs) = reply.outcome else { return Ok((Moved::default(), 0, reply.index)) };
         if let [Err(refusal)] = runs.as_slice() {
             return Err(refusals::refused(refusal));
         }
-        let moved = runs.iter().flatten().sum();
+        let moved = runs.iter().flatten().fold(Moved::default(), |sum, moved| Moved {
+            recipients: sum.recipients + moved.recipients,
+            inside_gap: sum.inside_gap + moved.inside_gap,
+        });
         let left = runs.iter().zip(&batch.picked).filter(|(moved, _)| moved.is_err());
         Ok((moved, left.map(|(_, picked)| picked.recipients.len() as u64).sum(), reply.index))
     }
+}
+
+/// How many of those who are picked a requeue would leave, for they got a mail too near (P17).
+fn inside_gap(ledger: &Ledger, picked: &[command::Picked]) -> u64 {
+    let mut look = Look::default();
+    let of_run = |picked: &command::Picked| {
+        let listed = |number: &u32| ledger.dead().get(&(picked.run, *number)).is_some_and(|letter| !letter.discarded);
+        let numbers = picked.recipients.iter().copied().filter(listed);
+        ledger.inside_gap(&mut look, picked.run, numbers).len() as u64
+    };
+    picked.iter().map(of_run).sum()
 }
 
 #[tonic::async_trait]
@@ -229,19 +249,20 @@ impl DeadLetterService for Admin {
         }
         let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: false };
         let batch = self.letters(meant, deadline).await?;
-        let mut answer = RequeueDeadLettersResponse {
-            requeued: batch.count,
-            index: 0,
-            next_page_token: batch.next_page_token.clone(),
-            cancelled: batch.cancelled,
-        };
-        if !validate_only {
+        let (moved, left, index) = if validate_only {
+            let (inside_gap, _) = self.read(false, deadline, |ledger| inside_gap(ledger, &batch.picked)).await?;
+            (Moved { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
+        } else {
             let command = Command::Requeue(Requeue { picked: batch.picked.clone(), pool });
-            let (moved, left, index) = self.move_letters(&batch, command, deadline).await?;
-            answer =
-                RequeueDeadLettersResponse { requeued: moved, index, cancelled: answer.cancelled + left, ..answer };
-        }
-        Ok(Response::new(answer))
+            self.move_letters(&batch, command, deadline).await?
+        };
+        Ok(Response::new(RequeueDeadLettersResponse {
+            requeued: moved.recipients,
+            index,
+            next_page_token: batch.next_page_token,
+            cancelled: batch.cancelled + left,
+            inside_gap: moved.inside_gap,
+        }))
     }
 
     async fn discard_dead_letters(
@@ -258,7 +279,7 @@ impl DeadLetterService for Admin {
         } else {
             let command = Command::Discard(batch.picked.clone());
             let (moved, _, index) = self.move_letters(&batch, command, deadline).await?;
-            (moved, index)
+            (moved.recipients, index)
         };
         Ok(Response::new(DiscardDeadLettersResponse { discarded, index, next_page_token: batch.next_page_token }))
     }

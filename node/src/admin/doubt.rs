@@ -7,10 +7,12 @@ use std::ops::Bound;
 use reveille_cluster::compose::message_id;
 use reveille_ledger::Ledger;
 use reveille_ledger::address::Mailbox;
-use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, Hash, RunId};
 use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Moved;
+use reveille_ledger::Look;
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
 use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
@@ -89,29 +91,39 @@ async fn messages(admin: &Admin, held: &[Held], blobs: &Blobs) -> Vec<Doubt> {
     doubts.collect()
 }
 
-/// What a decision would resolve, by cause and node, most first; refused where it is nobody of those `named`.
-fn rehearse(ledger: &Ledger, picked: &Picked, named: &[String], resends: bool) -> Result<Vec<DoubtGroup>, Fault> {
+/// What a decision would resolve, by cause and node, most first, and how many it would leave, for they got a mail too
+/// near (P17); refused where it is nobody of those `named`.
+fn rehearse(
+    ledger: &Ledger,
+    picked: &Picked,
+    named: &[String],
+    resends: bool,
+) -> Result<(Vec<DoubtGroup>, u64), Fault> {
     if resends && ledger.run(picked.run).is_some_and(|run| run.state.is_cancelled()) {
         return Err(refusals::refused(&Refusal::NotPossible("the run is cancelled".to_owned())));
     }
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
     let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();
-    for (_, row) in ledger.rows().iter().filter(|(_, row)| Some(row.page) == page) {
+    let (mut look, mut inside_gap) = (Look::default(), 0);
+    for (fence, row) in ledger.rows().iter().filter(|(_, row)| Some(row.page) == page && !row.in_doubt.is_empty()) {
+        let near = if resends { ledger.doubts_inside_gap(&mut look, picked.run, *fence) } else { Bitmap::new() };
         for slot in row.in_doubt.iter() {
             let Some((run, number)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
             let is_meant = run == picked.run && (picked.numbers.is_empty() || picked.numbers.contains(&number));
-            if let Some((doubt, _)) = row.doubt(slot).filter(|_| is_meant) {
+            if is_meant && near.contains(slot) {
+                inside_gap += 1;
+            } else if let Some((doubt, _)) = row.doubt(slot).filter(|_| is_meant) {
                 *counts.entry((views::cause(doubt), views::node_name(ledger, row.holder.node))).or_default() += 1;
             }
         }
     }
-    if counts.is_empty() && !named.is_empty() {
+    if counts.is_empty() && inside_gap == 0 && !named.is_empty() {
         return Err(refusals::nobody_in_doubt(named, picked.run, &standings(ledger, picked)));
     }
     let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
     groups.sort_by_key(|group| Reverse(group.count));
-    Ok(groups)
+    Ok((groups, inside_gap))
 }
 
 /// Where they stand: `sent`, or `2 sent, 1 dead`.
@@ -188,14 +200,15 @@ impl DoubtService for Admin {
         let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
         let resends = decision == Decision::Resend;
         let look = self.read(false, deadline, |ledger| rehearse(ledger, &picked, &recipients, resends));
-        let groups = look.await?.0?;
+        let (groups, inside_gap) = look.await?.0?;
         if validate_only {
             let resolved = groups.iter().map(|group| group.count).sum();
-            return Ok(Response::new(ResolveDoubtsResponse { resolved, index: 0, groups }));
+            return Ok(Response::new(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap }));
         }
         let command =
             Command::Decide(Decide { run: picked.run, recipients: picked.numbers, decision, by: Decider::Operator });
         let reply = self.write(command, "", deadline).await?;
-        Ok(Response::new(ResolveDoubtsResponse { resolved: moved(&reply), index: reply.index, groups: Vec::new() }))
+        let Moved { recipients: resolved, inside_gap } = moved(&reply);
+        Ok(Response::new(ResolveDoubtsResponse { resolved, index: reply.index, groups: Vec::new(), inside_gap }))
     }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use reveille_ledger::command::Command;
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::reply::{Moved, Outcome, Reply};
 use reveille_raft::ProposeError;
 
 use super::unled::Asked;
@@ -41,10 +41,10 @@ impl Admin {
     }
 }
 
-/// Number of recipients that moved.
-pub fn moved(reply: &Reply) -> u64 {
-    match reply.outcome {
-        Outcome::Moved(count) => count,
-        _ => 0,
+/// What became of recipients of one run.
+pub fn moved(reply: &Reply) -> Moved {
+    match &reply.outcome {
+        Outcome::MovedOf(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),
+        _ => Moved::default(),
     }
 }

@@ -90,11 +90,14 @@ async fn an_answer_that_is_lost_is_not_asked_for_twice_when_that_could_do_it_twi
 
 #[tokio::test]
 async fn fewer_than_were_named_is_partly_done() {
-    let answer = v1::ResolveDoubtsResponse { resolved: 1, index: 9, groups: vec![] };
+    let answer = v1::ResolveDoubtsResponse { resolved: 1, index: 9, ..Default::default() };
     let fake = Fake::answering("ResolveDoubts", answer).await;
     let ended = fake.reveille("in-doubt resolve r1.0 a@b.example #3 --sent --yes -o json").await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")));
-    assert_eq!(ended.json(), serde_json::json!({"run": "r1.0", "moved": 1, "index": 9, "dry_run": false}));
+    assert_eq!(
+        ended.json(),
+        serde_json::json!({"run": "r1.0", "moved": 1, "inside_gap": 0, "index": 9, "dry_run": false})
+    );
     let dry = fake.reveille("in-doubt resolve r1.0 a@b.example #3 --sent --dry-run -o json").await;
     assert_eq!((dry.code, dry.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")), "as the deed: {dry:?}");
     let sent: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");

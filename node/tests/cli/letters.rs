@@ -21,7 +21,7 @@ fn group(reason: &str, count: u64, seconds: i64) -> v1::DeadLetterGroup {
     v1::DeadLetterGroup { reason: reason.into(), count, oldest, newest, example: Some(letter(seconds as u32, "no")) }
 }
 
-/// Two pages of everything: 1,000 letters and 5, of which 2 are of a cancelled run.
+/// Two pages of everything: 1,000 letters and 6, of which 2 are of a cancelled run and one is too near to a mail.
 async fn hospital() -> Fake {
     Fake::start(|method, bytes| match method {
         "ListDeadLetters" => {
@@ -46,13 +46,15 @@ async fn hospital() -> Fake {
             let asked = v1::RequeueDeadLettersRequest::decode(bytes).expect("a request");
             let (requeued, cancelled, next) = if asked.page_token.is_empty() { (1_000, 0, "p") } else { (3, 2, "") };
             let index = if asked.validate_only { 0 } else { 70 + requeued };
-            one(v1::RequeueDeadLettersResponse { requeued, index, next_page_token: next.into(), cancelled })
+            let (next_page_token, inside_gap) = (next.into(), cancelled / 2);
+            one(v1::RequeueDeadLettersResponse { requeued, index, next_page_token, cancelled, inside_gap })
         }
         "ResolveDoubts" => {
             let asked = v1::ResolveDoubtsRequest::decode(bytes).expect("a request");
             let group = v1::DoubtGroup { cause: "holder lost".into(), count: 7, node: "n2".into() };
             let (index, groups) = if asked.validate_only { (0, vec![group]) } else { (9, vec![]) };
-            one(v1::ResolveDoubtsResponse { resolved: 7, index, groups })
+            let inside_gap = if asked.resolution() == v1::Resolution::Resend { 2 } else { 0 };
+            one(v1::ResolveDoubtsResponse { resolved: 7, index, groups, inside_gap })
         }
         _ => Err(unknown(method)),
     })
@@ -87,7 +89,7 @@ async fn a_requeue_by_reason_is_counted_asked_about_and_done_page_by_page() {
     let address = fake.address().to_string();
     let words = ["--endpoint", &address, "dead-letter", "requeue", "--reason", "550 5.7.1", "--pool", "backup"];
     let dry = run(command(&words).args(["--dry-run", "-o", "json"])).await;
-    assert_eq!(dry.json(), json!({"run": null, "moved": 1003, "index": null, "dry_run": true}));
+    assert_eq!(dry.json(), json!({"run": null, "moved": 1003, "inside_gap": 1, "index": null, "dry_run": true}));
     assert_eq!((dry.code, dry.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")));
 
     let unasked = run(&mut command(&words)).await;
@@ -98,8 +100,10 @@ async fn a_requeue_by_reason_is_counted_asked_about_and_done_page_by_page() {
     assert!(asked.iter().all(|asked| asked.validate_only), "nothing was done");
 
     let done = run(command(&words).args(["--yes", "-o", "json"])).await;
-    assert_eq!(done.json(), json!({"run": null, "moved": 1003, "index": 1070, "dry_run": false}));
-    assert!(done.error()["message"].as_str().is_some_and(|said| said.starts_with("2 dead letters of cancelled runs")));
+    assert_eq!(done.json(), json!({"run": null, "moved": 1003, "inside_gap": 1, "index": 1070, "dry_run": false}));
+    let near = "1 dead letter left: they got a mail of another run less than the min gap away";
+    let left = format!("2 dead letters left: nobody of a cancelled run is sent again; {near}");
+    assert_eq!(done.error()["message"].as_str(), Some(left.as_str()));
     let asked: Vec<v1::RequeueDeadLettersRequest> = fake.requests("RequeueDeadLetters");
     let done: Vec<&v1::RequeueDeadLettersRequest> = asked.iter().filter(|asked| !asked.validate_only).collect();
     assert_eq!(done.iter().map(|asked| asked.page_token.as_str()).collect::<Vec<_>>(), ["", "p"]);
@@ -134,8 +138,10 @@ async fn an_export_is_csv_or_lines_and_a_file_appears_when_it_is_whole() {
 async fn a_whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
     let fake = hospital().await;
     let dry = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run").await;
-    assert_eq!((dry.code, dry.stdout.as_str()), (Some(0), "7 recipients would be resolved\n"));
-    assert_eq!(dry.stderr, "7 mails in doubt, all of run r1.0 (7 on n2: holder lost)\n");
+    assert_eq!((dry.code, dry.stdout.as_str()), (Some(7), "7 recipients would be resolved\n"));
+    assert!(dry.stderr.starts_with("7 mails in doubt, all of run r1.0 (7 on n2: holder lost)\n"), "{dry:?}");
+    let near = "2 mails left in doubt: they got a mail of another run less than the min gap away";
+    assert!(dry.stderr.contains(near), "{dry:?}");
     let json = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run -o json").await.json();
     assert_eq!(json["groups"], json!([{"cause": "holder lost", "node": "n2", "count": 7}]));
     let unasked = fake.reveille("in-doubt resolve r1.0 --all --sent").await;
@@ -143,7 +149,7 @@ async fn a_whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
     let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
     assert!(asked.iter().all(|asked| asked.validate_only));
     let done = fake.reveille("in-doubt resolve r1.0 --all --sent --yes -o json").await;
-    assert_eq!(done.json(), json!({"run": "r1.0", "moved": 7, "index": 9, "dry_run": false}));
+    assert_eq!(done.json(), json!({"run": "r1.0", "moved": 7, "inside_gap": 0, "index": 9, "dry_run": false}));
 }
 
 #[tokio::test]

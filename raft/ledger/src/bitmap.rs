@@ -33,6 +33,19 @@ impl Bitmap {
         Bitmap(set)
     }
 
+    /// These slots, in any order; for many of them faster than to insert one by one.
+    pub fn of_many(slots: impl Iterator<Item = u16>) -> Bitmap {
+        let mut words = Vec::new();
+        for slot in slots {
+            let place = usize::from(slot / 8);
+            if words.len() <= place {
+                words.resize(place + 1, 0_u8);
+            }
+            words[place] |= 1 << (slot % 8);
+        }
+        Bitmap(RoaringBitmap::from_lsb0_bytes(0, &words))
+    }
+
     /// Adds a slot; slots beyond the chunk are not added. True when it was not there.
     pub fn insert(&mut self, slot: u16) -> bool {
         self.0.insert(u32::from(slot))
@@ -216,6 +229,7 @@ mod tests {
             let mut shrunk = Bitmap::range(0, CHUNK);
             shrunk.remove(&Bitmap::range(0, CHUNK).and_not(&grown));
             prop_assert_eq!(grown.to_bytes(), shrunk.to_bytes());
+            prop_assert_eq!(Bitmap::of_many(grown.iter()), grown.clone());
             prop_assert_eq!(Bitmap::from_bytes(&grown.to_bytes()), Some(grown));
         }
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Fence, Hash, RunId};
 use crate::moments::{MOMENTS_MAX, What};
+use crate::renumber;
 use crate::rulings::RULINGS_MAX;
 use crate::state::{Chunk, Counts, History, Ledger, Page, Row, RunState, Standing};
 
@@ -244,8 +245,14 @@ fn check_distances(ledger: &Ledger, found: &mut Vec<Violation>) {
 fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
     let derived = ledger.derive();
     report(found, "P8", derived.due == ledger.derived.due, || "the due index differs from the plans".to_owned());
-    let by_instant = derived.by_instant == ledger.derived.by_instant;
-    report(found, "P17", by_instant, || "the index of runs by their instants is wrong".to_owned());
+    let mailed = derived.mailed == ledger.derived.mailed && derived.forgotten == ledger.derived.forgotten;
+    report(found, "P17", mailed, || "the index of runs that mailed somebody is wrong".to_owned());
+    for (own, other, table) in ledger.derived.tables.iter() {
+        let lists = (ledger.blob(&own), ledger.blob(&other));
+        let is_kept = lists.0.is_some() && lists.1.is_some();
+        let is_true = is_kept && renumber::table(lists.0, lists.1) == *table;
+        report(found, "P17", is_true, || format!("the table of numbers from {own} to {other} is wrong"));
+    }
     let unfinished = derived.unfinished == ledger.derived.unfinished;
     report(found, "P1", unfinished, || "the index of unfinished runs is wrong".to_owned());
     report(found, "P8", derived.names == ledger.derived.names, || "the index of names is wrong".to_owned());

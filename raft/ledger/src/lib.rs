@@ -17,6 +17,7 @@ pub mod labels;
 pub mod moments;
 pub mod policy;
 pub mod refusal;
+mod renumber;
 pub mod reply;
 mod rows;
 pub mod rulings;
@@ -24,7 +25,7 @@ mod state;
 mod table;
 
 pub use apply::{
-    ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, LEAP_MS_MAX, OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE,
+    ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, LEAP_MS_MAX, Look, OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE,
     STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
 };
 pub use rows::Change;

@@ -57,6 +57,16 @@ pub enum Outcome {
     },
     /// Number of runs whose details went.
     Pruned(u32),
-    /// For each run that was picked from: the number of recipients that moved, or why none did.
-    MovedOf(Vec<Result<u64, Refusal>>),
+    /// For each run that was picked from: what became of whom, or why nothing.
+    MovedOf(Vec<Result<Moved, Refusal>>),
+}
+
+/// What became of recipients of one run that somebody picked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// How many moved.
+    pub recipients: u64,
+    /// How many were left where they stood: sent again they would be suppressed at once, for they got a mail of
+    /// another run less than the `min_gap` away (P17).
+    pub inside_gap: u64,
 }

@@ -290,8 +290,13 @@ impl Ledger {
 
     /// What is computed from the rows and never stored.
     pub(crate) fn derive(&self) -> Derived {
-        let by_instant = self.runs().map(|(id, _, run)| (run.schedule, run.due, id)).collect();
-        let mut derived = Derived { by_instant, ..Derived::default() };
+        let mailed = self.runs().filter(|(_, _, run)| run.counts.mails());
+        let forgotten = self.summaries.iter().filter(|(_, summary)| summary.counts.mails());
+        let mut derived = Derived {
+            mailed: mailed.map(|(id, _, run)| (run.schedule, run.due, id)).collect(),
+            forgotten: forgotten.map(|(id, summary)| (summary.schedule, summary.due, *id)).collect(),
+            ..Derived::default()
+        };
         let unfinished = self.runs().filter(|(_, _, run)| !run.counts.is_finished() && run.cause != Cause::Backfill);
         derived.unfinished = unfinished.map(|(id, _, run)| (run.schedule, id)).collect();
         let busy: BTreeSet<ScheduleId> = derived.unfinished.iter().map(|(schedule, _)| *schedule).collect();

@@ -17,6 +17,7 @@ use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal
 use crate::labels::Labels;
 use crate::moments::{Doubt, Moments, What};
 use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
+use crate::renumber::Tables;
 use crate::reply::Outcome;
 use crate::rulings::Ruling;
 use crate::table::Table;
@@ -94,6 +95,12 @@ impl Counts {
     /// Nothing pending, nothing claimed (P1).
     pub fn is_finished(&self) -> bool {
         self.get(Standing::Pending) == 0 && self.get(Standing::Claimed) == 0
+    }
+
+    /// Did anybody get a mail, may somebody have, or be getting one?
+    pub fn mails(&self) -> bool {
+        let mails = [Standing::Sent, Standing::Assumed, Standing::InDoubt, Standing::Claimed];
+        mails.into_iter().any(|standing| self.get(standing) > 0)
     }
 
     pub(crate) fn set(&mut self, standing: Standing, count: u32) {
@@ -372,13 +379,16 @@ impl Run {
 
     /// When its details may go (P24): its retention after it finished, and not before the horizon of evidence
     /// while somebody is in doubt. None while it is not finished.
-    pub fn kept_until(&self) -> Option<Time> {
-        let policies = &self.policies;
+    fn kept_until(&self, present: Option<&Policies>) -> Option<Time> {
         let horizon_ms = if self.counts.get(Standing::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
-        // P17: as long as a run less than the gap later may claim, it asks what was sent here.
-        let claims_ms = policies.finish_by_ms.max(policies.start_within_ms.saturating_add(FINISH_MS_MIN));
-        let gap_ms = if policies.min_gap_ms > 0 { policies.min_gap_ms.saturating_add(claims_ms) } else { 0 };
-        Some(self.finished_at?.plus_ms(policies.retention_ms.max(horizon_ms).max(gap_ms)))
+        // P17: as long as a run less than the gap later may claim, it asks what was sent here; and such a run has
+        // the gap that its schedule has by then.
+        let asked_ms = |policies: &Policies| {
+            let claims_ms = policies.finish_by_ms.max(policies.start_within_ms.saturating_add(FINISH_MS_MIN));
+            if policies.min_gap_ms > 0 { policies.min_gap_ms.saturating_add(claims_ms) } else { 0 }
+        };
+        let gap_ms = asked_ms(&self.policies).max(present.map_or(0, asked_ms));
+        Some(self.finished_at?.plus_ms(self.policies.retention_ms.max(horizon_ms).max(gap_ms)))
     }
 }
 
@@ -464,11 +474,6 @@ impl Page {
     pub fn run_of_slot(&self, slot: u32) -> Option<usize> {
         let place = self.runs.partition_point(|run| run.first <= slot).checked_sub(1)?;
         (slot < self.runs[place].first + self.runs[place].count).then_some(place)
-    }
-
-    /// When all details of it may go (P24); none while one of its runs is not finished.
-    pub fn kept_until(&self) -> Option<Time> {
-        self.runs.iter().map(Run::kept_until).try_fold(Time(i64::MIN), |latest, until| Some(latest.max(until?)))
     }
 
     /// Does any run of it have something pending or claimed?
@@ -802,8 +807,12 @@ pub(crate) struct Derived {
     pub names: BTreeMap<(String, String), ScheduleId>,
     pub due: BTreeSet<(Time, ScheduleId)>,
     pub open_pages: BTreeSet<RunId>,
-    /// Runs of each schedule in the order of their nominal instants (P17).
-    pub by_instant: BTreeSet<(ScheduleId, Time, RunId)>,
+    /// Runs of which somebody got a mail, may have, or may be getting one, by their nominal instants (P17).
+    pub mailed: BTreeSet<(ScheduleId, Time, RunId)>,
+    /// Such runs whose details were pruned: whom they mailed is forgotten (P17, P24).
+    pub forgotten: BTreeSet<(ScheduleId, Time, RunId)>,
+    /// Where people of edited lists stand in the former ones (P17); as far as it was asked.
+    pub tables: Tables,
     /// Runs with something pending or claimed, but for backfills: they hold up the next one (`overlap`).
     pub unfinished: BTreeSet<(ScheduleId, RunId)>,
     /// Seals that somebody holds.
@@ -955,20 +964,28 @@ impl Ledger {
     pub fn waits_for(&self, id: ScheduleId) -> Option<RunId> {
         let opens = self.schedules.get(&id)?.plan.next.as_ref()?.opens();
         let waits = opens <= self.head.now && self.waits_at(id, self.head.now);
-        self.unfinished(id).map(|(run, _)| run).next().filter(|_| waits)
+        let mut holding = self.unfinished(id).filter(|(_, run)| run.holds_up(self.head.now));
+        holding.next().map(|(run, _)| run).filter(|_| waits)
     }
 
-    /// Does an instant that is due at `now` wait for a run?
+    /// Does an instant that is due at `now` wait for a run? Not for one of which nothing is claimed and whose
+    /// deadline is over: it expires when the instant opens.
     pub fn waits_at(&self, id: ScheduleId, now: Time) -> bool {
         let Some(schedule) = self.schedules.get(&id) else { return false };
         let is_due = schedule.plan.next.as_ref().is_some_and(|next| next.due <= now);
         let waits = schedule.wakes_at(true) != schedule.wakes_at(false);
-        is_due && waits && self.unfinished(id).next().is_some()
+        is_due && waits && self.unfinished(id).any(|(_, run)| run.holds_up(now))
     }
 
     /// Pages with something pending or claimed, oldest first.
     pub fn open_pages(&self) -> impl Iterator<Item = (RunId, &Page)> + '_ {
         self.derived.open_pages.iter().filter_map(|id| Some((*id, self.pages.get(id)?)))
+    }
+
+    /// When all details of a page may go (P24); none while one of its runs is not finished.
+    pub fn kept_until(&self, page: &Page) -> Option<Time> {
+        let until = |run: &Run| run.kept_until(self.schedules.get(&run.schedule).map(|schedule| &schedule.policies));
+        page.runs.iter().map(until).try_fold(Time(i64::MIN), |latest, until| Some(latest.max(until?)))
     }
 
     /// The page of a run, and the run's place in it.

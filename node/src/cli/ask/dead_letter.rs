@@ -114,6 +114,8 @@ struct Batch {
     index: u64,
     /// Left out: their runs are cancelled.
     cancelled: u64,
+    /// Left out: they got another mail less than the min gap away.
+    inside_gap: u64,
     next: String,
 }
 
@@ -123,6 +125,7 @@ struct Total {
     moved: u64,
     index: u64,
     cancelled: u64,
+    inside_gap: u64,
 }
 
 /// Asks page by page until there are no more. A failure in the middle says what was done before it.
@@ -142,6 +145,7 @@ where
         })?;
         total.moved += batch.moved;
         total.cancelled += batch.cancelled;
+        total.inside_gap += batch.inside_gap;
         total.index = total.index.max(batch.index);
         if batch.next.is_empty() || batch.next == token {
             return Ok(total);
@@ -203,7 +207,8 @@ async fn requeue(desk: &Desk<'_>, tenant: String, args: RequeueArgs) -> Result<(
         async move {
             let answer = client.ask(nature, question, call).await?;
             let (moved, index, cancelled) = (answer.requeued, answer.index, answer.cancelled);
-            Ok::<_, Failure>(Batch { moved, index, cancelled, next: answer.next_page_token })
+            let inside_gap = answer.inside_gap;
+            Ok::<_, Failure>(Batch { moved, index, cancelled, inside_gap, next: answer.next_page_token })
         }
     };
     let by = pool.map(|pool| format!(" by pool {pool}")).unwrap_or_default();
@@ -233,7 +238,7 @@ async fn discard(desk: &Desk<'_>, tenant: String, args: DiscardArgs) -> Result<(
         async move {
             let answer = client.ask(nature, question, call).await?;
             let (moved, index) = (answer.discarded, answer.index);
-            Ok::<_, Failure>(Batch { moved, index, cancelled: 0, next: answer.next_page_token })
+            Ok::<_, Failure>(Batch { moved, index, cancelled: 0, inside_gap: 0, next: answer.next_page_token })
         }
     };
     let act = Act { verb: "discarded", question: "Take off the list for good".to_owned(), words, asks: true };
@@ -272,30 +277,47 @@ where
             if looked.moved == 0 {
                 reason_of_nobody(desk, &letters.filter);
             }
-            let (moved, dry_run) = (looked.moved, letters.dry_run);
-            let view = MovedView { run, verb, moved, index: None, dry_run, groups: None };
-            desk.moved(&letters.recipients, &view)?;
-            return left_out(looked.cancelled);
+            let (moved, inside_gap, dry_run) = (looked.moved, looked.inside_gap, letters.dry_run);
+            let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups: None };
+            show(desk, &letters.recipients, &view)?;
+            return left_out(looked.cancelled, inside_gap);
         }
         desk.terminal.confirm(&format!("{question}: {counted} {words}?"))?;
     }
     let done = total(verb, |token| asked(false, token)).await?;
     let index = (done.index > 0).then_some(done.index);
-    let view = MovedView { run, verb, moved: done.moved, index, dry_run: false, groups: None };
-    desk.moved(&letters.recipients, &view)?;
-    left_out(done.cancelled)
+    let (moved, inside_gap) = (done.moved, done.inside_gap);
+    let view = MovedView { run, verb, moved, inside_gap, index, dry_run: false, groups: None };
+    show(desk, &letters.recipients, &view)?;
+    left_out(done.cancelled, inside_gap)
 }
 
-/// Who stays dead because a run is cancelled is said, and partly done.
-fn left_out(cancelled: u64) -> Result<(), Stop> {
-    if cancelled == 0 {
+/// How many moved. Where the gap kept some of those who were named, that is said by [`left_out`].
+fn show(desk: &Desk<'_>, named: &[String], view: &MovedView) -> Result<(), Stop> {
+    match view.inside_gap {
+        0 => desk.moved(named, view),
+        _ => desk.terminal.show(view),
+    }
+}
+
+/// Who stays dead because a run is cancelled, or because another mail is too near, is said; and partly done.
+fn left_out(cancelled: u64, inside_gap: u64) -> Result<(), Stop> {
+    let left = |count: u64, why: &str| {
+        let counted = human::counted(count, "dead letter");
+        (count > 0).then(|| format!("{counted} left: {why}"))
+    };
+    let told = [
+        left(cancelled, "nobody of a cancelled run is sent again"),
+        left(inside_gap, "they got a mail of another run less than the min gap away"),
+    ];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if told.is_empty() {
         return Ok(());
     }
-    let left = human::counted(cancelled, "dead letter");
     Err(Failure {
         exit: Exit::Partly,
         reason: "PARTLY_DONE".into(),
-        message: format!("{left} of cancelled runs are left: nobody of a cancelled run is sent again"),
+        message: told.join("; "),
         next: Some("reveille dead-letter discard takes them off the list".to_owned()),
         ..Failure::default()
     }

@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{DoubtGroup, GetDoubtRequest, ListDoubtsRequest, 
 use super::{Desk, Page, Seen, whom};
 use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs};
 use crate::cli::client::Nature;
-use crate::cli::failure::{Failure, Stop};
+use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::human;
 use crate::cli::view::doubt::{DoubtView, GroupView};
 use crate::cli::view::moved::MovedView;
@@ -66,8 +66,9 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
             desk.terminal.say(&counted);
         }
         let groups = dry_run.then(|| looked.groups.into_iter().map(GroupView::from).collect());
-        let view = MovedView { run, verb, moved: looked.resolved, index: None, dry_run, groups };
-        return desk.moved(&picked.recipients, &view);
+        let (moved, inside_gap) = (looked.resolved, looked.inside_gap);
+        let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups };
+        return if inside_gap > 0 { show(desk, &view) } else { desk.moved(&picked.recipients, &view) };
     }
     let what = match resend {
         true => "Send again what may have arrived: it may come twice",
@@ -76,8 +77,26 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
     desk.terminal.confirm(&format!("{what}: {counted}?"))?;
     let question = ResolveDoubtsRequest { validate_only: false, ..question };
     let answer = desk.client.ask(Nature::Once, question, call).await?;
-    let view = MovedView { run, verb, moved: answer.resolved, index: Some(answer.index), dry_run, groups: None };
-    desk.moved(&picked.recipients, &view)
+    let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
+    let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: None };
+    if inside_gap > 0 { show(desk, &view) } else { desk.moved(&picked.recipients, &view) }
+}
+
+/// The answer; who stays in doubt because another mail is too near is said, and partly done.
+fn show(desk: &Desk<'_>, view: &MovedView) -> Result<(), Stop> {
+    desk.terminal.show(view)?;
+    if view.inside_gap == 0 {
+        return Ok(());
+    }
+    let left = human::counted(view.inside_gap, "mail");
+    Err(Failure {
+        exit: Exit::Partly,
+        reason: "PARTLY_DONE".into(),
+        message: format!("{left} left in doubt: they got a mail of another run less than the min gap away"),
+        next: Some("reveille in-doubt resolve --sent takes them as sent".to_owned()),
+        ..Failure::default()
+    }
+    .into())
 }
 
 /// What is known of them, in a few words.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::Context;
+use super::gap::Look;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::command::{Decide, Decider, Decision};
 use crate::ids::{Fence, RunId, Time};
 use crate::moments::What;
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::{Moved, Outcome};
 use crate::state::{Ledger, Run, RunState, Standing};
 
 impl Ledger {
@@ -31,6 +32,7 @@ impl Ledger {
         if counts {
             chosen = self.with_attempts_left(decide.run, chosen);
         }
+        let inside_gap = if resends { self.leave_near(decide.run, &mut chosen) } else { 0 };
         if resends && !chosen.is_empty() {
             self.reopen(context, decide.run)?;
         }
@@ -56,7 +58,34 @@ impl Ledger {
                 Ok(())
             })?;
         }
-        Ok(Outcome::Moved(u64::from(moved)))
+        Ok(Outcome::MovedOf(vec![Ok(Moved { recipients: u64::from(moved), inside_gap })]))
+    }
+
+    /// P17: who got a mail of another run too near to this one stays in doubt: sent again they would be suppressed,
+    /// and evidence that is still to come would find them closed. How many these are.
+    fn leave_near(&mut self, run: RunId, chosen: &mut Vec<(Fence, Bitmap)>) -> u64 {
+        let mut look = Look::default();
+        let mut left = 0;
+        for (fence, slots) in chosen.iter_mut() {
+            let near = self.doubts_inside_gap(&mut look, run, *fence);
+            left += u64::from(near.and(slots).len());
+            slots.remove(&near);
+        }
+        self.keep_tables(look);
+        chosen.retain(|(_, slots)| !slots.is_empty());
+        left
+    }
+
+    /// Of a run's recipients in doubt in a row: who would be suppressed if they were sent again (P17).
+    pub fn doubts_inside_gap(&self, look: &mut Look, run: RunId, row: Fence) -> Bitmap {
+        let Some(row) = self.rows.get(&row) else { return Bitmap::new() };
+        let of_run = |slot: &u16| {
+            let (of, number) = self.recipient_at((row.page, row.chunk), *slot)?;
+            (of == run).then_some(number)
+        };
+        let numbers = row.in_doubt.iter().filter_map(|slot| of_run(&slot));
+        let near = self.inside_gap(look, run, numbers);
+        row.in_doubt.iter().filter(|slot| of_run(slot).is_some_and(|number| near.contains(&number))).collect()
     }
 
     /// The rows that hold in doubt what is to be decided, each with those slots.

@@ -246,9 +246,6 @@ impl Ledger {
         self.derived.open_pages.insert(id);
         context.emit(Effect::WorkAppeared(id));
         for (schedule, run) in &runs {
-            if let Some(due) = self.run(*run).map(|run| run.due) {
-                self.derived.by_instant.insert((*schedule, due, *run));
-            }
             self.note_unfinished(context, *schedule, *run);
         }
         self.suppress_too_near(context, id);

@@ -55,7 +55,7 @@ impl Ledger {
         let base = chunk * CHUNK;
         let mut left = slots.len();
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
-        let mut turned = Vec::new();
+        let (mut turned, mut mailed) = (Vec::new(), Vec::new());
         for (place, run) in page.runs.iter_mut().enumerate().skip(start) {
             if left == 0 {
                 break;
@@ -67,8 +67,12 @@ impl Ledger {
                 continue;
             }
             left -= count;
-            run.counts.shift(from, to, count);
             let name = RunId { index: id.index, place: id.place + place as u32 };
+            let mailed_before = run.counts.mails();
+            run.counts.shift(from, to, count);
+            if run.counts.mails() != mailed_before {
+                mailed.push((!mailed_before, (run.schedule, run.due, name)));
+            }
             match (run.counts.is_finished(), run.finished_index) {
                 (true, None) => {
                     run.finished_index = Some(context.index);
@@ -86,6 +90,10 @@ impl Ledger {
         }
         if !page.is_open() {
             self.derived.open_pages.remove(&id);
+        }
+        for (mails, run) in mailed {
+            // P17: what the gap looks at.
+            let _ = if mails { self.derived.mailed.insert(run) } else { self.derived.mailed.remove(&run) };
         }
         for (schedule, run) in turned {
             self.note_unfinished(context, schedule, run);

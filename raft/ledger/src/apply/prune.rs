@@ -53,7 +53,7 @@ impl Ledger {
     }
 
     fn prune_page(&mut self, context: &mut Context, id: RunId) -> u32 {
-        let kept_until = self.pages.get(&id).and_then(Page::kept_until);
+        let kept_until = self.pages.get(&id).and_then(|page| self.kept_until(page));
         if kept_until.is_none_or(|until| until > context.now) {
             return 0;
         }
@@ -73,7 +73,9 @@ impl Ledger {
             for key in &rulings {
                 self.rulings.remove(key);
             }
-            self.derived.by_instant.remove(&(run.schedule, run.due, name));
+            if self.derived.mailed.remove(&(run.schedule, run.due, name)) {
+                self.derived.forgotten.insert((run.schedule, run.due, name));
+            }
             self.let_go(&run.content);
             self.let_go(&run.audience);
             self.summaries.put(name, summary(&page, run, context));
@@ -103,6 +105,7 @@ impl Ledger {
             return;
         }
         let Some(summary) = self.summaries.remove(&run) else { return };
+        self.derived.forgotten.remove(&(summary.schedule, summary.due, run));
         let name = (summary.schedule, summary.nominal);
         self.forget_through(name.0, summary.due);
         self.forget_name(&name);

@@ -95,6 +95,7 @@ impl Ledger {
         if stored.references == 0 {
             self.blobs.remove(hash);
             self.derived.seals.remove(hash);
+            self.derived.tables.forget(hash);
         }
     }
 }

@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 
 use super::Context;
+use super::gap::Look;
 use super::moves::Place;
 use crate::bitmap::Bitmap;
 use crate::command::{Picked, Requeue};
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::{Moved, Outcome};
 use crate::rulings::Ruled;
 use crate::state::{Ledger, Standing};
 
@@ -27,9 +28,15 @@ impl Ledger {
         Ok(Outcome::MovedOf(moved.collect()))
     }
 
-    fn requeue_of(&mut self, context: &mut Context, picked: &Picked, pool: Option<&str>) -> Result<u64, Refusal> {
+    /// Who got a mail too near to this run is not moved (P17): suppressed at the claim would be the end of the
+    /// letter, and nobody would have been told.
+    fn requeue_of(&mut self, context: &mut Context, picked: &Picked, pool: Option<&str>) -> Result<Moved, Refusal> {
         self.may_send_again(picked.run)?;
-        let numbers = self.dead_numbers(picked)?;
+        let mut numbers = self.dead_numbers(picked)?;
+        let mut look = Look::default();
+        let near = self.inside_gap(&mut look, picked.run, numbers.iter().copied());
+        self.keep_tables(look);
+        numbers.retain(|number| !near.contains(number));
         if !numbers.is_empty() {
             self.reopen(context, picked.run)?;
         }
@@ -46,7 +53,7 @@ impl Ledger {
             self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
         }
         self.rule_numbers(context, picked.run, Ruled::Requeued(pool.map(str::to_owned)), &numbers);
-        Ok(numbers.len() as u64)
+        Ok(Moved { recipients: numbers.len() as u64, inside_gap: near.len() as u64 })
     }
 
     /// A slot goes by this pool from now on. Who is claimed or in doubt is never redirected: a row is of one pool.
@@ -67,7 +74,7 @@ impl Ledger {
         Outcome::MovedOf(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
     }
 
-    fn discard_of(&mut self, context: &Context, picked: &Picked) -> Result<u64, Refusal> {
+    fn discard_of(&mut self, context: &Context, picked: &Picked) -> Result<Moved, Refusal> {
         let numbers = self.dead_numbers(picked)?;
         for number in &numbers {
             if let Some(letter) = self.dead.edit(&(picked.run, *number)) {
@@ -75,7 +82,7 @@ impl Ledger {
             }
         }
         self.rule_numbers(context, picked.run, Ruled::Discarded, &numbers);
-        Ok(numbers.len() as u64)
+        Ok(Moved { recipients: numbers.len() as u64, inside_gap: 0 })
     }
 
     /// The dead letters that are meant, none that was discarded.

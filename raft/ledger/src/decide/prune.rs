@@ -33,7 +33,7 @@ pub fn stretch(ledger: &Ledger, place: &Place, now: Time) -> (Prune, Option<Plac
     let mut runs = 0;
     let mut more = false;
     for (looked, (id, page)) in ledger.pages().range(after(&place.page)).enumerate() {
-        let goes = page.kept_until().is_some_and(|until| until <= now);
+        let goes = ledger.kept_until(page).is_some_and(|until| until <= now);
         if looked >= LOOK_MAX || goes && runs > 0 && runs + page.runs.len() > RUNS_MAX {
             more = true;
             break;

@@ -9,7 +9,7 @@ use reveille_ledger::ids::*;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::reply::{Moved, Outcome, Reply};
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
@@ -350,7 +350,7 @@ pub fn replies() -> Vec<(String, Reply)> {
             inside_gap: 3,
         },
         Outcome::Pruned(300),
-        Outcome::MovedOf(vec![Ok(300), Err(Refusal::NoSuchRun(RUN))]),
+        Outcome::MovedOf(vec![Ok(Moved { recipients: 300, inside_gap: 2 }), Err(Refusal::NoSuchRun(RUN))]),
     ];
     let refusals = vec![
         Refusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },

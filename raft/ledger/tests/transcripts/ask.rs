@@ -300,6 +300,7 @@ impl World {
             false => None,
             true => Some(self.retiming(id, when, zone, (max_runs.or(schedule.max_runs), jitter_ms), through)?),
         };
+        let retention_ms = words.ms("retention")?.unwrap_or(schedule.policies.retention_ms);
         let (size, first) = (words.key("size").map(str::parse).transpose()?, words.number("first", 0)?);
         let edit = ScheduleEdit {
             request: words.key("request").map(str::to_owned),
@@ -311,7 +312,7 @@ impl World {
                 (None, None, None) => jitter_ms.map(|jitter_ms| Policies { jitter_ms, ..schedule.policies.clone() }),
                 (Some(_), ..) => Some(Policies { catch_up: CatchUp::None, ..schedule.policies }),
                 (None, Some(word), _) => Some(Policies { overlap: overlap(word)?, ..schedule.policies }),
-                (None, None, Some(min_gap_ms)) => Some(Policies { min_gap_ms, ..schedule.policies }),
+                (None, None, Some(min_gap_ms)) => Some(Policies { min_gap_ms, retention_ms, ..schedule.policies }),
             },
             pool: words.key("pool").map(str::to_owned),
             priority: words.key("priority").map(str::parse).transpose()?,

@@ -8,7 +8,7 @@ use reveille_ledger::command::{Fire, Next};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::reply::{Moved, Outcome, Reply};
 use reveille_ledger::{Applied, Ledger, Page, Run, RunState, Standing, wave_start};
 
 use crate::words::ranges;
@@ -61,8 +61,9 @@ fn reply(world: &World, reply: &Reply) -> String {
         Outcome::Pruned(runs) => format!("pruned {runs} runs"),
         Outcome::Moved(count) => format!("moved {count}"),
         Outcome::MovedOf(runs) => {
-            let told = |moved: &Result<u64, Refusal>| match moved {
-                Ok(count) => format!("moved {count}"),
+            let told = |moved: &Result<Moved, Refusal>| match moved {
+                Ok(Moved { recipients, inside_gap: 0 }) => format!("moved {recipients}"),
+                Ok(Moved { recipients, inside_gap }) => format!("moved {recipients}, {inside_gap} inside the gap"),
                 Err(refusal) => format!("refused: {refusal}"),
             };
             runs.iter().map(told).collect::<Vec<_>>().join("; ")

@@ -1,0 +1,220 @@
+//! What `min_gap` costs an entry (P17).
+//!
+//! `cargo run --release -p reveille-ledger --example gap`
+//!
+//! Three schedules, each a case that makes the gap look far: many runs that mailed nobody, a list of 10,000 that
+//! was edited, and a gap that came after a thousand mails. What it printed stands in
+//! `docs/performance.md`.
+#![allow(clippy::print_stdout)]
+
+use std::time::Instant;
+
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{
+    Backfill, Cause, Claim, Command, Entry, EpochStart, NodeUp, Opening, Reading, RowOutcome, SLICE_MAX,
+    ScheduleCreate, ScheduleEdit, Trigger,
+};
+use reveille_ledger::content::{Audience, Content, Recipient, To};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::labels::Labels;
+use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{LEVEL, Ledger};
+
+const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+const NOW: Time = Time(1_800_000_000_000);
+
+struct World {
+    ledger: Ledger,
+}
+
+impl World {
+    fn new() -> World {
+        let mut world = World { ledger: Ledger::new() };
+        let readings = vec![Reading { node: HOLDER.node, wall: NOW }];
+        world.put(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
+        world.put(Command::NodeUp(NodeUp { holder: HOLDER, name: "one".into(), level: LEVEL, life: 1 }));
+        world
+    }
+
+    fn put(&mut self, command: Command) -> Outcome {
+        let head = self.ledger.head();
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        self.ledger.apply(head.applied + 1, &Entry { epoch, now: NOW, command }).reply.outcome
+    }
+
+    fn timed(&mut self, what: &str, command: Command) -> Outcome {
+        let begun = Instant::now();
+        let outcome = self.put(command);
+        println!("  {what}: {:.3} ms", begun.elapsed().as_secs_f64() * 1_000.0);
+        outcome
+    }
+
+    fn create(&mut self, name: &str, people: std::ops::Range<u32>, min_gap_ms: i64) -> ScheduleId {
+        let policies = Policies { min_gap_ms, overlap: Overlap::Allow, ..Policies::default() };
+        let create = ScheduleCreate {
+            request: None,
+            tenant: "default".into(),
+            name: name.into(),
+            when: When::Cron { expression: "* * * * *".into() },
+            zone: "UTC".into(),
+            start: None,
+            end: None,
+            max_runs: None,
+            policies,
+            pool: "default".into(),
+            priority: 0,
+            paused: None,
+            content: Content {
+                sender: "a@example.org".into(),
+                reply_to: None,
+                subject: "s".into(),
+                text: Some("t".into()),
+                html: None,
+                headers: vec![],
+                variables: vec![],
+            },
+            audience: audience(people),
+            after: NOW,
+            next: None,
+            tzdb: String::new(),
+            labels: Labels::default(),
+        };
+        match self.put(Command::ScheduleCreate(Box::new(create))) {
+            Outcome::Schedule(id) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn edit(&mut self, schedule: ScheduleId, people: Option<std::ops::Range<u32>>, min_gap_ms: Option<i64>) {
+        let present = self.ledger.schedules().get(&schedule).expect("the schedule");
+        let policies = min_gap_ms.map(|min_gap_ms| Policies { min_gap_ms, ..present.policies.clone() });
+        let edit = ScheduleEdit {
+            request: None,
+            body: Hash([0; 32]),
+            schedule,
+            plan_version: present.plan.version,
+            timing: None,
+            policies,
+            pool: None,
+            priority: None,
+            content: None,
+            audience: people.map(audience),
+            labels: None,
+        };
+        assert_eq!(self.put(Command::ScheduleEdit(Box::new(edit))), Outcome::Schedule(schedule));
+    }
+
+    /// Claims all that a run has pending, a whole slice each, in entries of 256 claims.
+    fn claims(&self, runs: impl Iterator<Item = (RunId, u32)>) -> Vec<Claim> {
+        let slices = runs.flat_map(|(page, count)| {
+            (0..count).step_by(SLICE_MAX as usize).map(move |first| Claim {
+                page,
+                chunk: 0,
+                slice: Bitmap::range(first, SLICE_MAX.min(count - first)),
+                holder: HOLDER,
+            })
+        });
+        slices.collect()
+    }
+
+    fn send(&mut self, run: RunId, count: u32) {
+        let claims = self.claims([(run, count)].into_iter());
+        let Outcome::Claimed(fences) = self.put(Command::Claim(claims.clone())) else { panic!("no claims") };
+        let settle = |(claim, fence): (&Claim, &Result<Fence, _>)| {
+            let fence = *fence.as_ref().ok()?;
+            Some(RowOutcome { accepted: claim.slice.clone(), ..RowOutcome::empty(run, 0, fence) })
+        };
+        let settles = claims.iter().zip(&fences).filter_map(settle).collect();
+        self.put(Command::Settle(settles));
+    }
+
+    /// The pages of a schedule's runs.
+    fn runs(&self, schedule: ScheduleId) -> Vec<(RunId, u32)> {
+        self.ledger.runs().filter(|(_, _, run)| run.schedule == schedule).map(|(id, _, run)| (id, run.count)).collect()
+    }
+}
+
+fn audience(people: std::ops::Range<u32>) -> To {
+    let one = |number: u32| {
+        let address = format!("somebody.{number}@example.org");
+        Recipient { key: address.clone(), address, values: vec![] }
+    };
+    To::Listed(Audience { columns: vec![], recipients: people.map(one).collect() })
+}
+
+/// Instants by the minute, the last one `before` minutes ago.
+fn minutes(schedule: ScheduleId, before: i64, count: i64) -> Command {
+    let opening = |minute: i64| {
+        let due = NOW.plus_ms(-(before + minute) * MINUTE_MS);
+        let finish_by = NOW.plus_ms(HOUR_MS);
+        Opening { nominal: Nominal::Instant(due), due, cause: Cause::Backfill, finish_by }
+    };
+    let openings = (0..count).rev().map(opening).collect();
+    Command::Backfill(Backfill { request: None, body: Hash([0; 32]), schedule, openings, known: 0, rest: None })
+}
+
+fn first_run(outcome: &Outcome) -> RunId {
+    match outcome {
+        Outcome::Backfilled { first: Some(run), .. } | Outcome::Run(run) => *run,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn main() {
+    println!("by the minute, one recipient, a gap of 20 h; two days of runs, of which three mailed somebody");
+    let mut world = World::new();
+    let minutely = world.create("minutely", 0..1, 20 * HOUR_MS);
+    for day in [2_000, 1_000, 0] {
+        world.put(minutes(minutely, 3_000 + day, 1_000));
+    }
+    let runs = world.runs(minutely);
+    for (page, count) in [runs[0], runs[1_300], runs[2_600]] {
+        world.send(page, count);
+    }
+    for (number, claims) in world.claims(runs.into_iter()).chunks(256).enumerate() {
+        let command = Command::Claim(claims.to_vec());
+        if number == 5 {
+            world.timed("an entry of 256 claims", command)
+        } else {
+            world.put(command)
+        };
+    }
+    world.timed("a backfill of 1,000 instants, beside those that were suppressed", minutes(minutely, 2_000, 1_000));
+    world.timed("a backfill of 1,000 instants, all inside the gap", minutes(minutely, 6_000, 1_000));
+    world.timed("a trigger", Command::Trigger(Trigger { schedule: minutely, request: "again".into() }));
+
+    println!("10,000 recipients, a gap of 20 h; the list was edited after it was sent");
+    let mut world = World::new();
+    let large = world.create("large", 0..10_000, 20 * HOUR_MS);
+    let first = world.put(minutes(large, 60, 1));
+    world.edit(large, Some(1..10_001), None);
+    let beside = world.put(minutes(large, 59, 1));
+    world.send(first_run(&first), 10_000);
+    let claims = world.claims([(first_run(&beside), 10_000)].into_iter());
+    world.timed("an entry of 40 claims, 256 recipients each, which grants one", Command::Claim(claims));
+    let opened = world.timed("a trigger, which opens for one of them", {
+        Command::Trigger(Trigger { schedule: large, request: "one".into() })
+    });
+    let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
+    world.timed("an entry of 40 claims, of which one finds somebody pending", Command::Claim(claims));
+    world.timed("a backfill of 100 instants", minutes(large, 100, 100));
+    world.timed("a backfill of 1,000 instants", minutes(large, 210, 1_000));
+
+    println!("10,000 recipients, no gap; 1,200 runs by the minute that mailed all but one; then a gap of 20 h");
+    let mut world = World::new();
+    let late = world.create("late", 0..10_000, 0);
+    world.timed("a backfill of 960 instants, without a gap", minutes(late, 240, 960));
+    world.put(minutes(late, 0, 240));
+    for (run, count) in world.runs(late) {
+        world.send(run, count - 1);
+    }
+    world.edit(late, None, Some(20 * HOUR_MS));
+    let opened = world.timed("a trigger, which opens for one of them", {
+        Command::Trigger(Trigger { schedule: late, request: "one".into() })
+    });
+    let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
+    world.timed("an entry of 40 claims, of which one finds somebody pending", Command::Claim(claims));
+    world.timed("a backfill of 100 instants", minutes(late, 1_200, 100));
+}

@@ -1,0 +1,174 @@
+//! What other runs of a schedule say of who would get a mail: the look behind the gap (P17).
+//!
+//! Looked at are the runs within the gap of which somebody got a mail, may have, or may be getting one, from the
+//! latest to the earliest, until everybody who is asked for is known to count. These runs have an index; what
+//! opened and mailed nobody costs nothing. Where the audience is the same a look at a run is a few intersections of
+//! sets, and where it was edited one step a recipient, by a table of numbers that is made once for two lists.
+//!
+//! While a gap holds, these runs are few: of one recipient two at most. They are many where a gap came after mails
+//! that were sent without one.
+
+use super::gap::Look;
+use crate::bitmap::Bitmap;
+use crate::ids::{Hash, RunId, ScheduleId, Time};
+use crate::renumber::{self, Table};
+use crate::state::{Ledger, Run, Standing};
+
+/// A run as the gap sees it, opened or not.
+#[derive(Clone, Copy)]
+pub(super) struct Asking {
+    /// Its schedule.
+    pub schedule: ScheduleId,
+    /// Itself, where it has opened.
+    pub run: Option<RunId>,
+    pub due: Time,
+    pub gap_ms: i64,
+    pub audience: Hash,
+    /// Log index of the last entry whose runs it sees.
+    pub through: u64,
+}
+
+impl Asking {
+    pub fn of(id: RunId, run: &Run) -> Asking {
+        Asking {
+            schedule: run.schedule,
+            run: Some(id),
+            due: run.due,
+            gap_ms: run.policies.min_gap_ms,
+            audience: run.audience,
+            through: u64::MAX,
+        }
+    }
+
+    /// From the first instant that is less than the gap away to the first that is not.
+    fn span(&self) -> std::ops::Range<(ScheduleId, Time, RunId)> {
+        let lowest = RunId { index: 0, place: 0 };
+        let from = self.due.plus_ms(1_i64.saturating_sub(self.gap_ms));
+        let end = self.due.plus_ms(self.gap_ms).max(from);
+        (self.schedule, from, lowest)..(self.schedule, end, lowest)
+    }
+}
+
+/// What other runs say of some recipients, by their numbers.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// Who got a mail, or may have.
+    pub counts: Bitmap,
+    /// Who else is claimed, and may be getting one.
+    pub claimed: Bitmap,
+    /// Of the last mails of those who count, the first.
+    pub mailed: Option<(RunId, Time)>,
+    /// A run in which somebody is claimed.
+    pub claimed_in: Option<RunId>,
+}
+
+/// Sent, or it may have been.
+const COUNTS: [Standing; 3] = [Standing::Sent, Standing::Assumed, Standing::InDoubt];
+const CLAIMED: [Standing; 1] = [Standing::Claimed];
+
+impl Ledger {
+    /// What other runs say of `whom`, recipients by their numbers in the audience of who asks.
+    pub(super) fn beside(&self, look: &mut Look, asking: &Asking, whom: &Bitmap) -> Beside {
+        let (mut beside, mut left) = (Beside::default(), whom.clone());
+        for (other, run) in self.neighbours(asking) {
+            if left.is_empty() {
+                break;
+            }
+            look.runs += 1;
+            let table = self.table(look, asking.audience, run.audience);
+            let counts = self.those(other, run, (&COUNTS, &left, table));
+            if !counts.is_empty() {
+                left.remove(&counts);
+                beside.counts.add(&counts);
+                beside.mailed = Some((other, run.due));
+            }
+            let claimed = self.those(other, run, (&CLAIMED, &left, table));
+            if !claimed.is_empty() {
+                beside.claimed.add(&claimed);
+                beside.claimed_in = Some(other);
+            }
+        }
+        beside.claimed.remove(&beside.counts);
+        beside
+    }
+
+    /// Other runs less than the gap away in which somebody got a mail, may have, or is claimed; the latest first.
+    fn neighbours(&self, asking: &Asking) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+        let (run, through) = (asking.run, asking.through);
+        let others = self.derived.mailed.range(asking.span()).rev().map(|(_, _, other)| *other);
+        let seen = others.filter(move |other| run != Some(*other) && other.index <= through);
+        seen.filter_map(|other| Some((other, self.run(other)?)))
+    }
+
+    /// Is a run less than the gap away that mailed somebody, and of which nobody knows any more whom (P24)?
+    pub(super) fn is_forgotten_beside(&self, asking: &Asking) -> bool {
+        asking.gap_ms > 0 && self.derived.forgotten.range(asking.span()).next().is_some()
+    }
+
+    /// Those of `whom` who have one of these standings in another run.
+    fn those(
+        &self,
+        other: RunId,
+        run: &Run,
+        (standings, whom, table): (&[Standing], &Bitmap, Option<&Table>),
+    ) -> Bitmap {
+        let standings = standings.iter().filter(|standing| run.counts.get(**standing) > 0);
+        // Inline audiences lie in the first chunk of their page.
+        let chunk = self.page_of(other).and_then(|(page, ..)| self.chunks.get(&(page, 0)));
+        let sets: Vec<&Bitmap> = standings.filter_map(|standing| Some(chunk?.set(*standing))).collect();
+        if table.is_none() && run.first == 0 {
+            return sets.into_iter().fold(Bitmap::new(), |mut found, set| {
+                found.add(&whom.and(set));
+                found
+            });
+        }
+        if sets.is_empty() {
+            return Bitmap::new();
+        }
+        let slot = |number: u16| {
+            let theirs = table.map_or(Some(number), |table| table.get(usize::from(number)).copied().flatten())?;
+            let theirs = Some(u32::from(theirs)).filter(|theirs| *theirs < run.count)?;
+            u16::try_from(run.first + theirs).ok()
+        };
+        let stands = |number: &u16| slot(*number).is_some_and(|slot| sets.iter().any(|set| set.contains(slot)));
+        Bitmap::of_many(whom.iter().filter(stands))
+    }
+
+    /// The table from one audience to another; none where they are the same.
+    fn table<'a>(&'a self, look: &'a mut Look, own: Hash, other: Hash) -> Option<&'a Table> {
+        if own == other {
+            return None;
+        }
+        if let Some(known) = self.derived.tables.get(own, other) {
+            return Some(known);
+        }
+        if look.tables.get(own, other).is_none() {
+            look.made += 1;
+            look.tables.put(own, other, renumber::table(self.blob(&own), self.blob(&other)));
+        }
+        look.tables.get(own, other)
+    }
+
+    /// Keeps the tables that a look has made.
+    pub(super) fn keep_tables(&mut self, look: Look) {
+        self.derived.tables.take(look.tables);
+    }
+
+    /// Pairs of runs that are nearer than the gap of both, with somebody claimed in both: there are none.
+    pub(crate) fn claimed_beside(&self) -> Vec<(RunId, RunId)> {
+        let is_claimed = |run: &Run| run.policies.min_gap_ms > 0 && run.counts.get(Standing::Claimed) > 0;
+        let (mut found, mut look) = (Vec::new(), Look::default());
+        for (id, _, run) in self.runs().filter(|(_, _, run)| is_claimed(run)) {
+            let asking = Asking::of(id, run);
+            let near = |other: &Run| run.due.since_ms(other.due).saturating_abs() < other.policies.min_gap_ms;
+            let own = self.those(id, run, (&CLAIMED, &Bitmap::range(0, run.count), None));
+            for (other, beside) in self.neighbours(&asking).filter(|(_, beside)| is_claimed(beside)) {
+                let table = self.table(&mut look, run.audience, beside.audience);
+                if id < other && near(beside) && !self.those(other, beside, (&CLAIMED, &own, table)).is_empty() {
+                    found.push((id, other));
+                }
+            }
+        }
+        found
+    }
+}
