@@ -142,9 +142,9 @@ fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<Holder>) ->
             let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
             let whose = match about {
                 About::Run(other) => (*other == run).then_some(Whose::Theirs),
-                About::OptedOut { tenant, key } => {
+                About::OptedOut { tenant, keys } => {
                     let of_tenant = ledger.pages().get(&row.page).is_some_and(|page| page.tenant == *tenant);
-                    of_tenant.then(|| whose(ledger, &mut audiences, (run, recipient), key)).flatten()
+                    of_tenant.then(|| whose(ledger, &mut audiences, (run, recipient), keys)).flatten()
                 }
             };
             found.extend(whose.map(|whose| (Crossed { run, recipient, fence: *fence }, whose)));
@@ -169,13 +169,13 @@ fn whose(
     ledger: &Ledger,
     audiences: &mut BTreeMap<Hash, Option<Recipients>>,
     (run, recipient): (RunId, u32),
-    key: &str,
+    keys: &BTreeSet<String>,
 ) -> Option<Whose> {
     let audience = ledger.run(run)?.audience;
     let known = audiences.entry(audience).or_insert_with(|| ledger.blob(&audience).and_then(Recipients::from_blob));
     match known.as_ref()? {
         Recipients::Inline(audience) => {
-            (audience.recipients.get(recipient as usize)?.key == key).then_some(Whose::Theirs)
+            keys.contains(&audience.recipients.get(recipient as usize)?.key).then_some(Whose::Theirs)
         }
         Recipients::Sealed(seal) => seal.place(recipient).map(|(part, place)| Whose::At(part, place)),
     }
@@ -184,14 +184,14 @@ fn whose(
 /// Those that concern whoever is asked about; reads parts, without a look at the state. Where a part cannot be
 /// read here everybody in it may be meant, and is named.
 async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<Crossed> {
-    let About::OptedOut { key, .. } = about else { return unknown.into_iter().map(|(crossed, _)| crossed).collect() };
-    let (own, key) = (Arc::clone(site), key.clone());
+    let About::OptedOut { keys, .. } = about else { return unknown.into_iter().map(|(crossed, _)| crossed).collect() };
+    let (own, keys) = (Arc::clone(site), keys.clone());
     let all: Vec<Crossed> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
     let looked = tokio::task::spawn_blocking(move || {
         let is_theirs = |whose: Whose| match whose {
             Whose::Theirs => true,
             Whose::At(part, place) => {
-                own.parts.read(part, &[place]).map_or(true, |read| read.iter().any(|(_, one)| one.key == key))
+                own.parts.read(part, &[place]).map_or(true, |read| read.iter().any(|(_, one)| keys.contains(&one.key)))
             }
         };
         unknown.into_iter().filter(|(_, whose)| is_theirs(*whose)).map(|(crossed, _)| crossed).collect()
@@ -206,7 +206,7 @@ pub async fn answer(site: &Site, question: BarrierQuestion) -> BarrierAnswer {
         return BarrierAnswer { confirmed: false, incarnation: site.me.incarnation, crossed: Vec::new() };
     }
     let concerns = |hand_off: &HandOff| match &question.about {
-        About::OptedOut { tenant, key } => hand_off.tenant == *tenant && hand_off.key == *key,
+        About::OptedOut { tenant, keys } => hand_off.tenant == *tenant && keys.contains(&hand_off.key),
         About::Run(run) => hand_off.run == *run,
     };
     let crossed = site.marks.about(concerns).into_iter();

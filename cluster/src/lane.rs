@@ -45,6 +45,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const PREPARE_WITHIN: Duration = Duration::from_secs(60);
 /// How long a stopping node waits for the entry behind which nothing is granted to it.
 const FENCE_WITHIN: Duration = Duration::from_secs(2);
+/// Why a node leaves bulk mail to others; it comes back every 30 s until its deadline.
+const NO_UNSUBSCRIBE: &str =
+    "this node cannot write List-Unsubscribe into bulk mail: give it unsubscribe.url and unsubscribe.keys";
 /// Characters of a relay's answer that go into the ledger.
 const TEXT_MAX: usize = 200;
 
@@ -419,12 +422,19 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     // Cheaper than a dialogue that ends at its gate; the gate asks again.
     room.site.replica.read(|ledger| may_leave(ledger, room.site.me, &job)).map_err(fate_of_shut)?;
     let domain = letter.compiled.sender().domain().to_owned();
+    let list_unsubscribe = match (letter.compiled.is_bulk(), room.site.unsubscribe()) {
+        (false, _) => None,
+        (true, Some(unsubscribe)) => Some(unsubscribe.header(&job.tenant, &job.key)),
+        // Another node may know how.
+        (true, None) => return Err(waits(draft.place, NO_UNSUBSCRIBE)),
+    };
     let stamp = Stamp {
         message_id: message_id(room.site.cluster(), work.cluster_incarnation, draft.run, draft.recipient, &domain),
         fence: draft.place.fence,
         date: work.date,
         run: draft.run,
         boundary_seed: draft.content.0,
+        list_unsubscribe,
     };
     let data = letter.compiled.compose(recipient, &stamp).map_err(|error| {
         tracing::warn!(recipient = job.name(), %error, "a mail cannot be composed");

@@ -16,7 +16,7 @@
 //!
 //! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher` (with `behind`, `work`, `claim_cap`, `fair`), `lane` (with `row_tasks`), `gate`, [`lease`],
 //! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `steering`, [`walk`], `supervisor`; the rooms that
-//! stand alone: [`relay`], [`compose`], [`parts`], [`pace`], `measure`, [`clock`].
+//! stand alone: [`relay`], [`compose`], [`unsubscribe`], [`parts`], [`pace`], `measure`, [`clock`].
 
 mod auditor;
 pub mod backlog;
@@ -59,6 +59,7 @@ mod stumbles;
 mod supervisor;
 pub mod term;
 mod timer;
+pub mod unsubscribe;
 pub mod walk;
 mod work;
 pub mod zones;

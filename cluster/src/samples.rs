@@ -35,6 +35,7 @@ pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
             html: None,
             headers: vec![],
             variables: vec![],
+            bulk: false,
         },
         audience: Audience { columns: vec![], recipients }.into(),
         after: Time(0),

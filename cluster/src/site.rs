@@ -22,6 +22,7 @@ use crate::measure::Mean;
 use crate::parts::Parts;
 use crate::relays::Relays;
 use crate::term::Term;
+use crate::unsubscribe::Unsubscribe;
 use crate::zones::Zones;
 
 /// Rows up to which the state is hashed now and then, and bytes of its lists and contents: some ten milliseconds.
@@ -58,6 +59,8 @@ pub struct Site {
     settling: Mutex<Mean>,
     /// What is late, as it was last looked at (P16).
     backlogs: RwLock<Vec<Backlog>>,
+    /// How recipients of bulk mail opt out, where this node was told.
+    unsubscribe: Option<Unsubscribe>,
 }
 
 impl Site {
@@ -85,7 +88,18 @@ impl Site {
             relays: RwLock::new(None),
             settling: Mutex::new(Mean::default()),
             backlogs: RwLock::new(Vec::new()),
+            unsubscribe: None,
         }
+    }
+
+    /// The same, with the way to opt out that this node writes into bulk mail.
+    pub fn unsubscribe_by(self, unsubscribe: Option<Unsubscribe>) -> Site {
+        Site { unsubscribe, ..self }
+    }
+
+    /// How recipients of bulk mail opt out; none: this node was not told, and sends no bulk mail.
+    pub fn unsubscribe(&self) -> Option<&Unsubscribe> {
+        self.unsubscribe.as_ref()
     }
 
     /// The same, with the operator's word that the machine's clock is right (P18).
@@ -259,7 +273,7 @@ mod tests {
         ledger.apply(1, &Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
         for index in 2..CHECKPOINT_ROWS_MAX as u64 + 2 {
             let key = format!("r{index}@example.com");
-            let command = Command::OptOut(OptOut { tenant: "default".to_owned(), key });
+            let command = Command::OptOut(OptOut { tenant: "default".to_owned(), keys: vec![key] });
             ledger.apply(index, &Entry { epoch: Epoch(1), now: Time(0), command });
         }
         assert!(!is_soon_hashed(&ledger), "{} rows", ledger.row_count());

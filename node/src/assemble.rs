@@ -15,6 +15,7 @@ use reveille_cluster::parts::Parts;
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station, StationError};
+use reveille_cluster::unsubscribe::Unsubscribe;
 use reveille_cluster::zones::Zones;
 use reveille_raft::{GrpcTransport, Replica};
 use tokio::net::TcpListener;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Admin};
 use crate::config::Config;
-use crate::{health, life};
+use crate::{health, life, unsubscribe};
 
 /// How long a connection to one address of a relay may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -39,6 +40,8 @@ pub struct Node {
     pub peer_address: SocketAddr,
     /// Where its pages are.
     pub http_address: SocketAddr,
+    /// Where recipients opt out, if they do.
+    pub unsubscribe_address: Option<SocketAddr>,
     options: Config,
     leading: Leading,
     stop: CancellationToken,
@@ -61,6 +64,7 @@ impl Node {
         health::recorder();
         let admin = bind(options.listen, "--listen").await?;
         let http = bind(options.http, "--http").await?;
+        let leaving = Leaving::open(&options).await?;
         let transport = GrpcTransport::bind(options.peer_listen).with_context(|| {
             format!("cannot listen for peers on {}; choose another --peer-listen", options.peer_listen)
         })?;
@@ -88,21 +92,27 @@ impl Node {
         let parts = options.data_dir.join("parts");
         let parts = Parts::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
         let replica = Replica::start(raft, desk.clone()).await?;
-        let site = Arc::new(
-            Site::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts).accept_clock(accept_clock),
-        );
+        let site =
+            Site::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts).accept_clock(accept_clock);
+        let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
+        let site = Arc::new(site.unsubscribe_by(by));
         desk.open(&site);
         let stop = CancellationToken::new();
         let node = Node {
             admin_address: admin.local_addr()?,
             peer_address,
             http_address: http.local_addr()?,
+            unsubscribe_address: leaving.as_ref().map(TcpListener::local_addr).transpose()?,
             leading: Station::lead(&site),
             site,
             options,
             stop,
         };
         node.serve(admin, http, pages);
+        if let Some(listener) = leaving {
+            let api = Arc::new(Admin::new(Arc::clone(&node.site), Vec::new()));
+            tokio::spawn(unsubscribe::serve(api, Arc::clone(&node.site), listener, node.stop.clone()));
+        }
         Ok(node)
     }
 
@@ -144,6 +154,21 @@ impl Node {
         stop.cancel();
         let end = worked?;
         Ok(if closed { end } else { End::LeftOpen })
+    }
+}
+
+/// How recipients opt out, and where.
+struct Leaving {
+    by: Unsubscribe,
+    listener: TcpListener,
+}
+
+impl Leaving {
+    /// None where nothing is configured.
+    async fn open(options: &Config) -> Result<Option<Leaving>> {
+        let Some(by) = options.unsubscribe.open()? else { return Ok(None) };
+        let listener = bind(options.unsubscribe.listen, "unsubscribe.listen").await?;
+        Ok(Some(Leaving { by, listener }))
     }
 }
 

@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use reveille_ledger::access::Secret;
 use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
@@ -63,6 +64,9 @@ pub struct Settings {
     /// Raft's timings; in the file and the environment only.
     #[arg(skip)]
     pub raft: RaftSettings,
+    /// How recipients of bulk mail opt out; in the file and the environment only.
+    #[arg(skip)]
+    pub unsubscribe: UnsubscribeSettings,
 }
 
 /// Raft's timings, as they may be said. No command has them as flags: `clap` keeps their comments.
@@ -80,6 +84,20 @@ pub struct RaftSettings {
     pub snapshot_every: Option<u64>,
     /// So many entries before a snapshot stay in the log; 0 to 10000000 [default: 5000]
     pub log_keep: Option<u64>,
+}
+
+/// How recipients of bulk mail opt out, as it may be said. No command has it as flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct UnsubscribeSettings {
+    /// Where strangers press the button, as https://HOST/PATH; a proxy with TLS brings them to `listen`
+    pub url: Option<String>,
+    /// Where the page of the button listens, when there is a url [default: 127.0.0.1:7681]
+    pub listen: Option<SocketAddr>,
+    /// A mail address that takes such requests too
+    pub mailto: Option<String>,
+    /// What links are signed with, as file:/path or env:NAME, the same on all nodes; the first signs, all are believed
+    pub keys: Option<Vec<String>>,
 }
 
 /// Everything that a node needs to know.
@@ -105,6 +123,21 @@ pub struct Config {
     pub shutdown: Duration,
     /// Raft's timings.
     pub raft: RaftConfig,
+    /// How recipients of bulk mail opt out.
+    pub unsubscribe: UnsubscribeConfig,
+}
+
+/// How recipients of bulk mail opt out, checked as far as values tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsubscribeConfig {
+    /// Empty: they do not, and nothing listens.
+    pub url: String,
+    /// The listener.
+    pub listen: SocketAddr,
+    /// Empty: there is none.
+    pub mailto: String,
+    /// The first one signs.
+    pub keys: Vec<Secret>,
 }
 
 /// Raft's timings, checked.
@@ -173,6 +206,8 @@ impl Config {
     pub const PEER_PORT: u16 = 7601;
     /// HTTP port, unless another is named.
     pub const HTTP_PORT: u16 = 7680;
+    /// Port of the unsubscribe page, unless another is named.
+    pub const UNSUBSCRIBE_PORT: u16 = 7681;
 
     /// Reads the file where one is named, lays environment and flags over it, and checks the whole.
     ///
@@ -208,6 +243,12 @@ impl From<Config> for Settings {
                 snapshot_every: Some(config.raft.snapshot_every),
                 log_keep: Some(config.raft.log_keep),
             },
+            unsubscribe: UnsubscribeSettings {
+                url: Some(config.unsubscribe.url),
+                listen: Some(config.unsubscribe.listen),
+                mailto: Some(config.unsubscribe.mailto),
+                keys: Some(config.unsubscribe.keys.iter().map(ToString::to_string).collect()),
+            },
         }
     }
 }
@@ -227,6 +268,18 @@ impl Settings {
             insecure: self.insecure.or(below.insecure),
             shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
             raft: self.raft.over(below.raft),
+            unsubscribe: self.unsubscribe.over(below.unsubscribe),
+        }
+    }
+}
+
+impl UnsubscribeSettings {
+    fn over(self, below: UnsubscribeSettings) -> UnsubscribeSettings {
+        UnsubscribeSettings {
+            url: self.url.or(below.url),
+            listen: self.listen.or(below.listen),
+            mailto: self.mailto.or(below.mailto),
+            keys: self.keys.or(below.keys),
         }
     }
 }

@@ -3,8 +3,10 @@
 //! A cluster of one, made at the first start; the mailbox is its relay. Taken ports are replaced by free
 //! ones. It is the product itself, not a model of it: the same node, ledger and gate.
 
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -15,9 +17,10 @@ use reveille_ledger::command::{Command, Relay};
 use reveille_ledger::reply::Outcome;
 use reveille_raft::{ClusterId, Member};
 use reveille_sink::{Sink, SinkOptions};
+use uuid::Uuid;
 
 use crate::assemble::Node;
-use crate::config::{Config, Settings};
+use crate::config::{Config, Settings, UnsubscribeSettings};
 use crate::start::stop_when_told;
 
 /// The mailbox's usual port.
@@ -78,6 +81,9 @@ pub async fn run(args: Args) -> Result<()> {
     site.replica.propose(&Command::RelayPut(relay.into()), Instant::now() + PATIENCE).await.context("no leader yet")?;
     eprintln!("admin     {}", node.admin_address);
     eprintln!("mailbox   http://{}/mailbox  (smtp://{})", node.http_address, sink.address());
+    if let Some(page) = node.unsubscribe_address {
+        eprintln!("opt-out   http://{page}, by the link in mail of --bulk");
+    }
     eprintln!("health    http://{}/readyz", node.http_address);
     eprintln!("data      {}", args.data_dir.display());
     if has_test_clock {
@@ -101,6 +107,17 @@ fn config(args: &Args) -> Result<Config> {
         let free = !args.free_ports && std::net::TcpListener::bind(address).is_ok();
         if free { address } else { SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) }
     };
+    // Its address stands in mails, so it is known before it is listened at.
+    let page = match port(Config::UNSUBSCRIBE_PORT) {
+        free if free.port() == 0 => std::net::TcpListener::bind(free).and_then(|listener| listener.local_addr())?,
+        usual => usual,
+    };
+    let unsubscribe = UnsubscribeSettings {
+        url: Some(format!("http://{page}")),
+        listen: Some(page),
+        mailto: None,
+        keys: Some(vec![format!("file:{}", key(&args.data_dir)?.display())]),
+    };
     let settings = Settings {
         name: Some("dev".to_owned()),
         data_dir: Some(args.data_dir.clone()),
@@ -109,9 +126,24 @@ fn config(args: &Args) -> Result<Config> {
         peer_listen: Some(port(Config::PEER_PORT)),
         http: Some(port(Config::HTTP_PORT)),
         shutdown_seconds: Some(10),
+        unsubscribe,
         ..Settings::default()
     };
     Ok(Config::load(None, [], settings)?)
+}
+
+/// The key of links in bulk mail, made at the first start: by its absolute path.
+fn key(folder: &Path) -> Result<PathBuf> {
+    let folder = folder.canonicalize().with_context(|| format!("{} cannot be found", folder.display()))?;
+    let path = folder.join("unsubscribe.key");
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let written = made.and_then(|mut file| write!(file, "{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple()));
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("{} cannot be written", path.display()))
+        }
+        _ => Ok(path),
+    }
 }
 
 async fn make_cluster(node: &Node) -> Result<()> {

@@ -12,6 +12,7 @@ mod logging;
 mod measures;
 mod service;
 mod start;
+mod unsubscribe;
 
 use std::process::ExitCode;
 

@@ -68,6 +68,12 @@ pub const MEASURES: &[Measure] = &[
     plain(LeaderGauge, "reveille_nodes_resting", "Nodes that are given no claims after three deaths"),
     by("pool", Gauge, "reveille_backlog_recipients", "Recipients that are late: caught up or backfilled, and not sent"),
     by("pool", Gauge, "reveille_backlog_age_seconds", "How long ago the oldest run of what is late was due"),
+    by(
+        "outcome",
+        Counter,
+        "reveille_unsubscribe_requests_total",
+        "Requests to the unsubscribe page, by what came of them",
+    ),
     by("actor", Counter, "reveille_actor_ends_total", "Actors that ended by themselves"),
     plain(Counter, "reveille_alarms_total", "Alarms, each with a line in the log"),
     by("relay", Gauge, "reveille_relay_sessions", "Open connections to a relay"),

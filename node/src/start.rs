@@ -42,6 +42,7 @@ pub async fn run(args: Args) -> Result<()> {
         admin = %node.admin_address,
         peers = %node.peer_address,
         http = %node.http_address,
+        unsubscribe = node.unsubscribe_address.map(tracing::field::display),
         "listening"
     );
     service::ready(&node.site);

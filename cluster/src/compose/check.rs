@@ -14,6 +14,9 @@ use super::{ContentError, HEADER_TEMPLATE_BYTES_MAX, RECIPIENT, SUBJECT, TEXT, V
 /// Header fields that a content may add.
 const HEADERS_MAX: usize = 64;
 
+/// Of bulk mail these too.
+const BULK: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
+
 /// Before the name of a header in a field's name.
 pub(super) const HEADERS: &str = "headers.";
 
@@ -137,6 +140,9 @@ pub(super) fn headers(content: &Content) -> Result<Vec<String>, ContentError> {
         let reserved = ["content-", "resent-", "x-reveille-"].iter().any(|prefix| lower.starts_with(prefix));
         if reserved || RESERVED.contains(&lower.as_str()) {
             return refuse(field, "is written by Reveille or on the way; remove it");
+        }
+        if content.bulk && BULK.contains(&lower.as_str()) {
+            return refuse(field, "is written by Reveille on bulk mail; remove it, or do not mark the content as bulk");
         }
         if value.len() > HEADER_TEMPLATE_BYTES_MAX {
             return refuse(field, format!("is longer than {HEADER_TEMPLATE_BYTES_MAX} bytes; shorten it"));

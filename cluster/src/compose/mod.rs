@@ -47,6 +47,8 @@ pub const HEADER_TEMPLATE_BYTES_MAX: usize = 4_096;
 pub const RENDERED_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of the value of one variable.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of the field List-Unsubscribe: a line holds it, with its name.
+pub const LIST_UNSUBSCRIBE_BYTES_MAX: usize = 960;
 /// The built-in variable: the recipient's address as given.
 pub const RECIPIENT: &str = "recipient";
 
@@ -103,6 +105,8 @@ pub struct Stamp {
     pub run: RunId,
     /// Fixed for the run; the MIME boundary is made of it.
     pub boundary_seed: [u8; 32],
+    /// The recipient's way to opt out, as `Unsubscribe::header` writes it; none where the content is no bulk mail.
+    pub list_unsubscribe: Option<String>,
 }
 
 /// Where a variable's value comes from.
@@ -121,6 +125,7 @@ pub struct Compiled {
     headers: Vec<String>,
     has_text: bool,
     has_html: bool,
+    is_bulk: bool,
     templates: Templates,
     variables: Vec<(String, Source)>,
     /// Columns that the subject or a header uses, and which of them.
@@ -182,6 +187,7 @@ impl Compiled {
             headers,
             has_text: content.text.is_some(),
             has_html: content.html.is_some(),
+            is_bulk: content.bulk,
             templates,
             variables,
             in_headers,
@@ -220,6 +226,11 @@ impl Compiled {
     /// The sender's address: for `MAIL FROM`, and its domain for [`message_id`].
     pub fn sender(&self) -> &Address {
         &self.sender.address
+    }
+
+    /// Must each mail carry its recipient's way to opt out ([`Stamp::list_unsubscribe`])?
+    pub fn is_bulk(&self) -> bool {
+        self.is_bulk
     }
 
     /// The bytes of one recipient's mail.
@@ -385,8 +396,23 @@ fn write_stamp(out: &mut Vec<u8>, stamp: &Stamp) -> Result<(), ComposeError> {
     mime::field(out, "Date", &date);
     mime::field(out, "Message-ID", &format!("<{id}>"));
     mime::field(out, "Auto-Submitted", "auto-generated");
+    if let Some(ways) = &stamp.list_unsubscribe {
+        write_list_unsubscribe(out, ways)?;
+    }
     mime::field(out, "X-Reveille-Run", &stamp.run.to_string());
     mime::field(out, "X-Reveille-Fence", &stamp.fence.to_string());
+    Ok(())
+}
+
+/// RFC 8058: both fields, and the relay's DKIM signature has to cover both.
+fn write_list_unsubscribe(out: &mut Vec<u8>, ways: &str) -> Result<(), ComposeError> {
+    let fits = ways.len() <= LIST_UNSUBSCRIBE_BYTES_MAX && ways.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if !fits {
+        return Err(ComposeError::Stamp("way to opt out"));
+    }
+    // An address in angle brackets is never cut; a second one goes on a line of its own.
+    mime::field(out, "List-Unsubscribe", &ways.replace(", ", ",\r\n "));
+    mime::field(out, "List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
     Ok(())
 }
 

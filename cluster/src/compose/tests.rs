@@ -16,6 +16,7 @@ fn content() -> Content {
             "<https://example.com/u?a={{ recipient|urlencode }}>".to_owned(),
         )],
         variables: vec![("city".to_owned(), "Lyon".to_owned())],
+        bulk: false,
     }
 }
 
@@ -34,6 +35,7 @@ fn stamp(place: u32) -> Stamp {
         fence: Fence { group: 1, epoch: Epoch(9), index: 1050, place },
         date: Time(1_795_219_200_000),
         run,
+        list_unsubscribe: None,
         boundary_seed: [7; 32],
     }
 }
@@ -244,6 +246,28 @@ fn a_recipient_that_cannot_be_composed_does_not_stand_for_the_others() {
     assert!(compiled.compose(&recipient("a@b", "Ann"), &stamp(4)).is_ok());
     let bad = Stamp { message_id: "a@b>\r\nBcc: x".to_owned(), ..stamp(4) };
     assert_eq!(compiled.compose(&recipient("a@b", "Ann"), &bad), Err(ComposeError::Stamp("message id")));
+}
+
+#[test]
+fn bulk_mail_carries_its_way_out_once_and_on_lines_that_hold() {
+    let bulk = Content { bulk: true, ..content() };
+    let own = |name: &str| refusal(|content| (content.bulk, content.headers) = (true, vec![(name.into(), "x".into())]));
+    assert!(own("List-Unsubscribe").contains("is written by Reveille on bulk mail"), "{}", own("List-Unsubscribe"));
+    assert!(own("list-unsubscribe-POST").contains("is written by Reveille on bulk mail"));
+    let compiled = compiled(&bulk);
+    assert!(compiled.is_bulk() && !Compiled::new(&content(), &columns()).expect("fine").is_bulk());
+    let link = format!("<https://a.example/{}>", "t".repeat(800));
+    let by = |ways: String| Stamp { list_unsubscribe: Some(ways), ..stamp(4) };
+    let ann = recipient("ann@example.com", "Ann");
+    let made = compiled.compose(&ann, &by(format!("{link}, <mailto:u@a.example>"))).expect("composed");
+    let made = String::from_utf8(made).expect("text");
+    let fields = format!(
+        "\r\nList-Unsubscribe: {link},\r\n <mailto:u@a.example>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"
+    );
+    assert!(made.contains(&fields), "{made}");
+    for bad in ["<a>\r\nBcc: x".to_owned(), "x".repeat(LIST_UNSUBSCRIBE_BYTES_MAX + 1), "é".to_owned()] {
+        assert_eq!(compiled.compose(&ann, &by(bad)), Err(ComposeError::Stamp("way to opt out")));
+    }
 }
 
 #[test]

@@ -75,6 +75,7 @@ pub fn schedule_to(audience: To) -> Command {
             html: None,
             headers: vec![],
             variables: vec![],
+            bulk: false,
         },
         audience,
         after: now,

@@ -16,12 +16,12 @@ use crate::books::*;
 use crate::cluster::*;
 
 fn about(number: u32) -> About {
-    About::OptedOut { tenant: "default".into(), key: address(number) }
+    About::OptedOut { tenant: "default".into(), keys: [address(number)].into() }
 }
 
 /// Asks this node, as an owner would: the entry, and then the barrier. Answers what it says.
 async fn opt_out(site: &Arc<Site>, number: u32) -> BarrierReport {
-    let command = Command::OptOut(OptOut { tenant: "default".into(), key: address(number) });
+    let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![address(number)] });
     let reply = site.replica.propose(&command, soon()).await.expect("an answer");
     barrier::through_leader(site, reply.index, about(number), soon()).await.expect("a report")
 }

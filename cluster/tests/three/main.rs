@@ -10,6 +10,7 @@ mod books;
 mod cluster;
 mod holders;
 mod leaders;
+mod leaving;
 mod network;
 mod parts;
 mod snapshots;

@@ -48,7 +48,7 @@ async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
     let (_, to) = sealed(&cluster, (leads + 1) % 3).await;
     // P15: who has opted out is known by the key that stands in the part.
     let key = recipient(&recipe(), 17).key;
-    let opt_out = Command::OptOut(OptOut { tenant: "default".to_owned(), key });
+    let opt_out = Command::OptOut(OptOut { tenant: "default".to_owned(), keys: vec![key] });
     cluster.put(leads, opt_out).await;
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.put(leads, schedule_to(to)).await;

@@ -15,6 +15,10 @@ use super::schedule::INSTANTS_SHOWN;
 use super::validate::{self, Asked, Fields};
 use super::{Admin, Fault, refusals, views};
 
+/// Said of bulk mail by a node that cannot send it.
+const NO_UNSUBSCRIBE: &str = "this node sends no bulk mail: its configuration has no unsubscribe.url, by which each one \
+     would carry its way to opt out; what it is given waits for another node";
+
 /// Answers a request for a schedule.
 pub async fn create(
     admin: &Admin,
@@ -36,7 +40,10 @@ pub async fn create(
         let taken = refusals::refused(&Refusal::NameTaken(create.name));
         return Err(taken.index(id.0).request(&request.request_id));
     }
-    let warnings = admin.site.replica.read(|ledger| warnings(ledger, &create.pool));
+    let mut warnings = admin.site.replica.read(|ledger| warnings(ledger, &create.pool));
+    if create.content.bulk && admin.site.unsubscribe().is_none() {
+        warnings.push(NO_UNSUBSCRIBE.to_owned());
+    }
     if request.validate_only {
         let schedule = match known {
             Some((id, _)) => admin.show_schedule(id, &create.name).await?,

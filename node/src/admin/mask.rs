@@ -51,7 +51,7 @@ fields! {
     when, zone, start, end, max_runs, pool, priority, audience, labels;
     policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention,
         overlap, min_gap, jitter;
-    content: sender, reply_to, subject, text, html, headers, variables;
+    content: sender, reply_to, subject, text, html, headers, variables, bulk;
 }
 
 /// Before the key of one label.

@@ -46,7 +46,7 @@ mod selector;
 mod send_test;
 mod story;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trigger;
 mod unled;
 mod update;

@@ -1,17 +1,52 @@
 //! Opt-outs: in force on every node when the answer is given.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::time::Instant;
+
 use reveille_ledger::address::Address;
-use reveille_ledger::command::{Command, OptOut};
+use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut};
 use reveille_proto::admin::v1::opt_out_service_server::OptOutService;
-use reveille_proto::admin::v1::{AddOptOutRequest, AddOptOutResponse, CheckOptOutRequest, CheckOptOutResponse};
+use reveille_proto::admin::v1::{
+    self, AddOptOutRequest, AddOptOutResponse, CheckOptOutRequest, CheckOptOutResponse, ImportOptOutsRequest,
+    ImportOptOutsResponse, ListOptOutsRequest, ListOptOutsResponse,
+};
 use reveille_raft::peer::About;
 use tonic::{Request, Response, Status};
 
+use super::paging::Paging;
+use super::writes::moved;
 use super::{Admin, Fault, deadline, validate, views};
 
-fn key_of(recipient: &str) -> Result<String, Fault> {
-    let address = Address::parse(recipient).map_err(|error| Fault::of_field("recipient", error.to_string()))?;
+fn key_of(field: &str, recipient: &str) -> Result<String, Fault> {
+    let address = Address::parse(recipient).map_err(|error| Fault::of_field(field, error.to_string()))?;
     Ok(address.key())
+}
+
+/// Opt-outs that hold.
+pub struct Held {
+    /// Keys that had not opted out before.
+    pub added: u64,
+    /// What the barrier proved.
+    pub barrier: v1::Barrier,
+}
+
+impl Admin {
+    /// The one road of all opt-outs: the entry, and then the barrier (P15). No hand-off to any of these recipients
+    /// starts after its answer; where it fails, the entry may be in force, and the same call may be made again.
+    pub async fn opt_out(
+        &self,
+        tenant: &str,
+        keys: BTreeSet<String>,
+        request_id: &str,
+        deadline: Instant,
+    ) -> Result<Held, Fault> {
+        let command = Command::OptOut(OptOut { tenant: tenant.to_owned(), keys: keys.iter().cloned().collect() });
+        let reply = self.write(command, request_id, deadline).await?;
+        let about = About::OptedOut { tenant: tenant.to_owned(), keys };
+        let barrier = self.barrier(reply.index, about, deadline).await?;
+        Ok(Held { added: moved(&reply).recipients, barrier })
+    }
 }
 
 #[tonic::async_trait]
@@ -20,15 +55,13 @@ impl OptOutService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let tenant = validate::tenant(&request.tenant)?;
-        let key = key_of(&request.recipient)?;
-        let command = Command::OptOut(OptOut { tenant: tenant.clone(), key: key.clone() });
-        let reply = self.write(command, &request.request_id, deadline).await?;
-        let about = About::OptedOut { tenant: tenant.clone(), key: key.clone() };
-        let mut barrier = self.barrier(reply.index, about, deadline).await?;
+        let key = key_of("recipient", &request.recipient)?;
+        let keys = BTreeSet::from([key.clone()]);
+        let mut barrier = self.opt_out(&tenant, keys, &request.request_id, deadline).await?.barrier;
         // A repeat is another entry; the one that forbids is the first.
         let place = (tenant, key);
         let first = self.site.replica.read(|ledger| ledger.opted_out().get(&place).map(|opted_out| opted_out.index));
-        barrier.index = first.unwrap_or(reply.index);
+        barrier.index = first.unwrap_or(barrier.index);
         Ok(Response::new(AddOptOutResponse { recipient: place.1, barrier: Some(barrier) }))
     }
 
@@ -38,7 +71,7 @@ impl OptOutService for Admin {
     ) -> Result<Response<CheckOptOutResponse>, Status> {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
-        let place = (validate::tenant(&request.tenant)?, key_of(&request.recipient)?);
+        let place = (validate::tenant(&request.tenant)?, key_of("recipient", &request.recipient)?);
         let look = self.read(request.stale, deadline, |ledger| ledger.opted_out().get(&place).copied());
         let (known, freshness) = look.await?;
         Ok(Response::new(CheckOptOutResponse {
@@ -48,5 +81,59 @@ impl OptOutService for Admin {
             at: known.map(|opted_out| views::timestamp(opted_out.at)),
             freshness,
         }))
+    }
+
+    async fn import_opt_outs(
+        &self,
+        request: Request<ImportOptOutsRequest>,
+    ) -> Result<Response<ImportOptOutsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = validate::tenant(&request.tenant)?;
+        if !(1..=OPT_OUTS_MAX).contains(&request.recipients.len()) {
+            let message = format!("are {}; give 1 to {OPT_OUTS_MAX} at once", request.recipients.len());
+            return Err(Fault::of_field("recipients", message).into());
+        }
+        let named = request.recipients.iter().enumerate();
+        let keys = named.map(|(place, recipient)| key_of(&format!("recipients[{place}]"), recipient));
+        let keys = keys.collect::<Result<BTreeSet<String>, Fault>>()?;
+        if request.validate_only {
+            let is_new = |known: &reveille_ledger::Ledger| {
+                keys.iter().filter(|key| !known.opted_out().contains(&(tenant.clone(), (*key).clone()))).count() as u64
+            };
+            let (added, _) = self.read(false, deadline, is_new).await?;
+            return Ok(Response::new(ImportOptOutsResponse { added, barrier: None }));
+        }
+        let Held { added, barrier } = self.opt_out(&tenant, keys, "", deadline).await?;
+        Ok(Response::new(ImportOptOutsResponse { added, barrier: Some(barrier) }))
+    }
+
+    async fn list_opt_outs(
+        &self,
+        request: Request<ListOptOutsRequest>,
+    ) -> Result<Response<ListOptOutsResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let tenant = validate::tenant(&request.tenant)?;
+        let paging = Paging::<String>::new("opt-outs", request.page_size, &request.page_token)?;
+        let from = match &paging.after {
+            Some(key) => Bound::Excluded((tenant.clone(), key.clone())),
+            None => Bound::Included((tenant.clone(), String::new())),
+        };
+        let look = self.read(request.stale, deadline, |ledger| {
+            let found = ledger.opted_out().range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == tenant);
+            // One more than the page tells whether there is another.
+            found.take(paging.size + 1).map(|((_, key), known)| (key.clone(), *known)).collect::<Vec<_>>()
+        });
+        let (mut found, freshness) = look.await?;
+        let more = found.len() > paging.size;
+        found.truncate(paging.size);
+        let next_page_token = paging.token(found.last().map(|(key, _)| key).filter(|_| more));
+        let opt_outs = found.into_iter().map(|(recipient, known)| v1::OptOut {
+            recipient,
+            index: known.index,
+            at: Some(views::timestamp(known.at)),
+        });
+        Ok(Response::new(ListOptOutsResponse { opt_outs: opt_outs.collect(), next_page_token, freshness }))
     }
 }

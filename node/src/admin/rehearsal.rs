@@ -104,6 +104,7 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
             html: None,
             headers: Vec::new(),
             variables: Vec::new(),
+            bulk: false,
         },
         audience: Audience { columns: Vec::new(), recipients: vec![recipient] }.into(),
         after: schedule.plan.fired_through,

@@ -32,6 +32,7 @@ mod input;
 mod instant;
 mod manifest;
 mod recipients;
+mod suppressions;
 mod terminal;
 mod view;
 mod word;

@@ -5,7 +5,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Config, ConfigError, Origin, RaftConfig, RaftSettings, Settings};
+use reveille_cluster::unsubscribe::{Unsubscribe, UnsubscribeError};
+use reveille_ledger::access::Secret;
+
+use super::{Config, ConfigError, Origin, RaftConfig, RaftSettings, Settings, UnsubscribeConfig, UnsubscribeSettings};
 
 /// A memory-backed file system, for the journal (P11).
 const JOURNAL_DIR: &str = "/dev/shm";
@@ -21,7 +24,13 @@ impl Settings {
         let http = self.http.unwrap_or(loopback(Config::HTTP_PORT));
         let listeners = [("listen", listen), ("peer_listen", peer_listen), ("http", http)];
         closed(&listeners, self.insecure.unwrap_or_default())?;
-        apart(&listeners)?;
+        let unsubscribe = self.unsubscribe.check()?;
+        let [admin, peers, pages] = listeners;
+        match unsubscribe.url.is_empty() {
+            true => apart(&listeners)?,
+            // Strangers may reach this one: whoever has no link that was signed is told nothing there.
+            false => apart(&[admin, peers, pages, ("unsubscribe.listen", unsubscribe.listen)])?,
+        }
         let advertise = advertised(self.advertise, peer_listen)?;
         let join = self.join.unwrap_or_default();
         join.iter().try_for_each(|address| host_and_port("join", address))?;
@@ -38,6 +47,7 @@ impl Settings {
             journal_dir: self.journal_dir.unwrap_or_else(|| JOURNAL_DIR.into()),
             shutdown: Duration::from_secs(within("shutdown_seconds", self.shutdown_seconds.unwrap_or(30), 10..=3_600)?),
             raft: self.raft.check()?,
+            unsubscribe,
         })
     }
 }
@@ -61,6 +71,52 @@ impl RaftSettings {
             election_ms: min..within("raft.election_max_ms", max, 1..=60_000)?,
             snapshot_every: within("raft.snapshot_every", self.snapshot_every.unwrap_or(20_000), 100..=10_000_000)?,
             log_keep: within("raft.log_keep", self.log_keep.unwrap_or(5_000), 0..=10_000_000)?,
+        })
+    }
+}
+
+impl UnsubscribeSettings {
+    /// The address and the keys are looked at when the node starts: a key may lie in a file.
+    fn check(self) -> Result<UnsubscribeConfig, ConfigError> {
+        let url = self.url.unwrap_or_default();
+        let mailto = self.mailto.unwrap_or_default();
+        let keys = self.keys.unwrap_or_default();
+        let reference = |key: &String| {
+            // The text is not repeated: it may be the key itself.
+            let next = "write file:/etc/reveille/unsubscribe.key, or env:NAME";
+            key.parse::<Secret>().map_err(|error| setting("unsubscribe.keys", format!("one of them {error}"), next))
+        };
+        let keys = keys.iter().map(reference).collect::<Result<Vec<Secret>, ConfigError>>()?;
+        if !url.is_empty() && keys.is_empty() {
+            let next = "write keys = [\"file:/etc/reveille/unsubscribe.key\"], with the same key on all nodes";
+            return Err(setting("unsubscribe.keys", "there is a url, and no key to sign links with".to_owned(), next));
+        }
+        if url.is_empty() && !(keys.is_empty() && mailto.is_empty()) {
+            let next = "say where the page is, with url = \"https://HOST/PATH\"";
+            return Err(setting("unsubscribe.url", "it is not set, and the rest of the section is".to_owned(), next));
+        }
+        let listen = self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], Config::UNSUBSCRIBE_PORT)));
+        Ok(UnsubscribeConfig { url, listen, mailto, keys })
+    }
+}
+
+impl UnsubscribeConfig {
+    /// Reads the keys; none where nothing is configured.
+    ///
+    /// # Errors
+    /// When the address is none, or a key cannot be read.
+    pub fn open(&self) -> Result<Option<Unsubscribe>, ConfigError> {
+        if self.url.is_empty() {
+            return Ok(None);
+        }
+        let mailto = Some(self.mailto.as_str()).filter(|mailto| !mailto.is_empty());
+        let opened = Unsubscribe::new(&self.url, mailto, &self.keys);
+        opened.map(Some).map_err(|error| match error {
+            UnsubscribeError::Url(why) => setting("unsubscribe.url", why, "write https://HOST/PATH"),
+            UnsubscribeError::Mailto(why) => setting("unsubscribe.mailto", why, "write LOCAL@DOMAIN"),
+            UnsubscribeError::Key(why) => {
+                setting("unsubscribe.keys", why, "this node has to be able to read the same keys as all others")
+            }
         })
     }
 }

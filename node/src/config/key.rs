@@ -9,12 +9,16 @@ use std::fmt::Write;
 use clap::{Args, Command};
 use toml::{Table, Value};
 
-use super::{RaftSettings, Settings};
+use super::{RaftSettings, Settings, UnsubscribeSettings};
 
 /// Tells the keys of a section to a command.
 type Augment = fn(Command) -> Command;
 /// The sections of the file, each with what tells its keys.
-const SECTIONS: [(&str, Augment); 2] = [("", Settings::augment_args), ("raft", RaftSettings::augment_args)];
+const SECTIONS: [(&str, Augment); 3] = [
+    ("", Settings::augment_args),
+    ("raft", RaftSettings::augment_args),
+    ("unsubscribe", UnsubscribeSettings::augment_args),
+];
 /// What a sample says where there is no default.
 const NAME: &str = "a";
 const DATA_DIR: &str = "/var/lib/reveille";

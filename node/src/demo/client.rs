@@ -137,6 +137,7 @@ impl Admin {
                 "<p>Dear {{ name }},</p><p>this mail was sent <b>once</b>.</p><p>{{ signature }}</p>".to_owned(),
             ),
             variables: vec![Field { name: "signature".to_owned(), value: "Reveille".to_owned() }],
+            bulk: false,
             ..Content::default()
         };
         let recipient = |number| Recipient { address: address_of(number), values: vec![format!("reader {number}")] };

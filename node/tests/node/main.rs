@@ -10,3 +10,4 @@ mod service;
 #[path = "../../../raft/src/store/small_disk.rs"]
 mod small_disk;
 mod start;
+mod unsubscribe;

@@ -17,6 +17,8 @@ pub struct Process {
     pub admin: String,
     pub peers: String,
     pub http: String,
+    /// Empty where recipients cannot opt out.
+    pub unsubscribe: String,
     /// Beside its folders: their disk may be full.
     log: NamedTempFile,
     child: Child,
@@ -53,16 +55,29 @@ impl Process {
     }
 
     fn listening_at(folder: &Path, name: &str, addresses: [&str; 3]) -> Process {
+        Process::listening_by(folder, name, addresses, &[])
+    }
+
+    /// Starts one with variables in its environment, and waits until it listens.
+    pub fn listening_by(folder: &Path, name: &str, addresses: [&str; 3], environment: &[(&str, &str)]) -> Process {
         let log = NamedTempFile::new().expect("a log");
         let flags = ["--listen", "--peer-listen", "--http"];
         let ports = [0, 1, 2].map(|place: usize| [flags[place], addresses[place]]);
         let said = log.reopen().expect("a log");
-        let child = start(folder, name, ports.as_flattened()).stderr(said).spawn().expect("it starts");
+        let child = start(folder, name, ports.as_flattened())
+            .envs(environment.iter().copied())
+            .stderr(said)
+            .spawn()
+            .expect("it starts");
         let nowhere = String::new;
-        let mut process = Process { admin: nowhere(), peers: nowhere(), http: nowhere(), log, child };
+        let mut process =
+            Process { admin: nowhere(), peers: nowhere(), http: nowhere(), unsubscribe: nowhere(), log, child };
         until("it listens", || process.said().contains(" listening "));
         (process.admin, process.peers) = (process.named("admin="), process.named("peers="));
         process.http = process.named("http=");
+        if process.said().contains("unsubscribe=") {
+            process.unsubscribe = process.named("unsubscribe=");
+        }
         process
     }
 
@@ -95,9 +110,14 @@ impl Process {
 
     /// The answer of its HTTP listener, head and body; none while nobody answers.
     pub fn get(&self, path: &str) -> String {
+        Process::said_by(&self.http, &format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"))
+    }
+
+    /// What whoever listens there answers to these bytes until it closes; nothing while nobody does.
+    pub fn said_by(address: &str, request: &str) -> String {
         let mut answer = String::new();
-        let asked = TcpStream::connect(&self.http).and_then(|mut stream| {
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
+        let asked = TcpStream::connect(address).and_then(|mut stream| {
+            stream.write_all(request.as_bytes())?;
             stream.read_to_string(&mut answer)
         });
         asked.map(|_| answer).unwrap_or_default()

@@ -1,11 +1,15 @@
 //! Two of three nodes are killed: what the third one says.
 
+use reveille_cluster::unsubscribe::Unsubscribe;
+use reveille_ledger::access::Secret;
+
 use crate::process::{Process, until};
+use crate::unsubscribe;
 
 #[test]
 fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     let folder = tempfile::tempdir().expect("a folder");
-    let [mut one, mut two, three] = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
+    let [mut one, mut two, three] = ["one", "two", "three"].map(|name| unsubscribe::listening(folder.path(), name));
     let init = format!("cluster init --peer {},{}", two.peers, three.peers);
     until("a cluster", || one.reveille(&init).code == Some(0));
     until("a leader", || three.reveille("schedule list").code == Some(0));
@@ -30,6 +34,13 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
         write.stderr.contains("start one, two") && !write.stderr.contains("--stale"),
         "only reads have it: {write:?}"
     );
+    // A stranger's link is known without anybody's help; what it asks for is never said to be done.
+    let key = Secret::File(folder.path().join("unsubscribe.key").to_string_lossy().into_owned());
+    let links = Unsubscribe::new("https://news.example.com/leave", None, &[key]).expect("the nodes' key");
+    let link = links.link("default", "ann@example.net");
+    let path = link.strip_prefix("https://news.example.com").expect("a path");
+    let refused = unsubscribe::one_click(&three, path);
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\r\nretry-after: 10\r\n"), "{refused}");
     assert!(three.get("/readyz").starts_with("HTTP/1.1 503 "), "{}", three.get("/readyz"));
     assert!(three.get("/readyz").contains("no leader was heard for "), "{}", three.get("/readyz"));
     let status = three.reveille("cluster status -o json");
@@ -57,5 +68,7 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     // One comes back: a majority, and all goes on.
     let _one = one.again(folder.path(), "one");
     until("a leader", || three.reveille("schedule list").code == Some(0));
+    until("a click counts again", || unsubscribe::one_click(&three, path).starts_with("HTTP/1.1 200 "));
+    assert!(three.reveille("optout check ann@example.net").stdout.contains("yes"));
     until("it is ready", || three.get("/readyz").starts_with("HTTP/1.1 200 "));
 }

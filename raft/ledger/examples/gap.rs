@@ -74,6 +74,7 @@ impl World {
                 html: None,
                 headers: vec![],
                 variables: vec![],
+                bulk: false,
             },
             audience: audience(people),
             after: NOW,

@@ -807,13 +807,16 @@ pub struct Requeue {
     pub pool: Option<String>,
 }
 
+/// Address keys of one opt-out. A key has at most 320 bytes, so the entry has at most 320 KB.
+pub const OPT_OUTS_MAX: usize = 1_000;
+
 /// See [`Command::OptOut`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptOut {
     /// Tenant.
     pub tenant: String,
-    /// The recipient's address key.
-    pub key: String,
+    /// The recipients' address keys; at most [`OPT_OUTS_MAX`].
+    pub keys: Vec<String>,
 }
 
 /// What a leader takes out of the way after its second panic on it.

@@ -41,6 +41,8 @@ pub struct Content {
     pub headers: Vec<(String, String)>,
     /// Variables with the same value for everybody.
     pub variables: Vec<(String, String)>,
+    /// Bulk mail: each recipient's way to opt out stands in its header (RFC 8058).
+    pub bulk: bool,
 }
 
 /// One recipient of an inline audience.

@@ -41,12 +41,12 @@ pub enum Effect {
     },
     /// Every lane: look again at the rows of this page before the next step.
     RunChanged(RunId),
-    /// Every lane: nothing goes to this recipient any more.
+    /// Every lane: nothing goes to these recipients any more.
     OptedOut {
         /// Tenant.
         tenant: String,
-        /// Address key.
-        key: String,
+        /// Address keys.
+        keys: Vec<String>,
     },
     /// Every node's relay pools: the table of relays changed.
     RelaysChanged,

@@ -100,6 +100,7 @@ impl Drill {
                 html: None,
                 headers: vec![],
                 variables: vec![],
+                bulk: false,
             },
             audience: Audience { columns: vec![], recipients: vec![recipient] }.into(),
             after: created,

@@ -50,6 +50,7 @@ impl World {
                 html: None,
                 headers: vec![],
                 variables: vec![],
+                bulk: false,
             },
             audience: audience(0..recipients),
             after: NOW,

@@ -45,6 +45,7 @@ fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
             html: None,
             headers: vec![],
             variables: vec![],
+            bulk: false,
         },
         audience: listed(5).into(),
         after: Time(0),
@@ -381,7 +382,8 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             Command::Requeue(Requeue { picked: vec![Picked { run, recipients }], pool })
         }),
         (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(vec![Picked { run, recipients }])),
-        (text(), text()).prop_map(|(tenant, key)| Command::OptOut(OptOut { tenant, key })),
+        (text(), prop::collection::vec(text(), 0..3))
+            .prop_map(|(tenant, keys)| Command::OptOut(OptOut { tenant, keys })),
         (item, text()).prop_map(|(item, cause)| Command::Quarantine(Quarantine { item, cause })),
         Just(Command::TestClock),
         wild_advance(),

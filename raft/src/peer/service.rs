@@ -3,7 +3,7 @@
 //! Implemented by the cluster crate and given to [`crate::Replica::start`]. Plain types: whoever
 //! implements it knows neither the wire nor the transport.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -63,12 +63,12 @@ pub enum LeaseAnswer {
 /// What a barrier is about (P15).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
-    /// Nothing more goes to this recipient of a tenant.
+    /// Nothing more goes to these recipients of a tenant.
     OptedOut {
         /// Tenant.
         tenant: String,
-        /// Address key.
-        key: String,
+        /// Address keys.
+        keys: BTreeSet<String>,
     },
     /// Nothing more of this run is handed off.
     Run(RunId),

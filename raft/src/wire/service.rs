@@ -100,8 +100,9 @@ pub(crate) fn to_lease_answer(response: v1::RenewLeaseResponse) -> LeaseAnswer {
 
 pub(crate) fn from_barrier_question(question: &BarrierQuestion) -> v1::BarrierRequest {
     let about = match &question.about {
-        About::OptedOut { tenant, key } => {
-            v1::barrier_request::About::OptedOut(v1::OptedOut { tenant: tenant.clone(), key: key.clone() })
+        About::OptedOut { tenant, keys } => {
+            let keys = keys.iter().cloned().collect();
+            v1::barrier_request::About::OptedOut(v1::OptedOut { tenant: tenant.clone(), keys })
         }
         About::Run(run) => v1::barrier_request::About::Run(from_run(*run)),
     };
@@ -116,7 +117,7 @@ pub(crate) fn from_barrier_question(question: &BarrierQuestion) -> v1::BarrierRe
 pub(crate) fn to_barrier_question(request: v1::BarrierRequest) -> Result<BarrierQuestion, Malformed> {
     let about = match required(request.about, "about")? {
         v1::barrier_request::About::OptedOut(opted_out) => {
-            About::OptedOut { tenant: opted_out.tenant, key: opted_out.key }
+            About::OptedOut { tenant: opted_out.tenant, keys: opted_out.keys.into_iter().collect() }
         }
         v1::barrier_request::About::Run(run) => About::Run(to_run(run)),
     };

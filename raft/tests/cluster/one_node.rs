@@ -154,7 +154,7 @@ async fn a_node_asks_itself_as_it_asks_any_peer() {
         LeaseQuestion { holder, applied: 9, lacking: Vec::new(), measured: Measured::default(), stopping: false };
     let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
     assert!(matches!(answer, LeaseAnswer::Granted { floor: 9, .. }));
-    let about = About::OptedOut { tenant: "default".to_owned(), key: "a@b.example".to_owned() };
+    let about = About::OptedOut { tenant: "default".to_owned(), keys: ["a@b.example".to_owned()].into() };
     let barrier = BarrierQuestion { index: 1, about, patience: PATIENCE };
     assert!(peer.barrier(barrier, PATIENCE).await.expect("an answer").confirmed);
     assert!(node.replica().peer(NodeId(2)).is_none(), "not a member");

@@ -154,7 +154,7 @@ async fn peers_answer_leases_barriers_and_clocks() {
         LeaseQuestion { holder, applied: 5, lacking: Vec::new(), measured: Measured::default(), stopping: false };
     let answer = peer.renew_lease(question, PATIENCE).await.expect("an answer");
     assert!(matches!(answer, LeaseAnswer::Granted { floor: 5, .. }));
-    let about = About::OptedOut { tenant: "default".to_owned(), key: "a@b.example".to_owned() };
+    let about = About::OptedOut { tenant: "default".to_owned(), keys: ["a@b.example".to_owned()].into() };
     let barrier = BarrierQuestion { index: 2, about, patience: PATIENCE };
     assert!(!peer.barrier(barrier, PATIENCE).await.expect("an answer").confirmed);
     let clock = peer.clock(PATIENCE).await.expect("an answer");

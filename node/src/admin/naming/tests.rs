@@ -38,6 +38,7 @@ fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
             html: None,
             headers: Vec::new(),
             variables: Vec::new(),
+            bulk: false,
         },
         audience: Audience {
             columns: Vec::new(),

@@ -8,7 +8,7 @@ mod jitter;
 mod letters;
 mod limits;
 mod mails;
-mod node;
+pub(crate) mod node;
 mod overlap;
 mod schedules;
 mod send_test;

@@ -11,8 +11,10 @@ use reveille_cluster::parts::Parts;
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
+use reveille_cluster::unsubscribe::Unsubscribe;
 use reveille_cluster::zones::Zones;
 use reveille_ledger::LEVEL;
+use reveille_ledger::access::Secret;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Claim, Command, NodeUp};
 use reveille_ledger::ids::{Holder, Incarnation, NodeId, Time};
@@ -44,6 +46,8 @@ use crate::admin::{Admin, serve};
 
 /// Far beyond what any step takes, so that a loaded machine fails no test.
 pub const PATIENCE: Duration = Duration::from_secs(90);
+/// Where its recipients opt out.
+pub const UNSUBSCRIBE: &str = "https://news.example.org/u";
 /// Mails whose text the mailbox keeps: those of three schedules in a year.
 const MAILS_KEPT: usize = 2_000;
 
@@ -104,7 +108,12 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     options.election_ms = 600..1_200;
     let parts = Parts::open(folder.path().join("parts")).expect("a folder");
     let replica = Replica::start(options, desk.clone()).await.expect("a replica");
-    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts));
+    let key = folder.path().join("unsubscribe.key");
+    std::fs::write(&key, "k".repeat(32)).expect("written");
+    let key = Secret::File(key.to_string_lossy().into_owned());
+    let unsubscribe = Unsubscribe::new(UNSUBSCRIBE, None, &[key]).expect("an address and a key");
+    let site = Site::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts);
+    let site = Arc::new(site.unsubscribe_by(Some(unsubscribe)));
     desk.open(&site);
     let leading = Station::lead(&site);
     let listener = TcpListener::bind(loopback).await.expect("a port");
@@ -260,6 +269,11 @@ impl Node {
     /// What its actors share.
     pub fn site(&self) -> &Site {
         &self.station.as_ref().expect("it is at work").site
+    }
+
+    /// The same, to be kept.
+    pub fn shared_site(&self) -> Arc<Site> {
+        Arc::clone(&self.station.as_ref().expect("it is at work").site)
     }
 
     /// The API takes its leave; the actors go on.

@@ -151,6 +151,7 @@ fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Content> {
         html: asked.html,
         headers: pairs(asked.headers),
         variables: pairs(asked.variables),
+        bulk: asked.bulk,
     })
 }
 

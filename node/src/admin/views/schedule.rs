@@ -84,6 +84,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &To) -> v1::Schedu
             html: content.html.clone(),
             headers: content.headers.iter().map(field).collect(),
             variables: content.variables.iter().map(field).collect(),
+            bulk: content.bulk,
         }),
         audience: Some(match audience {
             To::Listed(audience) => v1::Audience {

@@ -1,6 +1,10 @@
 //! `reveille optout …`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
+
+use super::{ExportFormat, Paging};
 
 /// The noun.
 #[derive(Debug, Args)]
@@ -29,5 +33,38 @@ pub enum OptOutCommand {
     Check {
         /// The address
         recipient: String,
+    },
+    /// Who has opted out, by address
+    #[command(after_long_help = "Example:\n  reveille optout list --limit 20")]
+    List {
+        /// How much.
+        #[command(flatten)]
+        paging: Paging,
+    },
+    /// All who have opted out, as a file that `optout import` reads
+    #[command(after_long_help = "Example:\n  reveille optout export optouts.csv")]
+    Export {
+        /// Where to; it appears when it is whole, in the place of one that is there [default: stdout]
+        file: Option<PathBuf>,
+        /// As what
+        #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
+        format: ExportFormat,
+    },
+    /// Send no more to all addresses of a file: CSV with a column `email`, or one address a line
+    ///
+    /// A thousand go at once, each thousand by one entry and one barrier, as `add` does it. Rows that cannot be used
+    /// are listed with their line and the reason, and the others are taken (exit code 7). Who has opted out already
+    /// stays so: after an interruption the same command goes on where it matters.
+    #[command(after_long_help = "\
+Examples:
+  reveille optout import suppressions.csv --dry-run
+  reveille optout import suppressions.csv
+  zcat list.gz | reveille optout import -")]
+    Import {
+        /// The file; `-` for stdin
+        file: PathBuf,
+        /// Count who would opt out, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }

@@ -297,6 +297,9 @@ pub struct ContentArgs {
     /// A header field; may be repeated
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub headers: Vec<(String, String)>,
+    /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
+    #[arg(long)]
+    pub bulk: bool,
 }
 
 /// `schedule update`: what is given changes.
@@ -312,7 +315,7 @@ pub struct UpdateArgs {
     pub dry_run: bool,
     /// Take back what was given: end, reply-to, labels …; may be repeated
     #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
-        "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "labels",
+        "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "bulk", "labels",
     ])]
     pub clear: Vec<String>,
     /// Pool of relays
@@ -382,6 +385,9 @@ pub struct ContentChange {
     /// A header field; may be repeated, and replaces all of them
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub headers: Vec<(String, String)>,
+    /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
+    #[arg(long)]
+    pub bulk: bool,
 }
 
 /// `schedule backfill`.

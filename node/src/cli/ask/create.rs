@@ -117,6 +117,7 @@ fn content(args: ContentArgs) -> Result<Content, Failure> {
         html: part(args.html, args.inline_html)?,
         headers: fields(args.headers),
         variables: fields(args.variables),
+        bulk: args.bulk,
     })
 }
 

@@ -12,6 +12,8 @@ use crate::cli::view::Row;
 
 /// A row that is also a line of CSV.
 pub trait Record: Row {
+    /// What one of them is called.
+    const ONE: &'static str;
     /// The names of its fields.
     const FIELDS: &'static [&'static str];
     /// As many values.
@@ -52,7 +54,7 @@ where
     }
     if let (Some(target), Some(file)) = (target, &file) {
         target.finish()?;
-        desk.terminal.say(&format!("{} in {}", human::counted(count, "dead letter"), file.display()));
+        desk.terminal.say(&format!("{} in {}", human::counted(count, R::ONE), file.display()));
     }
     Ok(())
 }

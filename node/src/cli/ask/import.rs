@@ -215,6 +215,7 @@ fn body(planned: Planned, tenant: &str, args: &CrontabArgs) -> ScheduleBody {
             subject,
             text: Some(text),
             variables: if is_escaped { vec![brace] } else { Vec::new() },
+            bulk: false,
             ..v1::Content::default()
         }),
         audience: Some(v1::Audience {

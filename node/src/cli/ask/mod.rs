@@ -22,6 +22,7 @@ pub mod schedule;
 mod screen;
 mod send_test;
 mod several;
+mod suppress;
 pub mod template;
 mod update;
 pub mod version;

@@ -1,19 +1,37 @@
 //! `reveille optout …`.
 
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient as Service;
-use reveille_proto::admin::v1::{AddOptOutRequest, CheckOptOutRequest};
+use reveille_proto::admin::v1::{AddOptOutRequest, CheckOptOutRequest, ListOptOutsRequest};
 
-use super::Desk;
+use super::export::export;
+use super::{Desk, Page, suppress};
 use crate::cli::args::{OptOutArgs, OptOutCommand};
-use crate::cli::client::Nature;
-use crate::cli::failure::Stop;
-use crate::cli::view::opt_out::{OptOutCheckView, OptedOutView};
+use crate::cli::client::{Client, Nature};
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::opt_out::{OptOutCheckView, OptOutView, OptedOutView};
 
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: OptOutArgs) -> Result<(), Stop> {
-    match args.command {
-        OptOutCommand::Add { recipient } => add(desk, args.tenant, recipient).await,
-        OptOutCommand::Check { recipient } => check(desk, args.tenant, recipient).await,
+    let OptOutArgs { tenant, command } = args;
+    match command {
+        OptOutCommand::Add { recipient } => add(desk, tenant, recipient).await,
+        OptOutCommand::Check { recipient } => check(desk, tenant, recipient).await,
+        OptOutCommand::List { paging } => {
+            let question = ListOptOutsRequest { tenant, stale: desk.stale, ..ListOptOutsRequest::default() };
+            desk.list(paging, |page_size, page_token| {
+                page(&desk.client, ListOptOutsRequest { page_size, page_token, ..question.clone() })
+            })
+            .await
+        }
+        OptOutCommand::Export { file, format } => {
+            let client = desk.patient_client();
+            let question = ListOptOutsRequest { tenant, stale: desk.stale, ..ListOptOutsRequest::default() };
+            export(desk, (file, format), |page_size, page_token| {
+                page(&client, ListOptOutsRequest { page_size, page_token, ..question.clone() })
+            })
+            .await
+        }
+        OptOutCommand::Import { file, dry_run } => suppress::run(desk, tenant, &file, dry_run).await,
     }
 }
 
@@ -30,4 +48,11 @@ async fn check(desk: &Desk<'_>, tenant: String, recipient: String) -> Result<(),
     let answer = desk.client.ask(Nature::Read, question, call).await?;
     desk.note(answer.freshness.as_ref());
     desk.terminal.show(&OptOutCheckView::from(answer))
+}
+
+async fn page(client: &Client, question: ListOptOutsRequest) -> Result<Page<OptOutView>, Failure> {
+    let call = |channel, question| async move { Service::new(channel).list_opt_outs(question).await };
+    let answer = client.ask(Nature::Read, question, call).await?;
+    let rows = answer.opt_outs.into_iter().map(OptOutView::from).collect();
+    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }

@@ -46,6 +46,8 @@ fn render(desk: &Desk<'_>, args: RenderArgs) -> Result<(), Stop> {
         date: Timestamp::now().into(),
         run: RUN,
         boundary_seed: [0; 32],
+        // Only a node knows where it is.
+        list_unsubscribe: None,
     };
     let mail = compiled.compose(&recipient, &stamp).map_err(refused)?;
     let raw = String::from_utf8_lossy(&mail).into_owned();
@@ -101,6 +103,7 @@ fn content(args: ContentChange) -> Result<Content, Failure> {
         html: create::part(args.html, args.inline_html)?,
         headers: args.headers,
         variables: args.variables,
+        bulk: args.bulk,
     })
 }
 

@@ -119,6 +119,7 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
         ("content.html", content.html.is_some() || content.inline_html.is_some()),
         ("content.headers", !content.headers.is_empty()),
         ("content.variables", !content.variables.is_empty()),
+        ("content.bulk", content.bulk),
     ];
     let given = given.into_iter().filter(|(_, given)| *given).map(|(path, _)| path.to_owned());
     let policies = args.policies.names.iter().map(|name| format!("policies.{name}"));
@@ -137,5 +138,6 @@ pub(super) fn content(args: ContentChange) -> Result<Content, Failure> {
         html: part(args.html, args.inline_html)?,
         headers: fields(args.headers),
         variables: fields(args.variables),
+        bulk: args.bulk,
     })
 }

@@ -69,6 +69,9 @@ pub fn schedule(body: &v1::ScheduleBody) -> Node {
     content.html.into_iter().for_each(|html| keys.add("inline_html", html));
     keys.pairs("var", content.variables.iter().map(pair));
     keys.pairs("header", content.headers.iter().map(pair));
+    if content.bulk {
+        keys.plain("bulk", true);
+    }
     recipients(&mut keys, body.audience.clone().unwrap_or_default());
     Node::map(keys.0)
 }

@@ -73,6 +73,7 @@ impl Row for DeadLetterView {
 }
 
 impl Record for DeadLetterView {
+    const ONE: &'static str = "dead letter";
     const FIELDS: &'static [&'static str] =
         &["run", "recipient", "number", "code", "enhanced", "text", "attempts", "since"];
 

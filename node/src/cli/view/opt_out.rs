@@ -3,10 +3,13 @@
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
-use super::View;
-use super::barrier::BarrierView;
+use super::barrier::{BarrierView, CrossingView};
 use super::sheet::{Cell, Tone, card};
+use super::{Row, View};
+use crate::cli::ask::export::Record;
+use crate::cli::human;
 use crate::cli::instant::text;
+use crate::cli::recipients::BadRow;
 
 /// An opt-out that holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,5 +66,122 @@ impl View for OptOutCheckView {
         pairs.extend(self.at.as_deref().map(|at| ("since", at.into())));
         pairs.extend(self.index.map(|index| ("log index", index.to_string().into())));
         card(pairs, paint)
+    }
+}
+
+/// One who has opted out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OptOutView {
+    recipient: String,
+    index: u64,
+    at: Option<String>,
+}
+
+impl From<v1::OptOut> for OptOutView {
+    fn from(opt_out: v1::OptOut) -> OptOutView {
+        OptOutView { at: text(opt_out.at.as_ref()), recipient: opt_out.recipient, index: opt_out.index }
+    }
+}
+
+impl View for OptOutView {
+    fn name(&self) -> String {
+        self.recipient.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        card(OptOutView::COLUMNS.iter().copied().zip(self.cells()).collect(), paint)
+    }
+}
+
+impl Row for OptOutView {
+    const NOUN: &'static str = "opt-outs";
+    const COLUMNS: &'static [&'static str] = &["RECIPIENT", "SINCE", "LOG INDEX"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![self.recipient.as_str().into(), Cell::or_dash(self.at.as_deref()), self.index.to_string().into()]
+    }
+}
+
+impl Record for OptOutView {
+    const ONE: &'static str = "opt-out";
+    const FIELDS: &'static [&'static str] = &["recipient", "index", "at"];
+
+    fn values(&self) -> Vec<String> {
+        vec![self.recipient.clone(), self.index.to_string(), self.at.clone().unwrap_or_default()]
+    }
+}
+
+/// A suppression list that was imported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ImportedView {
+    /// As it was named.
+    pub file: String,
+    /// Rows with an address.
+    pub rows: u64,
+    /// Addresses that had not opted out before.
+    pub added: u64,
+    /// Rows whose address had opted out before, or stands there again.
+    pub known: u64,
+    /// Rows that cannot be used.
+    pub bad_rows: u64,
+    /// The first thousand of them.
+    pub bad: Vec<BadRowView>,
+    /// Log index of the last entry; none where there was none.
+    pub index: Option<u64>,
+    /// Hand-offs that were past the gate.
+    pub crossed: Vec<CrossingView>,
+    /// Nodes that were silent, and whose lease was waited out.
+    pub unconfirmed: Vec<String>,
+    /// Were they only counted?
+    pub dry_run: bool,
+}
+
+/// A row that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BadRowView {
+    /// Its line in the file, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl From<BadRow> for BadRowView {
+    fn from(BadRow { line, problem }: BadRow) -> BadRowView {
+        BadRowView { line, problem }
+    }
+}
+
+impl ImportedView {
+    /// Adds what became of so many rows.
+    pub fn take(&mut self, rows: u64, answer: v1::ImportOptOutsResponse) {
+        self.rows += rows;
+        self.added += answer.added;
+        self.known += rows.saturating_sub(answer.added);
+        let Some(barrier) = answer.barrier else { return };
+        let BarrierView { index, crossed, unconfirmed } = Some(barrier).into();
+        self.index = Some(index);
+        self.crossed.extend(crossed);
+        self.unconfirmed.extend(unconfirmed);
+        self.unconfirmed.sort_unstable();
+        self.unconfirmed.dedup();
+    }
+}
+
+impl View for ImportedView {
+    fn name(&self) -> String {
+        self.file.clone()
+    }
+
+    fn text(&self, _paint: bool) -> String {
+        let rows = human::counted(self.rows, "row");
+        let (added, known) = (human::count(self.added), human::count(self.known));
+        if self.dry_run {
+            return format!("{rows}: {added} would opt out, {known} have already or stand there again");
+        }
+        let barrier = self.index.map(|index| {
+            let (crossed, unconfirmed) = (self.crossed.clone(), self.unconfirmed.clone());
+            format!("; {}", BarrierView { index, crossed, unconfirmed }.sentence())
+        });
+        format!("{rows}: {added} opted out, {known} had already or stood there again{}", barrier.unwrap_or_default())
     }
 }

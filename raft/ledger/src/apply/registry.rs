@@ -46,13 +46,17 @@ impl Ledger {
 
     /// P15: what is applied here holds at every gate that decides by a state at or above this index.
     pub(super) fn opt_out(&mut self, context: &mut Context, optout: &OptOut) -> Outcome {
-        let key = (optout.tenant.clone(), optout.key.clone());
-        if !self.opted_out.contains(&key) {
-            self.opted_out.put(key, OptedOut { index: context.index, at: context.now });
+        let mut added = 0;
+        for key in &optout.keys {
+            let key = (optout.tenant.clone(), key.clone());
+            if !self.opted_out.contains(&key) {
+                self.opted_out.put(key, OptedOut { index: context.index, at: context.now });
+                added += 1;
+            }
         }
         self.head.forbidden_index = context.index;
-        context.emit(Effect::OptedOut { tenant: optout.tenant.clone(), key: optout.key.clone() });
-        Outcome::Done
+        context.emit(Effect::OptedOut { tenant: optout.tenant.clone(), keys: optout.keys.clone() });
+        Outcome::Moved(added)
     }
 
     pub(super) fn quarantine(&mut self, context: &mut Context, quarantine: &Quarantine) -> Result<Outcome, Refusal> {

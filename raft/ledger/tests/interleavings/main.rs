@@ -241,7 +241,7 @@ impl World {
                 });
             }
             Step::OptOut(which) => {
-                self.put(Command::OptOut(OptOut { tenant: "default".into(), key: format!("u{which}@x.org") }));
+                self.put(Command::OptOut(OptOut { tenant: "default".into(), keys: vec![format!("u{which}@x.org")] }));
             }
             Step::Stray(kind, row) => self.stray(kind, row),
             Step::Leap(milliseconds) => self.epoch(1, self.ledger.head().now.plus_ms(i64::from(milliseconds))),
@@ -274,7 +274,7 @@ impl World {
             0 => Command::Settle(vec![settle]),
             1 => Command::Revoke(vec![fence]),
             2 => Command::RunCancel(run),
-            _ => Command::OptOut(OptOut { tenant: "default".into(), key: "stray@x.org".into() }),
+            _ => Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["stray@x.org".into()] }),
         };
         let before = (head.now, rows_without_head(&self.ledger));
         let outcome = self.put_entry(Entry { epoch: Epoch(epoch), now, command });
@@ -509,6 +509,7 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
             html: None,
             headers: vec![],
             variables: vec![],
+            bulk: false,
         },
         audience: Audience { columns: vec![], recipients: (0..size).map(recipient).collect() }.into(),
         after: now,

@@ -120,6 +120,7 @@ fn create(name: &str, when: When) -> ScheduleCreate {
             html: Some("<p>html</p>".into()),
             headers: vec![("X-A".into(), "b".into())],
             variables: vec![("site".into(), "example".into())],
+            bulk: false,
         },
         audience: Audience { columns: vec!["name".into()], recipients: (0..6).map(recipient).collect() }.into(),
         after: Time(0),
@@ -309,7 +310,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Decide resend", decide(Decision::Resend)),
         ("Requeue", Command::Requeue(Requeue { picked: vec![picked()], pool: Some("bulk".to_owned()) })),
         ("Discard", Command::Discard(vec![picked()])),
-        ("OptOut", Command::OptOut(OptOut { tenant: "default".into(), key: "u1@example.org".into() })),
+        ("OptOut", Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u1@example.org".into()] })),
         ("Quarantine run", quarantine(Quarantined::Run(RUN))),
         ("Quarantine schedule", quarantine(Quarantined::Schedule(ScheduleId(900)))),
         ("TestClock", Command::TestClock),
@@ -450,7 +451,7 @@ pub fn ledger() -> Ledger {
     settle.release(Why::HolderDiedPreparing, 5);
     put(12_000, Command::Settle(vec![settle]));
     put(13_000, Command::Revoke(vec![second]));
-    put(13_000, Command::OptOut(OptOut { tenant: "default".into(), key: "u1@example.org".into() }));
+    put(13_000, Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u1@example.org".into()] }));
     put(13_000, Command::RunPause(RunPause { run: page, reason: "look".into() }));
     let again = Holder { incarnation: Incarnation(4), ..HOLDER };
     put(14_000, Command::NodeUp(NodeUp { holder: again, name: "n1".into(), level: 1, life: 78 }));

@@ -70,7 +70,7 @@ impl World {
             "discard" => Command::Discard(self.picked_of_runs(words)?),
             "opt_out" => Command::OptOut(OptOut {
                 tenant: words.key("tenant").unwrap_or("default").into(),
-                key: words.need("address key")?.into(),
+                keys: words.rest().into_iter().map(str::to_owned).collect(),
             }),
             "quarantine" => self.quarantine(words)?,
             "seal" => Self::seal(words)?,

@@ -97,7 +97,7 @@ fn effect_words(world: &World, effect: &Effect) -> String {
             format!("lane of {holder}: nothing is claimed in {}", world.fence_name(*fence))
         }
         Effect::RunChanged(page) => format!("lanes: look at {page} again"),
-        Effect::OptedOut { tenant, key } => format!("lanes: {key} of {tenant} opted out"),
+        Effect::OptedOut { tenant, keys } => format!("lanes: {} of {tenant} opted out", keys.join(", ")),
         Effect::RelaysChanged => "pools: relays changed".to_owned(),
         Effect::RunFinished(run) => format!("{run} is finished"),
         Effect::Alarm(text) => format!("alarm: {text}"),

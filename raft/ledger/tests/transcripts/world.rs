@@ -127,6 +127,7 @@ pub fn content(subject: &str) -> Content {
         html: None,
         headers: vec![],
         variables: vec![],
+        bulk: false,
     }
 }
 

@@ -1,0 +1,136 @@
+//! Opt-outs at random during a run, from any node, while leaders come and go: by the mailbox's clock nothing that
+//! was not named arrives after an answer (P15, I6).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use reveille_cluster::clock::{Clock, SystemClock};
+use reveille_cluster::site::Site;
+use reveille_cluster::{barrier, handover};
+use reveille_ledger::Standing;
+use reveille_ledger::command::{Command, OptOut};
+use reveille_raft::peer::{About, BarrierReport};
+
+use crate::books::*;
+use crate::cluster::*;
+
+const RECIPIENTS: u32 = 2_400;
+/// Mails a second: the run goes on while all that follows happens to it.
+const RATE: u64 = 240;
+/// Who asks at the same time.
+const ASKERS: usize = 4;
+
+/// An opt-out that was answered.
+struct Answered {
+    number: u32,
+    /// On the clock of the mailbox's record.
+    at: Duration,
+    report: BarrierReport,
+}
+
+/// The entry and its barrier, asked again until both are answered: by another node each time, as people would.
+async fn leave(sites: &[Arc<Site>], dice: &mut StdRng, number: u32) -> Answered {
+    let about = About::OptedOut { tenant: "default".into(), keys: [address(number)].into() };
+    let end = soon();
+    loop {
+        assert!(Instant::now() < end, "nobody answers the opt-out of {number} within {PATIENCE:?}");
+        let site = &sites[dice.random_range(0..sites.len())];
+        let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![address(number)] });
+        let within = || Instant::now() + Duration::from_secs(10);
+        let Ok(reply) = site.replica.propose(&command, within()).await else { continue };
+        let Ok(report) = barrier::through_leader(site, reply.index, about.clone(), within()).await else { continue };
+        return Answered { number, at: SystemClock.boot(), report };
+    }
+}
+
+/// Opts out one after the other until it is told that the run is over.
+async fn leavers(sites: Vec<Arc<Site>>, numbers: Vec<u32>, seed: u64, over: Arc<AtomicBool>) -> Vec<Answered> {
+    let mut dice = StdRng::seed_from_u64(seed);
+    let mut answered = Vec::new();
+    for number in numbers {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        answered.push(leave(&sites, &mut dice, number).await);
+        tokio::time::sleep(Duration::from_millis(dice.random_range(0..40))).await;
+    }
+    answered
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
+    let seed: u64 = rand::rng().random();
+    eprintln!("seed {seed}");
+    let mut dice = StdRng::seed_from_u64(seed);
+    let cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    open(&cluster, leads, RECIPIENTS, RATE).await;
+    until("the run is under way", || (cluster.sink.accepted_count() > 100).then_some(())).await;
+
+    let mut numbers: Vec<u32> = (0..RECIPIENTS).collect();
+    numbers.shuffle(&mut dice);
+    let sites: Vec<Arc<Site>> = cluster.nodes.iter().map(|node| Arc::clone(node.site())).collect();
+    let over = Arc::new(AtomicBool::new(false));
+    let asked: Vec<_> = numbers
+        .chunks(numbers.len().div_ceil(ASKERS))
+        .map(|chunk| tokio::spawn(leavers(sites.clone(), chunk.to_vec(), dice.random(), Arc::clone(&over))))
+        .collect();
+
+    // One leader hands over, the next one is cut off for longer than its lease, and the one after hands over too.
+    let mut leaders = BTreeSet::from([leads]);
+    let mut next = (leads + 1) % 3;
+    for cut in [false, true, false] {
+        let now = cluster.leader().await;
+        leaders.insert(now);
+        if cut {
+            cluster.isolate(now);
+            let other = cluster.leader_but(Some(now)).await;
+            leaders.insert(other);
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            cluster.network.heal();
+        } else {
+            next = if next == now { (now + 1) % 3 } else { next };
+            // It may be refused in the middle of things: then somebody else leads all the same.
+            let _ = handover::to(&sites[now], cluster.nodes[next].id, soon()).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+    until("nothing is left to send", || sites.iter().all(|site| is_over(site)).then_some(())).await;
+    over.store(true, Ordering::Relaxed);
+    let mut answered = Vec::new();
+    for asking in asked {
+        answered.extend(asking.await.expect("it does not panic"));
+    }
+    until("no doubt is left", || (count(&sites[0], Standing::InDoubt) == 0).then_some(())).await;
+
+    let arrived: BTreeMap<u32, Duration> = cluster
+        .sink
+        .mails()
+        .iter()
+        .map(|(_, accept)| (number_of(&accept.recipient), Duration::from_micros(accept.accept_monotonic_us)))
+        .collect();
+    let (mut early, mut named) = (0, 0);
+    for Answered { number, at, report } in &answered {
+        match arrived.get(number) {
+            Some(accepted) if accepted > at => {
+                let is_named = report.crossed.iter().any(|crossed| crossed.recipient == *number);
+                assert!(is_named, "I6: {number} arrived {:?} after the answer and was not named", *accepted - *at);
+                named += 1;
+            }
+            Some(_) => {}
+            None => early += 1,
+        }
+    }
+    eprintln!("{} opt-outs, {early} in time, {named} named and arrived later, leaders {leaders:?}", answered.len());
+    assert!(leaders.len() > 1, "leadership has moved");
+    assert!(early >= 20, "of {} opt-outs {early} came before their mail", answered.len());
+    assert_eq!(count(&sites[0], Standing::Suppressed), early, "who never got it was kept from it, and nobody else");
+    drop(sites);
+    judge(&cluster, RECIPIENTS).await;
+    cluster.end().await;
+}

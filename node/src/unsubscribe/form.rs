@@ -1,0 +1,96 @@
+//! The body of a POST: is it the one that RFC 8058 asks for?
+//!
+//! It comes as `multipart/form-data` from most mail programs and as `application/x-www-form-urlencoded` from others
+//! and from the page's button. Nothing else of it is looked at.
+
+use axum::body::to_bytes;
+use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
+
+/// Bytes of a body: the pair and what a form puts around it.
+const BODY_BYTES_MAX: usize = 4_096;
+const NAME: &str = "List-Unsubscribe";
+const VALUE: &str = "One-Click";
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `List-Unsubscribe=One-Click`.
+    OneClick,
+    /// Something else, or too much.
+    Other,
+}
+
+/// Reads the body.
+pub async fn read(request: Request) -> Form {
+    let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = media_type.to_owned();
+    let Ok(body) = to_bytes(request.into_body(), BODY_BYTES_MAX).await else { return Form::Other };
+    if is_one_click(&media_type, &String::from_utf8_lossy(&body)) { Form::OneClick } else { Form::Other }
+}
+
+fn is_one_click(media_type: &str, body: &str) -> bool {
+    let (kind, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
+    match kind.trim().to_ascii_lowercase().as_str() {
+        "multipart/form-data" => boundary(parameters).is_some_and(|boundary| parts(body, &boundary).any(is_pair)),
+        // Some send no type at all.
+        "application/x-www-form-urlencoded" | "" => {
+            body.trim().split('&').any(|pair| pair.split_once('=') == Some((NAME, VALUE)))
+        }
+        _ => false,
+    }
+}
+
+fn boundary(parameters: &str) -> Option<String> {
+    let mut named = parameters.split(';').filter_map(|parameter| parameter.trim().split_once('='));
+    let (_, boundary) = named.find(|(name, _)| name.eq_ignore_ascii_case("boundary"))?;
+    Some(format!("--{}", boundary.trim_matches('"'))).filter(|boundary| boundary.len() > 2)
+}
+
+/// What stands between the boundaries.
+fn parts<'b>(body: &'b str, boundary: &'b str) -> impl Iterator<Item = &'b str> {
+    body.split(boundary).skip(1).take_while(|part| !part.starts_with("--"))
+}
+
+/// Is this part the pair?
+fn is_pair(part: &str) -> bool {
+    let Some((head, value)) = part.split_once("\r\n\r\n") else { return false };
+    let is_named = |line: &str| {
+        let line = line.to_ascii_lowercase();
+        line.starts_with("content-disposition:") && line.contains(&format!("name=\"{}\"", NAME.to_ascii_lowercase()))
+    };
+    head.lines().any(is_named) && value.trim_end_matches("\r\n") == VALUE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URLENCODED: &str = "application/x-www-form-urlencoded";
+
+    #[test]
+    fn both_forms_of_the_standard_are_read() {
+        for body in ["List-Unsubscribe=One-Click", "a=b&List-Unsubscribe=One-Click", "List-Unsubscribe=One-Click\r\n"] {
+            assert!(is_one_click(URLENCODED, body), "{body}");
+            assert!(is_one_click("", body) && is_one_click("Application/X-WWW-Form-Urlencoded; charset=utf-8", body));
+        }
+        // The example of RFC 8058, section 8.2.
+        let multipart = "---FormBoundaryjWmhtjORrn\r\n\
+            Content-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n---FormBoundaryjWmhtjORrn--\r\n";
+        assert!(is_one_click("multipart/form-data; boundary=-FormBoundaryjWmhtjORrn", multipart));
+        assert!(is_one_click("multipart/form-data; charset=x; boundary=\"-FormBoundaryjWmhtjORrn\"", multipart));
+    }
+
+    #[test]
+    fn nothing_else_is_taken_for_it() {
+        for body in ["", "List-Unsubscribe", "List-Unsubscribe=", "List-Unsubscribe=one-click2", "x=List-Unsubscribe"] {
+            assert!(!is_one_click(URLENCODED, body), "{body}");
+        }
+        let pair = "List-Unsubscribe=One-Click";
+        assert!(!is_one_click("application/json", pair) && !is_one_click("multipart/form-data", pair));
+        assert!(!is_one_click("multipart/form-data; boundary=", pair));
+        let other = "--b\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\nOne-Click\r\n--b--\r\n\
+            --b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n";
+        assert!(!is_one_click("multipart/form-data; boundary=b", other), "what stands behind the end is no part");
+    }
+}

@@ -1,0 +1,192 @@
+//! The page behind the link in bulk mail (RFC 8058): the only listener of a node that is made for strangers.
+//!
+//! A GET shows a page with a button and changes nothing, because mail programs and scanners follow links. A POST
+//! with `List-Unsubscribe=One-Click`, from the button or from a mail program, opts out by the same road as `optout
+//! add`: its 200 comes when no hand-off to that recipient can start any more, on any node (P15), and never earlier.
+//! Whatever keeps that from being proved is a 503 with Retry-After; asking again does no harm.
+//!
+//! What strangers can make it do is bounded: connections, requests at work, bytes, time. Nothing here is logged that
+//! names a recipient or a token. It is not the place of TLS: a proxy in front of it is.
+
+mod form;
+mod page;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use reveille_cluster::site::Site;
+use reveille_cluster::unsubscribe::Leaver;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::Admin;
+use form::Form;
+use page::Page;
+
+/// Open connections: each costs some 30 KB. Further ones wait in the system's queue.
+const CONNECTIONS_MAX: usize = 512;
+/// Opt-outs at work: each is an entry and a question to every node. Further ones are told to come again.
+const AT_WORK_MAX: usize = 64;
+/// Bytes of a request's head: a token has at most 560.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// How long a client may take for its head, and again for its body.
+const SAID_WITHIN: Duration = Duration::from_secs(10);
+/// How long an opt-out may take: a barrier that waits out a lost node takes some five seconds.
+const OPT_OUT_WITHIN: Duration = Duration::from_secs(15);
+/// No connection lives longer: it carries one request.
+const CONNECTION_WITHIN: Duration = Duration::from_secs(45);
+/// Seconds after which whoever was not served may ask again.
+const RETRY_AFTER_SECONDS: &str = "10";
+/// After a failure to accept (no file handles left, say), a pause: the next one would fail too.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// The listener, with what it needs.
+#[derive(Clone)]
+struct Desk {
+    admin: Arc<Admin>,
+    site: Arc<Site>,
+    at_work: Arc<Semaphore>,
+}
+
+/// Answers on `listener` until `stop`.
+pub async fn serve(admin: Arc<Admin>, site: Arc<Site>, listener: TcpListener, stop: CancellationToken) {
+    let router = router(admin, site, AT_WORK_MAX);
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(SAID_WITHIN).keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
+    loop {
+        let accepted = async {
+            // It is never closed.
+            let room = Arc::clone(&connections).acquire_owned().await;
+            (room, listener.accept().await)
+        };
+        let Some((room, accepted)) = stop.run_until_cancelled(accepted).await else { return };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the unsubscribe page was not accepted");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        tokio::spawn(async move {
+            // What a stranger's connection ends with is nobody's news.
+            let _ = tokio::time::timeout(CONNECTION_WITHIN, connection).await;
+            drop(room);
+        });
+    }
+}
+
+/// Whatever stands before the token in the path is the proxy's business.
+fn router(admin: Arc<Admin>, site: Arc<Site>, at_work: usize) -> Router {
+    let desk = Desk { admin, site, at_work: Arc::new(Semaphore::new(at_work)) };
+    Router::new().fallback(answer).with_state(desk)
+}
+
+/// What came of a request, as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The page with the button.
+    Shown,
+    /// The opt-out holds.
+    OptedOut,
+    /// No key that is known has signed it.
+    Unknown,
+    /// Not what a button or a mail program sends.
+    Malformed,
+    /// Too many at once.
+    Full,
+    /// It could not be proved that the opt-out holds.
+    Unavailable,
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Outcome::Shown => "shown",
+            Outcome::OptedOut => "opted_out",
+            Outcome::Unknown => "unknown",
+            Outcome::Malformed => "malformed",
+            Outcome::Full => "full",
+            Outcome::Unavailable => "unavailable",
+        }
+    }
+
+    fn status(self) -> StatusCode {
+        match self {
+            Outcome::Shown | Outcome::OptedOut => StatusCode::OK,
+            Outcome::Unknown => StatusCode::NOT_FOUND,
+            Outcome::Malformed => StatusCode::BAD_REQUEST,
+            Outcome::Full | Outcome::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+async fn answer(State(desk): State<Desk>, request: Request) -> Response {
+    let method = request.method().clone();
+    if !matches!(method, Method::GET | Method::HEAD | Method::POST) {
+        let allowed = [(header::ALLOW, "GET, HEAD, POST")];
+        return (StatusCode::METHOD_NOT_ALLOWED, allowed, "405: GET shows the page, POST opts out\n").into_response();
+    }
+    let token = request.uri().path().rsplit('/').next().unwrap_or_default();
+    let leaver = desk.site.unsubscribe().and_then(|unsubscribe| unsubscribe.read(token));
+    let (outcome, page) = match leaver {
+        None => (Outcome::Unknown, Page::Unknown),
+        Some(leaver) if method == Method::POST => desk.opt_out(leaver, request).await,
+        Some(leaver) => (Outcome::Shown, Page::Question(leaver.key)),
+    };
+    metrics::counter!("reveille_unsubscribe_requests_total", "outcome" => outcome.word()).increment(1);
+    respond(outcome, &page)
+}
+
+impl Desk {
+    async fn opt_out(&self, leaver: Leaver, request: Request) -> (Outcome, Page) {
+        let Ok(_seat) = self.at_work.try_acquire() else { return (Outcome::Full, Page::Later) };
+        match tokio::time::timeout(SAID_WITHIN, form::read(request)).await {
+            Ok(Form::OneClick) => {}
+            Ok(Form::Other) | Err(_) => return (Outcome::Malformed, Page::Malformed),
+        }
+        let Leaver { tenant, key } = leaver;
+        let deadline = Instant::now() + OPT_OUT_WITHIN;
+        match self.admin.opt_out(&tenant, [key.clone()].into(), "", deadline).await {
+            Ok(_) => (Outcome::OptedOut, Page::Done(key)),
+            Err(fault) => {
+                tracing::warn!(%fault, "an unsubscribe was answered with 503");
+                (Outcome::Unavailable, Page::Later)
+            }
+        }
+    }
+}
+
+fn respond(outcome: Outcome, page: &Page) -> Response {
+    let mut response = Response::new(Body::from(page.html()));
+    *response.status_mut() = outcome.status();
+    let headers = response.headers_mut();
+    let mut say = |name, value| headers.insert(name, header::HeaderValue::from_static(value));
+    say(header::CONTENT_TYPE, "text/html; charset=utf-8");
+    // The address of this page is a key: it is kept nowhere and told to nobody.
+    say(header::CACHE_CONTROL, "no-store");
+    say(header::REFERRER_POLICY, "no-referrer");
+    say(header::HeaderName::from_static("x-robots-tag"), "noindex");
+    say(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    say(
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    );
+    if outcome.status() == StatusCode::SERVICE_UNAVAILABLE {
+        say(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+    }
+    response
+}
