@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::Row;
-use reveille_ledger::address::Mailbox;
 use reveille_ledger::command::{Cause, Command, Refused, Said, Scope, Why};
 use reveille_ledger::content::{Recipient, Recipients, Seal};
 use reveille_ledger::effect::Effect;
@@ -421,7 +420,7 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     };
     // Cheaper than a dialogue that ends at its gate; the gate asks again.
     room.site.replica.read(|ledger| may_leave(ledger, room.site.me, &job)).map_err(fate_of_shut)?;
-    let domain = letter.compiled.sender().domain().to_owned();
+    let domain = letter.compiled.sender().domain();
     let list_unsubscribe = match (letter.compiled.is_bulk(), room.site.unsubscribe()) {
         (false, _) => None,
         (true, Some(unsubscribe)) => Some(unsubscribe.header(&job.tenant, &job.key)),
@@ -429,19 +428,18 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
         (true, None) => return Err(waits(draft.place, NO_UNSUBSCRIBE)),
     };
     let stamp = Stamp {
-        message_id: message_id(room.site.cluster(), work.cluster_incarnation, draft.run, draft.recipient, &domain),
+        message_id: message_id(room.site.cluster(), work.cluster_incarnation, draft.run, draft.recipient, domain),
         fence: draft.place.fence,
         date: work.date,
         run: draft.run,
         boundary_seed: draft.content.0,
         list_unsubscribe,
     };
-    let data = letter.compiled.compose(recipient, &stamp).map_err(|error| {
+    let mail = letter.compiled.compose(recipient, &stamp).map_err(|error| {
         tracing::warn!(recipient = job.name(), %error, "a mail cannot be composed");
         Fate::Unsendable(clip(&error.to_string()))
     })?;
-    let to = Mailbox::parse(&recipient.address).map_err(|error| Fate::Unsendable(clip(&error.to_string())))?;
-    Ok((job, Mail { from: letter.compiled.sender().wire(), to: to.address.wire(), data }))
+    Ok((job, Mail { from: letter.compiled.sender().wire(), to: mail.to, data: mail.data }))
 }
 
 /// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11).

@@ -17,7 +17,7 @@ use crate::settler::Settler;
 use crate::site::Site;
 use crate::supervisor::Failing;
 
-/// Compiled contents and decoded audiences that are kept: what a busy minute needs, some 1 MiB each at
+/// Compiled contents and decoded audiences that are kept: what a busy minute needs, some 2 MiB each at
 /// the very most.
 const KEPT_MAX: usize = 256;
 

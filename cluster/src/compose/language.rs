@@ -10,6 +10,8 @@
 //! that. It must agree with minijinja's lexer about where code begins and ends, and does, because every
 //! token that could make them differ (`raw`, braces in code) is refused.
 
+use std::ops::Range;
+
 use super::ContentError;
 
 /// Bytes of one `{{ … }}` or `{% … %}`: bounds the depth of one expression.
@@ -50,8 +52,18 @@ pub(super) const TESTS: [&str; 7] = ["defined", "undefined", "none", "odd", "eve
 
 /// The words of code in a template, each with the byte at which it stands.
 pub(super) struct Words<'a> {
-    source: &'a str,
-    words: Vec<(usize, &'a str)>,
+    pub(super) source: &'a str,
+    pub(super) words: Vec<(usize, &'a str)>,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// One `{{ … }}` or `{% … %}`.
+pub(super) struct Piece {
+    pub(super) bytes: Range<usize>,
+    /// Its words among those of the template.
+    pub(super) words: Range<usize>,
+    /// A text in it is written with a backslash.
+    pub(super) escapes: bool,
 }
 
 impl Words<'_> {
@@ -64,7 +76,9 @@ impl Words<'_> {
 
 /// Checks that `source` keeps to the language.
 pub(super) fn check<'a>(field: &str, source: &'a str) -> Result<Words<'a>, ContentError> {
-    let mut scan = Scan { field, source, rest: source, brackets: 0, blocks: 0, elifs: 0, words: Vec::new() };
+    let (words, pieces) = (Vec::new(), Vec::new());
+    let mut scan =
+        Scan { field, source, rest: source, brackets: 0, blocks: 0, elifs: 0, escapes: false, words, pieces };
     while let Some(place) = scan.rest.find('{') {
         scan.skip(place + 1);
         if scan.take('#') {
@@ -75,7 +89,7 @@ pub(super) fn check<'a>(field: &str, source: &'a str) -> Result<Words<'a>, Conte
             scan.code("%}", true)?;
         }
     }
-    Ok(Words { source, words: scan.words })
+    Ok(Words { source, words: scan.words, pieces: scan.pieces })
 }
 
 fn line_at(source: &str, place: usize) -> u32 {
@@ -90,7 +104,10 @@ struct Scan<'f, 'a> {
     brackets: usize,
     blocks: usize,
     elifs: usize,
+    /// In the piece of code that is walked.
+    escapes: bool,
     words: Vec<(usize, &'a str)>,
+    pieces: Vec<Piece>,
 }
 
 /// What the next word of code is.
@@ -143,6 +160,8 @@ impl Scan<'_, '_> {
 
     /// Walks one piece of code, its opening marker already taken, to behind its `end`.
     fn code(&mut self, end: &str, tag: bool) -> Result<(), ContentError> {
+        let (first_byte, first_word) = (self.place() - 2, self.words.len());
+        self.escapes = false;
         let _ = self.take('-') || self.take('+');
         let start = self.place();
         self.brackets = 0;
@@ -155,6 +174,8 @@ impl Scan<'_, '_> {
             let closing = self.rest.strip_prefix(['-', '+']).unwrap_or(self.rest);
             if let Some(rest) = closing.strip_prefix(end).or_else(|| self.rest.strip_prefix(end)) {
                 self.rest = rest;
+                let (bytes, words) = (first_byte..self.place(), first_word..self.words.len());
+                self.pieces.push(Piece { bytes, words, escapes: self.escapes });
                 return if expected == Expected::Anything { Ok(()) } else { self.refuse("a name is missing") };
             }
             expected = self.token(end, expected)?;
@@ -212,6 +233,7 @@ impl Scan<'_, '_> {
         });
         match end {
             Some((place, _)) => {
+                self.escapes |= self.rest.get(..place).is_some_and(|text| text.contains('\\'));
                 self.skip(place + 1);
                 Ok(())
             }

@@ -5,7 +5,8 @@ use reveille_ledger::content::Recipient;
 
 use super::check::HEADERS;
 use super::render::HTML;
-use super::{Compiled, ComposeError, RENDERED_BYTES_MAX, SUBJECT, TEXT, in_field};
+use super::values::Values;
+use super::{Compiled, ComposeError, SUBJECT, TEXT, one_line};
 
 /// The rendered parts of one mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,19 +27,18 @@ impl Compiled {
     /// # Errors
     /// A [`ComposeError`], as composing it would.
     pub fn preview(&self, recipient: &Recipient) -> Result<Preview, ComposeError> {
-        let values = self.values(recipient, &Mailbox::parse(&recipient.address)?)?;
-        let part = |is_there: bool, field: &str| {
-            let render = || self.templates.render(field, &values, RENDERED_BYTES_MAX);
-            is_there.then(render).transpose().map_err(|error| in_field(field, error))
-        };
+        let to = Mailbox::parse(&recipient.address)?;
+        let values = Values::new(&self.variables, recipient, &to)?;
+        let part = |is_there: bool, field: &str| is_there.then(|| self.body_text(field, &values)).transpose();
+        let header = |field: &str| one_line(field, &self.header_text(field, values.for_templates())?);
         let mut headers = Vec::new();
         for field in &self.headers {
-            let value = self.header_text(field, &values)?;
+            let value = header(field)?;
             if !value.is_empty() {
                 headers.push((field.strip_prefix(HEADERS).unwrap_or(field).to_owned(), value));
             }
         }
-        let subject = self.header_text(SUBJECT, &values)?;
+        let subject = header(SUBJECT)?;
         Ok(Preview { subject, headers, text: part(self.has_text, TEXT)?, html: part(self.has_html, HTML)? })
     }
 }

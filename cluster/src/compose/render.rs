@@ -11,10 +11,11 @@ use std::io;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters, tests as checks};
 
 use super::language::{self, FILTERS, TESTS, URLENCODE};
+use super::mime::{UPPER, hex};
 use super::{ContentError, VALUE_BYTES_MAX};
 
 /// Instructions of one rendering: some 5 ms at most.
-const FUEL: u64 = 100_000;
+pub(super) const FUEL: u64 = 100_000;
 /// The one field whose variables are escaped.
 pub(super) const HTML: &str = "html";
 
@@ -93,18 +94,35 @@ impl Templates {
         self.used.get(field).into_iter().flatten()
     }
 
+    /// As it was added.
+    pub(super) fn source(&self, field: &str) -> Option<String> {
+        self.environment.get_template(field).ok().map(|template| template.source().to_owned())
+    }
+
     /// Renders one field into at most `limit` bytes.
     pub(super) fn render(&self, field: &str, values: &Value, limit: usize) -> Result<String, RenderError> {
+        self.render_and_count(field, values, limit).map(|(text, _)| text)
+    }
+
+    /// Renders one field, and counts the steps.
+    pub(super) fn render_and_count(
+        &self,
+        field: &str,
+        values: &Value,
+        limit: usize,
+    ) -> Result<(String, u64), RenderError> {
         let mut output = Bounded { bytes: Vec::new(), left: limit, full: false };
         let rendered = self
             .environment
             .get_template(field)
-            .and_then(|template| template.render_captured_to(values.clone(), &mut output).map(|_| ()));
+            .and_then(|template| template.render_captured_to(values.clone(), &mut output))
+            .map(|captured| captured.state().fuel_levels().map_or(0, |(steps, _)| steps));
         if output.full {
             return Err(RenderError { line: None, message: format!("is longer than {limit} bytes when rendered") });
         }
-        rendered.map_err(|error| RenderError { line: line(&error), message: render_message(&error) })?;
-        String::from_utf8(output.bytes).map_err(|error| RenderError { line: None, message: error.to_string() })
+        let steps = rendered.map_err(|error| RenderError { line: line(&error), message: render_message(&error) })?;
+        let text = String::from_utf8(output.bytes);
+        text.map(|text| (text, steps)).map_err(|error| RenderError { line: None, message: error.to_string() })
     }
 }
 
@@ -161,17 +179,27 @@ fn add_test(environment: &mut Environment<'static>, name: &'static str) {
 
 /// Percent-encodes everything but RFC 3986's unreserved characters. Bounded, because it triples.
 fn urlencode(text: &str) -> Result<String, Error> {
-    if text.len() > VALUE_BYTES_MAX / 3 {
+    let mut encoded = String::with_capacity(text.len());
+    if !write_urlencoded(&mut encoded, text) {
         return Err(Error::new(ErrorKind::InvalidOperation, "the text is too long to be part of a link"));
     }
-    Ok(text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
+    Ok(encoded)
+}
+
+/// What the filter makes of a text. False, and nothing is written, where the text is too long.
+pub(super) fn write_urlencoded(out: &mut String, text: &str) -> bool {
+    if text.len() > VALUE_BYTES_MAX / 3 {
+        return false;
+    }
+    for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
+            out.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            out.push('%');
+            out.extend(hex(byte, UPPER));
         }
-        encoded
-    }))
+    }
+    true
 }
 
 /// A writer that takes a bounded number of bytes and then fails, which ends the rendering.

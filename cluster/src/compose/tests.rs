@@ -1,8 +1,10 @@
 //! What composing promises, read as sentences.
 
+mod sheet;
+
 use super::*;
 use proptest::prelude::*;
-use reveille_ledger::ids::Epoch;
+use reveille_ledger::ids::{Epoch, Fence, RunId, Time};
 
 fn content() -> Content {
     Content {
@@ -46,7 +48,7 @@ fn compiled(content: &Content) -> Compiled {
 
 fn mail(content: &Content, to: &Recipient) -> String {
     let bytes = compiled(content).compose(to, &stamp(4)).unwrap_or_else(|error| panic!("{error}"));
-    String::from_utf8(bytes).unwrap_or_else(|error| panic!("{error}"))
+    String::from_utf8(bytes.data).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refusal(change: impl FnOnce(&mut Content)) -> String {
@@ -109,7 +111,7 @@ fn a_retry_is_the_same_mail_the_fence_aside() {
     let to = recipient("Ann Lee <ann@example.com>", "Ann");
     let first = compiled_here.compose(&to, &stamp(4));
     assert_eq!(first, compiled_there.compose(&to, &stamp(4)));
-    let text = |result: Result<Vec<u8>, ComposeError>| String::from_utf8(result.expect("a mail")).expect("text");
+    let text = |result: Result<Composed, ComposeError>| String::from_utf8(result.expect("a mail").data).expect("text");
     let again = text(compiled_there.compose(&to, &stamp(5)));
     assert_eq!(again.replace("1.9.1050.5", "1.9.1050.4"), text(first));
 }
@@ -260,7 +262,7 @@ fn bulk_mail_carries_its_way_out_once_and_on_lines_that_hold() {
     let by = |ways: String| Stamp { list_unsubscribe: Some(ways), ..stamp(4) };
     let ann = recipient("ann@example.com", "Ann");
     let made = compiled.compose(&ann, &by(format!("{link}, <mailto:u@a.example>"))).expect("composed");
-    let made = String::from_utf8(made).expect("text");
+    let made = String::from_utf8(made.data).expect("text");
     let fields = format!(
         "\r\nList-Unsubscribe: {link},\r\n <mailto:u@a.example>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"
     );
@@ -289,7 +291,7 @@ proptest! {
         let content = Content { text: Some(text.replace('{', "(")), ..content() };
         let Ok(compiled) = Compiled::new(&content, &columns()) else { return Ok(()) };
         let Ok(mail) = compiled.compose(&recipient(&format!("{display} <ann@example.com>"), &name), &stamp(4)) else { return Ok(()) };
-        let mail = String::from_utf8(mail).expect("text");
+        let mail = String::from_utf8(mail.data).expect("text");
         prop_assert!(mail.ends_with("\r\n") && mail.is_ascii());
         prop_assert!(!mail.replace("\r\n", "").contains(['\r', '\n', '\0']));
         prop_assert!(mail.split("\r\n").all(|line| line.len() <= 998));

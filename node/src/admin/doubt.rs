@@ -6,13 +6,13 @@ use std::ops::Bound;
 
 use reveille_cluster::compose::message_id;
 use reveille_ledger::Ledger;
+use reveille_ledger::Look;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, Hash, RunId};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Moved;
-use reveille_ledger::Look;
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
 use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,

@@ -50,7 +50,7 @@ fn render(desk: &Desk<'_>, args: RenderArgs) -> Result<(), Stop> {
         list_unsubscribe: None,
     };
     let mail = compiled.compose(&recipient, &stamp).map_err(refused)?;
-    let raw = String::from_utf8_lossy(&mail).into_owned();
+    let raw = String::from_utf8_lossy(&mail.data).into_owned();
     if args.raw {
         return desk.terminal.raw(&raw);
     }

@@ -1,0 +1,201 @@
+//! A template as a text with holes, and what a recipient has for the holes.
+//!
+//! Called by `sheet.rs`. What `{{ name }}` and `{{ name|urlencode }}` say is known without the template engine; any
+//! other code is rendered by it, all code of a field at once.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use minijinja::HtmlEscape;
+
+use super::RENDERED_BYTES_MAX;
+use super::language::{self, URLENCODE};
+use super::render::{FUEL, HTML, Templates, write_urlencoded};
+use super::values::{Values, Variables};
+
+/// On both sides of a mark in the text, and between what the code says. No content has it: control characters are
+/// refused, and code that could make one is cut out of the text.
+const MARK: char = '\0';
+/// Steps that the engine takes at most for code that is done without it here.
+const STEPS_A_HOLE: u64 = 4;
+
+/// The code of one field that depends on the recipient.
+#[derive(Debug)]
+pub(super) struct Code {
+    field: String,
+    holes: Vec<Hole>,
+    /// What the engine must say, with [`MARK`] in between: one template by the field's name.
+    templates: Option<Box<Templates>>,
+    /// How many holes that fills.
+    said: usize,
+    /// At least what the engine takes for a whole mail beside that.
+    steps: u64,
+}
+
+/// What goes into a hole.
+#[derive(Debug)]
+enum Hole {
+    /// The value of a variable.
+    Own(usize),
+    /// The same, percent-encoded.
+    Link(usize),
+    /// What the engine says at that place.
+    Said(usize),
+}
+
+/// What a recipient has for the holes of one field.
+pub(super) struct Filling<'a> {
+    code: &'a Code,
+    values: &'a Values<'a>,
+    said: Vec<&'a str>,
+}
+
+impl Code {
+    /// Takes a field apart: its code, and its text as rendered, with marks. None where it is rendered whole.
+    pub(super) fn new(templates: &Templates, field: &str, variables: &Variables) -> Option<(Code, String)> {
+        let source = templates.source(field)?;
+        let words = language::check(field, &source).ok()?;
+        let mark = |place: usize| format!("{MARK}{place}{MARK}");
+        let cut = words.cut(|word| variables.varying(word).is_some(), mark)?;
+        let (mut holes, mut rest) = (Vec::new(), Vec::new());
+        for code in cut.code {
+            let hole = Hole::known(code, variables).unwrap_or(Hole::Said(rest.len()));
+            if matches!(hole, Hole::Said(_)) {
+                rest.push(code);
+            }
+            holes.push(hole);
+        }
+        let (marked, steps) =
+            alone(field, &cut.text, variables)?.render_and_count(field, &variables.same(), RENDERED_BYTES_MAX).ok()?;
+        let said = rest.len();
+        let templates = match said {
+            0 => None,
+            _ => Some(alone(field, &rest.join(&MARK.to_string()), variables)?),
+        };
+        let steps = steps + STEPS_A_HOLE * holes.len() as u64;
+        Some((Code { field: field.to_owned(), holes, templates, said, steps }, marked))
+    }
+
+    /// What the engine says for a recipient, for [`Filling::new`]. None where it fails, or where a mail that is
+    /// rendered whole could.
+    pub(super) fn say(&self, values: &Values<'_>) -> Option<String> {
+        let Some(templates) = &self.templates else { return (self.steps <= FUEL).then(String::new) };
+        let said = templates.render_and_count(&self.field, values.for_templates(), RENDERED_BYTES_MAX);
+        let (said, steps) = said.ok()?;
+        (self.steps + steps <= FUEL).then_some(said)
+    }
+}
+
+/// One template by itself, under the name of its field.
+fn alone(field: &str, source: &str, variables: &Variables) -> Option<Box<Templates>> {
+    let mut templates = Templates::new();
+    let known: BTreeSet<&str> = variables.names().collect();
+    templates.add(field, source, &known, &BTreeSet::new()).ok()?;
+    Some(Box::new(templates))
+}
+
+impl Hole {
+    /// What a piece of code says where that is known without the engine.
+    fn known(code: &str, variables: &Variables) -> Option<Hole> {
+        let code = code.strip_prefix("{{")?.strip_suffix("}}")?;
+        let code = code.strip_prefix(['-', '+']).unwrap_or(code);
+        let code = code.strip_suffix(['-', '+']).unwrap_or(code);
+        let place = |name: &str| variables.varying(name.trim_ascii());
+        match code.split_once('|') {
+            None => place(code).map(Hole::Own),
+            Some((name, filter)) if filter.trim_ascii() == URLENCODE => place(name).map(Hole::Link),
+            Some(_) => None,
+        }
+    }
+}
+
+impl<'a> Filling<'a> {
+    /// `said` is from [`Code::say`]. None where it is not what belongs to the holes: a value has the mark.
+    pub(super) fn new(code: &'a Code, values: &'a Values<'a>, said: &'a str) -> Option<Filling<'a>> {
+        let said: Vec<&str> = if code.said == 0 { Vec::new() } else { said.split(MARK).collect() };
+        (said.len() == code.said).then_some(Filling { code, values, said })
+    }
+
+    /// Writes what goes into a hole. False where a value is missing or too long.
+    fn write(&self, out: &mut String, hole: usize) -> bool {
+        match self.code.holes.get(hole) {
+            Some(Hole::Own(place)) => match self.values.own(*place) {
+                None => return false,
+                // A string takes whatever is written.
+                Some(value) if self.code.field == HTML => drop(write!(out, "{}", HtmlEscape(value))),
+                Some(value) => out.push_str(value),
+            },
+            Some(Hole::Link(place)) => {
+                return self.values.own(*place).is_some_and(|value| write_urlencoded(out, value));
+            }
+            Some(Hole::Said(number)) => match self.said.get(*number) {
+                None => return false,
+                Some(said) => out.push_str(said),
+            },
+            None => return false,
+        }
+        true
+    }
+}
+
+/// A text with holes.
+#[derive(Debug)]
+pub(super) struct Text {
+    pieces: Vec<Piece>,
+    /// Of the text, without what goes into the holes.
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Text(String),
+    Hole(usize),
+}
+
+impl Text {
+    /// Cuts a text at its marks.
+    pub(super) fn cut(marked: &str) -> Option<Text> {
+        let (mut pieces, mut bytes) = (Vec::new(), 0);
+        for (number, piece) in marked.split(MARK).enumerate() {
+            if number % 2 == 1 {
+                pieces.push(Piece::Hole(piece.parse().ok()?));
+            } else if !piece.is_empty() {
+                bytes += piece.len();
+                pieces.push(Piece::Text(piece.to_owned()));
+            }
+        }
+        Some(Text { pieces, bytes })
+    }
+
+    pub(super) fn has_holes(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Hole(_)))
+    }
+
+    /// What stands between the holes.
+    pub(super) fn fixed(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(text) => Some(text.as_str()),
+            Piece::Hole(_) => None,
+        })
+    }
+
+    /// Writes the text behind what is in `out`. False where a hole cannot be filled, or where `out` gets longer
+    /// than `limit`.
+    pub(super) fn fill(&self, out: &mut String, filling: &Filling<'_>, limit: usize) -> bool {
+        self.pieces.iter().all(|piece| {
+            let is_written = match piece {
+                Piece::Text(text) => {
+                    out.push_str(text);
+                    true
+                }
+                Piece::Hole(hole) => filling.write(out, *hole),
+            };
+            is_written && out.len() <= limit
+        })
+    }
+}
+
+/// Is there a hole behind a CR? It makes a line end of the two or not, as its value will have it.
+pub(super) fn a_hole_splits_a_line_end(marked: &str) -> bool {
+    marked.contains(['\r', MARK].iter().collect::<String>().as_str())
+}

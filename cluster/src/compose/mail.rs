@@ -1,0 +1,128 @@
+//! One mail, field by field: what of a sheet is ready, and what is rendered for its recipient.
+//!
+//! Called by [`Compiled::compose`]. A blank sheet makes a mail that is rendered whole, by the same code.
+
+use minijinja::Value;
+use reveille_ledger::address::Mailbox;
+use reveille_ledger::content::Recipient;
+
+use super::check::HEADERS;
+use super::render::{HTML, RenderError};
+use super::sheet::{self, Body, Field, Sheet};
+use super::values::Values;
+use super::{
+    Compiled, ComposeError, Composed, HEADER_BYTES_MAX, RENDERED_BYTES_MAX, SUBJECT, Stamp, TEXT, body, in_field, mime,
+    stamp,
+};
+
+impl Compiled {
+    /// Writes a mail: what the sheet has ready, and the rest as it is rendered.
+    pub(super) fn write(&self, sheet: &Sheet, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
+        let to = Mailbox::parse(&recipient.address)?;
+        let values = Values::new(&self.variables, recipient, &to)?;
+        let mut out = Vec::with_capacity(sheet.size());
+        mime::mailbox(&mut out, "From", &self.sender);
+        mime::mailbox(&mut out, "To", &to);
+        if let Some(reply_to) = &self.reply_to {
+            mime::mailbox(&mut out, "Reply-To", reply_to);
+        }
+        self.write_field(&mut out, SUBJECT, &sheet.subject, &values)?;
+        stamp::write(&mut out, stamp)?;
+        for (field, ready) in self.headers.iter().zip(&sheet.headers) {
+            self.write_field(&mut out, field, ready, &values)?;
+        }
+        mime::field(&mut out, "MIME-Version", "1.0");
+        self.write_body(&mut out, sheet, &values, &stamp.boundary_seed)?;
+        Ok(Composed { to: to.address.wire(), data: out })
+    }
+
+    fn write_field(
+        &self,
+        out: &mut Vec<u8>,
+        field: &str,
+        ready: &Field,
+        values: &Values<'_>,
+    ) -> Result<(), ComposeError> {
+        let filled = match ready {
+            Field::Same(encoded) => {
+                out.extend_from_slice(encoded);
+                return Ok(());
+            }
+            Field::Filled(code, text) => sheet::fill(code, text, values, HEADER_BYTES_MAX),
+            Field::Whole => None,
+        };
+        let text = filled.map_or_else(|| self.header_text(field, values.for_templates()), Ok)?;
+        write_header(out, field, &text)
+    }
+
+    fn write_body(
+        &self,
+        out: &mut Vec<u8>,
+        sheet: &Sheet,
+        values: &Values<'_>,
+        seed: &[u8; 32],
+    ) -> Result<(), ComposeError> {
+        let text = self.has_text.then_some((TEXT, "text/plain", &sheet.text));
+        let html = self.has_html.then_some((HTML, "text/html", &sheet.html));
+        let (Some(text), Some(html)) = (text, html) else {
+            return text.or(html).map_or(Ok(()), |part| self.write_part(out, part, values));
+        };
+        let boundary = mime::boundary(seed);
+        mime::field(out, "Content-Type", &format!("multipart/alternative; boundary=\"{boundary}\""));
+        for part in [text, html] {
+            out.extend_from_slice(format!("\r\n--{boundary}\r\n").as_bytes());
+            self.write_part(out, part, values)?;
+        }
+        out.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+        Ok(())
+    }
+
+    fn write_part(
+        &self,
+        out: &mut Vec<u8>,
+        (field, media_type, ready): (&str, &str, &Body),
+        values: &Values<'_>,
+    ) -> Result<(), ComposeError> {
+        let filled = match ready {
+            Body::Lines(code, lines) if lines.write(out, media_type, code, values) => return Ok(()),
+            Body::Filled(code, text) => sheet::fill(code, text, values, RENDERED_BYTES_MAX),
+            Body::Lines(..) | Body::Whole => None,
+        };
+        let text = filled.map_or_else(|| self.body_text(field, values), Ok)?;
+        body::part(out, media_type, &text);
+        Ok(())
+    }
+
+    /// Renders a subject or a header.
+    pub(super) fn header_text(&self, field: &str, values: &Value) -> Result<String, ComposeError> {
+        self.templates.render(field, values, HEADER_BYTES_MAX).map_err(|error| in_field(field, error))
+    }
+
+    /// Renders the text or the html.
+    pub(super) fn body_text(&self, field: &str, values: &Values<'_>) -> Result<String, ComposeError> {
+        let rendered = self.templates.render(field, values.for_templates(), RENDERED_BYTES_MAX);
+        rendered.map_err(|error| in_field(field, error))
+    }
+}
+
+/// Writes a rendered subject or header. An empty value is how a template leaves a header out.
+pub(super) fn write_header(out: &mut Vec<u8>, field: &str, rendered: &str) -> Result<(), ComposeError> {
+    let text = one_line(field, rendered)?;
+    match field.strip_prefix(HEADERS) {
+        None => mime::unstructured(out, "Subject", &text),
+        Some(_) if text.is_empty() => {}
+        Some(name) => mime::unstructured(out, name, &text),
+    }
+    Ok(())
+}
+
+/// What a rendered subject or header says: one trimmed line without control characters.
+pub(super) fn one_line(field: &str, rendered: &str) -> Result<String, ComposeError> {
+    let text = rendered.replace('\t', " ");
+    if let Some(character) = text.chars().find(|character| character.is_control()) {
+        let message =
+            format!("contains a control character (U+{:04X}); a header is one line of text", u32::from(character));
+        return Err(in_field(field, RenderError { line: None, message }));
+    }
+    Ok(text.trim().to_owned())
+}

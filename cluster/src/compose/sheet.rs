@@ -1,0 +1,206 @@
+//! A content made ready once, so that a mail costs little more than what its recipient adds.
+//!
+//! Called by [`super::Compiled`]. A template is taken apart (`cut.rs`): its code that depends on the recipient, and
+//! all the rest. The rest is rendered once, with marks where the code stood, and cut at the marks (`form.rs`); of a
+//! body, the lines without a mark are encoded then, too. What templates do with blanks, comments and line ends is so
+//! decided in one place, by the engine.
+//!
+//! The bytes are those of a mail that is rendered whole, in every case: a property test, `tests/sheet.rs`. Where
+//! that cannot be known from the pieces, the field is rendered whole for this recipient: a value that is missing or
+//! too long, code that fails, a lone CR, a text that is shorter in base64 than it was thought to be.
+
+use std::borrow::Cow;
+
+use super::RENDERED_BYTES_MAX;
+use super::body::{self, Weight};
+use super::form::{Code, Filling, Text, a_hole_splits_a_line_end};
+use super::render::Templates;
+use super::values::{Values, Variables};
+
+/// The fields of one content, as far as they are known without a recipient.
+#[derive(Debug)]
+pub(super) struct Sheet {
+    pub(super) subject: Field,
+    /// As many as the content has headers.
+    pub(super) headers: Vec<Field>,
+    pub(super) text: Body,
+    pub(super) html: Body,
+}
+
+impl Sheet {
+    /// Of a content with so many headers, nothing is made ready.
+    pub(super) fn blank(headers: usize) -> Sheet {
+        let headers = std::iter::repeat_with(|| Field::Whole).take(headers).collect();
+        Sheet { subject: Field::Whole, headers, text: Body::Whole, html: Body::Whole }
+    }
+
+    /// About the bytes of a mail.
+    pub(super) fn size(&self) -> usize {
+        let size = |body: &Body| match body {
+            Body::Whole => 4 * 1024,
+            Body::Filled(_, text) => text.bytes * 3 / 2,
+            Body::Lines(_, lines) => lines.encoded,
+        };
+        4 * 1024 + size(&self.text) + size(&self.html)
+    }
+}
+
+/// The subject or a header.
+#[derive(Debug)]
+pub(super) enum Field {
+    /// Rendered for each recipient.
+    Whole,
+    /// The same for everybody, as it stands in the mail.
+    Same(Vec<u8>),
+    /// Filled for each recipient.
+    Filled(Code, Text),
+}
+
+impl Field {
+    /// `encode` writes a rendered field as it stands in the mail.
+    pub(super) fn new(
+        (templates, field, variables): (&Templates, &str, &Variables),
+        encode: impl FnOnce(&str) -> Option<Vec<u8>>,
+    ) -> Field {
+        let ready = || {
+            let (code, marked) = Code::new(templates, field, variables)?;
+            let text = Text::cut(&marked)?;
+            if text.has_holes() {
+                return Some(Field::Filled(code, text));
+            }
+            encode(&marked).map(Field::Same)
+        };
+        ready().unwrap_or(Field::Whole)
+    }
+}
+
+/// The text or the html.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// Rendered for each recipient.
+    Whole,
+    /// Filled for each recipient, then encoded.
+    Filled(Code, Text),
+    /// Encoded but for the lines with holes.
+    Lines(Code, Lines),
+}
+
+impl Body {
+    pub(super) fn new(templates: &Templates, field: &str, variables: &Variables) -> Body {
+        let Some((code, marked)) = Code::new(templates, field, variables) else { return Body::Whole };
+        match Lines::cut(&marked) {
+            Some(lines) => Body::Lines(code, lines),
+            None => Text::cut(&marked).map_or(Body::Whole, |text| Body::Filled(code, text)),
+        }
+    }
+}
+
+/// Fills a text for a recipient. None where it must be rendered whole.
+pub(super) fn fill(code: &Code, text: &Text, values: &Values<'_>, limit: usize) -> Option<String> {
+    let said = code.say(values)?;
+    let filling = Filling::new(code, values, &said)?;
+    let mut filled = String::with_capacity(text.bytes + 64);
+    text.fill(&mut filled, &filling, limit).then_some(filled)
+}
+
+/// A body in quoted-printable.
+#[derive(Debug)]
+pub(super) struct Lines {
+    blocks: Vec<Block>,
+    /// Bytes of the rendered text that stand in no line with a hole.
+    rendered: usize,
+    /// What the text weighs, the lines with holes aside.
+    weight: Weight,
+    /// Bytes of the blocks that are encoded.
+    encoded: usize,
+    /// The last line ends with the text, not with a line end of its own.
+    is_open: bool,
+}
+
+#[derive(Debug)]
+enum Block {
+    /// Whole lines, encoded.
+    Same(Vec<u8>),
+    /// One line without its end; what goes into its holes can make more of it.
+    Filled(Text),
+}
+
+impl Lines {
+    /// None where the text without values is shorter in base64, which knows no lines.
+    fn cut(marked: &str) -> Option<Lines> {
+        if a_hole_splits_a_line_end(marked) {
+            return None;
+        }
+        let (mut blocks, mut rendered, mut encoded) = (Vec::new(), marked.len(), 0);
+        let (mut weight, mut with_holes) = (Weight::default(), Weight::default());
+        for line in body::lines(&body::canonical(marked)) {
+            let text = Text::cut(line)?;
+            if text.has_holes() {
+                rendered -= line.len();
+                text.fixed().for_each(|fixed| with_holes.add(fixed));
+                blocks.push(Block::Filled(text));
+                continue;
+            }
+            weight.add_line(line);
+            if !matches!(blocks.last(), Some(Block::Same(_))) {
+                blocks.push(Block::Same(Vec::new()));
+            }
+            if let Some(Block::Same(block)) = blocks.last_mut() {
+                encoded -= block.len();
+                body::quote_line(block, line);
+                encoded += block.len();
+            }
+        }
+        let is_open = !marked.ends_with(['\r', '\n']);
+        weight.and(with_holes).is_quoted().then_some(Lines { blocks, rendered, weight, encoded, is_open })
+    }
+
+    /// Writes the part. False, and nothing is written, where it must be rendered whole.
+    pub(super) fn write(&self, out: &mut Vec<u8>, media_type: &str, code: &Code, values: &Values<'_>) -> bool {
+        let start = out.len();
+        body::head(out, media_type, body::QUOTED);
+        let is_written = self.write_lines(out, code, values).is_some();
+        if !is_written {
+            out.truncate(start);
+        }
+        is_written
+    }
+
+    fn write_lines(&self, out: &mut Vec<u8>, code: &Code, values: &Values<'_>) -> Option<()> {
+        let said = code.say(values)?;
+        let filling = Filling::new(code, values, &said)?;
+        let (mut weight, mut room) = (self.weight, RENDERED_BYTES_MAX.checked_sub(self.rendered)?);
+        let mut filled = String::new();
+        for (number, block) in self.blocks.iter().enumerate() {
+            let text = match block {
+                Block::Same(encoded) => {
+                    out.extend_from_slice(encoded);
+                    continue;
+                }
+                Block::Filled(text) => text,
+            };
+            filled.clear();
+            // A CR at the end is a line end, or half of one.
+            if !text.fill(&mut filled, &filling, room) || filled.ends_with('\r') {
+                return None;
+            }
+            room -= filled.len();
+            let lines = match filled.contains('\r') {
+                true => Cow::Owned(filled.replace("\r\n", "\n").replace('\r', "\n")),
+                false => Cow::Borrowed(filled.as_str()),
+            };
+            let is_last = number + 1 == self.blocks.len();
+            let mut write = |line: &str| {
+                weight.add_line(line);
+                body::quote_line(out, line);
+            };
+            // A text without any line still has one.
+            if is_last && self.is_open && !(number == 0 && lines.is_empty()) {
+                lines.split_terminator('\n').for_each(&mut write);
+            } else {
+                lines.split('\n').for_each(&mut write);
+            }
+        }
+        weight.is_quoted().then_some(())
+    }
+}

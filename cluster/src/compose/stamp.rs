@@ -1,0 +1,78 @@
+//! What one hand-off adds to the content, and the fields that say it.
+
+use std::sync::LazyLock;
+
+use reveille_ledger::ids::{Fence, RunId, Time};
+
+use super::{ComposeError, LIST_UNSUBSCRIBE_BYTES_MAX, mime};
+
+/// What one hand-off adds to the content. All but the fence stays the same for a (run, recipient).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// From [`message_id`], without angle brackets.
+    pub message_id: String,
+    /// The claim row's.
+    pub fence: Fence,
+    /// The run's date.
+    pub date: Time,
+    /// The run.
+    pub run: RunId,
+    /// Fixed for the run; the MIME boundary is made of it.
+    pub boundary_seed: [u8; 32],
+    /// The recipient's way to opt out, as `Unsubscribe::header` writes it; none where the content is no bulk mail.
+    pub list_unsubscribe: Option<String>,
+}
+
+/// The Message-ID of a (run, recipient), without angle brackets: the same for every attempt, different
+/// for every other one, also after a restore (P21).
+pub fn message_id(cluster: u128, cluster_incarnation: u64, run: RunId, recipient: u32, domain: &str) -> String {
+    // Beginning with a purpose costs as much as all that follows.
+    static BEGUN: LazyLock<blake3::Hasher> =
+        LazyLock::new(|| blake3::Hasher::new_derive_key("reveille 2026-11 message-id"));
+    let mut hasher = BEGUN.clone();
+    hasher.update(&cluster.to_be_bytes());
+    hasher.update(&cluster_incarnation.to_be_bytes());
+    hasher.update(&run.index.to_be_bytes());
+    hasher.update(&run.place.to_be_bytes());
+    hasher.update(&recipient.to_be_bytes());
+    let mut id = String::with_capacity(41 + domain.len());
+    for byte in hasher.finalize().as_bytes().iter().take(20) {
+        id.extend(mime::hex(*byte, mime::LOWER));
+    }
+    id.push('@');
+    id.push_str(domain);
+    id
+}
+
+/// Writes the fields of a stamp.
+pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp) -> Result<(), ComposeError> {
+    let id = &stamp.message_id;
+    let fits =
+        id.len() <= 512 && id.contains('@') && id.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>".contains(&byte));
+    if !fits {
+        return Err(ComposeError::Stamp("message id"));
+    }
+    let date = stamp.date.timestamp().to_zoned(jiff::tz::TimeZone::UTC);
+    let date = jiff::fmt::rfc2822::to_string(&date).map_err(|_| ComposeError::Stamp("date"))?;
+    mime::field(out, "Date", &date);
+    mime::field(out, "Message-ID", &format!("<{id}>"));
+    mime::field(out, "Auto-Submitted", "auto-generated");
+    if let Some(ways) = &stamp.list_unsubscribe {
+        write_list_unsubscribe(out, ways)?;
+    }
+    mime::field(out, "X-Reveille-Run", &stamp.run.to_string());
+    mime::field(out, "X-Reveille-Fence", &stamp.fence.to_string());
+    Ok(())
+}
+
+/// RFC 8058: both fields, and the relay's DKIM signature has to cover both.
+fn write_list_unsubscribe(out: &mut Vec<u8>, ways: &str) -> Result<(), ComposeError> {
+    let fits = ways.len() <= LIST_UNSUBSCRIBE_BYTES_MAX && ways.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if !fits {
+        return Err(ComposeError::Stamp("way to opt out"));
+    }
+    // An address in angle brackets is never cut; a second one goes on a line of its own.
+    mime::field(out, "List-Unsubscribe", &ways.replace(", ", ",\r\n "));
+    mime::field(out, "List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Where the value of each variable comes from, and the values of one recipient.
+//!
+//! Called by [`super::Compiled`]. Something new that differs from recipient to recipient (a link of their own,
+//! say) is one more [`Source`]: templates and sheets then know it like any column.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use minijinja::Value;
+use reveille_ledger::address::Mailbox;
+use reveille_ledger::content::{Content, Recipient};
+
+use super::check::refuse;
+use super::controls::not_one_line;
+use super::render::Templates;
+use super::{ComposeError, ContentError, RECIPIENT, SUBJECT, VALUE_BYTES_MAX};
+
+/// Where a variable's value comes from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Same(Value),
+    Column(usize),
+    Recipient,
+}
+
+/// The variables that some template uses, in the order of their names.
+#[derive(Debug)]
+pub(super) struct Variables(Vec<(String, Source)>);
+
+impl Variables {
+    /// Where each variable that is used comes from: the recipient's columns before the common values.
+    pub(super) fn new(content: &Content, columns: &[String], used: &BTreeSet<String>) -> Variables {
+        let source_of = |name: &String| {
+            if name == RECIPIENT {
+                return Some(Source::Recipient);
+            }
+            let column = columns.iter().position(|column| column == name).map(Source::Column);
+            column.or_else(|| {
+                let (_, value) = content.variables.iter().find(|(variable, _)| variable == name)?;
+                Some(Source::Same(Value::from(value.as_str())))
+            })
+        };
+        Variables(used.iter().filter_map(|name| source_of(name).map(|source| (name.clone(), source))).collect())
+    }
+
+    /// The values that are the same for everybody.
+    pub(super) fn same(&self) -> Value {
+        self.with(|_, source| match source {
+            Source::Same(value) => Some(value.clone()),
+            Source::Column(_) | Source::Recipient => None,
+        })
+    }
+
+    /// The names of all.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The place of a variable that is not the same for everybody.
+    pub(super) fn varying(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|(known, source)| known == name && !matches!(source, Source::Same(_)))
+    }
+
+    fn with(&self, value: impl Fn(usize, &Source) -> Option<Value>) -> Value {
+        let pairs = self.0.iter().enumerate();
+        Value::from_pairs(pairs.filter_map(|(place, (name, source))| Some((name.as_str(), value(place, source)?))))
+    }
+}
+
+/// The values of one recipient.
+pub(super) struct Values<'a> {
+    variables: &'a Variables,
+    recipient: &'a Recipient,
+    to: &'a Mailbox,
+    gathered: OnceCell<Value>,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn new(
+        variables: &'a Variables,
+        recipient: &'a Recipient,
+        to: &'a Mailbox,
+    ) -> Result<Values<'a>, ComposeError> {
+        let values = Values { variables, recipient, to, gathered: OnceCell::new() };
+        for (place, (name, _)) in variables.0.iter().enumerate() {
+            if values.own(place).is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
+                let message = format!("the value is longer than {VALUE_BYTES_MAX} bytes");
+                return Err(ComposeError::Field { field: format!("columns.{name}"), line: None, message });
+            }
+        }
+        Ok(values)
+    }
+
+    /// The value of a variable that is not the same for everybody. None where the recipient's row is short.
+    pub(super) fn own(&self, place: usize) -> Option<&'a str> {
+        match self.variables.0.get(place)?.1 {
+            Source::Same(_) => None,
+            Source::Column(column) => self.recipient.values.get(column).map(String::as_str),
+            Source::Recipient => Some(self.to.address.as_given()),
+        }
+    }
+
+    /// All values, as templates take them. Undefined where the row is short, so that only templates that ask for
+    /// it fail.
+    pub(super) fn for_templates(&self) -> &Value {
+        self.gathered.get_or_init(|| {
+            self.variables.with(|place, source| match source {
+                Source::Same(value) => Some(value.clone()),
+                Source::Column(_) | Source::Recipient => self.own(place).map(Value::from),
+            })
+        })
+    }
+}
+
+/// The columns that the subject and the headers use; a common value that they use is looked at here.
+pub(super) fn in_headers(
+    content: &Content,
+    columns: &[String],
+    headers: &[String],
+    templates: &Templates,
+) -> Result<Vec<(usize, String)>, ContentError> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for field in std::iter::once(SUBJECT).chain(headers.iter().map(String::as_str)) {
+        for name in templates.used_by(field) {
+            if let Some(place) = columns.iter().position(|column| column == name) {
+                if !found.iter().any(|(known, _)| *known == place) {
+                    found.push((place, field.to_owned()));
+                }
+                continue;
+            }
+            let value = content.variables.iter().find(|(variable, _)| variable == name);
+            if let Some(why) = value.and_then(|(_, value)| not_one_line(value, field)) {
+                return refuse(format!("variables.{name}"), why);
+            }
+        }
+    }
+    Ok(found)
+}
