@@ -1,19 +1,20 @@
 //! What this node answers to its peers: leases as leader, barriers as holder, its clocks.
 
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use reveille_ledger::ids::{Hash, NodeId};
 use reveille_raft::PeerService;
 use reveille_raft::peer::{
     BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, FetchPart, LeaseAnswer, LeaseQuestion,
-    MakePart,
+    MakePart, TakePart,
 };
 
 use crate::barrier;
 use crate::clock::Clock;
-use crate::parts::{Recipe, encode, steward::PIECE};
+use crate::parts::steward::{PIECE, fetch_from};
+use crate::parts::{Recipe, encode};
 use crate::site::Site;
 use crate::term::Term;
 
@@ -107,6 +108,29 @@ impl PeerService for Desk {
                 tracing::warn!(part = ?question.part, %error, "a part of an audience cannot be handed on");
                 None
             }
+        }
+    }
+
+    async fn hold_parts(&self, parts: Vec<Hash>) -> Result<Vec<Hash>, String> {
+        let site = self.site().ok_or_else(|| "this node is starting".to_owned())?;
+        let held = tokio::task::spawn_blocking(move || {
+            let held = site.parts.hold(&parts, SystemTime::now());
+            held.map_err(|error| format!("{} cannot read its parts: {error}", site.introduction.name))
+        });
+        held.await.unwrap_or_else(|error| Err(format!("reading failed: {error}")))
+    }
+
+    async fn take_part(&self, question: TakePart) -> Result<(), String> {
+        let site = self.site().ok_or_else(|| "this node is starting".to_owned())?;
+        let TakePart { part, holder } = question;
+        let name = &site.introduction.name;
+        if self.hold_parts(vec![part]).await?.is_empty() {
+            return Ok(());
+        }
+        match fetch_from(&site, holder, part).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!("{name} was to take it over from a node that has it no more")),
+            Err(error) => Err(format!("{name} cannot take it over: {error}")),
         }
     }
 

@@ -19,7 +19,7 @@ use reveille_ledger::ids::{Epoch, Hash, Holder, Incarnation, NodeId, Time};
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_raft::peer::{
     BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, FetchPart, LeaseAnswer, LeaseQuestion,
-    MakePart,
+    MakePart, TakePart,
 };
 use reveille_raft::{ClusterId, GrpcTransport, Member, Options, PeerService, Replica, Role, Stamp};
 
@@ -56,6 +56,14 @@ impl PeerService for Silent {
 
     async fn fetch_part(&self, _: FetchPart) -> Option<(Vec<u8>, u64)> {
         None
+    }
+
+    async fn hold_parts(&self, _: Vec<Hash>) -> Result<Vec<Hash>, String> {
+        Err("no parts here".to_owned())
+    }
+
+    async fn take_part(&self, _: TakePart) -> Result<(), String> {
+        Err("no parts here".to_owned())
     }
 
     async fn describe(&self) -> Option<Description> {

@@ -130,8 +130,19 @@ pub fn encode(recipients: &[Recipient]) -> Vec<u8> {
     head
 }
 
+/// The name of a part that was just encoded: nothing is verified.
+pub fn name(bytes: &[u8]) -> Option<Hash> {
+    let length = Head::length(bytes.first_chunk::<{ Head::FIXED }>()?).ok()?;
+    bytes.get(..length).map(Hash::of)
+}
+
 /// The name of what is a whole part, every block verified.
 pub(super) fn verify(bytes: &[u8]) -> Result<Hash, String> {
+    verify_each(bytes, |_| None)
+}
+
+/// The same, where each recipient may be objected to.
+pub(super) fn verify_each(bytes: &[u8], objection: fn(&Recipient) -> Option<String>) -> Result<Hash, String> {
     let fixed = bytes.first_chunk::<{ Head::FIXED }>().ok_or("it is cut short")?;
     let head = bytes.get(..Head::length(fixed)?).ok_or("its head is cut")?;
     let name = Hash::of(head);
@@ -141,7 +152,10 @@ pub(super) fn verify(bytes: &[u8]) -> Result<Hash, String> {
         let (offset, length) = head.extent(number).ok_or("a block is missing")?;
         let start = usize::try_from(offset).map_err(|error| error.to_string())?;
         end = start + length;
-        head.block(number, bytes.get(start..end).ok_or("it is cut short")?)?;
+        let recipients = head.block(number, bytes.get(start..end).ok_or("it is cut short")?)?;
+        if let Some(why) = recipients.iter().find_map(objection) {
+            return Err(why);
+        }
     }
     if end == bytes.len() { Ok(name) } else { Err("something follows its last block".to_owned()) }
 }

@@ -11,11 +11,15 @@
 //! - **Bounded memory**: a read costs a block of 256 recipients, whatever the audience has. Nothing is mapped.
 //!
 //! What it is not: it knows no ledger and no clock, and it blocks its thread. Reading order: this page, `file` (the
-//! bytes), `recipe` (an audience made of a number), `seal`, `steward`.
+//! bytes), `recipe` (an audience made of a number) and `seal`; for lists that somebody sends `keys` (nobody twice),
+//! `check` and `spread` (on a majority's disks); `steward`.
 
+mod check;
 mod file;
+mod keys;
 mod recipe;
 mod seal;
+mod spread;
 pub mod steward;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,16 +33,25 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::Hash;
+use tokio::sync::Semaphore;
 
+pub use check::Unfit;
 use file::Head;
-pub use file::{BLOCK, encode};
+pub use file::{BLOCK, encode, name};
+pub use keys::{Keys, Repeats};
 pub use recipe::{Recipe, recipient};
 pub use seal::{SealError, seal};
+pub use spread::spread;
+pub use steward::fetch;
 
 /// Heads that are kept: some 10 KiB each.
 const HEADS_MAX: usize = 64;
 /// Missing parts that are named: to the leader, once a second.
 const LACKING_MAX: usize = 1_024;
+/// Parts that are on their way to other nodes at once: a node that stalls holds up so many, and then its turn ends.
+const COPIES_MAX: usize = 64;
+/// A part that is younger is not made younger each time somebody asks for it.
+const YOUNG_FOR: Duration = Duration::from_secs(3_600);
 /// The name of a file that is not whole yet ends so.
 const UNFINISHED: &str = "unfinished";
 
@@ -71,8 +84,10 @@ pub struct Parts {
     folder: PathBuf,
     heads: Mutex<BTreeMap<Hash, Arc<Head>>>,
     lacking: Mutex<BTreeSet<Hash>>,
-    /// Held by whoever puts a part or takes one away.
+    /// Held by whoever puts a part or takes one away, and while somebody is told that one is here.
     changing: Mutex<()>,
+    /// Parts that are on their way to other nodes.
+    copies: Arc<Semaphore>,
 }
 
 impl Parts {
@@ -88,7 +103,10 @@ impl Parts {
                 fs::remove_file(path)?;
             }
         }
-        Ok(Parts { folder, heads: Mutex::default(), lacking: Mutex::default(), changing: Mutex::default() })
+        // What has its name has it for good: who renamed it may have been killed before this.
+        File::open(&folder)?.sync_all()?;
+        let (heads, lacking, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Parts { folder, heads, lacking, changing, copies: Arc::new(Semaphore::new(COPIES_MAX)) })
     }
 
     /// The recipients at these places of a part, in order; places are given in order.
@@ -131,14 +149,30 @@ impl Parts {
     /// As [`Parts::read`].
     pub fn find(&self, part: Hash, keys: &BTreeSet<String>) -> Result<Vec<(u16, String)>, PartFault> {
         let mut found = Vec::new();
+        let mut place = 0_u32;
+        self.each(part, |recipient| {
+            if let Ok(place) = u16::try_from(place)
+                && keys.contains(&recipient.key)
+            {
+                found.push((place, recipient.key));
+            }
+            place += 1;
+        })?;
+        Ok(found)
+    }
+
+    /// Shows all recipients of a part, in order.
+    ///
+    /// # Errors
+    /// As [`Parts::read`].
+    fn each(&self, part: Hash, mut show: impl FnMut(Recipient)) -> Result<(), PartFault> {
         let rows = self.head(part, &self.open_part(part)?)?.rows();
         for first in (0..rows).step_by(usize::from(BLOCK)) {
             let last = rows.min(first + u32::from(BLOCK));
             let places: Vec<u16> = (first..last).filter_map(|place| u16::try_from(place).ok()).collect();
-            let those = self.read(part, &places)?.into_iter().filter(|(_, recipient)| keys.contains(&recipient.key));
-            found.extend(those.map(|(place, recipient)| (place, recipient.key)));
+            self.read(part, &places)?.into_iter().for_each(|(_, recipient)| show(recipient));
         }
-        Ok(found)
+        Ok(())
     }
 
     fn open_part(&self, part: Hash) -> Result<File, PartFault> {
@@ -172,7 +206,24 @@ impl Parts {
     /// # Errors
     /// When the bytes are no part, or the disk does not take them.
     pub fn put(&self, bytes: &[u8]) -> io::Result<Hash> {
-        let part = file::verify(bytes).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
+        let part = file::verify(bytes).map_err(invalid)?;
+        self.keep(part, bytes)?;
+        Ok(part)
+    }
+
+    /// Keeps a part that somebody sent under this name, after a look at each recipient.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] when the bytes are not that part, or a recipient cannot be one; else when
+    /// the disk does not take them.
+    pub fn admit(&self, part: Hash, bytes: &[u8]) -> io::Result<()> {
+        if file::verify_each(bytes, check::objection).map_err(invalid)? != part {
+            return Err(invalid("these bytes are not the part that was announced".to_owned()));
+        }
+        self.keep(part, bytes)
+    }
+
+    fn keep(&self, part: Hash, bytes: &[u8]) -> io::Result<()> {
         let path = self.path(part);
         let _changing = self.changing.lock();
         if fs::read(&path).is_ok_and(|known| known == bytes) {
@@ -188,11 +239,38 @@ impl Parts {
                 return Err(error);
             }
         }
-        // Also for what was there: who renamed it may have been killed before this.
         File::open(&self.folder)?.sync_all()?;
         self.heads.lock().remove(&part);
         self.lacking.lock().remove(&part);
-        Ok(part)
+        Ok(())
+    }
+
+    /// Which of these parts are not here. Those that are count as new from now on: they are on their way to a seal.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn hold(&self, parts: &[Hash], now: SystemTime) -> io::Result<Vec<Hash>> {
+        let _changing = self.changing.lock();
+        let mut lacking = Vec::new();
+        for part in parts {
+            let file = match File::open(self.path(*part)) {
+                // What could not be read is not kept, but taken over anew.
+                Ok(_) if self.lacking.lock().contains(part) => None,
+                Ok(file) => Some(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            };
+            let Some(file) = file else {
+                lacking.push(*part);
+                continue;
+            };
+            let since = file.metadata()?.modified()?;
+            if now.duration_since(since).is_ok_and(|age| age >= YOUNG_FOR) {
+                file.set_modified(now)?;
+                file.sync_all()?;
+            }
+        }
+        Ok(lacking)
     }
 
     /// Some bytes of a part's file from `offset`, and how many it has in all; none where it is not here. Not
@@ -259,6 +337,10 @@ impl Parts {
     fn path(&self, part: Hash) -> PathBuf {
         self.folder.join(part.to_string())
     }
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {

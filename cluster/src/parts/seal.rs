@@ -38,6 +38,28 @@ pub enum SealError {
         /// What one of the others said.
         why: String,
     },
+    /// Too few members have a part that somebody sent.
+    #[error("part {part:?} is on {have} of {voters} members, which is no majority: {why}")]
+    NotSpread {
+        /// The part.
+        part: Hash,
+        /// Members that have it.
+        have: usize,
+        /// Members that vote.
+        voters: usize,
+        /// What one of the others said.
+        why: String,
+    },
+    /// Too few members can be asked.
+    #[error("{answered} of {voters} members say which parts they have, which is no majority: {why}")]
+    TooFew {
+        /// Members that answer.
+        answered: usize,
+        /// Members that vote.
+        voters: usize,
+        /// What one of the others said.
+        why: String,
+    },
 }
 
 /// Has the members write the parts, and answers their hashes once a majority has each of them. `tell` hears how

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use reveille_ledger::ids::Hash;
+use reveille_ledger::ids::{Hash, NodeId};
 use reveille_raft::peer::FetchPart;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,7 @@ use crate::site::Site;
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looks between two that also take away what nobody needs.
-const LOOKS_A_CLEARING: u32 = 60;
+const LOOKS_A_CLEARING: u32 = 10;
 /// What nobody needs and is younger may be on its way to a seal: of 1,024 parts none takes longer than 20 seconds.
 const UNNEEDED_FOR: Duration = Duration::from_secs(8 * 3_600);
 /// How long it waits to know all that was sealed before it takes anything away.
@@ -68,7 +68,7 @@ async fn look(site: &Arc<Site>, clears: bool) -> Option<Vec<Hash>> {
 }
 
 /// Takes a part over from the first peer that has it whole.
-async fn fetch(site: &Arc<Site>, part: Hash) {
+pub async fn fetch(site: &Arc<Site>, part: Hash) {
     for node in site.voters().into_iter().filter(|node| *node != site.me.node) {
         match fetch_from(site, node, part).await {
             Ok(true) => return tracing::info!(?part, %node, "a part of an audience was fetched"),
@@ -79,7 +79,8 @@ async fn fetch(site: &Arc<Site>, part: Hash) {
     tracing::debug!(?part, "no peer has this part of an audience now");
 }
 
-async fn fetch_from(site: &Arc<Site>, node: reveille_ledger::ids::NodeId, part: Hash) -> io::Result<bool> {
+/// Takes a part over from this peer; false where it has none.
+pub(crate) async fn fetch_from(site: &Arc<Site>, node: NodeId, part: Hash) -> io::Result<bool> {
     let Some(peer) = site.replica.peer(node) else { return Ok(false) };
     let mut bytes = Vec::new();
     loop {

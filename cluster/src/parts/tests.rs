@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use reveille_ledger::content::Seal;
+
 use super::*;
 
 fn made(rows: u32) -> (Recipe, Vec<u8>) {
@@ -149,4 +151,93 @@ proptest! {
         let _ = file::verify(&bytes);
         let _ = file::verify(&[b"rvlpart\x01".as_slice(), &rows.to_le_bytes(), &bytes].concat());
     }
+}
+
+fn sent(addresses: &[&str]) -> Vec<Recipient> {
+    let one = |address: &&str| Recipient {
+        key: address.to_lowercase(),
+        address: (*address).to_owned(),
+        values: vec!["x".to_owned()],
+    };
+    addresses.iter().map(one).collect()
+}
+
+/// Has it kept as somebody sends it.
+fn admitted(parts: &Parts, recipients: &[Recipient]) -> Result<Hash, String> {
+    let bytes = encode(recipients);
+    let part = name(&bytes).expect("a part");
+    parts.admit(part, &bytes).map(|()| part).map_err(|error| error.to_string())
+}
+
+#[test]
+fn each_recipient_that_is_sent_is_looked_at() {
+    let (_folder, parts) = parts();
+    let good = sent(&["Ann@x.org", "bob@x.org"]);
+    assert!(admitted(&parts, &good).is_ok_and(|part| parts.has(part)));
+    let with = |change: fn(&mut Recipient)| {
+        let mut recipients = good.clone();
+        change(&mut recipients[1]);
+        admitted(&parts, &recipients).expect_err("refused")
+    };
+    assert_eq!(with(|bob| bob.address = "bob".into()), "'bob' has no '@': an address is LOCAL@DOMAIN");
+    assert_eq!(with(|bob| bob.address = " bob@x.org".into()), "\" bob@x.org\" has blanks around it");
+    assert_eq!(with(|bob| bob.key = "rob@x.org".into()), "\"rob@x.org\" is not the key of \"bob@x.org\"");
+    assert!(with(|bob| bob.address = "bob\n@x.org".into()).contains("a control character"));
+    assert!(with(|bob| bob.values = vec!["a\0".into()]).starts_with("value 1 of bob@x.org holds the control"));
+    assert!(with(|bob| bob.values = vec!["x".repeat(65_537)]).ends_with("is longer than 65536 bytes"));
+    let bytes = encode(&good[..1]);
+    let other = name(&encode(&good)).expect("a part");
+    let refused = parts.admit(other, &bytes).expect_err("another part");
+    assert_eq!(refused.to_string(), "these bytes are not the part that was announced");
+}
+
+#[test]
+fn an_audience_holds_what_its_seal_says_and_nobody_twice() {
+    let (_folder, parts) = parts();
+    let seal = |recipients: &[Recipient], rows: u32, columns: &[&str]| Seal {
+        name: "all".to_owned(),
+        columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+        rows,
+        parts: vec![admitted(&parts, recipients).expect("kept")],
+    };
+    let check = |seal: &Seal| parts.check(seal, |_| true).map_err(|unfit| unfit.to_string());
+    let good = sent(&["ann@x.org", "bob@x.org", "cy@x.org"]);
+    assert_eq!(check(&seal(&good, 3, &["name"])), Ok(()));
+    assert_eq!(check(&seal(&good, 4, &["name"])), Err("part 1 has 3 recipients, not 4".into()));
+    assert_eq!(check(&seal(&good, 3, &[])), Err("ann@x.org has 1 values for 0 columns".into()));
+    let twice = sent(&["ann@x.org", "bob@x.org", "Ann@x.org"]);
+    let refused = "recipients 0 and 2 are one by their address; leave one out";
+    assert_eq!(check(&seal(&twice, 3, &["name"])), Err(refused.into()));
+    assert_eq!(parts.check(&seal(&good, 3, &["name"]), |_| false), Err(Unfit::Left));
+    let missing = Seal { parts: vec![Hash([7; 32])], ..seal(&good, 3, &["name"]) };
+    assert!(matches!(parts.check(&missing, |_| true), Err(Unfit::Part(PartFault::Missing(_)))));
+}
+
+#[test]
+fn recipients_of_two_parts_are_told_apart_too() {
+    let (_folder, parts) = parts();
+    let mut first = Recipe { seed: 1, rows: 65_536, columns: vec!["name".to_owned()] }.part(0);
+    let second = sent(&["last@x.org", "first@x.org"]);
+    first[65_535] = sent(&["First@x.org"]).remove(0);
+    let hashes = [first, second].map(|recipients| admitted(&parts, &recipients).expect("kept"));
+    let seal = Seal { name: "all".into(), columns: vec!["name".into()], rows: 65_538, parts: hashes.to_vec() };
+    let refused = "recipients 65535 and 65537 are one by their address; leave one out";
+    assert_eq!(parts.check(&seal, |_| true), Err(Unfit::Wrong(refused.to_owned())));
+}
+
+#[test]
+fn what_an_upload_names_counts_as_new_and_what_cannot_be_read_as_missing() {
+    let (folder, parts) = parts();
+    let (one, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(300).1).expect("kept"));
+    let (hour, later) = (Duration::from_secs(3_600), SystemTime::now() + Duration::from_secs(7_200));
+    assert_eq!(parts.hold(&[one, Hash([7; 32])], later).expect("readable"), [Hash([7; 32])]);
+    assert_eq!(parts.remove_unneeded(&BTreeSet::new(), hour, later).ok(), Some(1));
+    assert!(parts.has(one) && !parts.has(other));
+    assert_eq!(parts.remove_unneeded(&BTreeSet::new(), hour, later + hour).ok(), Some(1));
+
+    let (_, bytes) = made(300);
+    let part = parts.put(&bytes).expect("kept");
+    fs::write(folder.path().join("parts").join(part.to_string()), &bytes[..bytes.len() - 1]).expect("it is cut");
+    assert!(parts.read(part, &[299]).is_err());
+    assert_eq!(parts.hold(&[part], later).expect("readable"), [part]);
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use reveille_cluster::parts::{Recipe, SealError, recipient, seal};
+use reveille_cluster::parts::{Recipe, SealError, encode, name, recipient, seal, spread};
 use reveille_ledger::Standing;
-use reveille_ledger::command::{AudienceSeal, Command, OptOut};
+use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command, OptOut};
 use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::reply::Outcome;
@@ -102,5 +102,65 @@ async fn without_a_majority_nothing_is_sealed_and_with_one_nobody_waits_for_the_
     cluster.restart(leads).await;
     until("who was away has it, too", || file(&cluster, leads, part).exists().then_some(())).await;
     until("what nobody needs is gone", || (!unneeded.exists()).then_some(())).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies() {
+    let mut cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let (one, other) = ((leads + 1) % 3, (leads + 2) % 3);
+    let bytes = encode(&recipe().part(0));
+    let part = name(&bytes).expect("a part");
+    let unknown = Hash([7; 32]);
+    // It came to a node that asked nobody else before it was asked again elsewhere.
+    cluster.nodes[one].site().parts.admit(part, &bytes).expect("it is kept");
+    let missing = spread(cluster.nodes[other].site(), &[part, unknown]).await.expect("a majority");
+    assert_eq!(missing, [unknown], "what one member has is not sent again");
+    let count = (0..3).filter(|place| file(&cluster, *place, part).exists()).count();
+    assert!(count >= 2, "{count} nodes have it");
+    assert_eq!(std::fs::read(file(&cluster, one, part)).ok(), Some(bytes));
+
+    // Any node may die: what was answered is still on a majority, and is not asked for again.
+    cluster.kill(one).await;
+    let next = cluster.leader_but(Some(one)).await;
+    assert_eq!(spread(cluster.nodes[next].site(), &[part]).await, Ok(Vec::new()));
+    let alive = (0..3).filter(|place| *place != one && file(&cluster, *place, part).exists()).count();
+    assert_eq!(alive, 2, "of the nodes that are left a majority has it again");
+
+    // Alone, a node promises nothing.
+    cluster.isolate(next);
+    let alone = spread(cluster.nodes[next].site(), &[part]).await;
+    assert!(matches!(alone, Err(SealError::TooFew { answered: 1, voters: 3, .. })), "{alone:?}");
+    cluster.network.heal();
+    cluster.restart(one).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay() {
+    let cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let (needed, to) = sealed(&cluster, leads).await;
+    let bytes = encode(&Recipe { seed: 8, ..recipe() }.part(0));
+    let given_up = name(&bytes).expect("a part");
+    let site = cluster.nodes[leads].site();
+    site.parts.admit(given_up, &bytes).expect("it is kept");
+    // A run is open, which no relay serves; its schedule and the audience's name are gone.
+    cluster.put(leads, schedule_to(to)).await;
+    let run = until("a run", || site.replica.read(|ledger| ledger.runs().next().map(|(id, ..)| id))).await;
+    let (tenant, name) = ("default".to_owned(), "all".to_owned());
+    let schedule = site.replica.read(|ledger| ledger.schedules().iter().next().map(|(id, _)| *id));
+    let delete = Command::ScheduleDelete(schedule.expect("a schedule"));
+    assert_eq!(cluster.put(leads, delete).await.outcome, Outcome::Done);
+    let delete = AudienceDelete { tenant, name };
+    assert_eq!(cluster.put(leads, Command::AudienceDelete(delete)).await.outcome, Outcome::Done);
+    for part in [needed, given_up] {
+        let old = SystemTime::now() - Duration::from_secs(9 * 3_600);
+        let file = std::fs::File::open(file(&cluster, leads, part)).expect("it is there");
+        file.set_modified(old).expect("it is older");
+    }
+    until("nobody needs it", || (!file(&cluster, leads, given_up).exists()).then_some(())).await;
+    assert!(file(&cluster, leads, needed).exists(), "{run} needs it");
     cluster.end().await;
 }

@@ -1,64 +1,88 @@
-//! Sealed audiences (P20): made, listed, shown, deleted.
+//! Sealed audiences (P20): made of a number, listed, shown, deleted; what an import asks is in `upload`.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::parts::{self, Recipe};
+use reveille_cluster::parts::{self, Recipe, SealError};
+use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command};
 use reveille_ledger::content::Seal;
 use reveille_ledger::ids::Hash;
+use reveille_ledger::refusal::Refusal;
 use reveille_ledger::{Ledger, SealedAudience};
 use reveille_proto::admin::v1::audience_service_server::AudienceService;
 use reveille_proto::admin::v1::{
     self, DeleteAudienceRequest, DeleteAudienceResponse, ErrorReason, GenerateAudienceRequest,
     GenerateAudienceResponse, GetAudienceRequest, GetAudienceResponse, ListAudiencesRequest, ListAudiencesResponse,
+    PrepareAudienceRequest, PrepareAudienceResponse, PutPartRequest, PutPartResponse, SealAudienceRequest,
+    SealAudienceResponse,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::paging::Paging;
 use super::validate::{Fields, SCHEDULE_NAME_MAX};
 use super::{Admin, Fault, deadline, refusals, validate, views};
 
 /// Words that wait for a caller: a slow one misses some, and nothing else.
-const WAITING_MAX: usize = 2;
+pub(super) const WAITING_MAX: usize = 2;
 /// How long the seal is waited for, once the parts are written.
 const SEAL_WITHIN: Duration = Duration::from_secs(15);
 
-/// An audience that can be made.
-struct Asked {
-    tenant: String,
-    name: String,
-    recipe: Recipe,
-    request: Option<String>,
+/// An audience that somebody wants.
+pub(super) struct Order {
+    pub tenant: String,
+    pub name: String,
+    pub columns: Vec<String>,
+    pub rows: u32,
+    pub request: Option<String>,
 }
 
-impl Asked {
-    fn read(request: GenerateAudienceRequest) -> Result<Asked, Fault> {
-        let GenerateAudienceRequest { tenant, name, recipients, seed, columns, request_id } = request;
+impl Order {
+    /// Refused here is what the ledger would refuse of any seal, before a byte is written.
+    pub fn read(order: Order) -> Result<Order, Fault> {
+        let Order { tenant, name, columns, rows, request } = order;
         let mut fields = Fields::default();
         let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
         let name = fields.name("name", &name, SCHEDULE_NAME_MAX);
         validate::columns(&mut fields, "columns", &columns);
-        let request = fields.request_id(&request_id);
-        let recipe = Recipe { seed, rows: recipients, columns };
-        // What the ledger would refuse of any seal, before a byte is written.
-        let parts = vec![Hash([0; 32]); recipe.parts() as usize];
-        let seal = Seal { name: name.clone(), columns: recipe.columns.clone(), rows: recipients, parts };
-        if let Some(wrong) = seal.wrong() {
+        let request = fields.request_id(&request.unwrap_or_default());
+        let order = Order { tenant, name, columns, rows, request };
+        if let Some(wrong) = order.seal(vec![Hash([0; 32]); rows.div_ceil(CHUNK) as usize]).wrong() {
             fields.refuse("recipients", wrong);
         }
-        fields.done(Some(Asked { tenant, name, recipe, request }))
+        fields.done(Some(order))
+    }
+
+    /// What is asked of the ledger once these parts are on a majority.
+    pub fn seal(&self, parts: Vec<Hash>) -> Seal {
+        Seal { name: self.name.clone(), columns: self.columns.clone(), rows: self.rows, parts }
     }
 }
 
 impl Admin {
+    /// Asked before anything is written: is there a quorum, and is the name free, or this audience's own? The seal
+    /// that stands under it.
+    pub(super) async fn free(&self, order: &Order, deadline: Instant) -> Result<Option<Hash>, Fault> {
+        let place = (order.tenant.clone(), order.name.clone());
+        let look = self.read(false, deadline, |ledger| {
+            let known = ledger.audiences().get(&place)?;
+            ledger.seal(&known.seal).map(|seal| (known.seal, seal.rows, seal.columns))
+        });
+        match look.await?.0 {
+            Some((_, rows, columns)) if rows != order.rows || columns != order.columns => {
+                Err(refusals::refused(&Refusal::AudienceNameTaken(order.name.clone())))
+            }
+            known => Ok(known.map(|(seal, ..)| seal)),
+        }
+    }
+
     /// Once the parts are on a majority: the entry that makes them known.
-    async fn seal(&self, asked: Asked, parts: Vec<Hash>) -> Result<v1::SealedAudience, Fault> {
-        let Asked { tenant, name, recipe, request } = asked;
-        let seal = Seal { name: name.clone(), columns: recipe.columns, rows: recipe.rows, parts };
+    pub(super) async fn seal(&self, order: Order, parts: Vec<Hash>) -> Result<v1::SealedAudience, Fault> {
+        let seal = order.seal(parts);
+        let Order { tenant, name, request, .. } = order;
         let request_id = request.clone().unwrap_or_default();
         let command = Command::AudienceSeal(AudienceSeal { request, tenant: tenant.clone(), seal });
         self.write(command, &request_id, Instant::now() + SEAL_WITHIN).await?;
@@ -102,35 +126,26 @@ impl AudienceService for Admin {
         request: Request<GenerateAudienceRequest>,
     ) -> Result<Response<Self::GenerateAudienceStream>, Status> {
         let deadline = deadline::of(&request);
-        let asked = Asked::read(request.into_inner())?;
-        // Asked before anything is written: is there a quorum, and is the name free?
-        let place = (asked.tenant.clone(), asked.name.clone());
-        let look = self.read(false, deadline, |ledger| {
-            let known = ledger.audiences().get(&place)?;
-            ledger.seal(&known.seal).map(|seal| (seal.rows, seal.columns))
-        });
-        let (known, _) = look.await?;
-        if known.is_some_and(|(rows, columns)| rows != asked.recipe.rows || columns != asked.recipe.columns) {
-            let taken = reveille_ledger::refusal::Refusal::AudienceNameTaken(asked.name);
-            return Err(refusals::refused(&taken).into());
-        }
+        let GenerateAudienceRequest { tenant, name, recipients, seed, columns, request_id } = request.into_inner();
+        let order = Order::read(Order { tenant, name, columns, rows: recipients, request: Some(request_id) })?;
+        self.free(&order, deadline).await?;
+        let recipe = Recipe { seed, rows: recipients, columns: order.columns.clone() };
         let (words, heard) = mpsc::channel(WAITING_MAX);
         let (admin, stop) = (self.share(), self.stop.clone());
         tokio::spawn(async move {
-            let parts = asked.recipe.parts();
+            let parts = recipe.parts();
             let tell = |written: u32| {
                 // How far it was does not matter any more when the next word comes.
                 let _ = words.try_send(Ok(GenerateAudienceResponse { written, parts, audience: None }));
             };
             let written = tokio::select! {
-                written = parts::seal(&admin.site, &asked.recipe, tell) => written,
+                written = parts::seal(&admin.site, &recipe, tell) => written,
                 () = words.closed() => return,
                 () = stop.cancelled() => return drop(words.send(Err(stopping().into())).await),
             };
             let last = match written {
-                Ok(hashes) => admin.seal(asked, hashes).await,
-                Err(error) => Err(Fault::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string())
-                    .next("reveille cluster status")),
+                Ok(hashes) => admin.seal(order, hashes).await,
+                Err(error) => Err(not_written(&error)),
             };
             let last =
                 last.map(|audience| GenerateAudienceResponse { written: parts, parts, audience: Some(audience) });
@@ -138,6 +153,26 @@ impl AudienceService for Admin {
             let _ = words.send(last.map_err(Status::from)).await;
         });
         Ok(Response::new(ReceiverStream::new(heard)))
+    }
+
+    async fn prepare_audience(
+        &self,
+        request: Request<PrepareAudienceRequest>,
+    ) -> Result<Response<PrepareAudienceResponse>, Status> {
+        Ok(self.prepare(request).await.map(Response::new)?)
+    }
+
+    async fn put_part(&self, request: Request<Streaming<PutPartRequest>>) -> Result<Response<PutPartResponse>, Status> {
+        self.receive(request.into_inner()).await.map(Response::new)
+    }
+
+    type SealAudienceStream = ReceiverStream<Result<SealAudienceResponse, Status>>;
+
+    async fn seal_audience(
+        &self,
+        request: Request<SealAudienceRequest>,
+    ) -> Result<Response<Self::SealAudienceStream>, Status> {
+        Ok(self.seal_uploaded(request).await.map(|heard| Response::new(ReceiverStream::new(heard)))?)
     }
 
     async fn list_audiences(
@@ -194,7 +229,12 @@ impl AudienceService for Admin {
     }
 }
 
-fn stopping() -> Fault {
+/// Too few members have a part.
+pub(super) fn not_written(error: &SealError) -> Fault {
+    Fault::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string()).next("reveille cluster status")
+}
+
+pub(super) fn stopping() -> Fault {
     let message = "this node is stopping; nothing was sealed";
     Fault::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
 }

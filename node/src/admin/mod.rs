@@ -50,6 +50,7 @@ pub(crate) mod tests;
 mod trigger;
 mod unled;
 mod update;
+mod upload;
 mod validate;
 mod views;
 mod watch;
@@ -69,9 +70,12 @@ use tokio_util::sync::CancellationToken;
 use fault::Fault;
 pub use fault::LEADERLESS;
 pub use listen::serve;
+pub use upload::PART_BYTES_MAX;
 
 /// Runs that are watched at once on one node: each costs a look at the state four times a second.
 const WATCHERS_MAX: usize = 256;
+/// Parts of audiences that are received at once on one node, each whole in memory; further ones wait.
+const UPLOADS_MAX: usize = 4;
 /// How long one address of a relay that is tested may take to connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
@@ -82,6 +86,8 @@ pub struct Admin {
     join: Vec<String>,
     dialer: Arc<dyn Dial>,
     watchers: Arc<Semaphore>,
+    /// Parts that are received now.
+    uploads: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -93,6 +99,7 @@ impl Admin {
             join,
             dialer: Arc::new(TcpDialer::new(CONNECT_WITHIN)),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
             stop: CancellationToken::new(),
         }
     }
@@ -104,6 +111,7 @@ impl Admin {
             join: self.join.clone(),
             dialer: Arc::clone(&self.dialer),
             watchers: Arc::clone(&self.watchers),
+            uploads: Arc::clone(&self.uploads),
             stop: self.stop.clone(),
         }
     }

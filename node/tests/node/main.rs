@@ -1,5 +1,6 @@
 //! Nodes from outside: the binary as an operator starts it, and what it says when it cannot go on.
 
+mod audience;
 mod disk;
 mod documents;
 mod gap;

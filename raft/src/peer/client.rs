@@ -8,7 +8,7 @@ use reveille_proto::peer::v1;
 
 use super::{
     BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, Destination, FetchPart, Hiccup,
-    LeaseAnswer, LeaseQuestion, MakePart, PeerService, Rpc, Transport,
+    LeaseAnswer, LeaseQuestion, MakePart, PeerService, Rpc, TakePart, Transport,
 };
 use crate::identity::Identity;
 use crate::wire;
@@ -124,6 +124,24 @@ impl Peer {
         }
         let answer = self.caller.ask(&self.to, wire::from_fetch_part(question), limit).await?;
         Ok((answer.total > 0).then(|| (answer.piece.to_vec(), answer.total)))
+    }
+
+    /// Asks which of these parts of audiences it lacks (P20).
+    pub async fn hold_parts(&self, parts: Vec<Hash>, limit: Duration) -> Result<Result<Vec<Hash>, String>, Hiccup> {
+        if let Some(own) = &self.own {
+            return within(limit, own.hold_parts(parts)).await;
+        }
+        let answer = self.caller.ask(&self.to, wire::from_hold_parts(parts), limit).await?;
+        Ok(wire::to_lacking(answer)?)
+    }
+
+    /// Has it take a part of an audience over from another node (P20).
+    pub async fn take_part(&self, question: TakePart, limit: Duration) -> Result<Result<(), String>, Hiccup> {
+        if let Some(own) = &self.own {
+            return within(limit, own.take_part(question)).await;
+        }
+        let refusal = self.caller.ask(&self.to, wire::from_take_part(question), limit).await?.refusal;
+        Ok(if refusal.is_empty() { Ok(()) } else { Err(refusal) })
     }
 
     /// Asks how it stands.

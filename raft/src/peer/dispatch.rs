@@ -25,6 +25,8 @@ use crate::wire;
 const RAFT_LIMIT: Duration = Duration::from_secs(10);
 /// The application's requests end within this, whatever their caller says.
 const SERVICE_LIMIT: Duration = Duration::from_secs(10);
+/// A part of an audience is taken over within this; its caller may wait less.
+const TAKE_LIMIT: Duration = Duration::from_secs(60);
 /// A barrier waits out a silent node's lease at most, and some.
 const BARRIER_LIMIT: Duration = Duration::from_secs(30);
 /// No caller waits longer for a proposal or a read than this.
@@ -90,6 +92,16 @@ impl Handler for Dispatch {
                 let (piece, total) =
                     within(SERVICE_LIMIT, self.service.fetch_part(question)).await?.unwrap_or_default();
                 Ok(Response::FetchPart(v1::FetchPartResponse { piece: piece.into(), total }))
+            }
+            Request::HoldParts(request) => {
+                let parts = wire::to_hold_parts(&request)?;
+                let lacking = within(SERVICE_LIMIT, self.service.hold_parts(parts)).await?;
+                Ok(Response::HoldParts(wire::from_lacking(lacking)))
+            }
+            Request::TakePart(request) => {
+                let question = wire::to_take_part(&request)?;
+                let taken = within(TAKE_LIMIT, self.service.take_part(question)).await?;
+                Ok(Response::TakePart(v1::TakePartResponse { refusal: taken.err().unwrap_or_default() }))
             }
             Request::Describe(_) => self.describe().await.map(Response::Describe),
             Request::Clock(_) => Ok(Response::Clock(wire::from_clock(self.service.clock()))),

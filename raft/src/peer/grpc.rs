@@ -33,7 +33,8 @@ const STREAMS_MAX: u32 = 4_096;
 /// Requests in work when the node stops get this long to end.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Which connection a request takes: a chunk of a snapshot must not stand before a heartbeat.
+/// Which connection a request takes: a chunk of a snapshot or a piece of a part must not stand before
+/// a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Lane {
     Prompt,
@@ -42,7 +43,7 @@ enum Lane {
 
 fn lane_of(request: &Request) -> Lane {
     match request {
-        Request::SendChunk(_) => Lane::Bulk,
+        Request::SendChunk(_) | Request::FetchPart(_) => Lane::Bulk,
         _ => Lane::Prompt,
     }
 }
@@ -229,5 +230,7 @@ grpc! {
     HandOver hand_over HandOverRequest HandOverResponse;
     MakePart make_part MakePartRequest MakePartResponse;
     FetchPart fetch_part FetchPartRequest FetchPartResponse;
+    HoldParts hold_parts HoldPartsRequest HoldPartsResponse;
+    TakePart take_part TakePartRequest TakePartResponse;
     Describe describe DescribeRequest DescribeResponse;
 }

@@ -27,7 +27,7 @@ pub use grpc::GrpcTransport;
 pub use rpc::{Request, Response, Rpc};
 pub use service::{
     About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, FetchPart, LeaseAnswer,
-    LeaseQuestion, MakePart, Measured, PeerService, RelayFlow,
+    LeaseQuestion, MakePart, Measured, PeerService, RelayFlow, TakePart,
 };
 
 /// Bytes of one message between peers. A batch of entries is cut well below it; a chunk of a snapshot

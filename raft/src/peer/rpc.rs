@@ -101,6 +101,10 @@ rpcs! {
     MakePart: MakePartRequest -> MakePartResponse;
     /// P20: give me a piece of a part of an audience.
     FetchPart: FetchPartRequest -> FetchPartResponse;
+    /// P20: which of these parts do you lack? Keep the others for a while.
+    HoldParts: HoldPartsRequest -> HoldPartsResponse;
+    /// P20: take this part over from that node.
+    TakePart: TakePartRequest -> TakePartResponse;
     /// Who are you, and how do you stand?
     Describe: DescribeRequest -> DescribeResponse;
 }

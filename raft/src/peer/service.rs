@@ -147,6 +147,15 @@ pub struct FetchPart {
     pub offset: u64,
 }
 
+/// A part of an audience that a node is to take over from another one (P20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakePart {
+    /// Which part.
+    pub part: Hash,
+    /// Who has it.
+    pub holder: NodeId,
+}
+
 /// Who a node is, and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -189,6 +198,10 @@ pub trait PeerService: Send + Sync + 'static {
     async fn make_part(&self, question: MakePart) -> Result<Hash, String>;
     /// Some bytes of a part of an audience and how many it has in all (P20); none where it is not here.
     async fn fetch_part(&self, question: FetchPart) -> Option<(Vec<u8>, u64)>;
+    /// Which of these parts are not here; those that are stay for an hour at least (P20). Or why it cannot tell.
+    async fn hold_parts(&self, parts: Vec<Hash>) -> Result<Vec<Hash>, String>;
+    /// Takes a part over from another node, and answers when it is synced (P20); or why it could not.
+    async fn take_part(&self, question: TakePart) -> Result<(), String>;
     /// Says who this node is and how it stands; also to strangers.
     async fn describe(&self) -> Option<Description>;
     /// Reads the clocks (P18).

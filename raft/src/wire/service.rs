@@ -9,7 +9,7 @@ use super::{Malformed, from_hash, milliseconds, required, to_hash};
 use crate::identity::ClusterId;
 use crate::peer::{
     About, BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Crossed, Description, FetchPart, LeaseAnswer,
-    LeaseQuestion, MakePart, Measured, RelayFlow,
+    LeaseQuestion, MakePart, Measured, RelayFlow, TakePart,
 };
 
 pub(crate) fn from_lease_question(question: &LeaseQuestion) -> v1::RenewLeaseRequest {
@@ -76,6 +76,38 @@ pub(crate) fn from_fetch_part(question: FetchPart) -> v1::FetchPartRequest {
 
 pub(crate) fn to_fetch_part(request: &v1::FetchPartRequest) -> Result<FetchPart, Malformed> {
     Ok(FetchPart { part: to_hash(&request.part)?, offset: request.offset })
+}
+
+pub(crate) fn from_hold_parts(parts: Vec<Hash>) -> v1::HoldPartsRequest {
+    v1::HoldPartsRequest { header: None, parts: parts.into_iter().map(from_hash).collect() }
+}
+
+pub(crate) fn to_hold_parts(request: &v1::HoldPartsRequest) -> Result<Vec<Hash>, Malformed> {
+    request.parts.iter().map(|part| to_hash(part)).collect()
+}
+
+pub(crate) fn from_lacking(lacking: Result<Vec<Hash>, String>) -> v1::HoldPartsResponse {
+    match lacking {
+        Ok(lacking) => {
+            v1::HoldPartsResponse { lacking: lacking.into_iter().map(from_hash).collect(), refusal: String::new() }
+        }
+        Err(refusal) => v1::HoldPartsResponse { refusal, ..v1::HoldPartsResponse::default() },
+    }
+}
+
+pub(crate) fn to_lacking(response: v1::HoldPartsResponse) -> Result<Result<Vec<Hash>, String>, Malformed> {
+    match response.refusal.is_empty() {
+        true => response.lacking.iter().map(|part| to_hash(part)).collect::<Result<_, _>>().map(Ok),
+        false => Ok(Err(response.refusal)),
+    }
+}
+
+pub(crate) fn from_take_part(question: TakePart) -> v1::TakePartRequest {
+    v1::TakePartRequest { header: None, part: from_hash(question.part), holder: question.holder.0 }
+}
+
+pub(crate) fn to_take_part(request: &v1::TakePartRequest) -> Result<TakePart, Malformed> {
+    Ok(TakePart { part: to_hash(&request.part)?, holder: NodeId(request.holder) })
 }
 
 pub(crate) fn from_lease_answer(answer: LeaseAnswer) -> v1::RenewLeaseResponse {

@@ -1,5 +1,7 @@
 //! `reveille audience …`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::Paging;
@@ -18,6 +20,18 @@ pub struct AudienceArgs {
 /// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum AudienceCommand {
+    /// Seal the recipients of a file of any size under a name
+    ///
+    /// The file is CSV with a header: `email`, and a column for each variable. It may be packed by gzip or zstd. It
+    /// is read twice: for rows that cannot be used and addresses that are there twice, then for its parts of 65,536
+    /// recipients. The first row of an address stays. Each part is on the disks of a majority before the next ones
+    /// are sent; when all are, the audience is sealed, and not before. Whatever ends in between, the same command
+    /// goes on where it was.
+    #[command(after_long_help = "Examples:\n  reveille audience import members members.csv\n  \
+                           reveille audience import members members.csv.gz --skip-bad-rows --report left-out.csv\n  \
+                           reveille schedule create news --audience members --daily 09:00 --tz Europe/Berlin \\\n      \
+                           --sender news@example.com --subject 'Hello {{ name }}' --text body.txt")]
+    Import(ImportAudienceArgs),
     /// Make an audience of a number, to try what your relay and your machines carry
     ///
     /// Its addresses are under .invalid, so that a relay delivers to nobody: point it at a sink. Every node writes
@@ -45,6 +59,22 @@ pub enum AudienceCommand {
         /// Its name
         name: String,
     },
+}
+
+/// `audience import`.
+#[derive(Debug, Args)]
+pub struct ImportAudienceArgs {
+    /// Its name, unique in the tenant
+    pub name: String,
+    /// The recipients: CSV with a header, or that packed by gzip or zstd
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Leave out rows that cannot be used; without it nothing is sealed when there are any
+    #[arg(long)]
+    pub skip_bad_rows: bool,
+    /// Write every row that is left out to this file, as line,kind,problem
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 }
 
 /// `audience generate`.

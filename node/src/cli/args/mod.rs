@@ -25,7 +25,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, ManifestFiles};
-pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs};
+pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
 pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
 pub use cluster::{ClusterArgs, ClusterCommand};
 pub use completion::{CompletionArgs, ManArgs};

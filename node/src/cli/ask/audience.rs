@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 };
 use tokio::time::{Instant, timeout};
 
-use super::{Desk, Page};
+use super::{Desk, Page, upload};
 use crate::cli::args::{AudienceArgs, AudienceCommand, Format, GenerateArgs};
 use crate::cli::client::{Nature, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -23,6 +23,7 @@ const SAY_EVERY: Duration = Duration::from_secs(1);
 pub async fn run(desk: &Desk<'_>, args: AudienceArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
+        AudienceCommand::Import(args) => Box::pin(upload::run(desk, tenant, args)).await,
         AudienceCommand::Generate(args) => generate(desk, tenant, args).await,
         AudienceCommand::List(paging) => desk.list(paging, |size, token| page(desk, tenant.clone(), size, token)).await,
         AudienceCommand::Show { name } => show(desk, tenant, name).await,

@@ -25,6 +25,7 @@ mod several;
 mod suppress;
 pub mod template;
 mod update;
+mod upload;
 pub mod version;
 mod watch;
 

@@ -38,7 +38,67 @@ impl From<v1::SealedAudience> for AudienceView {
     }
 }
 
+/// An audience that was imported, and what came of the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ImportView {
+    #[serde(flatten)]
+    audience: AudienceView,
+    /// Rows of the file below its header.
+    rows: u64,
+    /// Rows that could not be used.
+    refused: u64,
+    /// Rows whose address an earlier row has.
+    duplicates: u32,
+    /// Parts that were sent by this command.
+    parts_sent: u32,
+    /// Parts that were there before it.
+    parts_there: u32,
+}
+
+impl ImportView {
+    /// Of an answer, and of what was done for it.
+    pub fn new(
+        audience: v1::SealedAudience,
+        rows: u64,
+        refused: u64,
+        duplicates: u32,
+        (parts_sent, parts_there): (u32, u32),
+    ) -> ImportView {
+        ImportView { audience: audience.into(), rows, refused, duplicates, parts_sent, parts_there }
+    }
+}
+
+impl View for ImportView {
+    fn name(&self) -> String {
+        self.audience.name()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let mut pairs = self.audience.pairs();
+        pairs.push(("rows read", human::count(self.rows).into()));
+        pairs.push(("refused", Cell::count(self.refused, Tone::Bad)));
+        pairs.push(("duplicates", human::count(self.duplicates.into()).into()));
+        pairs.push(("parts sent", format!("{}, and {} were there", self.parts_sent, self.parts_there).into()));
+        card(pairs, paint)
+    }
+}
+
 impl AudienceView {
+    fn pairs(&self) -> Vec<(&'static str, Cell)> {
+        let columns = self.columns.join(", ");
+        let columns = Some(columns.as_str()).filter(|columns| !columns.is_empty());
+        vec![
+            ("audience", self.name.as_str().into()),
+            ("tenant", self.tenant.as_str().into()),
+            ("recipients", human::count(self.recipients.into()).into()),
+            ("columns", Cell::or_dash(columns)),
+            ("parts", self.parts.to_string().into()),
+            ("lacking here", self.lacks()),
+            ("seal", self.seal.as_str().into()),
+            ("sealed", format!("{}, log index {}", self.sealed_at, self.index).into()),
+        ]
+    }
+
     fn lacks(&self) -> Cell {
         Cell::count(self.lacking.into(), Tone::Bad)
     }
@@ -50,19 +110,7 @@ impl View for AudienceView {
     }
 
     fn text(&self, paint: bool) -> String {
-        let columns = self.columns.join(", ");
-        let columns = Some(columns.as_str()).filter(|columns| !columns.is_empty());
-        let pairs = vec![
-            ("audience", self.name.as_str().into()),
-            ("tenant", self.tenant.as_str().into()),
-            ("recipients", human::count(self.recipients.into()).into()),
-            ("columns", Cell::or_dash(columns)),
-            ("parts", self.parts.to_string().into()),
-            ("lacking here", self.lacks()),
-            ("seal", self.seal.as_str().into()),
-            ("sealed", format!("{}, log index {}", self.sealed_at, self.index).into()),
-        ];
-        card(pairs, paint)
+        card(self.pairs(), paint)
     }
 }
 

@@ -1,19 +1,28 @@
 //! Recipients from a CSV file: a header with `email` and a column for each variable, then a row each.
 //!
-//! Called by `schedule create`. Accepts a byte order mark, CRLF, quoted fields, and `;` or tabs for commas
-//! when the header says so. Every row that cannot be used is reported with its line. Duplicates are left
-//! to the cluster, which reports them by place; the lines are kept, so that people learn the line. What is
-//! repeated of a file in an error is cut, and its control characters are spelled out: it may be no text at all.
+//! Called by `schedule create`, which takes a small list whole, and by `audience import`, which reads a large one
+//! through [`Reader`]. Accepts a byte order mark, CRLF, quoted fields, and `;` or tabs for commas when the header
+//! says so (`rows`), and what is packed (`text`). Every row that cannot be used is reported with its line.
+//! Duplicates of a small list are left to the cluster, which reports them by place; the lines are kept, so that
+//! people learn the line. What is repeated of a file in an error is cut, and its control characters are spelled
+//! out: it may be no text at all.
+
+pub mod parts;
+mod rows;
+mod text;
 
 use std::fmt;
+use std::io::BufRead;
 use std::path::Path;
 
-use reveille_cluster::compose::control_in;
+use reveille_cluster::compose::{VALUE_BYTES_MAX, control_in};
 use reveille_ledger::address::Address;
-use reveille_ledger::content::INLINE_RECIPIENTS_MAX;
+use reveille_ledger::content::{INLINE_RECIPIENTS_MAX, Recipient};
 use reveille_proto::admin::v1;
 
 use super::failure::Failure;
+use rows::{Next, Row, Rows};
+use text::Text;
 
 /// The column that holds the address, whatever its case.
 const EMAIL: &str = "email";
@@ -26,8 +35,6 @@ const NAME_SHOWN: usize = 40;
 const NAMES_SHOWN: usize = 10;
 /// Characters of what is wrong with a row.
 const PROBLEM_SHOWN: usize = 200;
-/// How spreadsheets and archives begin.
-const ZIP: &[u8] = b"PK\x03\x04";
 
 /// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,45 +82,17 @@ pub fn read(path: &Path) -> Result<Recipients, Failure> {
 
 /// Reads the bytes of a file; the error is that of its header, or of its size.
 pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
-    if bytes.starts_with(&[0xFF, 0xFE]) || bytes.starts_with(&[0xFE, 0xFF]) {
-        return Err(BadRow { line: 1, problem: "the file is UTF-16; save it as UTF-8".to_owned() });
-    }
-    if bytes.starts_with(ZIP) {
-        let problem = "the file is a spreadsheet or an archive (ZIP), no text; save it as CSV (UTF-8)".to_owned();
-        return Err(BadRow { line: 1, problem });
-    }
-    let bytes = bytes.strip_prefix(&[0xEF, 0xBB, 0xBF]).unwrap_or(bytes);
-    let mut reader =
-        csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter(bytes)).from_reader(bytes);
-    let mut lines = Lines { bytes, at: 0, line: 1 };
-    let mut record = csv::ByteRecord::new();
-    let mut header: Option<Header> = None;
+    let mut reader = Reader::open(bytes)?;
     let mut recipients = Recipients::default();
-    while reader
-        .read_byte_record(&mut record)
-        .map_err(|error| BadRow { line: lines.line, problem: error.to_string() })?
-    {
-        let line = lines.of(&record);
-        match &header {
-            None => {
-                let read = Header::read(&record, line)?;
-                recipients.audience.columns.clone_from(&read.columns);
-                header = Some(read);
+    recipients.audience.columns.clone_from(&reader.header.columns);
+    while let Some((line, read)) = reader.next()? {
+        match read {
+            Ok(Recipient { address, values, .. }) => {
+                recipients.audience.recipients.push(v1::Recipient { address, values });
+                recipients.lines.push(line);
             }
-            Some(header) => match header.recipient(&record) {
-                Ok(recipient) => {
-                    recipients.audience.recipients.push(recipient);
-                    recipients.lines.push(line);
-                }
-                Err(problem) => recipients.bad.push(BadRow { line, problem: shown(&problem, PROBLEM_SHOWN) }),
-            },
+            Err(problem) => recipients.bad.push(BadRow { line, problem }),
         }
-    }
-    if header.is_none() {
-        return Err(BadRow {
-            line: 1,
-            problem: "the file is empty; its first line names the columns, such as `email,name`".to_owned(),
-        });
     }
     if recipients.lines.len() > INLINE_RECIPIENTS_MAX {
         let problem = format!(
@@ -139,55 +118,79 @@ pub fn of_rows(rows: Vec<(u64, Vec<(String, String)>)>) -> Result<Recipients, Ba
             Some(first) => first,
             None => {
                 let names: Vec<String> = fields.iter().map(|(name, _)| name.clone()).collect();
-                let header = Header::read(&csv::ByteRecord::from(names.clone()), line)?;
+                let header = Header::read(&row(line, &names))?;
                 recipients.audience.columns.clone_from(&header.columns);
                 first.insert((header, names))
             }
         };
-        let mut record = csv::ByteRecord::new();
+        let mut values = Vec::with_capacity(names.len());
         for name in names {
             let field = fields.iter().find(|(known, _)| known == name).map(|(_, value)| value);
             let missing = || wrong(format!("`{name}` is missing: the first recipient has it"));
-            record.push_field(field.ok_or_else(missing)?.as_bytes());
+            values.push(field.ok_or_else(missing)?.clone());
         }
         if let Some((name, _)) = fields.iter().find(|(name, _)| !names.contains(name)) {
             return Err(wrong(format!("`{name}` is more than the first recipient has: give it to all, or to none")));
         }
-        recipients.audience.recipients.push(header.recipient(&record).map_err(wrong)?);
+        let Recipient { address, values, .. } = header.recipient(&row(line, &values)).map_err(wrong)?;
+        recipients.audience.recipients.push(v1::Recipient { address, values });
         recipients.lines.push(line);
     }
     Ok(recipients)
 }
 
-/// Commas, unless the header has none and semicolons or tabs instead.
-fn delimiter(bytes: &[u8]) -> u8 {
-    let header = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let has = |delimiter: u8| header.contains(&delimiter);
-    match () {
-        () if has(b',') => b',',
-        () if has(b';') => b';',
-        () if has(b'\t') => b'\t',
-        () => b',',
+fn row(line: u64, fields: &[String]) -> Row {
+    Row::of(line, &fields.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// A row that was read: its line, and the recipient that it holds or why it cannot be used.
+pub type Read = (u64, Result<Recipient, String>);
+
+/// The recipients of a file, one after the other, in bounded memory.
+pub struct Reader<R> {
+    rows: Rows<R>,
+    row: Row,
+    header: Header,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// When it is not one.
+    pub fn open(input: R) -> Result<Reader<R>, BadRow> {
+        let (mut rows, mut row) = (Rows::open(input)?, Row::default());
+        let wrong = |problem: String| BadRow { line: 1, problem };
+        match rows.next(&mut row)? {
+            Next::Row => Ok(Reader { rows, header: Header::read(&row)?, row }),
+            Next::Bad(problem) => Err(wrong(problem)),
+            Next::End => {
+                Err(wrong("the file is empty; its first line names the columns, such as `email,name`".to_owned()))
+            }
+        }
     }
-}
 
-/// Counts lines by our own hand: the reader's count is off after CRLF and empty lines.
-struct Lines<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    line: u64,
-}
+    /// Names of the columns beside the address.
+    pub fn columns(&self) -> &[String] {
+        &self.header.columns
+    }
 
-impl Lines<'_> {
-    /// The line on which a record starts; records come in order.
-    fn of(&mut self, record: &csv::ByteRecord) -> u64 {
-        let start = record.position().map_or(0, |position| position.byte()) as usize;
-        let blank = self.bytes.iter().skip(start).take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-        let start = (start + blank).min(self.bytes.len());
-        let passed = self.bytes.get(self.at..start).unwrap_or_default();
-        self.line += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.at = start.max(self.at);
-        self.line
+    /// The next row, with its line; or why it cannot be used.
+    ///
+    /// # Errors
+    /// When nothing behind this line can be read.
+    pub fn next(&mut self) -> Result<Option<Read>, BadRow> {
+        let read = match self.rows.next(&mut self.row)? {
+            Next::Row => self.header.recipient(&self.row),
+            Next::Bad(problem) => Err(problem),
+            Next::End => return Ok(None),
+        };
+        Ok(Some((self.row.line, read.map_err(|problem| shown(&problem, PROBLEM_SHOWN)))))
+    }
+
+    /// What it reads from.
+    pub fn into_input(self) -> R {
+        self.rows.into_input()
     }
 }
 
@@ -199,9 +202,9 @@ struct Header {
 }
 
 impl Header {
-    fn read(record: &csv::ByteRecord, line: u64) -> Result<Header, BadRow> {
-        let wrong = |problem: String| BadRow { line, problem };
-        let names = record.iter().map(|field| text(field).map(|name| name.trim().to_owned()));
+    fn read(row: &Row) -> Result<Header, BadRow> {
+        let wrong = |problem: String| BadRow { line: row.line, problem };
+        let names = row.fields().map(|field| text(field).map(|name| name.trim().to_owned()));
         let names: Vec<String> = names.collect::<Result<_, _>>().map_err(wrong)?;
         if let Some(name) = names.iter().find(|name| name.chars().any(char::is_control)) {
             let name = shown(name, NAME_SHOWN);
@@ -234,26 +237,29 @@ impl Header {
         Ok(Header { email, fields, columns })
     }
 
-    fn recipient(&self, record: &csv::ByteRecord) -> Result<v1::Recipient, String> {
-        if record.len() != self.fields {
-            return Err(format!("{} fields, the header has {}", record.len(), self.fields));
+    fn recipient(&self, row: &Row) -> Result<Recipient, String> {
+        if row.len() != self.fields {
+            return Err(format!("{} fields, the header has {}", row.len(), self.fields));
         }
-        let mut address = String::new();
+        let (mut address, mut key) = (String::new(), String::new());
         let mut values = Vec::with_capacity(self.columns.len());
-        for (place, field) in record.iter().enumerate() {
+        for (place, field) in row.fields().enumerate() {
             let field = text(field)?;
             if place == self.email {
                 let read = Address::parse(field).map_err(|error| error.to_string())?;
                 read.as_given().clone_into(&mut address);
+                key = read.key();
             } else {
-                if let Some(why) = control_in(field) {
+                let long = field.len() > VALUE_BYTES_MAX;
+                let long = long.then(|| format!("is longer than {VALUE_BYTES_MAX} bytes"));
+                if let Some(why) = long.or_else(|| control_in(field)) {
                     let column = self.columns.get(values.len()).map(String::as_str).unwrap_or_default();
                     return Err(format!("column `{}` {why}", shown(column, NAME_SHOWN)));
                 }
                 values.push(field.to_owned());
             }
         }
-        Ok(v1::Recipient { address, values })
+        Ok(Recipient { address, key, values })
     }
 }
 

@@ -1,0 +1,212 @@
+//! Which of very many address keys were there before: no list holds one recipient twice (P20).
+//!
+//! Called by whoever makes parts of a list, to leave the later ones out, and by the node that is asked to seal,
+//! which refuses them. It promises bounded memory, whatever the list has: a key is 16 bytes of its hash; marks lie
+//! in 256 heaps by the first byte; when there are too many, all heaps go to a file without a name. Equal keys are
+//! in one heap, and one heap at a time is read back and sorted. What repeats within memory goes into no file, so that
+//! a million times one key is a mark or two.
+//!
+//! What it is not: it keeps no key. That two keys share 128 bits of blake3 nobody will see.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+/// Marks in memory: 20 MiB.
+const HELD_MAX: usize = 1024 * 1024;
+const HEAPS: usize = 256;
+/// Bytes of a mark in the file.
+const MARK: usize = 16 + 4;
+
+/// A key's hash, and its place in the list.
+type Mark = ([u8; 16], u32);
+
+/// The keys of a list, in its order.
+pub struct Keys {
+    heaps: Vec<Vec<Mark>>,
+    held: usize,
+    held_max: usize,
+    rows: u32,
+    folder: PathBuf,
+    spilled: Option<Spilled>,
+    repeats: Repeats,
+}
+
+/// Marks that are in a file.
+struct Spilled {
+    file: File,
+    length: u64,
+    /// Of each heap: where marks begin, and how many bytes.
+    pieces: Vec<Vec<(u64, usize)>>,
+}
+
+/// Which places of a list hold a key that an earlier place holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Repeats {
+    places: Vec<u64>,
+    count: u32,
+    first: Option<(u32, u32)>,
+}
+
+impl Keys {
+    /// None yet. Where there are very many, they wait in a file in `folder`: 20 bytes each.
+    pub fn new(folder: PathBuf) -> Keys {
+        Keys::holding(folder, HELD_MAX)
+    }
+
+    fn holding(folder: PathBuf, held_max: usize) -> Keys {
+        let (heaps, repeats) = (vec![Vec::new(); HEAPS], Repeats::default());
+        Keys { heaps, held: 0, held_max, rows: 0, folder, spilled: None, repeats }
+    }
+
+    /// Adds the key of the next place.
+    ///
+    /// # Errors
+    /// When the file does not take it, or there are more than four thousand million.
+    pub fn push(&mut self, key: &str) -> io::Result<()> {
+        let hash = blake3::hash(key.as_bytes());
+        let Some(hash) = hash.as_bytes().first_chunk::<16>() else { return Ok(()) };
+        self.heaps[usize::from(hash[0])].push((*hash, self.rows));
+        self.rows = self.rows.checked_add(1).ok_or_else(|| io::Error::other("too many rows to be counted"))?;
+        self.held += 1;
+        if self.held >= self.held_max { self.spill() } else { Ok(()) }
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let spilled = match &mut self.spilled {
+            Some(spilled) => spilled,
+            None => {
+                let file = tempfile::tempfile_in(&self.folder)?;
+                self.spilled.insert(Spilled { file, length: 0, pieces: vec![Vec::new(); HEAPS] })
+            }
+        };
+        for (heap, pieces) in self.heaps.iter_mut().zip(&mut spilled.pieces) {
+            self.repeats.take_from(heap);
+            let mut bytes = Vec::with_capacity(heap.len() * MARK);
+            for (hash, place) in heap.drain(..) {
+                bytes.extend_from_slice(&hash);
+                bytes.extend_from_slice(&place.to_le_bytes());
+            }
+            spilled.file.write_all(&bytes)?;
+            pieces.push((spilled.length, bytes.len()));
+            spilled.length += bytes.len() as u64;
+        }
+        self.held = 0;
+        Ok(())
+    }
+
+    /// All were given: which of them repeat an earlier one?
+    ///
+    /// # Errors
+    /// When the file cannot be read back.
+    pub fn repeats(mut self) -> io::Result<Repeats> {
+        let mut repeats = std::mem::take(&mut self.repeats);
+        for (number, mut heap) in std::mem::take(&mut self.heaps).into_iter().enumerate() {
+            if let Some(spilled) = &self.spilled {
+                spilled.read(number, &mut heap)?;
+            }
+            repeats.take_from(&mut heap);
+        }
+        Ok(repeats)
+    }
+}
+
+impl Spilled {
+    fn read(&self, heap: usize, into: &mut Vec<Mark>) -> io::Result<()> {
+        for (start, length) in &self.pieces[heap] {
+            let mut bytes = vec![0; *length];
+            self.file.read_exact_at(&mut bytes, *start)?;
+            into.extend(bytes.chunks_exact(MARK).filter_map(|mark| {
+                let (hash, place) = (mark.first_chunk::<16>()?, mark.last_chunk::<4>()?);
+                Some((*hash, u32::from_le_bytes(*place)))
+            }));
+        }
+        Ok(())
+    }
+}
+
+impl Repeats {
+    /// Notes who repeats an earlier one of these, and leaves the earlier ones.
+    fn take_from(&mut self, marks: &mut Vec<Mark>) {
+        marks.sort_unstable();
+        marks.dedup_by(|(hash, place), (known, first)| {
+            let again = hash == known;
+            if again {
+                self.note(*first, *place);
+            }
+            again
+        });
+    }
+
+    fn note(&mut self, first: u32, place: u32) {
+        let word = (place / 64) as usize;
+        if word >= self.places.len() {
+            self.places.resize(word + 1, 0);
+        }
+        self.places[word] |= 1 << (place % 64);
+        self.count += 1;
+        if self.first.is_none_or(|(_, known)| place < known) {
+            self.first = Some((first, place));
+        }
+    }
+
+    /// Is the key at this place there before?
+    pub fn contains(&self, place: u32) -> bool {
+        self.places.get((place / 64) as usize).is_some_and(|word| word & 1 << (place % 64) != 0)
+    }
+
+    /// How many places.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The first of them, behind the place whose key it repeats.
+    pub fn first(&self) -> Option<(u32, u32)> {
+        self.first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// As a set would tell it, whether all fits into memory or nothing does.
+        #[test]
+        fn what_repeats_is_what_a_set_has_seen(keys in prop::collection::vec(0_u16..90, 0..400), held in 1_usize..500) {
+            let mut marks = Keys::holding(std::env::temp_dir(), held);
+            let mut seen: BTreeMap<u16, u32> = BTreeMap::new();
+            let mut expected: Vec<(u32, u32)> = Vec::new();
+            for (place, key) in (0..).zip(&keys) {
+                marks.push(&format!("r{key}@example.com")).expect("a file");
+                match seen.get(key) {
+                    Some(first) => expected.push((*first, place)),
+                    None => drop(seen.insert(*key, place)),
+                }
+            }
+            let repeats = marks.repeats().expect("it reads back");
+            let told: Vec<u32> = (0..keys.len() as u32 + 70).filter(|place| repeats.contains(*place)).collect();
+            prop_assert_eq!(told, expected.iter().map(|(_, place)| *place).collect::<Vec<_>>());
+            prop_assert_eq!(repeats.count() as usize, expected.len());
+            prop_assert_eq!(repeats.first(), expected.first().copied());
+        }
+    }
+
+    #[test]
+    fn ten_thousand_equal_keys_are_one() {
+        let mut marks = Keys::holding(std::env::temp_dir(), 1_000);
+        (0..10_000).for_each(|_| marks.push("ann@example.com").expect("a file"));
+        assert!(marks.spilled.as_ref().is_some_and(|spilled| spilled.length <= 10 * MARK as u64), "a mark each time");
+        let repeats = marks.repeats().expect("it reads back");
+        assert_eq!((repeats.count(), repeats.first(), repeats.contains(0)), (9_999, Some((0, 1)), false));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_error() {
+        let mut marks = Keys::holding(PathBuf::from("/nowhere/at/all"), 2);
+        assert!(marks.push("a@b.c").is_ok() && marks.push("b@b.c").is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Brings parts of an audience onto the disks of a majority, from whoever has them (P20).
+//!
+//! Called when a part has come to this node, when somebody asks whether it still has to be sent, and before a seal
+//! is proposed. Asking again is how an upload goes on after anybody's crash: what one member has, the others take
+//! over from it, and only what no member has is sent once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::ids::{Hash, NodeId};
+use reveille_raft::peer::TakePart;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::SealError;
+use crate::site::Site;
+
+/// How long a member may take to say what it has.
+const HOLD_WITHIN: Duration = Duration::from_secs(5);
+/// Once a majority has said it, the others are waited for no longer.
+const OTHERS_WITHIN: Duration = Duration::from_millis(500);
+/// How long a member may take to take a part over.
+const TAKE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Sees to it that a majority has these parts, synced, and keeps them for an hour at least; answers those that no
+/// member has.
+///
+/// # Errors
+/// When a majority cannot be reached, or does not take a part.
+pub async fn spread(site: &Arc<Site>, parts: &[Hash]) -> Result<Vec<Hash>, SealError> {
+    let voters = site.voters();
+    let majority = voters.len() / 2 + 1;
+    let lacking = ask_all(site, &voters, majority, parts).await?;
+    let mut missing = Vec::new();
+    for part in parts {
+        let (lack, have): (Vec<_>, Vec<_>) = lacking.iter().partition(|(_, lacking)| lacking.contains(part));
+        // This node first: what it has just been sent lies in its memory.
+        let holder = have.iter().map(|(node, _)| **node).min_by_key(|node| (*node != site.me.node, *node));
+        let Some(holder) = holder else {
+            missing.push(*part);
+            continue;
+        };
+        let mut taking = JoinSet::new();
+        for (node, _) in lack {
+            taking.spawn(take(Arc::clone(site), *node, TakePart { part: *part, holder }));
+        }
+        let (mut have, mut why) = (have.len(), "it does not answer".to_owned());
+        while have < majority {
+            match taking.join_next().await {
+                Some(Ok(Ok(()))) => have += 1,
+                Some(Ok(Err(error))) => why = error,
+                Some(Err(panic)) => why = panic.to_string(),
+                None => return Err(SealError::NotSpread { part: *part, have, voters: voters.len(), why }),
+            }
+        }
+        // The others go on for themselves; what does not come by now is fetched once the audience is sealed.
+        taking.detach_all();
+    }
+    Ok(missing)
+}
+
+/// What each member that answers lacks; a majority answers.
+async fn ask_all(
+    site: &Arc<Site>,
+    voters: &[NodeId],
+    majority: usize,
+    parts: &[Hash],
+) -> Result<BTreeMap<NodeId, BTreeSet<Hash>>, SealError> {
+    let mut asking = JoinSet::new();
+    for node in voters {
+        let (site, node, parts) = (Arc::clone(site), *node, parts.to_vec());
+        asking.spawn(async move {
+            let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
+            let lacking = peer.hold_parts(parts, HOLD_WITHIN).await.map_err(|hiccup| hiccup.to_string())??;
+            Ok::<_, String>((node, lacking.into_iter().collect()))
+        });
+    }
+    let (mut lacking, mut why) = (BTreeMap::new(), "it does not answer".to_owned());
+    loop {
+        let limit = if lacking.len() < majority { HOLD_WITHIN + OTHERS_WITHIN } else { OTHERS_WITHIN };
+        match timeout(limit, asking.join_next()).await {
+            Ok(Some(Ok(Ok((node, lacks))))) => drop(lacking.insert(node, lacks)),
+            Ok(Some(Ok(Err(error)))) => why = error,
+            Ok(Some(Err(panic))) => why = panic.to_string(),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let (answered, voters) = (lacking.len(), voters.len());
+    if answered >= majority { Ok(lacking) } else { Err(SealError::TooFew { answered, voters, why }) }
+}
+
+async fn take(site: Arc<Site>, node: NodeId, question: TakePart) -> Result<(), String> {
+    // Closed never: it lives as long as the site.
+    let _one_of = Arc::clone(&site.parts.copies).acquire_owned().await.map_err(|closed| closed.to_string())?;
+    let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
+    let taken = peer.take_part(question, TAKE_WITHIN).await.map_err(|hiccup| hiccup.to_string()).flatten();
+    if let Err(why) = &taken {
+        tracing::warn!(%node, part = ?question.part, why, "a member does not take a part of an audience over");
+    }
+    taken
+}

@@ -1,0 +1,317 @@
+//! `reveille audience import`: reads the list twice, sends the parts that are missing, has it sealed.
+//!
+//! Nothing of an import is kept but its parts, by hash, on the nodes. So whatever ends in between, here or there,
+//! the same command goes on: it asks of each part whether it is there.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reveille_ledger::bitmap::CHUNK;
+use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient as Service;
+use reveille_proto::admin::v1::{
+    PrepareAudienceRequest, PutPartRequest, PutPartResponse, SealAudienceRequest, SealedAudience,
+};
+use tokio::sync::{Mutex as Turn, mpsc};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use super::Desk;
+use crate::cli::args::{Format, ImportAudienceArgs};
+use crate::cli::client::{Client, Nature, is_passing};
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::human;
+use crate::cli::recipients::parts::{List, Part, Report, Survey};
+use crate::cli::view::audience::ImportView;
+
+/// Parts that travel at once: some twelve MB in memory here, and at most three of the largest.
+const AT_ONCE: usize = 3;
+/// Bytes of one message.
+const PIECE: usize = 512 * 1024;
+/// How far it is, is said this often.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+/// A cluster that takes no part is asked again for this long: a node that restarts is back by then.
+const ENDURE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How far it is.
+#[derive(Default)]
+struct Progress {
+    read: AtomicU64,
+    sent: AtomicU32,
+    there: AtomicU32,
+}
+
+impl Progress {
+    /// Parts that were sent, and those that were there.
+    fn parts(&self) -> (u32, u32) {
+        (self.sent.load(Ordering::Relaxed), self.there.load(Ordering::Relaxed))
+    }
+}
+
+/// One import.
+struct Import<'a> {
+    desk: &'a Desk<'a>,
+    client: Client,
+    tenant: String,
+    args: ImportAudienceArgs,
+    progress: Arc<Progress>,
+}
+
+/// Imports it.
+pub async fn run(desk: &Desk<'_>, tenant: String, args: ImportAudienceArgs) -> Result<(), Stop> {
+    let (within, client) = (desk.global.timeout, desk.patient_client());
+    let import = Import { desk, client, tenant, args, progress: Arc::default() };
+    let Some(within) = within else { return import.go().await };
+    let late = || import.cut_short(lost("the time is over"));
+    timeout(within, import.go()).await.unwrap_or_else(|_| Err(late().into()))
+}
+
+impl Import<'_> {
+    async fn go(&self) -> Result<(), Stop> {
+        let (source, survey) = self.survey().await?;
+        self.judge(&survey)?;
+        self.prepare(&survey, Vec::new()).await?;
+        let survey = Arc::new(survey);
+        let hashes = self.upload(source, &survey).await?;
+        let audience = self.seal(&survey, hashes).await?;
+        let (rows, refused, duplicates) = (survey.rows, survey.refused, survey.duplicates());
+        self.desk.terminal.show(&ImportView::new(audience, rows, refused, duplicates, self.progress.parts()))
+    }
+
+    /// The second reading, and what comes of it on its way: the hashes of all parts.
+    async fn upload(&self, mut source: Source, survey: &Arc<Survey>) -> Result<Vec<Vec<u8>>, Failure> {
+        let all = survey.recipients.div_ceil(CHUNK);
+        let (parts, waiting) = mpsc::channel::<Part>(1);
+        let reading = Arc::clone(survey);
+        let maker = tokio::task::spawn_blocking(move || {
+            source.list().parts(&reading, |part| parts.blocking_send(part).is_ok())
+        });
+        let (waiting, hashes) = (Turn::new(waiting), Mutex::new(vec![Vec::new(); all as usize]));
+        let words = || {
+            let (sent, there) = self.progress.parts();
+            let were = if there > 0 { format!(", {there} of them were there") } else { String::new() };
+            format!("{} of {} on a majority{were}", sent + there, human::counted(all.into(), "part"))
+        };
+        {
+            let sender = || Box::pin(self.send(survey, &waiting, &hashes));
+            let [one, two, three]: [_; AT_ONCE] = std::array::from_fn(|_| sender());
+            self.telling(words, async { tokio::try_join!(one, two, three) }).await?;
+        }
+        let ended = |why: String| Failure::general(why, "the same command again");
+        match maker.await {
+            Ok(Ok(true)) => Ok(hashes.into_inner()),
+            Ok(Ok(false)) => Err(ended("not all parts were sent".to_owned())),
+            Ok(Err(failure)) => Err(failure),
+            Err(panic) => Err(ended(format!("reading failed: {panic}"))),
+        }
+    }
+
+    /// The first reading, in a thread of its own.
+    async fn survey(&self) -> Result<(Source, Survey), Failure> {
+        let report = self.args.report.as_deref().map(Report::create).transpose()?;
+        let mut source = Source { path: self.args.file.clone(), report, progress: Arc::clone(&self.progress) };
+        let reading = tokio::task::spawn_blocking(move || {
+            let survey = source.list().survey();
+            survey.map(|survey| (source, survey))
+        });
+        let words = || format!("{} read", human::counted(self.progress.read.load(Ordering::Relaxed), "row"));
+        let failed =
+            |panic: tokio::task::JoinError| Failure::general(format!("reading failed: {panic}"), "the same again");
+        self.telling(words, reading).await.map_err(failed)?
+    }
+
+    /// May it go on? What is left out is said.
+    fn judge(&self, survey: &Survey) -> Result<(), Failure> {
+        let place = self.args.file.display().to_string();
+        if survey.refused > 0 && !self.args.skip_bad_rows {
+            return Err(self.bad_rows(survey));
+        }
+        if survey.recipients == 0 {
+            return Err(Failure::file(place, "no row holds a recipient".to_owned()));
+        }
+        for bad in &survey.shown {
+            self.desk.terminal.say(&format!("left out: {bad}"));
+        }
+        if let Some(more) = survey.refused.checked_sub(survey.shown.len() as u64).filter(|more| *more > 0) {
+            self.desk.terminal.say(&format!("left out: {} more", human::counted(more, "row")));
+        }
+        if survey.duplicates() > 0 {
+            let duplicates = human::counted(survey.duplicates().into(), "duplicate");
+            self.desk.terminal.say(&format!("{duplicates} left out: the first row of an address stays"));
+        }
+        Ok(())
+    }
+
+    fn bad_rows(&self, survey: &Survey) -> Failure {
+        let place = self.args.file.display();
+        let rows = human::counted(survey.refused, "row");
+        let mut message = format!("{rows} of {place} cannot be used, so nothing was sealed");
+        for bad in &survey.shown {
+            message.push_str(&format!("\n  {bad}"));
+        }
+        if let Some(more) = survey.refused.checked_sub(survey.shown.len() as u64).filter(|more| *more > 0) {
+            let where_to = match &self.args.report {
+                Some(report) => format!("all of them are in {}", report.display()),
+                None => "--report FILE names them all".to_owned(),
+            };
+            message.push_str(&format!("\n  and {} more; {where_to}", human::count(more)));
+        }
+        let line = survey.shown.first().map(|bad| bad.line).unwrap_or_default();
+        let next = Some("correct them, or leave them out with --skip-bad-rows".to_owned());
+        Failure { next, ..Failure::file(format!("{place}:{line}"), message) }
+    }
+
+    /// Brings one part after the other to the cluster, until there are no more.
+    async fn send(
+        &self,
+        survey: &Survey,
+        waiting: &Turn<mpsc::Receiver<Part>>,
+        hashes: &Mutex<Vec<Vec<u8>>>,
+    ) -> Result<(), Failure> {
+        loop {
+            let Some(part) = waiting.lock().await.recv().await else { return Ok(()) };
+            let (number, hash) = (part.number as usize, part.hash.0.to_vec());
+            self.send_one(survey, Arc::new(part)).await?;
+            if let Some(place) = hashes.lock().get_mut(number) {
+                *place = hash;
+            }
+        }
+    }
+
+    /// Asks whether it is there, and sends it where it is not; again, while the cluster cannot take it.
+    async fn send_one(&self, survey: &Survey, part: Arc<Part>) -> Result<(), Failure> {
+        let until = Instant::now() + ENDURE;
+        loop {
+            let tried = match self.prepare(survey, vec![part.hash.0.to_vec()]).await {
+                Ok(missing) if missing.is_empty() => {
+                    self.progress.there.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Ok(_) => self.client.ask(Nature::Repeatable, Arc::clone(&part), put).await,
+                Err(failure) => Err(failure),
+            };
+            let failure = match tried {
+                Ok(_) => {
+                    self.progress.sent.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(failure) => failure,
+            };
+            if !matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut) {
+                return Err(failure);
+            }
+            if Instant::now() >= until {
+                return Err(self.cut_short(failure));
+            }
+            self.desk.terminal.detail(&format!("part {} waits: {}", part.number, failure.message));
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// May it be sealed, and which of these parts have to be sent?
+    async fn prepare(&self, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
+        let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
+        let question = PrepareAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts };
+        let call = |channel, question| async move { Service::new(channel).prepare_audience(question).await };
+        Ok(self.client.ask(Nature::Read, question, call).await?.missing)
+    }
+
+    async fn seal(&self, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<SealedAudience, Failure> {
+        let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
+        let request_id = self.client.request_id().to_owned();
+        let question = SealAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts, request_id };
+        let until = Instant::now() + ENDURE;
+        loop {
+            let failure = match self.sealed(question.clone()).await {
+                Ok(audience) => return Ok(audience),
+                Err(failure) => failure,
+            };
+            if !matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut) {
+                return Err(failure);
+            }
+            if Instant::now() >= until {
+                return Err(self.cut_short(failure));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn sealed(&self, question: SealAudienceRequest) -> Result<SealedAudience, Failure> {
+        let call = |channel, question| async move { Service::new(channel).seal_audience(question).await };
+        let mut stream = self.client.ask(Nature::Repeatable, question, call).await?;
+        let mut said = Instant::now();
+        loop {
+            match stream.message().await {
+                Ok(Some(word)) => {
+                    if let Some(audience) = word.audience {
+                        return Ok(audience);
+                    }
+                    if said.elapsed() >= SAY_EVERY {
+                        said = Instant::now();
+                        self.say(&format!("{} of {} checked", word.checked, human::counted(word.parts.into(), "part")));
+                    }
+                }
+                Ok(None) => return Err(lost("the node ended before its last word")),
+                Err(status) if is_passing(&status) => return Err(lost(status.message())),
+                Err(status) => return Err(Failure::of_status(&status)),
+            }
+        }
+    }
+
+    /// With what is there already, and how to go on.
+    fn cut_short(&self, failure: Failure) -> Failure {
+        let (sent, there) = self.progress.parts();
+        let parts = human::counted((sent + there).into(), "part");
+        let message = format!("{}; on a majority of nodes: {parts}", failure.message);
+        Failure { message, next: Some("the same command again: what is there is not sent again".to_owned()), ..failure }
+    }
+
+    /// Says once a second how far it is, until it is done.
+    async fn telling<T>(&self, words: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            match timeout(SAY_EVERY, &mut work).await {
+                Ok(done) => return done,
+                Err(_) => self.say(&words()),
+            }
+        }
+    }
+
+    /// With -o json an error is alone on stderr.
+    fn say(&self, words: &str) {
+        if self.desk.terminal.format() == Format::Table {
+            self.desk.terminal.say(words);
+        }
+    }
+}
+
+/// What both readings need, for a thread of its own.
+struct Source {
+    path: PathBuf,
+    report: Option<Report>,
+    progress: Arc<Progress>,
+}
+
+impl Source {
+    fn list(&mut self) -> List<'_> {
+        List { path: &self.path, report: self.report.as_mut(), read: &self.progress.read }
+    }
+}
+
+fn lost(cause: &str) -> Failure {
+    Failure { exit: Exit::TimedOut, reason: "ANSWER_LOST".into(), message: cause.to_owned(), ..Failure::default() }
+}
+
+async fn put(channel: Channel, question: Request<Arc<Part>>) -> Result<Response<PutPartResponse>, Status> {
+    let (metadata, extensions, part) = question.into_parts();
+    let count = part.bytes.len().div_ceil(PIECE);
+    let pieces = (0..count).map(move |place| {
+        let piece = part.bytes.chunks(PIECE).nth(place).unwrap_or_default().to_vec();
+        PutPartRequest { part: part.hash.0.to_vec(), number: part.number, piece }
+    });
+    Service::new(channel).put_part(Request::from_parts(metadata, extensions, tokio_stream::iter(pieces))).await
+}

@@ -1,0 +1,357 @@
+//! A CSV file in rows, one at a time: quoted fields, LF, CRLF or CR, commas or what the header has instead.
+//!
+//! It promises that memory does not grow with the file, nor with a row; that each row has the line on which it
+//! begins, whatever stands before it; and that no row is lost in another one: where a quote does not close, there
+//! is no telling what belongs together, and the file as a whole is refused.
+
+use std::io::{BufRead, Chain, Cursor, Read as _};
+
+use super::BadRow;
+
+/// Bytes of a row without its quotes: room for sixteen values of the longest kind.
+pub const ROW_BYTES_MAX: usize = 1024 * 1024;
+/// How spreadsheets and archives begin.
+const ZIP: &[u8] = b"PK\x03\x04";
+const BYTE_ORDER_MARK: &[u8] = &[0xEF, 0xBB, 0xBF];
+
+/// The rows of a file.
+pub struct Rows<R> {
+    input: Chain<Cursor<Vec<u8>>, R>,
+    delimiter: u8,
+    place: Place,
+}
+
+/// One row, used again for the next.
+#[derive(Debug, Default)]
+pub struct Row {
+    /// The line on which it begins, from 1.
+    pub line: u64,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// What came next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A row.
+    Row,
+    /// A row that cannot be used, and why.
+    Bad(String),
+    /// Nothing any more.
+    End,
+}
+
+/// Where the reader is.
+struct Place {
+    line: u64,
+    offset: u64,
+    /// Behind the last CR: a LF there ends no line of its own.
+    behind_return: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Start,
+    Plain,
+    Quoted,
+    /// Behind a quote within quotes: the end of the field, or half of a quote.
+    Closing,
+}
+
+impl<R: BufRead> Rows<R> {
+    /// Looks at the first line, by which fields are divided.
+    ///
+    /// # Errors
+    /// When it is no CSV at all.
+    pub fn open(mut input: R) -> Result<Rows<R>, BadRow> {
+        let wrong = |problem: &str| BadRow { line: 1, problem: problem.to_owned() };
+        let mut head = Vec::new();
+        let read = (&mut input).take(ROW_BYTES_MAX as u64).read_until(b'\n', &mut head);
+        read.map_err(|error| BadRow { line: 1, problem: error.to_string() })?;
+        if head.starts_with(&[0xFF, 0xFE]) || head.starts_with(&[0xFE, 0xFF]) {
+            return Err(wrong("the file is UTF-16; save it as UTF-8"));
+        }
+        if head.starts_with(ZIP) {
+            return Err(wrong("the file is a spreadsheet or an archive (ZIP), no text; save it as CSV (UTF-8)"));
+        }
+        if head.starts_with(BYTE_ORDER_MARK) {
+            head.drain(..BYTE_ORDER_MARK.len());
+        }
+        let delimiter = delimiter(&head);
+        let place = Place { line: 1, offset: 0, behind_return: 0 };
+        Ok(Rows { input: Cursor::new(head).chain(input), delimiter, place })
+    }
+
+    /// Reads the next row.
+    ///
+    /// # Errors
+    /// When nothing behind this line can be read.
+    pub fn next(&mut self, row: &mut Row) -> Result<Next, BadRow> {
+        self.skip_line_ends()?;
+        (row.line, row.bytes, row.ends) = (self.place.line, std::mem::take(&mut row.bytes), Vec::new());
+        row.bytes.clear();
+        let mut state = State::Start;
+        let mut bad = None;
+        loop {
+            let buffer = self.input.fill_buf().map_err(|error| self.place.unreadable(&error))?;
+            if buffer.is_empty() {
+                return match state {
+                    State::Quoted => Err(unclosed(row.line)),
+                    State::Start if row.ends.is_empty() && bad.is_none() => Ok(Next::End),
+                    _ => Ok(row.ended(bad)),
+                };
+            }
+            let (used, ended) = self.place.scan(buffer, self.delimiter, &mut state, row, &mut bad);
+            self.input.consume(used);
+            if row.bytes.len() > ROW_BYTES_MAX {
+                if state == State::Quoted {
+                    return Err(unclosed(row.line));
+                }
+                bad = Some(format!("more than {ROW_BYTES_MAX} bytes in one row"));
+            }
+            if bad.is_some() {
+                // What cannot be used is not kept.
+                (row.bytes, row.ends) = (Vec::new(), Vec::new());
+            }
+            if ended {
+                return Ok(row.ended(bad));
+            }
+        }
+    }
+
+    /// What it reads from, behind the first line.
+    pub fn into_input(self) -> R {
+        self.input.into_inner().1
+    }
+
+    fn skip_line_ends(&mut self) -> Result<(), BadRow> {
+        loop {
+            let buffer = self.input.fill_buf().map_err(|error| self.place.unreadable(&error))?;
+            let ends = buffer.iter().take_while(|byte| is_line_end(**byte)).count();
+            let all = ends == buffer.len();
+            buffer.iter().take(ends).for_each(|byte| {
+                self.place.offset += 1;
+                self.place.passed(*byte);
+            });
+            self.input.consume(ends);
+            if !all || ends == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Takes in what a buffer has of a row: how many bytes, and whether the row ends there.
+    fn scan(
+        &mut self,
+        buffer: &[u8],
+        delimiter: u8,
+        state: &mut State,
+        row: &mut Row,
+        bad: &mut Option<String>,
+    ) -> (usize, bool) {
+        let before = self.offset;
+        let mut rest = buffer;
+        while let Some(first) = rest.first() {
+            let run = match state {
+                State::Start | State::Closing => 0,
+                State::Plain => run(rest, |byte| byte == delimiter || is_line_end(byte)),
+                State::Quoted => run(rest, |byte| byte == b'"' || is_line_end(byte)),
+            };
+            if run > 0 {
+                row.bytes.extend_from_slice(rest.get(..run).unwrap_or_default());
+                (rest, self.offset) = (rest.get(run..).unwrap_or_default(), self.offset + run as u64);
+                // Whoever calls looks at the length now and then.
+                if row.bytes.len() > ROW_BYTES_MAX { break } else { continue }
+            }
+            let byte = *first;
+            if *state == State::Start && byte != b'"' && byte != delimiter && !is_line_end(byte) {
+                *state = State::Plain;
+                continue;
+            }
+            (rest, self.offset) = (rest.get(1..).unwrap_or_default(), self.offset + 1);
+            match (*state, byte) {
+                (State::Start, b'"') => *state = State::Quoted,
+                (State::Quoted, b'"') => *state = State::Closing,
+                (State::Quoted, byte) => {
+                    self.passed(byte);
+                    row.bytes.push(byte);
+                }
+                (State::Closing, b'"') => {
+                    row.bytes.push(byte);
+                    *state = State::Quoted;
+                }
+                (_, byte) if byte == delimiter => {
+                    row.ends.push(row.bytes.len());
+                    *state = State::Start;
+                }
+                (_, byte) if is_line_end(byte) => {
+                    self.passed(byte);
+                    return ((self.offset - before) as usize, true);
+                }
+                (_, _) => {
+                    let field = row.ends.len() + 1;
+                    bad.get_or_insert_with(|| format!("field {field} goes on behind its closing quote"));
+                    *state = State::Plain;
+                }
+            }
+        }
+        ((self.offset - before) as usize, false)
+    }
+
+    /// A byte that may end a line, at the place before `offset`.
+    fn passed(&mut self, byte: u8) {
+        match byte {
+            b'\r' => (self.line, self.behind_return) = (self.line + 1, self.offset),
+            b'\n' if self.behind_return + 1 == self.offset && self.behind_return > 0 => {}
+            b'\n' => self.line += 1,
+            _ => {}
+        }
+    }
+
+    fn unreadable(&self, error: &std::io::Error) -> BadRow {
+        BadRow { line: self.line, problem: format!("nothing can be read from here on: {error}") }
+    }
+}
+
+impl Row {
+    /// Of these fields.
+    pub fn of(line: u64, fields: &[&str]) -> Row {
+        let mut row = Row { line, ..Row::default() };
+        for field in fields {
+            row.bytes.extend_from_slice(field.as_bytes());
+            row.ends.push(row.bytes.len());
+        }
+        row
+    }
+
+    /// Its fields, as they are.
+    pub fn fields(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| self.bytes.get(start..*end).unwrap_or_default())
+    }
+
+    /// Number of its fields.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn ended(&mut self, bad: Option<String>) -> Next {
+        self.ends.push(self.bytes.len());
+        bad.map_or(Next::Row, Next::Bad)
+    }
+}
+
+fn run(bytes: &[u8], stops: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|byte| stops(*byte)).unwrap_or(bytes.len())
+}
+
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
+fn unclosed(line: u64) -> BadRow {
+    let problem = "a quote opens in this row and does not close: what follows cannot be told apart; close it, or \
+                   double each quote that belongs to a value";
+    BadRow { line, problem: problem.to_owned() }
+}
+
+/// Commas, unless the header has none and semicolons or tabs instead.
+fn delimiter(header: &[u8]) -> u8 {
+    let has = |delimiter: u8| header.contains(&delimiter);
+    match () {
+        () if has(b',') => b',',
+        () if has(b';') => b';',
+        () if has(b'\t') => b'\t',
+        () => b',',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufReader;
+
+    type Read = (u64, Result<Vec<String>, String>);
+
+    fn all(bytes: &[u8], buffer: usize) -> Result<Vec<Read>, BadRow> {
+        let mut rows = Rows::open(BufReader::with_capacity(buffer, bytes))?;
+        let (mut row, mut read) = (Row::default(), Vec::new());
+        loop {
+            let of = |row: &Row| row.fields().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+            match rows.next(&mut row)? {
+                Next::Row => read.push((row.line, Ok(of(&row)))),
+                Next::Bad(why) => read.push((row.line, Err(why))),
+                Next::End => return Ok(read),
+            }
+        }
+    }
+
+    fn good(line: u64, fields: &[&str]) -> Read {
+        (line, Ok(fields.iter().map(|field| (*field).to_owned()).collect()))
+    }
+
+    /// However little of the file is seen at once.
+    fn read(text: &str) -> Vec<Read> {
+        let whole = all(text.as_bytes(), 4096);
+        for buffer in 1..8 {
+            assert_eq!(all(text.as_bytes(), buffer), whole, "{buffer} bytes at once");
+        }
+        whole.unwrap_or_else(|bad| panic!("{bad}"))
+    }
+
+    #[test]
+    fn fields_are_divided_and_quotes_taken_off() {
+        let rows = read("a,b\n\"x, y\",\"say \"\"so\"\"\"\n,\n\"\",5\" nail\nlast,\"one\"");
+        let expected = [
+            good(1, &["a", "b"]),
+            good(2, &["x, y", "say \"so\""]),
+            good(3, &["", ""]),
+            good(4, &["", "5\" nail"]),
+            good(5, &["last", "one"]),
+        ];
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn lines_are_counted_whatever_ends_them() {
+        let rows = read("a\r\n\r\nb\r\n\"c\r\nc\r\"\r\n\n\nd\n");
+        let lines: Vec<u64> = rows.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [1, 3, 4, 9]);
+        let rows = read("a\rb\r\rc");
+        assert_eq!(rows, [good(1, &["a"]), good(2, &["b"]), good(4, &["c"])]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_other_delimiters_are_understood() {
+        assert_eq!(read("\u{feff}a;b\n1,5;2"), [good(1, &["a", "b"]), good(2, &["1,5", "2"])]);
+        assert_eq!(read("a\tb\n1\t2\n"), [good(1, &["a", "b"]), good(2, &["1", "2"])]);
+        assert_eq!(read(""), []);
+        assert_eq!(read("\n\r\n\n"), []);
+    }
+
+    #[test]
+    fn text_behind_a_closing_quote_spoils_its_row_alone() {
+        let rows = read("a,b\nx,\"y\" z\nx,y\n");
+        let why = "field 2 goes on behind its closing quote".to_owned();
+        assert_eq!(rows, [good(1, &["a", "b"]), (2, Err(why)), good(3, &["x", "y"])]);
+    }
+
+    #[test]
+    fn a_quote_that_does_not_close_swallows_no_row() {
+        let refused = all(b"a,b\nx,y\nx,\"y\nx,y\nx,y\n", 4096).map(|rows| panic!("{rows:?}"));
+        assert_eq!(refused.unwrap_or_else(|bad: BadRow| bad.line), 3);
+        let endless = [b"a\n\"".as_slice(), &b"x\n".repeat(ROW_BYTES_MAX)].concat();
+        let refused = all(&endless, 4096).map(|rows| panic!("{} rows", rows.len()));
+        assert_eq!(refused.unwrap_or_else(|bad: BadRow| bad.line), 2);
+    }
+
+    #[test]
+    fn a_row_that_is_too_long_is_passed_over_and_not_kept() {
+        let text = ["a\n", &"x".repeat(5 * ROW_BYTES_MAX), "\ny\n"].concat();
+        let why = format!("more than {ROW_BYTES_MAX} bytes in one row");
+        let read = all(text.as_bytes(), 4096);
+        assert_eq!(read, Ok(vec![good(1, &["a"]), (2, Err(why)), good(3, &["y"])]));
+    }
+}

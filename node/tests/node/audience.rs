@@ -1,0 +1,88 @@
+//! An import to three nodes, of which one is killed, by a client that is killed.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::process::{Ended, Process, until};
+
+/// Ten parts, the last one short.
+const ROWS: u32 = 9 * 65_536 + 1_000;
+
+fn import(endpoint: &str, list: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
+    command.args(["--endpoint", endpoint, "audience", "import", "members", "-o", "json"]).arg(list);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn parts(folder: &Path, name: &str) -> usize {
+    let files = fs::read_dir(folder.join(name).join("parts")).into_iter().flatten().flatten();
+    files.filter(|file| file.path().extension().is_none()).count()
+}
+
+fn json(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+fn began(mut command: Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+}
+
+#[test]
+fn an_import_goes_on_after_its_client_and_a_node_are_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let list = folder.join("list.csv");
+    let mut text = "email,number\n".to_owned();
+    (0..ROWS).for_each(|number| writeln!(text, "r{number}@example.com,{number}").expect("memory"));
+    fs::write(&list, &text).expect("a file");
+
+    let mut nodes = ["one", "two", "three"].map(|name| Process::listening(folder, name));
+    let init = format!("cluster init --peer {},{}", nodes[1].peers, nodes[2].peers);
+    until("a cluster", || nodes[0].reveille(&init).code == Some(0));
+    until("a leader", || nodes[2].reveille("schedule list").code == Some(0));
+    let endpoint = nodes.each_ref().map(|node| node.admin.clone()).join(",");
+
+    // The client dies in the middle, and so does the node that it asked.
+    let mut client = began(import(&endpoint, &list));
+    until("some parts are there", || parts(folder, "two") >= 2);
+    client.kill().expect("killed");
+    client.wait().expect("ended");
+    let unsealed = nodes[1].reveille("audience show members");
+    assert_eq!(unsealed.code, Some(3), "{unsealed:?}");
+    nodes[0].kill();
+    let elsewhere = [&nodes[1].admin, &nodes[2].admin].map(String::as_str).join(",");
+    until("a leader", || Process::reveille_at(&elsewhere, "schedule list").code == Some(0));
+    let there = parts(folder, "two").min(parts(folder, "three"));
+
+    // While it goes on, the node comes back and another one goes.
+    let again = import(&endpoint, &list).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let _one = nodes[0].again(folder, "one");
+    until("more parts are there", || parts(folder, "three") > there);
+    nodes[1].kill();
+    let ended: Ended = again.wait_with_output().expect("it ends").into();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let sealed = json(&ended);
+    assert_eq!((sealed["recipients"].as_u64(), sealed["parts"].as_u64()), (Some(ROWS.into()), Some(10)));
+    let of = |key: &str| sealed[key].as_u64().expect("a number");
+    assert_eq!(of("parts_sent") + of("parts_there"), 10, "{sealed}");
+    assert!(of("parts_there") >= 1, "{sealed}");
+
+    // Once more, it is what it is; another list of that name is refused before anything is sent.
+    let two = nodes[1].again(folder, "two");
+    let ended: Ended = import(&endpoint, &list).output().expect("it runs").into();
+    let known = json(&ended);
+    assert_eq!((known["parts_sent"].as_u64(), &known["seal"]), (Some(0), &sealed["seal"]), "{known}");
+    fs::write(&list, text + "new@example.com,0\n").expect("a file");
+    let other: Ended = import(&endpoint, &list).output().expect("it runs").into();
+    assert!(other.code == Some(4) && other.stderr.contains("NAME_TAKEN"), "{other:?}");
+
+    // Every node has all of it in the end, and it is the list.
+    until("all have all parts", || ["one", "two", "three"].iter().all(|name| parts(folder, name) >= 10));
+    let shown = two.reveille("audience show members -o json");
+    assert_eq!(json(&shown)["recipients"].as_u64(), Some(ROWS.into()), "{shown:?}");
+}
