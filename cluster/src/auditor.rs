@@ -10,13 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Command, Decide, Decider, Decision, Quarantine, Quarantined};
+use reveille_ledger::campaign::Campaign;
+use reveille_ledger::command::{
+    CampaignArm, CampaignName, Command, Decide, Decider, Decision, Quarantine, Quarantined,
+};
+use reveille_ledger::content::Content;
 use reveille_ledger::decide::prune::{self, Place};
 use reveille_ledger::ids::{Fence, Holder, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt, MINUTE_MS};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Look, Run, RunState, Standing};
 
+use crate::compose::Compiled;
 use crate::site::Site;
 use crate::stumbles::Stumbles;
 use crate::term::Term;
@@ -28,6 +33,8 @@ const SWEEP_EVERY: Duration = Duration::from_millis(500);
 const ITEMS_MAX: usize = 1_024;
 /// Decisions that one sweep proposes, one after the other: lost holders must not wait for them (I15).
 const DECISIONS_MAX: usize = 32;
+/// Campaigns that one sweep looks at: each costs a look at its templates.
+const CAMPAIGNS_MAX: usize = 4;
 /// An active schedule this far behind its instant is a catch: the timer has missed it. Milliseconds.
 const OVERDUE_MS: i64 = 5_000;
 
@@ -80,7 +87,24 @@ async fn sweep(site: &Site, term: &Term, stumbles: &mut Stumbles<RunId>) {
             break;
         }
     }
+    for arm in site.replica.read(|ledger| campaigns_that_wait(ledger, now)) {
+        if term.propose(Command::CampaignArm(arm)).await.is_none() {
+            break;
+        }
+    }
     site.replica.read(|ledger| watch(ledger, term, now));
+}
+
+/// P7: those whose audience is sealed now, or whose instant has come without it. What the ledger cannot compile is
+/// compiled here.
+fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<CampaignArm> {
+    let arm = |(campaign, known, columns): (CampaignName, &Campaign, Option<Vec<String>>)| {
+        let content = ledger.blob(&known.content).and_then(Content::from_blob);
+        let compiled = columns.zip(content).map(|(columns, content)| Compiled::new(&content, &columns));
+        let wrong = compiled.and_then(Result::err).map(|error| format!("{}: {}", error.field, error.message));
+        CampaignArm { campaign, wrong }
+    };
+    ledger.campaigns_to_arm(now).take(CAMPAIGNS_MAX).map(arm).collect()
 }
 
 /// A walk over all that is kept: one stretch a sweep, and a rest when it has come around.

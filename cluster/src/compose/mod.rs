@@ -33,6 +33,7 @@ mod render;
 mod sheet;
 mod stamp;
 mod values;
+mod variables;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,6 +52,7 @@ use render::{HTML, RenderError, Templates};
 use sheet::{Body, Field, Sheet};
 pub use stamp::{Stamp, message_id};
 use values::Variables;
+pub use variables::columns_used;
 
 /// Bytes of a rendered subject or header value: what one line may hold.
 pub const HEADER_BYTES_MAX: usize = 998;

@@ -145,7 +145,7 @@ fn content_that_could_not_be_sent_is_refused_with_the_field_and_the_next_step() 
     );
     assert_eq!(
         refusal(|c| c.subject = "x".repeat(1 << 20)),
-        "content: has 1048802 bytes, more than 524288; link to large parts instead"
+        "content: has 1048803 bytes, more than 524288; link to large parts instead"
     );
     assert_eq!(refusal(|c| c.subject = "x".repeat(5_000)), "subject: is longer than 4096 bytes; shorten it");
     assert_eq!(refusal(|c| c.subject = "x".repeat(999)), "subject: is longer than 998 bytes when rendered");
@@ -252,7 +252,7 @@ fn a_recipient_that_cannot_be_composed_does_not_stand_for_the_others() {
 
 #[test]
 fn bulk_mail_carries_its_way_out_once_and_on_lines_that_hold() {
-    let bulk = Content { bulk: true, ..content() };
+    let bulk = Content { bulk: true, headers: Vec::new(), ..content() };
     let own = |name: &str| refusal(|content| (content.bulk, content.headers) = (true, vec![(name.into(), "x".into())]));
     assert!(own("List-Unsubscribe").contains("is written by Reveille on bulk mail"), "{}", own("List-Unsubscribe"));
     assert!(own("list-unsubscribe-POST").contains("is written by Reveille on bulk mail"));

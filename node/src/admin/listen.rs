@@ -7,6 +7,7 @@ use axum::middleware::map_response;
 use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
+use reveille_proto::admin::v1::campaign_service_server::CampaignServiceServer;
 use reveille_proto::admin::v1::clock_service_server::ClockServiceServer;
 use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
@@ -92,6 +93,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(DeadLetterServiceServer::<Admin>::NAME)
         .with_service_name(OptOutServiceServer::<Admin>::NAME)
         .with_service_name(AudienceServiceServer::<Admin>::NAME)
+        .with_service_name(CampaignServiceServer::<Admin>::NAME)
         .with_service_name(tonic_health::pb::health_server::SERVICE_NAME)
         .build_v1()?;
     let mut routes = Routes::new(reflection);
@@ -113,7 +115,8 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         DoubtServiceServer,
         DeadLetterServiceServer,
         OptOutServiceServer,
-        AudienceServiceServer
+        AudienceServiceServer,
+        CampaignServiceServer
     );
     Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
 }

@@ -19,6 +19,7 @@ mod audience;
 mod backfill;
 mod beside;
 mod blobs;
+mod campaign;
 mod clock;
 mod cluster;
 mod creation;

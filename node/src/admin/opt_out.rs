@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut};
+use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::opt_out_service_server::OptOutService;
 use reveille_proto::admin::v1::{
     self, AddOptOutRequest, AddOptOutResponse, CheckOptOutRequest, CheckOptOutResponse, ImportOptOutsRequest,
@@ -15,7 +16,6 @@ use reveille_raft::peer::About;
 use tonic::{Request, Response, Status};
 
 use super::paging::Paging;
-use super::writes::moved;
 use super::{Admin, Fault, deadline, validate, views};
 
 fn key_of(field: &str, recipient: &str) -> Result<String, Fault> {
@@ -45,7 +45,8 @@ impl Admin {
         let reply = self.write(command, request_id, deadline).await?;
         let about = About::OptedOut { tenant: tenant.to_owned(), keys };
         let barrier = self.barrier(reply.index, about, deadline).await?;
-        Ok(Held { added: moved(&reply).recipients, barrier })
+        let added = if let Outcome::Moved(added) = reply.outcome { added } else { 0 };
+        Ok(Held { added, barrier })
     }
 }
 

@@ -224,6 +224,12 @@ pub fn no_audience(name: &str) -> Fault {
         .next("reveille audience list")
 }
 
+/// There is no campaign of that name.
+pub fn no_campaign(name: &str) -> Fault {
+    Fault::new(Code::NotFound, ErrorReason::CampaignNotFound, format!("no campaign is named {name:?}"))
+        .next("reveille campaign list")
+}
+
 /// What the ledger refused: certain, and equal on every node.
 pub fn refused(refusal: &Refusal) -> Fault {
     let message = refusal.to_string();
@@ -249,6 +255,11 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::AudienceUsed { schedule, .. } => {
             not_possible(message).next(format!("reveille schedule delete {schedule}"))
         }
+        Refusal::NoSuchCampaign(name) => no_campaign(name),
+        Refusal::OfCampaign(name) => not_possible(message).next(format!("reveille campaign status {name}")),
+        Refusal::LaunchedBefore { campaign, .. } => {
+            not_possible(message).next(format!("reveille campaign status {campaign}; --again, if it is meant"))
+        }
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)
@@ -259,6 +270,7 @@ pub fn refused(refusal: &Refusal) -> Fault {
         | Refusal::NotActive(_)
         | Refusal::HolderGone
         | Refusal::NothingPending
+        | Refusal::CampaignIs(_)
         | Refusal::NotPossible(_) => not_possible(message),
     }
 }

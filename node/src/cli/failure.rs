@@ -192,6 +192,7 @@ fn next_of(reason: &str) -> Option<&'static str> {
         "RECIPIENT_NOT_FOUND" => "reveille run show RUN",
         "RELAY_NOT_FOUND" => "reveille relay list",
         "AUDIENCE_NOT_FOUND" => "reveille audience list",
+        "CAMPAIGN_NOT_FOUND" => "reveille campaign list",
         "MEMBER_NOT_FOUND" => "reveille cluster members",
         "NAME_TAKEN" => "choose another name, or remove what has it",
         "REQUEST_ID_REUSED" => "leave --request-id out: a new one is drawn",

@@ -152,6 +152,7 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::InDoubt(args) => ask::doubt::run(desk, args).await,
         Question::DeadLetter(args) => ask::dead_letter::run(desk, args).await,
         Question::Audience(args) => ask::audience::run(desk, args).await,
+        Question::Campaign(args) => ask::campaign::run(desk, args).await,
         Question::Optout(args) => ask::opt_out::run(desk, args).await,
         Question::Doctor(args) => ask::doctor::run(desk, args).await,
         Question::Config(args) => ask::config::run(desk, args),

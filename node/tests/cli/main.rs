@@ -3,6 +3,7 @@
 mod apply;
 mod audience_import;
 mod audiences;
+mod campaigns;
 mod changes;
 mod clock;
 mod completion;

@@ -15,6 +15,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("pool", &["bulk"]),
     ("priority", &["9", "200"]),
     ("paused", &["true"]),
+    ("bulk", &["true"]),
     ("reason", &["\"later: it is not ready\""]),
     ("dst_gap", &["shift", "skip"]),
     ("dst_overlap", &["second", "both"]),
@@ -170,12 +171,13 @@ fn a_sealed_audience_goes_there_and_back_by_its_name() {
     until("a cluster", || node.reveille("cluster init").code == Some(0));
     until("a leader", || node.reveille("schedule list").code == Some(0));
     shown(&node, "audience generate everybody --recipients 3 --column name");
-    let asked =
-        format!("kind: schedule\nname: news\nat: 2030-01-01T00:00:00Z\ntz: UTC\naudience: everybody\n{CONTENT}");
-    let asked: Vec<&str> =
-        asked.lines().filter(|line| !line.starts_with("to:") && !line.starts_with("recipients:")).collect();
+    let content = CONTENT.split("recipients:").next().unwrap_or_default();
+    let asked = format!(
+        "kind: schedule\nname: news\nat: 2030-01-01T00:00:00Z\ntz: UTC\nsender: news@example.com\nsubject: News\n\
+         audience: everybody\n{content}"
+    );
     let file = folder.path().join("asked.yaml");
-    fs::write(&file, asked.join("\n")).expect("written");
+    fs::write(&file, asked).expect("written");
     applied(&node, &file, "created");
     let printed = shown(&node, "schedule show news --manifest");
     assert!(printed.lines().any(|line| line == "audience: everybody"), "{printed}");

@@ -35,6 +35,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     check_distances(ledger, &mut found);
     check_blobs(ledger, &mut found);
     check_audiences(ledger, &mut found);
+    check_campaigns(ledger, &mut found);
     check_summaries(ledger, &mut found);
     found
 }
@@ -275,6 +276,9 @@ fn check_blobs(ledger: &Ledger, found: &mut Vec<Violation>) {
     for (_, audience) in ledger.audiences().iter() {
         *references.entry(audience.seal).or_default() += 1;
     }
+    for (_, campaign) in ledger.campaigns().iter() {
+        *references.entry(campaign.content).or_default() += 1;
+    }
     let stored: BTreeMap<Hash, u64> = ledger.blobs.iter().map(|(hash, blob)| (*hash, blob.references)).collect();
     report(found, "P20", references == stored, || "blobs and those who hold them disagree".to_owned());
 }
@@ -297,6 +301,22 @@ fn check_audiences(ledger: &Ledger, found: &mut Vec<Violation>) {
         report(found, "P20", rows.is_none_or(|rows| rows == count), || {
             format!("{name}: {count} of {rows:?} recipients")
         });
+    }
+}
+
+/// P7: a campaign opens once for ever, and what it has made of itself is there as long as it is.
+fn check_campaigns(ledger: &Ledger, found: &mut Vec<Violation>) {
+    for ((tenant, name), campaign) in ledger.campaigns().iter() {
+        let Some(id) = campaign.stage.schedule() else { continue };
+        let schedule = ledger.schedules().get(&id);
+        let fits = schedule.is_some_and(|one| {
+            (&one.tenant, &one.name, one.content) == (tenant, name, campaign.content) && one.plan.opened <= 1
+        });
+        report(found, "P7", fits, || format!("campaign {name} and its schedule {schedule:?}"));
+        let first = (id, crate::ids::Nominal::Civil { civil_ms: i64::MIN, fold: 0 });
+        let known = ledger.history().range(first..).take_while(|((schedule, _), _)| *schedule == id);
+        let opened = known.filter(|(_, known)| known.run().is_some()).count();
+        report(found, "P7", opened <= 1, || format!("campaign {name} has opened {opened} times"));
     }
 }
 

@@ -99,6 +99,16 @@ pub enum Command {
     AudienceSeal(AudienceSeal),
     /// Forgets a sealed audience that no schedule names.
     AudienceDelete(AudienceDelete),
+    /// Makes a campaign known: a draft.
+    CampaignCreate(Box<CampaignCreate>),
+    /// Lets a campaign open at its instant.
+    CampaignLaunch(CampaignLaunch),
+    /// Decides about a launched campaign whose audience was not sealed.
+    CampaignArm(CampaignArm),
+    /// Ends a campaign.
+    CampaignCancel(CampaignName),
+    /// Forgets a campaign that is over.
+    CampaignDelete(CampaignName),
 }
 
 /// One voter's clock at the start of an epoch.
@@ -559,6 +569,75 @@ pub struct AudienceDelete {
     pub tenant: String,
     /// Name.
     pub name: String,
+}
+
+/// See [`Command::CampaignCreate`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CampaignCreate {
+    /// Request id, where the caller gave one.
+    pub request: Option<String>,
+    /// Tenant.
+    pub tenant: String,
+    /// Name, unique among campaigns and schedules of the tenant.
+    pub name: String,
+    /// When it is to be sent.
+    pub due: Time,
+    /// IANA name of the zone in which that was said.
+    pub zone: String,
+    /// Name of the audience, sealed or to be sealed.
+    pub audience: String,
+    /// Content.
+    pub content: Content,
+    /// Policies.
+    pub policies: Policies,
+    /// Somebody chose its `finish_by`; if not, it is forecast when it is launched.
+    pub finish_by_given: bool,
+    /// Pool of relays.
+    pub pool: String,
+    /// Higher goes first within the tenant.
+    pub priority: u8,
+    /// By which people group it.
+    pub labels: Labels,
+}
+
+/// A campaign.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CampaignName {
+    /// Tenant.
+    pub tenant: String,
+    /// Name.
+    pub name: String,
+}
+
+impl CampaignName {
+    /// Its key.
+    pub fn place(&self) -> (String, String) {
+        (self.tenant.clone(), self.name.clone())
+    }
+}
+
+/// See [`Command::CampaignArm`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CampaignArm {
+    /// Which.
+    pub campaign: CampaignName,
+    /// Why its content cannot be sent to its audience, as the proposer found when both were there.
+    pub wrong: Option<String>,
+}
+
+/// See [`Command::CampaignLaunch`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CampaignLaunch {
+    /// Which.
+    pub campaign: CampaignName,
+    /// When it is to be sent.
+    pub due: Time,
+    /// What is not sent this long after that expires; the proposer has forecast it. Milliseconds.
+    pub finish_by_ms: i64,
+    /// Also where the same content went to the same audience within thirty days.
+    pub again: bool,
+    /// Version of the proposer's time zone database.
+    pub tzdb: String,
 }
 
 /// See [`Command::Prune`]: what is not old enough when this is applied stays.

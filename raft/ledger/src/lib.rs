@@ -5,6 +5,7 @@ pub mod access;
 pub mod address;
 mod apply;
 pub mod bitmap;
+pub mod campaign;
 pub mod check;
 pub mod command;
 pub mod content;

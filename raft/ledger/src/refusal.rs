@@ -119,4 +119,23 @@ pub enum Refusal {
         /// One of the schedules.
         schedule: String,
     },
+    /// No campaign of that name.
+    #[error("no campaign named '{0}'")]
+    NoSuchCampaign(String),
+    /// What was asked of a campaign does not fit how far it has come.
+    #[error("the campaign is {0} already")]
+    CampaignIs(String),
+    /// P7: a campaign opens once, and nobody moves it by its schedule.
+    #[error("'{0}' is a campaign: it opens once, and is cancelled or deleted as one")]
+    OfCampaign(String),
+    /// P20: the same content went to the same audience.
+    #[error(
+        "campaign '{campaign}' sends the same content to the same audience, launched at {at}; say that it is to go out again, if it is"
+    )]
+    LaunchedBefore {
+        /// The former one.
+        campaign: String,
+        /// When it was launched.
+        at: Time,
+    },
 }

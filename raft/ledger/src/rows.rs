@@ -265,6 +265,7 @@ tables! {
     13 => summaries,
     14 => rulings,
     15 => audiences,
+    16 => campaigns,
 }
 
 impl Ledger {

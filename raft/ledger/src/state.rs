@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
+use crate::campaign::Campaign;
 use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
 use crate::content::{Recipients, Seal};
 use crate::deaths::Deaths;
@@ -776,6 +777,7 @@ pub struct Ledger {
     pub(crate) summaries: Table<RunId, Summary>,
     pub(crate) rulings: Table<(RunId, u64), Vec<Ruling>>,
     pub(crate) audiences: Table<(String, String), SealedAudience>,
+    pub(crate) campaigns: Table<(String, String), Campaign>,
     pub(crate) derived: Derived,
 }
 
@@ -857,6 +859,7 @@ impl Ledger {
             summaries: Table::default(),
             rulings: Table::default(),
             audiences: Table::default(),
+            campaigns: Table::default(),
             derived: Derived::default(),
         }
     }
@@ -929,6 +932,11 @@ impl Ledger {
     /// Sealed audiences by tenant and name (P20).
     pub fn audiences(&self) -> &Table<(String, String), SealedAudience> {
         &self.audiences
+    }
+
+    /// Campaigns by tenant and name (P7).
+    pub fn campaigns(&self) -> &Table<(String, String), Campaign> {
+        &self.campaigns
     }
 
     /// The seal of an audience, where it is a sealed one.

@@ -1,6 +1,7 @@
 //! The whole API over real gRPC, on a cluster of one node that sends to a mailbox in the same process.
 
 mod audiences;
+mod campaigns;
 mod clock;
 mod cluster;
 mod gap;

@@ -20,6 +20,7 @@ use reveille_ledger::command::{Claim, Command, NodeUp};
 use reveille_ledger::ids::{Holder, Incarnation, NodeId, Time};
 use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
+use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
@@ -211,6 +212,7 @@ macro_rules! clients {
 
 clients!(
     audiences: AudienceServiceClient,
+    campaigns: CampaignServiceClient,
     clocks: ClockServiceClient,
     relays: RelayServiceClient,
     schedules: ScheduleServiceClient,

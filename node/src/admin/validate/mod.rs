@@ -27,7 +27,7 @@ use super::fault::Violation;
 pub use audience::columns;
 pub use clock::target as clock_target;
 pub use relay::relay;
-pub use schedule::{Asked, schedule};
+pub use schedule::{Asked, content, schedule};
 
 /// Characters of the name of a schedule.
 pub const SCHEDULE_NAME_MAX: usize = 128;

@@ -133,7 +133,7 @@ fn first(
     next
 }
 
-fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Content> {
+pub fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Content> {
     let Some(asked) = asked else {
         fields.refuse("schedule.content", "is missing; give a sender, a subject, and a text or html");
         return None;

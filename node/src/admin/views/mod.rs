@@ -1,6 +1,8 @@
 //! From the ledger's state to messages. Pure; nothing here asks or waits.
 
+mod campaign;
 mod doubt;
+pub mod forecast;
 mod history;
 mod relay;
 mod run;
@@ -13,6 +15,7 @@ use reveille_proto::admin::v1;
 use reveille_raft::Member;
 use reveille_raft::peer::BarrierReport;
 
+pub use campaign::campaign;
 pub use doubt::{Held, cause, dead_letter, doubt};
 pub use history::{history, inside_gap, waited_for, waiting};
 pub use relay::{health, relay};

@@ -125,7 +125,7 @@ fn pattern(when: &When) -> v1::When {
     v1::When { pattern: Some(pattern) }
 }
 
-fn policies(policies: &Policies) -> v1::Policies {
+pub(super) fn policies(policies: &Policies) -> v1::Policies {
     let dst_gap = match policies.dst.gap {
         DstGap::After => v1::DstGap::After,
         DstGap::Shift => v1::DstGap::Shift,

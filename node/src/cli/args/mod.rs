@@ -2,6 +2,7 @@
 
 mod apply;
 mod audience;
+mod campaign;
 mod clock;
 mod cluster;
 mod completion;
@@ -26,6 +27,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, ManifestFiles};
 pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
+pub use campaign::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
 pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
 pub use cluster::{ClusterArgs, ClusterCommand};
 pub use completion::{CompletionArgs, ManArgs};
@@ -189,6 +191,8 @@ pub enum Question {
     DeadLetter(DeadLetterArgs),
     /// Sealed audiences: large lists, kept in files on the nodes
     Audience(AudienceArgs),
+    /// Campaigns: one content to one audience at one instant, once for ever
+    Campaign(CampaignArgs),
     /// Recipients who want no more mail
     Optout(OptOutArgs),
     /// What is wrong, why it matters, and the next command; exit 1 when something is

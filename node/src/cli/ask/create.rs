@@ -56,7 +56,7 @@ pub(super) fn body(tenant: String, args: CreateArgs, recipients: &Recipients) ->
 }
 
 /// Each key once: of two values nobody knows which one is meant.
-fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+pub(super) fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
     let mut labels = BTreeMap::new();
     for (key, value) in pairs {
         if let Some(other) = labels.insert(key.clone(), value) {
@@ -107,7 +107,7 @@ fn bad_rows(path: &Path, read: &Recipients) -> Failure {
     Failure { next, ..Failure::file(format!("{}:{line}", path.display()), message) }
 }
 
-fn content(args: ContentArgs) -> Result<Content, Failure> {
+pub(super) fn content(args: ContentArgs) -> Result<Content, Failure> {
     let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
     Ok(Content {
         sender: args.sender,

@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod audience;
 mod backfill;
+pub mod campaign;
 pub mod clock;
 pub mod cluster;
 pub mod completion;

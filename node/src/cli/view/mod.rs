@@ -8,6 +8,7 @@ pub mod apply;
 pub mod audience;
 pub mod backfill;
 pub mod barrier;
+pub mod campaign;
 pub mod clock;
 pub mod cluster;
 pub mod completion;

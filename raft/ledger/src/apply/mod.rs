@@ -7,6 +7,7 @@
 mod audience;
 mod backfill;
 mod beside;
+mod campaign;
 mod claim;
 mod doubt;
 mod edit;
@@ -137,11 +138,20 @@ impl Ledger {
             Command::NodeUp(up) => self.node_up(context, up),
             Command::RelayPut(relay) => self.relay_put(context, relay),
             Command::RelayRemove(name) => self.relay_remove(context, name),
-            Command::ScheduleCreate(create) => self.schedule_create(context, create),
+            Command::ScheduleCreate(create) => {
+                self.not_the_name_of_a_campaign(create)?;
+                self.schedule_create(context, create)
+            }
             Command::SchedulePause(pause) => self.schedule_pause(context, pause),
             Command::ScheduleResume(resume) => self.schedule_resume(context, resume),
-            Command::ScheduleDelete(schedule) => self.schedule_delete(context, *schedule),
-            Command::Trigger(trigger) => self.trigger(context, trigger),
+            Command::ScheduleDelete(schedule) => {
+                self.not_of_a_campaign(*schedule)?;
+                self.schedule_delete(context, *schedule)
+            }
+            Command::Trigger(trigger) => {
+                self.not_of_a_campaign(trigger.schedule)?;
+                self.trigger(context, trigger)
+            }
             Command::Fire(fires) => Ok(self.fire(context, fires)),
             Command::Claim(claims) => Ok(self.claim(context, claims)),
             Command::Settle(outcomes) => Ok(self.settle(context, outcomes)),
@@ -157,13 +167,24 @@ impl Ledger {
             Command::Quarantine(quarantine) => self.quarantine(context, quarantine),
             Command::TestClock => self.choose_test_clock(context),
             Command::Advance(advance) => self.advance(context, advance),
-            Command::ScheduleEdit(edit) => self.schedule_edit(context, edit),
-            Command::Backfill(backfill) => self.backfill(context, backfill),
+            Command::ScheduleEdit(edit) => {
+                self.not_of_a_campaign(edit.schedule)?;
+                self.schedule_edit(context, edit)
+            }
+            Command::Backfill(backfill) => {
+                self.not_of_a_campaign(backfill.schedule)?;
+                self.backfill(context, backfill)
+            }
             Command::Prune(prune) => Ok(self.prune(context, prune)),
             Command::Replan(replans) => Ok(self.replan(context, replans)),
             Command::SendTest(test) => self.send_test(context, test),
             Command::AudienceSeal(seal) => self.audience_seal(context, seal),
             Command::AudienceDelete(delete) => self.audience_delete(delete),
+            Command::CampaignCreate(create) => self.campaign_create(context, create),
+            Command::CampaignLaunch(launch) => self.campaign_launch(context, launch),
+            Command::CampaignArm(campaign) => self.campaign_arm(context, campaign),
+            Command::CampaignCancel(campaign) => self.campaign_cancel(context, campaign),
+            Command::CampaignDelete(campaign) => self.campaign_delete(context, campaign),
         }
     }
 

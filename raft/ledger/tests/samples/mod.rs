@@ -13,7 +13,7 @@ use reveille_ledger::reply::{Moved, Outcome, Reply};
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 32;
+pub const COMMANDS: u8 = 37;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -55,6 +55,11 @@ pub fn name(command: &Command) -> &'static str {
         Command::SendTest(_) => "SendTest",
         Command::AudienceSeal(_) => "AudienceSeal",
         Command::AudienceDelete(_) => "AudienceDelete",
+        Command::CampaignCreate(_) => "CampaignCreate",
+        Command::CampaignLaunch(_) => "CampaignLaunch",
+        Command::CampaignArm(_) => "CampaignArm",
+        Command::CampaignCancel(_) => "CampaignCancel",
+        Command::CampaignDelete(_) => "CampaignDelete",
     }
 }
 
@@ -226,6 +231,40 @@ fn replan() -> Replan {
     Replan { schedule: ScheduleId(900), plan_version: 4, from: next(4), next: Some(next(5)), tzdb: "2026b".into() }
 }
 
+fn campaign_name(name: &str) -> CampaignName {
+    CampaignName { tenant: "default".into(), name: name.into() }
+}
+
+/// For the audience of [`audience_seal`], an hour after the sample state's time.
+fn campaign(name: &str) -> CampaignCreate {
+    let ScheduleCreate { tenant, zone, content, policies, pool, priority, labels, .. } =
+        create("spring", When::At { instant_ms: 203_600_000 });
+    CampaignCreate {
+        request: Some("request-11".into()),
+        tenant,
+        name: name.into(),
+        due: Time(203_600_000),
+        zone,
+        audience: "all".into(),
+        content,
+        policies: Policies { min_gap_ms: 0, ..policies },
+        finish_by_given: false,
+        pool,
+        priority,
+        labels,
+    }
+}
+
+fn campaign_launch(name: &str) -> CampaignLaunch {
+    CampaignLaunch {
+        campaign: campaign_name(name),
+        due: Time(203_600_000),
+        finish_by_ms: 14_400_000,
+        again: true,
+        tzdb: "2026a".into(),
+    }
+}
+
 fn audience_seal() -> AudienceSeal {
     let seal = Seal {
         name: "all".into(),
@@ -323,6 +362,11 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("AudienceSeal", Command::AudienceSeal(audience_seal())),
         ("AudienceDelete", Command::AudienceDelete(AudienceDelete { tenant: "default".into(), name: "all".into() })),
         ("ScheduleCreate sealed", sealed()),
+        ("CampaignCreate", Command::CampaignCreate(Box::new(campaign("spring")))),
+        ("CampaignLaunch", Command::CampaignLaunch(campaign_launch("spring"))),
+        ("CampaignArm", Command::CampaignArm(CampaignArm { campaign: campaign_name("spring"), wrong: None })),
+        ("CampaignCancel", Command::CampaignCancel(campaign_name("spring"))),
+        ("CampaignDelete", Command::CampaignDelete(campaign_name("spring"))),
     ]
 }
 
@@ -377,6 +421,10 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::NoSuchAudience("all".into()),
         Refusal::AudienceNameTaken("all".into()),
         Refusal::AudienceUsed { name: "all".into(), schedule: "daily".into() },
+        Refusal::NoSuchCampaign("spring".into()),
+        Refusal::CampaignIs("cancelled".into()),
+        Refusal::OfCampaign("spring".into()),
+        Refusal::LaunchedBefore { campaign: "spring".into(), at: Time(1_772_409_600_000) },
     ];
     let refused = refusals.into_iter().map(Outcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();
@@ -463,6 +511,12 @@ pub fn ledger() -> Ledger {
     put(later, other("late", "request-8"));
     put(later, Command::AudienceSeal(audience_seal()));
     put(later, sealed());
+    for name in ["autumn", "spring", "summer"] {
+        let campaign = CampaignCreate { request: None, ..campaign(name) };
+        assert_eq!(put(later, Command::CampaignCreate(Box::new(campaign))), Outcome::Done);
+    }
+    assert_eq!(put(later, Command::CampaignLaunch(campaign_launch("spring"))), Outcome::Done);
+    assert_eq!(put(later, Command::CampaignCancel(campaign_name("summer"))), Outcome::Done);
     assert_eq!(ledger.nodes().get(&NODE).map(|node| node.deaths.times()), Some(&[Time(14_000)][..]));
     assert!(matches!(ledger.run(page).map(|run| &run.state), Some(RunState::Paused { .. })));
     ledger

@@ -78,6 +78,14 @@ impl World {
                 tenant: words.key("tenant").unwrap_or("default").into(),
                 name: words.need("name")?.into(),
             }),
+            "campaign" => self.campaign(words)?,
+            "launch" => self.launch(words)?,
+            "arm" => Command::CampaignArm(CampaignArm {
+                campaign: campaign_name(words)?,
+                wrong: words.key("wrong").map(str::to_owned),
+            }),
+            "cancel_campaign" => Command::CampaignCancel(campaign_name(words)?),
+            "forget_campaign" => Command::CampaignDelete(campaign_name(words)?),
             "test_clock" => Command::TestClock,
             "advance" => Command::Advance(Advance {
                 to: self.first.plus_ms(milliseconds(words.need("to when")?)?),
@@ -104,6 +112,38 @@ impl World {
             request: words.key("request").map(str::to_owned),
             tenant: words.key("tenant").unwrap_or("default").into(),
             seal,
+        }))
+    }
+
+    /// `campaign spring audience=all due=1h subject=hello`
+    fn campaign(&self, words: &mut Words) -> Told<Command> {
+        let CampaignName { tenant, name } = campaign_name(words)?;
+        Ok(Command::CampaignCreate(Box::new(CampaignCreate {
+            request: words.key("request").map(str::to_owned),
+            tenant,
+            name,
+            due: self.first.plus_ms(words.ms("due")?.unwrap_or(3_600_000)),
+            zone: "UTC".into(),
+            audience: words.key("audience").unwrap_or("all").into(),
+            content: content(words.key("subject").unwrap_or("hello")),
+            policies: self.policies(words)?,
+            finish_by_given: false,
+            pool: "default".into(),
+            priority: 0,
+            labels: Labels::default(),
+        })))
+    }
+
+    /// `launch spring due=1h again=yes`
+    fn launch(&self, words: &mut Words) -> Told<Command> {
+        let campaign = campaign_name(words)?;
+        let known = self.ledger.campaigns().get(&campaign.place()).map_or(self.first, |campaign| campaign.due);
+        Ok(Command::CampaignLaunch(CampaignLaunch {
+            campaign,
+            due: words.ms("due")?.map_or(known, |ms| self.first.plus_ms(ms)),
+            finish_by_ms: words.ms("finish_by")?.unwrap_or(4 * 3_600_000),
+            again: words.key("again") == Some("yes"),
+            tzdb: TZDB.into(),
         }))
     }
 
@@ -740,4 +780,9 @@ fn why(name: Option<&str>, witness: Witness) -> Told<Why> {
             all.into_iter().find(|why| format!("{why:?}") == name).ok_or_else(|| format!("why {name}?").into())
         }
     }
+}
+
+fn campaign_name(words: &mut Words) -> Told<CampaignName> {
+    let name = words.need("campaign")?.to_owned();
+    Ok(CampaignName { tenant: words.key("tenant").unwrap_or("default").into(), name })
 }

@@ -37,6 +37,7 @@ scripts! {
     audience_p20
     backfill_p7
     barrier_state_p15
+    campaign_p7
     catch_up_p16
     claim_p4
     dead_letters

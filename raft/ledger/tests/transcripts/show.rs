@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use reveille_ledger::campaign::{Campaign, Stage};
 use reveille_ledger::content::Recipients;
 use reveille_ledger::deaths::allowances;
 use reveille_ledger::ids::{NodeId, RunId};
@@ -27,6 +28,7 @@ impl World {
             "story" => self.show_story(words),
             "pages" => Ok(self.show_pages()),
             "audiences" => Ok(self.show_audiences()),
+            "campaigns" => Ok(self.show_campaigns()),
             "frozen" => self.show_frozen(words),
             "kept" => Ok(self.show_kept()),
             "answers" => Ok(format!("{} requests are remembered\n", self.remembered())),
@@ -193,6 +195,20 @@ impl World {
             known.map(|((tenant, name), one)| format!("{tenant}/{name}: {} rows, sealed by {}\n", one.rows, one.index));
         let needed = self.ledger.seals().map(|seal| format!("needed: {} parts of {}\n", seal.parts.len(), seal.name));
         known.chain(needed).collect()
+    }
+
+    /// Campaigns by name: how far each has come, and its run.
+    fn show_campaigns(&self) -> String {
+        let line = |(name, one): (&(String, String), &Campaign)| {
+            let run = one.stage.schedule().and_then(|schedule| self.ledger.run_of_campaign(schedule));
+            let run = run.map_or("no run".to_owned(), |run| format!("run {run}"));
+            let cause = match &one.stage {
+                Stage::Missed { cause, .. } => format!(": {cause}"),
+                _ => String::new(),
+            };
+            format!("{}: {} for {}, {run}{cause}\n", name.1, one.stage.word(), self.time(one.due))
+        };
+        self.ledger.campaigns().iter().map(line).collect()
     }
 
     /// Rows by table: what is kept at all.

@@ -1,0 +1,177 @@
+//! Campaigns over the API: drafted, launched once for ever, stopped, missed, and forgotten.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use reveille_proto::admin::v1::{
+    Audience, Campaign, CampaignState, CancelCampaignRequest, Content, CreateCampaignRequest, DeleteCampaignRequest,
+    GenerateAudienceRequest, GetCampaignRequest, LaunchCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest,
+    ScheduleBody, TriggerScheduleRequest, When, when,
+};
+use tonic::{Code, Status};
+
+use super::node::{Node, PATIENCE, creation, node, reason, yearly};
+
+const RECIPIENTS: u32 = 300;
+
+/// An audience; returns when it is sealed.
+async fn seal(node: &Node, name: &str) {
+    let (name, columns) = (name.to_owned(), vec!["name".to_owned()]);
+    let request = GenerateAudienceRequest { name, recipients: RECIPIENTS, seed: 7, columns, ..Default::default() };
+    let mut words = node.audiences().generate_audience(request).await.expect("asked").into_inner();
+    while words.message().await.expect("a word").is_some() {}
+}
+
+fn at(ahead: SignedDuration) -> prost_types::Timestamp {
+    let at = Timestamp::now() + ahead;
+    prost_types::Timestamp { seconds: at.as_second(), nanos: 0 }
+}
+
+fn body(name: &str, audience: &str, due: prost_types::Timestamp) -> CreateCampaignRequest {
+    let content = Content {
+        sender: "News <news@example.com>".into(),
+        subject: format!("{name} for {{{{ name }}}}"),
+        text: Some("Hello".into()),
+        ..Content::default()
+    };
+    CreateCampaignRequest {
+        schedule: Some(ScheduleBody {
+            name: name.to_owned(),
+            when: Some(When { pattern: Some(when::Pattern::At(due)) }),
+            zone: "Europe/Berlin".into(),
+            content: Some(content),
+            audience: Some(Audience { sealed: audience.to_owned(), ..Audience::default() }),
+            ..ScheduleBody::default()
+        }),
+        ..CreateCampaignRequest::default()
+    }
+}
+
+/// For this instant, or the one that it was created with.
+async fn launched(node: &Node, name: &str, due: Option<prost_types::Timestamp>) -> Result<Campaign, Status> {
+    let request = LaunchCampaignRequest { name: name.to_owned(), at: due, ..LaunchCampaignRequest::default() };
+    Ok(node.campaigns().launch_campaign(request).await?.into_inner().campaign.expect("a campaign"))
+}
+
+async fn status(node: &Node, name: &str) -> Campaign {
+    let request = GetCampaignRequest { name: name.to_owned(), ..GetCampaignRequest::default() };
+    node.campaigns().get_campaign(request).await.expect("known").into_inner().campaign.expect("a campaign")
+}
+
+/// Waits until it is in this state.
+async fn becomes(node: &Node, name: &str, state: CampaignState) -> Campaign {
+    let end = std::time::Instant::now() + PATIENCE;
+    loop {
+        let known = status(node, name).await;
+        if known.state() == state {
+            return known;
+        }
+        assert!(std::time::Instant::now() < end, "not {state:?} in {PATIENCE:?}: {known:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_goes_out_once_whoever_launches_it_again() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    let request = body("spring", "all", at(SignedDuration::from_hours(1)));
+    let made = node.campaigns().create_campaign(request.clone()).await.expect("a draft").into_inner();
+    assert!(made.created && made.warnings.is_empty(), "{made:?}");
+    assert_eq!(made.campaign.expect("a campaign").state(), CampaignState::Draft);
+    assert!(!node.campaigns().create_campaign(request).await.expect("the same").into_inner().created);
+
+    let now = at(SignedDuration::ZERO);
+    let first = launched(&node, "spring", Some(now)).await.expect("launched");
+    let done = becomes(&node, "spring", CampaignState::Finished).await;
+    let run = done.run.clone().expect("a run");
+    assert_eq!((run.audience, run.counts.map(|counts| counts.sent)), (RECIPIENTS, Some(RECIPIENTS)), "{run:?}");
+
+    for due in [Some(now), None] {
+        let again = launched(&node, "spring", due).await.expect("the same launch");
+        assert_eq!((again.launched_at, again.run), (first.launched_at, done.run.clone()));
+    }
+    let later = Some(at(SignedDuration::from_hours(1)));
+    let refused = launched(&node, "spring", later).await.expect_err("it opened for another instant");
+    assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    let trigger = TriggerScheduleRequest { name: "spring".into(), request_id: "more".into(), ..Default::default() };
+    let refused = node.schedules().trigger_schedule(trigger).await.expect_err("P7: it opens once");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+
+    // P20: the same content for the same audience goes out again only on purpose.
+    let mut copy = body("copy", "all", at(SignedDuration::from_hours(1)));
+    let same = |schedule: &mut ScheduleBody| {
+        schedule.content = body("spring", "all", at(SignedDuration::ZERO)).schedule.expect("a body").content;
+    };
+    copy.schedule.as_mut().map(same);
+    node.campaigns().create_campaign(copy).await.expect("a draft");
+    let refused = launched(&node, "copy", None).await.expect_err("sent already");
+    assert!(refused.message().contains("'spring'"), "{refused}");
+    let request = LaunchCampaignRequest { name: "copy".into(), again: true, ..Default::default() };
+    node.campaigns().launch_campaign(request).await.expect("on purpose");
+
+    let taken = creation(yearly("copy", &["ann@example.com"]));
+    let refused = node.schedules().create_schedule(taken).await.expect_err("a campaign has that name");
+    assert_eq!(reason(&refused).1, "NAME_TAKEN");
+    let request = CancelCampaignRequest { name: "copy".into(), ..Default::default() };
+    let cancelled = node.campaigns().cancel_campaign(request).await.expect("cancelled").into_inner();
+    assert_eq!(cancelled.campaign.expect("it").state(), CampaignState::Cancelled);
+    for name in ["copy", "spring"] {
+        let request = DeleteCampaignRequest { name: name.into(), ..Default::default() };
+        node.campaigns().delete_campaign(request).await.expect("forgotten");
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_audience_is_sealed_at_its_instant_or_it_does_not_fire() {
+    let node = node("").await;
+    for (name, audience, ahead) in [("never", "missing", 20), ("late", "tomorrow", 3_600)] {
+        let request = body(name, audience, at(SignedDuration::from_secs(ahead)));
+        let made = node.campaigns().create_campaign(request).await.expect("a draft").into_inner();
+        assert!(made.warnings.iter().any(|warning| warning.contains("is not sealed")), "{made:?}");
+        assert_eq!(launched(&node, name, None).await.expect("launched").state(), CampaignState::Waiting);
+    }
+    let missed = becomes(&node, "never", CampaignState::Missed).await;
+    assert!(missed.reason.contains("'missing' was not sealed"), "{missed:?}");
+    assert!(missed.run.is_none());
+
+    seal(&node, "tomorrow").await;
+    let armed = becomes(&node, "late", CampaignState::Launched).await;
+    assert_eq!(armed.recipients, RECIPIENTS);
+
+    // Paused before its instant, it waits; cancelled, nothing opens.
+    let pause = PauseCampaignRequest { name: "late".into(), reason: "look".into(), ..Default::default() };
+    let paused = node.campaigns().pause_campaign(pause).await.expect("paused").into_inner().campaign.expect("it");
+    assert_eq!((paused.state(), paused.reason.as_str()), (CampaignState::Paused, "look"));
+    let resume = ResumeCampaignRequest { name: "late".into(), ..Default::default() };
+    let resumed = node.campaigns().resume_campaign(resume).await.expect("resumed").into_inner().campaign.expect("it");
+    assert_eq!(resumed.state(), CampaignState::Launched);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_a_campaign_is_refused_by_its_field() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    let hour = at(SignedDuration::from_hours(1));
+    let mut daily = body("daily", "all", hour);
+    daily.schedule.as_mut().expect("a body").when = Some(When { pattern: Some(when::Pattern::Cron("@daily".into())) });
+    let mut nobody = body("nobody", "", hour);
+    nobody.schedule.as_mut().expect("a body").audience = None;
+    let mut misfit = body("misfit", "all", hour);
+    let subject = |content: &mut Content| content.subject = "Hello {{ nam }}".into();
+    misfit.schedule.as_mut().and_then(|schedule| schedule.content.as_mut()).map(subject);
+    for (request, words) in [
+        (daily, "is no instant"),
+        (nobody, "a campaign goes to an audience"),
+        (misfit, "unknown variable 'nam'"),
+        (body("past", "all", at(SignedDuration::from_hours(-1))), "is in the past"),
+    ] {
+        let refused = node.campaigns().create_campaign(request).await.expect_err("no campaign");
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        assert!(format!("{refused:?}").contains(words), "{refused:?}");
+    }
+    assert_eq!(reason(&launched(&node, "missing", None).await.expect_err("unknown")).1, "CAMPAIGN_NOT_FOUND");
+    node.stop().await;
+}

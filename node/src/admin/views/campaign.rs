@@ -1,0 +1,85 @@
+//! A campaign as a message: its own stage, and from its instant on its run's state.
+
+use reveille_ledger::campaign::{Campaign, Stage};
+use reveille_ledger::command::CampaignName;
+use reveille_ledger::ids::RunId;
+use reveille_ledger::{Activity, Ledger};
+use reveille_proto::admin::v1::{self, CampaignState, RunState};
+
+use super::forecast::{Prospect, forecast};
+use super::schedule::policies;
+use super::{run, summary, timestamp};
+
+/// As it is in the ledger now.
+pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
+    let opened = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
+    let opened = opened.and_then(|id| told_run(ledger, id));
+    let (state, reason) = state(ledger, known, opened.as_ref());
+    let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
+    let prospect = Prospect {
+        pool: &known.pool,
+        audience: (&named.tenant, &known.audience),
+        due: known.due,
+        finish_by_ms: known.policies.finish_by_ms,
+    };
+    let launch = match &known.stage {
+        Stage::Waiting(launch) => Some(launch),
+        stage => stage.armed().map(|armed| &armed.launch),
+    };
+    let finish_by = opened.as_ref().and_then(|run| run.finish_by);
+    v1::Campaign {
+        tenant: named.tenant.clone(),
+        name: named.name.clone(),
+        state: state.into(),
+        reason,
+        audience: known.audience.clone(),
+        recipients: opened.as_ref().map(|run| run.audience).or(sealed.map(|sealed| sealed.rows)).unwrap_or_default(),
+        at: Some(timestamp(known.due)),
+        zone: known.zone.clone(),
+        pool: known.pool.clone(),
+        priority: u32::from(known.priority),
+        labels: known.labels.as_map().clone(),
+        content_hash: known.content.to_string(),
+        policies: Some(policies(&known.policies)),
+        launched_at: launch.map(|launch| timestamp(launch.at)),
+        finish_by: finish_by.or(Some(timestamp(known.due.plus_ms(known.policies.finish_by_ms)))),
+        forecast: forecast(ledger, &prospect).filter(|_| opened.is_none()).map(|forecast| forecast.told()),
+        run: opened,
+        index: known.index,
+    }
+}
+
+fn told_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
+    if let Some(known) = ledger.summaries().get(&id) {
+        return Some(summary(id, known));
+    }
+    let (_, page, place) = ledger.page_of(id)?;
+    Some(run(id, page, page.runs.get(place)?))
+}
+
+fn state(ledger: &Ledger, known: &Campaign, opened: Option<&v1::Run>) -> (CampaignState, String) {
+    if let Some(run) = opened {
+        let state = match run.state() {
+            RunState::Paused => CampaignState::Paused,
+            RunState::Finished => CampaignState::Finished,
+            RunState::Cancelled => CampaignState::Cancelled,
+            RunState::Expired => CampaignState::Expired,
+            RunState::Open | RunState::Unspecified => CampaignState::Open,
+        };
+        return (state, run.reason.clone());
+    }
+    match &known.stage {
+        Stage::Draft => (CampaignState::Draft, String::new()),
+        Stage::Waiting(_) => (CampaignState::Waiting, format!("its audience '{}' is not sealed yet", known.audience)),
+        Stage::Missed { cause, .. } => (CampaignState::Missed, cause.clone()),
+        Stage::Cancelled { .. } => (CampaignState::Cancelled, String::new()),
+        Stage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity) {
+            Some(Activity::Active) => (CampaignState::Launched, String::new()),
+            Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.clone()),
+            Some(Activity::Blocked { cause }) => (CampaignState::Missed, cause.clone()),
+            Some(Activity::Done) | None => {
+                (CampaignState::Missed, "its instant had passed by more than start_within".to_owned())
+            }
+        },
+    }
+}

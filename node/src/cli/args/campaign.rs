@@ -1,0 +1,134 @@
+//! `reveille campaign …`.
+
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+
+use super::labels::parse_label;
+use super::{ContentArgs, Paging, PolicyArgs, Watch};
+use crate::cli::instant::parse_instant;
+
+/// The noun.
+#[derive(Debug, Args)]
+pub struct CampaignArgs {
+    /// Tenant
+    #[arg(long, global = true, default_value = "default")]
+    pub tenant: String,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CampaignCommand,
+}
+
+/// Its verbs.
+#[derive(Debug, Subcommand)]
+pub enum CampaignCommand {
+    /// Draft a campaign: one content, one audience, one instant
+    ///
+    /// Nothing is sent before it is launched. Its content is frozen; the same name with the same body is the same
+    /// campaign. The audience need not be sealed yet.
+    #[command(
+        after_long_help = "Example:\n  reveille campaign create spring --audience everybody --at 2026-12-01T09:00:00+01:00 \\\n      \
+                           --tz Europe/Berlin --sender 'News <news@example.com>' \\\n      \
+                           --subject 'Spring, {{ name }}' --text body.txt --html body.html\n  \
+                           reveille campaign launch spring"
+    )]
+    Create(Box<CampaignCreateArgs>),
+    /// Let it open at its instant; launched again, by anyone, it sends nothing more
+    ///
+    /// Says first whether the relays' rates are enough. What is not sent within --finish-by of `create` expires; where
+    /// that was left out, within four hours or twice the forecast, whichever is longer.
+    #[command(
+        after_long_help = "Examples:\n  reveille campaign launch spring --dry-run\n  reveille campaign launch spring --at 2026-12-01T10:00:00Z"
+    )]
+    Launch {
+        /// Its name
+        name: String,
+        /// Another instant than the one it was created with
+        #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+        at: Option<Timestamp>,
+        /// Also where the same content went to the same audience within 30 days
+        #[arg(long)]
+        again: bool,
+        /// Check it, say whether it can be sent in time, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Stop it: before its instant nothing opens, after it no hand-off starts
+    #[command(after_long_help = "Example:\n  reveille campaign pause spring --reason 'wrong price in it'")]
+    Pause {
+        /// Its name
+        name: String,
+        /// Why, for whoever finds it paused
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Let it go on
+    #[command(after_long_help = "Example:\n  reveille campaign resume spring")]
+    Resume {
+        /// Its name
+        name: String,
+    },
+    /// End it for good: what is not sent is cancelled
+    #[command(after_long_help = "Example:\n  reveille campaign cancel spring --yes")]
+    Cancel {
+        /// Its name
+        name: String,
+    },
+    /// How far it has come
+    #[command(after_long_help = "Example:\n  reveille campaign status spring -o json")]
+    Status {
+        /// Its name
+        name: String,
+        /// Once, or on and on.
+        #[command(flatten)]
+        watch: Watch,
+    },
+    /// Follow it from now until nothing of it is pending
+    #[command(after_long_help = "Example:\n  reveille campaign watch spring")]
+    Watch {
+        /// Its name
+        name: String,
+    },
+    /// All campaigns, by name
+    #[command(after_long_help = "Example:\n  reveille campaign list")]
+    List(Paging),
+    /// Forget one that is over, or never began; its run stays
+    #[command(after_long_help = "Example:\n  reveille campaign delete spring --yes")]
+    Delete {
+        /// Its name
+        name: String,
+    },
+}
+
+/// `campaign create`.
+#[derive(Clone, Debug, Args)]
+pub struct CampaignCreateArgs {
+    /// Its name, unique among campaigns and schedules of the tenant
+    pub name: String,
+    /// A sealed audience, or one that will be sealed by then: `reveille audience list`
+    #[arg(long, value_name = "NAME")]
+    pub audience: String,
+    /// When it is to be sent
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub at: Timestamp,
+    /// Time zone in which people speak of that instant
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    pub tz: String,
+    /// Pool of relays
+    #[arg(long, default_value = "default")]
+    pub pool: String,
+    /// Higher goes first within the tenant
+    #[arg(long, value_name = "0-255", default_value_t = 0)]
+    pub priority: u8,
+    /// A label, by which campaigns are grouped; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub labels: Vec<(String, String)>,
+    /// Check everything, say whether it can be sent in time, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// What.
+    #[command(flatten)]
+    pub content: ContentArgs,
+    /// How.
+    #[command(flatten)]
+    pub policies: PolicyArgs,
+}

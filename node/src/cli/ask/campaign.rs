@@ -1,0 +1,168 @@
+//! `reveille campaign …`.
+
+use std::time::Duration;
+
+use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient as Service;
+use reveille_proto::admin::v1::{
+    Audience, CancelCampaignRequest, CreateCampaignRequest, DeleteCampaignRequest, GetCampaignRequest,
+    LaunchCampaignRequest, ListCampaignsRequest, PauseCampaignRequest, ResumeCampaignRequest, ScheduleBody, When, when,
+};
+use tokio::time::{Instant, sleep};
+
+use super::create::{content, labels};
+use super::{Desk, Page, Seen};
+use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::instant::to_wire;
+use crate::cli::view::barrier::BarrierView;
+use crate::cli::view::campaign::CampaignView;
+use crate::cli::view::relay::RemovedView;
+
+/// Before its run is there, it is looked at this often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Does what the verb says.
+pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
+    let tenant = args.tenant;
+    match args.command {
+        CampaignCommand::Create(args) => create(desk, tenant, *args).await,
+        CampaignCommand::Launch { name, at, again, dry_run } => {
+            let at = at.map(to_wire);
+            launch(desk, LaunchCampaignRequest { tenant, name, at, again, validate_only: dry_run }).await
+        }
+        CampaignCommand::Pause { name, reason } => pause(desk, PauseCampaignRequest { tenant, name, reason }).await,
+        CampaignCommand::Resume { name } => resume(desk, ResumeCampaignRequest { tenant, name }).await,
+        CampaignCommand::Cancel { name } => cancel(desk, CancelCampaignRequest { tenant, name }).await,
+        CampaignCommand::Status { name, watch } => {
+            let look = async || {
+                let (view, freshness) = get(desk, &tenant, &name).await?;
+                Ok(Seen::of(view, freshness))
+            };
+            desk.one(watch, look).await
+        }
+        CampaignCommand::Watch { name } => watch(desk, tenant, name).await,
+        CampaignCommand::List(paging) => desk.list(paging, |size, token| page(desk, tenant.clone(), size, token)).await,
+        CampaignCommand::Delete { name } => delete(desk, tenant, name).await,
+    }
+}
+
+async fn create(desk: &Desk<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {
+    let dry_run = args.dry_run;
+    let schedule = ScheduleBody {
+        tenant,
+        name: args.name,
+        when: Some(When { pattern: Some(when::Pattern::At(to_wire(args.at))) }),
+        zone: args.tz,
+        policies: Some(args.policies.to_wire()),
+        pool: args.pool,
+        priority: args.priority.into(),
+        content: Some(content(args.content)?),
+        audience: Some(Audience { sealed: args.audience, ..Audience::default() }),
+        labels: labels(args.labels)?,
+        ..ScheduleBody::default()
+    };
+    let request_id = desk.client.request_id().to_owned();
+    let question = CreateCampaignRequest { schedule: Some(schedule), request_id, validate_only: dry_run };
+    let call = |channel, question| async move { Service::new(channel).create_campaign(question).await };
+    let answer = desk.change(question, call).await?;
+    answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
+    desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
+    desk.checked(dry_run);
+    Ok(())
+}
+
+async fn launch(desk: &Desk<'_>, question: LaunchCampaignRequest) -> Result<(), Stop> {
+    let dry_run = question.validate_only;
+    let call = |channel, question| async move { Service::new(channel).launch_campaign(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
+    desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
+    desk.checked(dry_run);
+    Ok(())
+}
+
+async fn pause(desk: &Desk<'_>, question: PauseCampaignRequest) -> Result<(), Stop> {
+    let call = |channel, question| async move { Service::new(channel).pause_campaign(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let view = CampaignView::from(answer.campaign.unwrap_or_default());
+    desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
+}
+
+async fn resume(desk: &Desk<'_>, question: ResumeCampaignRequest) -> Result<(), Stop> {
+    let call = |channel, question| async move { Service::new(channel).resume_campaign(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))
+}
+
+async fn cancel(desk: &Desk<'_>, question: CancelCampaignRequest) -> Result<(), Stop> {
+    desk.terminal.confirm(&format!("Cancel campaign {} for good?", question.name))?;
+    let call = |channel, question| async move { Service::new(channel).cancel_campaign(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let view = CampaignView::from(answer.campaign.unwrap_or_default());
+    desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
+}
+
+/// Until its run is there, once a second; then as the run is watched.
+async fn watch(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+    let (began, mut said) = (Instant::now(), None);
+    loop {
+        let (view, _) = get(desk, &tenant, &name).await?;
+        if let Some(run) = view.run_name() {
+            return super::watch::run(desk, tenant, run).await;
+        }
+        if !view.may_open() {
+            desk.terminal.show(&view)?;
+            return Ok(());
+        }
+        let sentence = view.sentence();
+        if said.as_ref() != Some(&sentence) {
+            desk.terminal.say(&sentence);
+            said = Some(sentence);
+        }
+        if desk.global.timeout.is_some_and(|within| began.elapsed() > within) {
+            return Err(Failure {
+                exit: Exit::TimedOut,
+                reason: "TIMED_OUT".into(),
+                message: format!("{name} has not opened in this time"),
+                next: Some(format!("reveille campaign status {name}")),
+                ..Failure::default()
+            }
+            .into());
+        }
+        sleep(LOOK_EVERY).await;
+        desk.client.give(super::WITHIN);
+    }
+}
+
+async fn get(
+    desk: &Desk<'_>,
+    tenant: &str,
+    name: &str,
+) -> Result<(CampaignView, Option<reveille_proto::admin::v1::Freshness>), Failure> {
+    let question = GetCampaignRequest { tenant: tenant.to_owned(), name: name.to_owned(), stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).get_campaign(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    Ok((CampaignView::from(answer.campaign.unwrap_or_default()), answer.freshness))
+}
+
+async fn page(
+    desk: &Desk<'_>,
+    tenant: String,
+    page_size: i32,
+    page_token: String,
+) -> Result<Page<CampaignView>, Failure> {
+    let question = ListCampaignsRequest { tenant, page_size, page_token, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).list_campaigns(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let rows = answer.campaigns.into_iter().map(CampaignView::from).collect();
+    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+}
+
+async fn delete(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+    desk.terminal.confirm(&format!("Forget campaign {name}?"))?;
+    let question = DeleteCampaignRequest { tenant, name: name.clone() };
+    let call = |channel, question| async move { Service::new(channel).delete_campaign(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    desk.terminal.show(&RemovedView { name, index: answer.index })
+}

@@ -1,0 +1,182 @@
+//! What `campaign …` prints.
+
+use std::collections::BTreeMap;
+
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::barrier::BarrierView;
+use super::run::RunView;
+use super::sheet::{Cell, Tone, card};
+use super::{Row, View, some};
+use crate::cli::human;
+use crate::cli::instant::text;
+use crate::cli::word::word;
+
+/// A campaign.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CampaignView {
+    tenant: String,
+    name: String,
+    state: String,
+    reason: Option<String>,
+    audience: String,
+    recipients: u32,
+    at: Option<String>,
+    zone: String,
+    pool: String,
+    priority: u32,
+    labels: BTreeMap<String, String>,
+    content_hash: String,
+    launched_at: Option<String>,
+    finish_by: Option<String>,
+    forecast: Option<ForecastView>,
+    run: Option<RunView>,
+    index: u64,
+    /// Only of one that was just paused or cancelled while it was being sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    barrier: Option<BarrierView>,
+}
+
+/// Whether it can be sent in time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct ForecastView {
+    needed_per_second: f64,
+    budget_per_second: Option<f64>,
+    ends: Option<String>,
+    fits: bool,
+}
+
+impl From<v1::Campaign> for CampaignView {
+    fn from(campaign: v1::Campaign) -> CampaignView {
+        CampaignView {
+            state: word("CAMPAIGN_STATE_", campaign.state().as_str_name()),
+            reason: some(campaign.reason),
+            at: text(campaign.at.as_ref()),
+            launched_at: text(campaign.launched_at.as_ref()),
+            finish_by: text(campaign.finish_by.as_ref()),
+            forecast: campaign.forecast.map(|forecast| ForecastView {
+                needed_per_second: forecast.needed_per_second,
+                budget_per_second: forecast.budget_per_second,
+                ends: text(forecast.ends.as_ref()),
+                fits: forecast.fits,
+            }),
+            run: campaign.run.map(RunView::from),
+            tenant: campaign.tenant,
+            name: campaign.name,
+            audience: campaign.audience,
+            recipients: campaign.recipients,
+            zone: campaign.zone,
+            pool: campaign.pool,
+            priority: campaign.priority,
+            labels: campaign.labels,
+            content_hash: campaign.content_hash,
+            index: campaign.index,
+            barrier: None,
+        }
+    }
+}
+
+impl ForecastView {
+    /// `needs 3,472 mails/s; the relays' rates give 4,000: ends at 2026-12-01T12:28:20Z`
+    fn sentence(&self) -> String {
+        let whole = |rate: f64| human::count(rate.ceil() as u64);
+        let needs = format!("needs {} mails/s", whole(self.needed_per_second));
+        match (self.budget_per_second, &self.ends) {
+            (Some(budget), Some(ends)) => {
+                format!("{needs}; the relays' rates give {}: ends at {ends}", whole(budget))
+            }
+            _ => format!("{needs}; the relays have no bound"),
+        }
+    }
+}
+
+impl CampaignView {
+    /// With what its barrier proved.
+    pub fn with_barrier(self, barrier: Option<BarrierView>) -> CampaignView {
+        CampaignView { barrier, ..self }
+    }
+
+    /// The run that it opened.
+    pub fn run_name(&self) -> Option<String> {
+        self.run.as_ref().map(View::name)
+    }
+
+    /// Is there an instant to wait for?
+    pub fn may_open(&self) -> bool {
+        matches!(self.state.as_str(), "draft" | "waiting" | "launched" | "paused")
+    }
+
+    /// How it stands, in a line.
+    pub fn sentence(&self) -> String {
+        let at = self.at.as_deref().unwrap_or("no instant");
+        match &self.reason {
+            Some(reason) => format!("{} is {} for {at}: {reason}", self.name, self.state),
+            None => format!("{} is {} for {at}", self.name, self.state),
+        }
+    }
+
+    fn tone(&self) -> Tone {
+        match self.state.as_str() {
+            "missed" | "expired" => Tone::Bad,
+            "waiting" | "paused" | "cancelled" => Tone::Notable,
+            "open" | "finished" => Tone::Good,
+            _ => Tone::Plain,
+        }
+    }
+
+    fn recipients(&self) -> Cell {
+        match self.recipients {
+            0 => Cell::or_dash(None),
+            recipients => human::count(recipients.into()).into(),
+        }
+    }
+}
+
+impl View for CampaignView {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
+        let forecast = self.forecast.as_ref().map(ForecastView::sentence);
+        let mut pairs = vec![
+            ("campaign", format!("{} ({})", self.name, self.tenant).into()),
+            ("state", Cell::toned(self.state.as_str(), self.tone())),
+            ("reason", Cell::or_dash(self.reason.as_deref())),
+            ("at", format!("{} ({})", self.at.as_deref().unwrap_or("-"), self.zone).into()),
+            ("audience", self.audience.as_str().into()),
+            ("recipients", self.recipients()),
+            ("labels", Cell::or_dash(Some(labels.as_str()).filter(|labels| !labels.is_empty()))),
+            ("pool", self.pool.as_str().into()),
+            ("launched", Cell::or_dash(self.launched_at.as_deref())),
+            ("finish by", Cell::or_dash(self.finish_by.as_deref())),
+            ("forecast", Cell::or_dash(forecast.as_deref())),
+        ];
+        if let Some(run) = &self.run {
+            pairs.push(("run", run.sentence().into()));
+        }
+        let card = card(pairs, paint);
+        match &self.barrier {
+            Some(barrier) => format!("{card}\n{}", barrier.sentence()),
+            None => card,
+        }
+    }
+}
+
+impl Row for CampaignView {
+    const NOUN: &'static str = "campaigns";
+    const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "AT", "AUDIENCE", "RECIPIENTS", "RUN"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.name.as_str().into(),
+            Cell::toned(self.state.as_str(), self.tone()),
+            Cell::or_dash(self.at.as_deref()),
+            self.audience.as_str().into(),
+            self.recipients(),
+            Cell::or_dash(self.run.as_ref().map(RunView::sentence).as_deref()),
+        ]
+    }
+}

@@ -1,0 +1,108 @@
+//! `campaign …`: what is asked, and what is printed.
+
+use reveille_proto::admin::v1::{self, CampaignState};
+use serde_json::json;
+
+use crate::fake::{Fake, one, unknown};
+
+fn instant(seconds: i64) -> Option<prost_types::Timestamp> {
+    Some(prost_types::Timestamp { seconds, nanos: 0 })
+}
+
+fn spring(state: CampaignState) -> v1::Campaign {
+    v1::Campaign {
+        tenant: "default".into(),
+        name: "spring".into(),
+        state: state.into(),
+        audience: "everybody".into(),
+        recipients: 50_000_000,
+        at: instant(1_772_960_400),
+        zone: "Europe/Berlin".into(),
+        pool: "bulk".into(),
+        content_hash: "c0de".into(),
+        finish_by: instant(1_772_964_000),
+        forecast: Some(v1::Forecast {
+            needed_per_second: 13_888.9,
+            budget_per_second: Some(4_000.0),
+            ends: instant(1_772_972_900),
+            fits: false,
+        }),
+        index: 12,
+        ..v1::Campaign::default()
+    }
+}
+
+#[tokio::test]
+async fn create_asks_for_an_instant_an_audience_and_its_content() {
+    let fake = Fake::start(|method, _| match method {
+        "CreateCampaign" => one(v1::CreateCampaignResponse {
+            campaign: Some(spring(CampaignState::Draft)),
+            created: true,
+            warnings: vec!["needs 13889 mails a second".into()],
+        }),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let line = "campaign create spring --audience everybody --at 2026-03-08T09:00:00Z --tz Europe/Berlin --pool bulk \
+                --sender news@example.com --subject s --inline-text t --dry-run";
+    let ended = fake.reveille(line).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stderr, "warning: needs 13889 mails a second\nchecked; nothing was changed\n");
+    let told = "needs 13,889 mails/s; the relays' rates give 4,000: ends at 2026-03-08T12:28:20Z";
+    assert!(ended.stdout.contains(told), "{}", ended.stdout);
+    let asked: Vec<v1::CreateCampaignRequest> = fake.requests("CreateCampaign");
+    let asked = asked.first().expect("asked");
+    let body = asked.schedule.clone().expect("a body");
+    assert_eq!((body.name.as_str(), body.audience.expect("an audience").sealed.as_str()), ("spring", "everybody"));
+    assert_eq!(body.when.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
+    assert!(asked.validate_only && body.policies.expect("policies").finish_by.is_none());
+}
+
+#[tokio::test]
+async fn status_and_list_print_the_same_fields() {
+    let fake = Fake::start(|method, _| match method {
+        "GetCampaign" => {
+            one(v1::GetCampaignResponse { campaign: Some(spring(CampaignState::Launched)), freshness: None })
+        }
+        "ListCampaigns" => {
+            one(v1::ListCampaignsResponse { campaigns: vec![spring(CampaignState::Launched)], ..Default::default() })
+        }
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let shown = json!({
+        "tenant": "default", "name": "spring", "state": "launched", "reason": null, "audience": "everybody",
+        "recipients": 50_000_000, "at": "2026-03-08T09:00:00Z", "zone": "Europe/Berlin", "pool": "bulk",
+        "priority": 0, "labels": {}, "content_hash": "c0de", "launched_at": null,
+        "finish_by": "2026-03-08T10:00:00Z", "run": null, "index": 12,
+        "forecast": {
+            "needed_per_second": 13_888.9, "budget_per_second": 4_000.0, "ends": "2026-03-08T12:28:20Z", "fits": false,
+        },
+    });
+    assert_eq!(fake.reveille("campaign status spring -o json").await.json(), shown);
+    assert_eq!(fake.reveille("campaign list -o json").await.json(), json!([shown]));
+}
+
+#[tokio::test]
+async fn watch_waits_for_the_run_and_then_follows_it() {
+    let looks = std::sync::atomic::AtomicUsize::new(0);
+    let counts = v1::RunCounts { sent: 2, ..v1::RunCounts::default() };
+    let run = v1::Run { run: "r7.0".into(), audience: 2, counts: Some(counts), ..v1::Run::default() };
+    let mut run = run;
+    run.set_state(v1::RunState::Finished);
+    let fake = Fake::start(move |method, _| match method {
+        "GetCampaign" => {
+            let opened = looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0;
+            let state = if opened { CampaignState::Open } else { CampaignState::Launched };
+            let campaign = v1::Campaign { run: opened.then(|| run.clone()), ..spring(state) };
+            one(v1::GetCampaignResponse { campaign: Some(campaign), freshness: None })
+        }
+        "WatchRun" => one(v1::WatchRunResponse { run: Some(run.clone()) }),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let ended = fake.reveille("campaign watch spring").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.starts_with("spring is launched for 2026-03-08T09:00:00Z"), "{ended:?}");
+    assert!(ended.stdout.contains("finished"), "{ended:?}");
+}

@@ -1,0 +1,268 @@
+//! Campaigns: create, launch, arm, cancel, delete (P7, P20).
+
+use super::Context;
+use super::audience::gap_needs_a_list;
+use super::schedule::{bounded, labelled};
+use crate::campaign::{AGAIN_MS, Armed, Campaign, Launch, Stage};
+use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, Next, ScheduleCreate, body_hash};
+use crate::content::{CONTENT_BYTES_MAX, Content, NAME_BYTES_MAX, Named, To};
+use crate::decide::calendar::When;
+use crate::ids::{Nominal, RunId, ScheduleId, Time};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Ledger, SealedAudience};
+
+impl Ledger {
+    /// Idempotent by its name: the same body again is the same campaign, whatever has become of it.
+    pub(super) fn campaign_create(
+        &mut self,
+        context: &mut Context,
+        asked: &CampaignCreate,
+    ) -> Result<Outcome, Refusal> {
+        let body = body_hash(&("campaign", &CampaignCreate { request: None, ..asked.clone() }));
+        let request = asked.request.as_deref();
+        if let Some(outcome) = self.answered_again(context, &asked.tenant, request, body)? {
+            return Ok(outcome);
+        }
+        let place = (asked.tenant.clone(), asked.name.clone());
+        match self.campaigns.get(&place) {
+            Some(known) if known.body != body => return Err(Refusal::NameTaken(asked.name.clone())),
+            Some(known) => context.repeats = Some(known.index),
+            None => {
+                if self.schedule_named(&asked.tenant, &asked.name).is_some() {
+                    return Err(Refusal::NameTaken(asked.name.clone()));
+                }
+                let content = asked.content.blob();
+                bounded("content (bytes)", content.bytes.len(), CONTENT_BYTES_MAX)?;
+                bounded("name of the audience (bytes)", asked.audience.len(), NAME_BYTES_MAX)?;
+                labelled(&asked.labels)?;
+                gap_needs_a_list(&asked.policies, true)?;
+                let campaign = Campaign {
+                    due: asked.due,
+                    zone: asked.zone.clone(),
+                    audience: asked.audience.clone(),
+                    content: content.hash,
+                    policies: asked.policies.clone(),
+                    finish_by_given: asked.finish_by_given,
+                    pool: asked.pool.clone(),
+                    priority: asked.priority,
+                    labels: asked.labels.clone(),
+                    body,
+                    index: context.index,
+                    stage: Stage::Draft,
+                };
+                self.hold_blob(content);
+                self.campaigns.put(place, campaign);
+            }
+        }
+        self.remember(context, &asked.tenant, request, body, &Outcome::Done);
+        Ok(Outcome::Done)
+    }
+
+    /// P7: launched again, by anyone, it sends nothing more. What has never opened may be launched for another
+    /// instant.
+    pub(super) fn campaign_launch(
+        &mut self,
+        context: &mut Context,
+        asked: &CampaignLaunch,
+    ) -> Result<Outcome, Refusal> {
+        let place = asked.campaign.place();
+        let campaign = self.campaign(&asked.campaign)?.clone();
+        match &campaign.stage {
+            Stage::Waiting(launch) | Stage::Armed(Armed { launch, .. }) if campaign.due == asked.due => {
+                context.repeats = Some(launch.index);
+                return Ok(Outcome::Done);
+            }
+            Stage::Draft | Stage::Missed { .. } => {}
+            other => return Err(Refusal::CampaignIs(other.word().to_owned())),
+        }
+        let over = asked.due.plus_ms(campaign.policies.start_within_ms);
+        if over <= context.now {
+            return Err(Refusal::NotPossible(format!("an instant that is over since {over}: give a later one")));
+        }
+        let mut launched = Campaign { due: asked.due, index: context.index, ..campaign };
+        launched.policies.finish_by_ms = asked.finish_by_ms;
+        let launch = Launch { index: context.index, at: context.now, again: asked.again, tzdb: asked.tzdb.clone() };
+        launched.stage = match self.audiences.get(&(place.0.clone(), launched.audience.clone())).copied() {
+            None if asked.due <= context.now => return Err(Refusal::NoSuchAudience(launched.audience)),
+            None => Stage::Waiting(launch),
+            Some(sealed) => Stage::Armed(self.arm(context, &asked.campaign, &launched, launch, sealed)?),
+        };
+        self.campaigns.put(place, launched);
+        Ok(Outcome::Done)
+    }
+
+    /// The leader looks after campaigns that wait: once the audience is sealed, and at the instant at the latest.
+    pub(super) fn campaign_arm(&mut self, context: &mut Context, arm: &CampaignArm) -> Result<Outcome, Refusal> {
+        let asked = &arm.campaign;
+        let mut campaign = self.campaign(asked)?.clone();
+        let Stage::Waiting(launch) = campaign.stage.clone() else {
+            return Err(Refusal::CampaignIs(campaign.stage.word().to_owned()));
+        };
+        let sealed = self.audiences.get(&(asked.tenant.clone(), campaign.audience.clone())).copied();
+        let armed = match (&arm.wrong, sealed.filter(|sealed| sealed.at <= campaign.due)) {
+            (Some(wrong), Some(_)) => Err(format!("its content does not fit its audience: {wrong}")),
+            (None, Some(sealed)) => {
+                self.arm(context, asked, &campaign, launch, sealed).map_err(|refusal| refusal.to_string())
+            }
+            (_, None) if context.now < campaign.due => return Err(Refusal::NotDue(campaign.due)),
+            (_, None) => Err(format!("its audience '{}' was not sealed at {}", campaign.audience, campaign.due)),
+        };
+        campaign.index = context.index;
+        campaign.stage = match armed {
+            Ok(armed) => Stage::Armed(armed),
+            Err(cause) => {
+                context.alarm(format!("campaign {} does not fire: {cause}", asked.name));
+                Stage::Missed { at: context.now, cause }
+            }
+        };
+        self.campaigns.put(asked.place(), campaign);
+        Ok(Outcome::Done)
+    }
+
+    /// Makes the schedule of its one instant. Changes nothing where it refuses.
+    fn arm(
+        &mut self,
+        context: &mut Context,
+        named: &CampaignName,
+        campaign: &Campaign,
+        launch: Launch,
+        sealed: SealedAudience,
+    ) -> Result<Armed, Refusal> {
+        if !launch.again {
+            self.not_sent_lately(context, named, campaign, sealed)?;
+        }
+        let content = self.blob(&campaign.content).and_then(Content::from_blob);
+        let content = content.ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))?;
+        let audience = Named { name: campaign.audience.clone(), seal: sealed.seal, rows: sealed.rows };
+        let due = campaign.due;
+        let create = ScheduleCreate {
+            request: None,
+            tenant: named.tenant.clone(),
+            name: named.name.clone(),
+            when: When::At { instant_ms: due.0 },
+            zone: campaign.zone.clone(),
+            start: None,
+            end: None,
+            max_runs: Some(1),
+            policies: campaign.policies.clone(),
+            pool: campaign.pool.clone(),
+            priority: campaign.priority,
+            paused: None,
+            content,
+            audience: To::Sealed(audience),
+            after: due.plus_ms(-1),
+            next: Some(Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+            tzdb: launch.tzdb.clone(),
+            labels: campaign.labels.clone(),
+        };
+        if self.schedule_named(&named.tenant, &named.name).is_some() {
+            return Err(Refusal::NameTaken(named.name.clone()));
+        }
+        match self.schedule_create(context, &create)? {
+            Outcome::Schedule(schedule) => Ok(Armed { launch, schedule, audience: sealed.seal }),
+            _ => Err(Refusal::NameTaken(named.name.clone())),
+        }
+    }
+
+    /// P20: the same content for the same audience within thirty days is somebody's mistake, unless said otherwise.
+    /// Looks at every campaign of the tenant, which is seldom asked for.
+    fn not_sent_lately(
+        &self,
+        context: &Context,
+        named: &CampaignName,
+        campaign: &Campaign,
+        sealed: SealedAudience,
+    ) -> Result<(), Refusal> {
+        let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
+        for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
+            let Some(Armed { launch, audience, .. }) = other.stage.armed() else { continue };
+            let lately = context.now.since_ms(launch.at) < AGAIN_MS;
+            if lately && *name != named.name && other.content == campaign.content && *audience == sealed.seal {
+                return Err(Refusal::LaunchedBefore { campaign: name.clone(), at: launch.at });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends it: before its instant nothing opens, after it what is not sent is cancelled.
+    pub(super) fn campaign_cancel(&mut self, context: &mut Context, asked: &CampaignName) -> Result<Outcome, Refusal> {
+        let campaign = self.campaign(asked)?.clone();
+        let (outcome, opened) = match &campaign.stage {
+            Stage::Cancelled { .. } => {
+                context.repeats = Some(campaign.index);
+                return Ok(Outcome::Done);
+            }
+            Stage::Draft | Stage::Waiting(_) | Stage::Missed { .. } => (Outcome::Done, None),
+            Stage::Armed(armed) => match self.run_of_campaign(armed.schedule) {
+                Some(run) => (self.run_cancel(context, run, None)?, Some(armed.clone())),
+                None => (self.schedule_delete(context, armed.schedule)?, None),
+            },
+        };
+        let stage = Stage::Cancelled { at: context.now, opened };
+        self.campaigns.put(asked.place(), Campaign { index: context.index, stage, ..campaign });
+        Ok(outcome)
+    }
+
+    /// Forgets it, once nothing of it can be sent any more. Its run is kept as long as any.
+    pub(super) fn campaign_delete(&mut self, context: &mut Context, asked: &CampaignName) -> Result<Outcome, Refusal> {
+        let campaign = self.campaign(asked)?.clone();
+        let schedule = campaign.stage.schedule();
+        let is_over = match (&campaign.stage, schedule.map(|schedule| self.run_of_campaign(schedule))) {
+            (Stage::Waiting(_), _) => false,
+            (_, Some(Some(run))) => self.run(run).is_none_or(|run| run.counts.is_finished()),
+            (Stage::Armed(armed), _) => self.schedules.get(&armed.schedule).is_none_or(|one| one.plan.next.is_none()),
+            _ => true,
+        };
+        if !is_over {
+            return Err(Refusal::NotPossible("to forget a campaign that is not over: cancel it first".to_owned()));
+        }
+        if let Some(schedule) = schedule.filter(|schedule| self.schedules.get(schedule).is_some()) {
+            self.schedule_delete(context, schedule)?;
+        }
+        self.campaigns.remove(&asked.place());
+        self.let_go(&campaign.content);
+        Ok(Outcome::Done)
+    }
+
+    /// A campaign and a schedule never share a name: each is found by it.
+    pub(super) fn not_the_name_of_a_campaign(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
+        match self.campaigns.contains(&(create.tenant.clone(), create.name.clone())) {
+            true => Err(Refusal::NameTaken(create.name.clone())),
+            false => Ok(()),
+        }
+    }
+
+    /// P7: what a campaign has made of itself opens once, and nobody else moves it.
+    pub(super) fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), Refusal> {
+        let Some(schedule) = self.schedules.get(&id) else { return Ok(()) };
+        let named = self.campaigns.get(&(schedule.tenant.clone(), schedule.name.clone()));
+        match named.and_then(|campaign| campaign.stage.schedule()) == Some(id) {
+            true => Err(Refusal::OfCampaign(schedule.name.clone())),
+            false => Ok(()),
+        }
+    }
+
+    /// The run that a campaign opened, pruned ones included.
+    pub fn run_of_campaign(&self, schedule: ScheduleId) -> Option<RunId> {
+        let first = Nominal::Civil { civil_ms: i64::MIN, fold: 0 };
+        let known = self.history.range((schedule, first)..).take_while(|((id, _), _)| *id == schedule);
+        known.filter_map(|(_, known)| known.run()).next()
+    }
+
+    fn campaign(&self, named: &CampaignName) -> Result<&Campaign, Refusal> {
+        self.campaigns.get(&named.place()).ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))
+    }
+
+    /// Campaigns that wait for their audience, where there is something to do about it at `now`; beside each, the
+    /// names of the audience's columns, where it is sealed.
+    pub fn campaigns_to_arm(&self, now: Time) -> impl Iterator<Item = (CampaignName, &Campaign, Option<Vec<String>>)> {
+        self.campaigns.iter().filter_map(move |((tenant, name), campaign)| {
+            let Stage::Waiting(_) = campaign.stage else { return None };
+            let sealed = self.audiences.get(&(tenant.clone(), campaign.audience.clone()));
+            let columns = sealed.and_then(|sealed| self.seal(&sealed.seal)).map(|seal| seal.columns);
+            let named = || CampaignName { tenant: tenant.clone(), name: name.clone() };
+            (columns.is_some() || now >= campaign.due).then(|| (named(), campaign, columns))
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! Campaigns: one content for one audience at one instant, sent once for ever (P7).
+//!
+//! A campaign is a draft until somebody launches it. Launched, it becomes a schedule of one instant, which nobody
+//! can trigger, edit or backfill: what opens is one run, and there is no second one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Hash, ScheduleId, Time};
+use crate::labels::Labels;
+use crate::policy::{DAY_MS, Policies};
+
+/// The same content for the same audience is launched again within this time only on purpose (P20). Milliseconds.
+pub const AGAIN_MS: i64 = 30 * DAY_MS;
+
+/// A campaign, by tenant and name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Campaign {
+    /// When it is to be sent.
+    pub due: Time,
+    /// In which zone people speak of that instant: IANA name.
+    pub zone: String,
+    /// Name of the sealed audience; it need not be sealed before its instant.
+    pub audience: String,
+    /// Content, by hash: frozen from the first entry on.
+    pub content: Hash,
+    /// Policies.
+    pub policies: Policies,
+    /// Somebody chose its `finish_by`; if not, it is forecast when it is launched.
+    pub finish_by_given: bool,
+    /// Pool of relays.
+    pub pool: String,
+    /// Higher goes first within the tenant.
+    pub priority: u8,
+    /// By which people group it.
+    pub labels: Labels,
+    /// Hash of the body that created it: the same body again is the same campaign.
+    pub body: Hash,
+    /// Log index of its last change.
+    pub index: u64,
+    /// How far it has come.
+    pub stage: Stage,
+}
+
+/// That somebody launched a campaign.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Log index of the entry.
+    pub index: u64,
+    /// When.
+    pub at: Time,
+    /// Also where the same content went to the same audience a short time before.
+    pub again: bool,
+    /// Version of the time zone database of whoever launched it.
+    pub tzdb: String,
+}
+
+/// What a launched campaign made of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Armed {
+    /// Its launch.
+    pub launch: Launch,
+    /// A schedule of one instant.
+    pub schedule: ScheduleId,
+    /// Hash of the audience's seal.
+    pub audience: Hash,
+}
+
+/// How far a campaign has come. What its run does is the run's to say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// It does nothing before it is launched.
+    Draft,
+    /// Launched, and its audience is not sealed yet.
+    Waiting(Launch),
+    /// It has a schedule of its one instant.
+    Armed(Armed),
+    /// Its instant passed, and it did not fire. It may be launched for another one.
+    Missed {
+        /// When that was known.
+        at: Time,
+        /// Why.
+        cause: String,
+    },
+    /// Somebody ended it.
+    Cancelled {
+        /// When.
+        at: Time,
+        /// What it had made of itself, where that had opened a run already.
+        opened: Option<Armed>,
+    },
+}
+
+impl Stage {
+    /// One word for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Stage::Draft => "draft",
+            Stage::Waiting(_) => "waiting",
+            Stage::Armed(_) => "launched",
+            Stage::Missed { .. } => "missed",
+            Stage::Cancelled { .. } => "cancelled",
+        }
+    }
+
+    /// What it has made of itself.
+    pub fn armed(&self) -> Option<&Armed> {
+        match self {
+            Stage::Armed(armed) => Some(armed),
+            Stage::Cancelled { opened, .. } => opened.as_ref(),
+            Stage::Draft | Stage::Waiting(_) | Stage::Missed { .. } => None,
+        }
+    }
+
+    /// The schedule of its run.
+    pub fn schedule(&self) -> Option<ScheduleId> {
+        self.armed().map(|armed| armed.schedule)
+    }
+}
