@@ -263,7 +263,9 @@ impl Scan<'_, '_> {
             Expected::Test => ("test", TESTS.as_slice()),
         };
         if !known.contains(&word) {
-            return self.refuse(format!("there is no {kind} '{word}'; there are: {}", known.join(", ")));
+            let ours = if expected == Expected::Filter { &[URLENCODE][..] } else { &[] };
+            let known = [known, ours].concat().join(", ");
+            return self.refuse(format!("there is no {kind} '{word}'; there are: {known}"));
         }
         if expected == Expected::Tag {
             return self.count_tag(word);

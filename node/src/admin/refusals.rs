@@ -206,9 +206,9 @@ pub fn no_test_clock() -> Fault {
     not_possible(message).next("reveille dev --test-clock --data-dir DIR, or reveille cluster init --test-clock")
 }
 
-/// Somebody else was faster.
-pub fn stale_etag(message: impl Into<String>) -> Fault {
-    Fault::new(Code::Aborted, ErrorReason::EtagMismatch, message).next("reveille schedule show")
+/// Somebody else was faster with this schedule.
+pub fn stale_etag(name: &str, message: impl Into<String>) -> Fault {
+    Fault::new(Code::Aborted, ErrorReason::EtagMismatch, message).next(format!("reveille schedule show {name}"))
 }
 
 /// A defect of ours.
@@ -245,7 +245,8 @@ pub fn refused(refusal: &Refusal) -> Fault {
             Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message).next(format!("reveille relay show {name}"))
         }
         Refusal::RequestReused(_) => Fault::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
-        Refusal::StalePlan => stale_etag("the schedule has changed meanwhile"),
+        // The entry names it by number only.
+        Refusal::StalePlan => stale_etag("NAME", "the schedule has changed meanwhile"),
         Refusal::TooLarge { .. } => Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
         Refusal::ClocksDisagree => not_possible(message).next(LOOK_AT_CLUSTER),
         Refusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),

@@ -210,7 +210,7 @@ impl ScheduleService for Admin {
         let etag = views::etag(id, &found.schedule);
         if !request.etag.is_empty() && request.etag != etag {
             let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);
-            return Err(refusals::stale_etag(message).into());
+            return Err(refusals::stale_etag(&request.name, message).into());
         }
         if !matches!(found.schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
             let state = found.schedule.activity.word();

@@ -119,7 +119,7 @@ async fn attempt(
     if !request.etag.is_empty() && request.etag != etag {
         let changed = format!("last changed at log index {}", present.schedule.index);
         let message = format!("the schedule is another one now: its etag is {etag}, {changed}, not {}", request.etag);
-        return Err(refusals::stale_etag(message));
+        return Err(refusals::stale_etag(&asked.name, message));
     }
     let former = present.schedule.clone();
     let request_id = request_id.map(str::to_owned);

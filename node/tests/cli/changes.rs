@@ -191,7 +191,20 @@ async fn a_backfill_counts_before_it_opens_and_says_what_is_left() {
     assert!(asked.iter().all(|asked| asked.validate_only), "{asked:?}");
 
     assert_eq!(fake.reveille(&format!("{line} --yes")).await.code, Some(0));
-    let partly = fake.reveille(&format!("{line} --max 3 --yes")).await;
+    let bounded = fake.reveille(&format!("{line} --max 3 --yes")).await;
+    assert_eq!(bounded.code, Some(0), "as many as were asked for: {bounded:?}");
+    assert!(bounded.stderr.contains("--from 2026-03-02T00:00:00Z --to 2026-03-05T00:00:00Z"), "{}", bounded.stderr);
+    let looked = fake.reveille(&format!("{line} --max 3 --dry-run")).await;
+    assert!(looked.stdout.contains("what comes from 2026-03-02T00:00:00Z on"), "{}", looked.stdout);
+}
+
+#[tokio::test]
+async fn a_backfill_of_more_than_a_thousand_is_partly_done() {
+    let rest = prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 };
+    let answer = v1::BackfillScheduleResponse { opened: 1_000, rest: Some(rest), ..Default::default() };
+    let fake = Fake::answering("BackfillSchedule", answer).await;
+    let line = "schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z";
+    let partly = fake.reveille(&format!("{line} --yes")).await;
     assert_eq!(partly.code, Some(7), "{partly:?}");
     assert!(partly.stderr.contains("--from 2026-03-02T00:00:00Z --to 2026-03-05T00:00:00Z"), "{}", partly.stderr);
 }

@@ -132,6 +132,8 @@ async fn an_export_is_csv_or_lines_and_a_file_appears_when_it_is_whole() {
     let broken = Fake::answering("Nothing", v1::GetRunResponse::default()).await;
     let ended = broken.reveille(&format!("dead-letter export {}", folder.path().join("x.csv").display())).await;
     assert!(ended.code != Some(0) && !folder.path().join("x.csv").exists(), "{ended:?}");
+    let ended = fake.reveille("dead-letter export /nonexist/x.csv -o json").await;
+    assert_eq!((ended.code, &ended.error()["field"]), (Some(2), &json!("/nonexist/x.csv")), "{ended:?}");
 }
 
 #[tokio::test]

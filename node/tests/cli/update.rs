@@ -132,3 +132,23 @@ async fn people_read_a_change_once_and_instants_only_where_they_move() {
     let stays = Fake::answering("UpdateSchedule", answer).await.reveille("schedule update morning --priority 7").await;
     assert_eq!((stays.stdout.as_str(), stays.stderr.as_str()), ("priority: 1 → 7\n", ""), "{stays:?}");
 }
+
+#[tokio::test]
+async fn an_empty_etag_is_no_etag() {
+    let fake = schedule().await;
+    let mut command = crate::terminal::command(&[
+        "--endpoint",
+        &fake.address().to_string(),
+        "schedule",
+        "update",
+        "morning",
+        "--priority",
+        "7",
+        "--etag",
+        "",
+    ]);
+    let ended = crate::terminal::run(&mut command).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("--etag"), "{}", ended.stderr);
+    assert_eq!(fake.methods(), [""; 0], "nothing was asked");
+}

@@ -12,6 +12,7 @@ use reveille_proto::admin::v1::{
     RunCause, ScheduleBody, ScheduleState, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
 };
 use tonic::Code;
+use tonic_types::StatusExt;
 
 use super::node::{PATIENCE, creation, node, reason, yearly};
 
@@ -183,6 +184,9 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     let paused =
         node.schedules().pause_schedule(pause(false)).await.expect("paused").into_inner().schedule.expect("one");
     assert_eq!((paused.state(), paused.reason.as_str()), (ScheduleState::Paused, "holiday"));
+    let again = PauseScheduleRequest { reason: String::new(), ..pause(false) };
+    let paused = node.schedules().pause_schedule(again).await.expect("paused").into_inner().schedule.expect("one");
+    assert_eq!((paused.state(), paused.reason.as_str()), (ScheduleState::Paused, "holiday"), "the reason stays");
 
     let resume = |etag: &str, validate_only| ResumeScheduleRequest {
         tenant: tenant(),
@@ -192,6 +196,8 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     };
     let stale = node.schedules().resume_schedule(resume("1.1", false)).await.expect_err("an old etag");
     assert_eq!(reason(&stale), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
+    let next = stale.get_details_error_info().and_then(|info| info.metadata.get("next").cloned());
+    assert_eq!(next.as_deref(), Some("reveille schedule show report"), "a command that can be given");
     let shown = node.schedules().resume_schedule(resume(&paused.etag, true)).await.expect("shown").into_inner();
     assert_eq!((shown.opens_count, shown.explained_count), (0, 0));
     assert_eq!(shown.schedule.map(|schedule| schedule.state()), Some(ScheduleState::Paused));

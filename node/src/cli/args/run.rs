@@ -62,8 +62,8 @@ Examples:
     Pause {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
-        /// Why, for whoever finds it paused
-        #[arg(long, default_value = "")]
+        /// Why, for whoever finds it paused [default: none, or as it was paused before]
+        #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
     /// Let a paused run go on

@@ -122,8 +122,8 @@ What goes out already: reveille run pause RUN")]
         /// Which ones.
         #[command(flatten)]
         labels: SelectorArgs,
-        /// Why, for whoever finds it paused
-        #[arg(long, default_value = "")]
+        /// Why, for whoever finds it paused [default: none, or as it was paused before]
+        #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
         /// Show what would be paused, and change nothing
         #[arg(long)]
@@ -308,7 +308,7 @@ pub struct UpdateArgs {
     /// Its name
     pub name: String,
     /// Only if it is still as it was shown: the `etag` of `schedule show -o json`
-    #[arg(long, value_name = "ETAG")]
+    #[arg(long, value_name = "ETAG", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub etag: Option<String>,
     /// Print the old and the new instants, and change nothing
     #[arg(long)]
@@ -401,9 +401,9 @@ pub struct BackfillArgs {
     /// Up to this instant; at most as far as the schedule has come
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     pub to: Timestamp,
-    /// Occurrences at most, oldest first
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub max: u32,
+    /// Occurrences at most, oldest first [default: 1000, and what is left is an error]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub max: Option<u32>,
     /// Count what would open, and change nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::Desk;
 use crate::cli::args::{ConfigArgs, ConfigCommand, ShowConfigArgs};
+use crate::cli::doctor::folder;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::config::{CheckedView, EffectiveView, SampleView, WrittenView};
 use crate::config::{ConfigError, Said, Settings, keys, sample};
@@ -41,7 +42,18 @@ fn init(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
 fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
     let said = Said::read(Some(file), std::env::vars(), Settings::default());
     let config = said.and_then(|said| said.check()).map_err(failure)?;
-    desk.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })
+    desk.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })?;
+    // Where that folder is made is said by the nearest one above it that is there.
+    if let Some(folder) = config.journal_dir.ancestors().find(|folder| folder.exists())
+        && folder::judge_journal(folder).is_some()
+    {
+        let folder = config.journal_dir.display();
+        let why = "each mail may wait for that disk before it goes out";
+        desk.terminal.say(&format!(
+            "warning: journal_dir {folder} is on a disk, not in memory: {why}; name one on a tmpfs, such as /dev/shm"
+        ));
+    }
+    Ok(())
 }
 
 fn show(desk: &Desk<'_>, args: ShowConfigArgs) -> Result<(), Stop> {

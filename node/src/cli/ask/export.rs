@@ -90,7 +90,11 @@ impl Target {
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let file = File::create(&partial).map_err(|error| unwritable(&partial, &error))?;
+        let file = File::create(&partial).map_err(|error| {
+            let next = Some("name another file, or none for stdout".to_owned());
+            let place = path.display().to_string();
+            Failure { next, ..Failure::file(place, format!("it cannot be written: {error}")) }
+        })?;
         Ok(Target { path: path.to_owned(), partial, file: BufWriter::new(file) })
     }
 

@@ -53,11 +53,15 @@ impl View for BackfillView {
             (Some(first), Some(last)) => format!("{said}, opened as {first} to {last}"),
             _ => format!("{said}; {} had opened before", self.opened_before),
         };
-        match self.inside_gap {
+        let said = match self.inside_gap {
             0 => said,
             inside => {
                 format!("{said}; {} inside the min gap, where nobody would get a mail", human::count(inside.into()))
             }
+        };
+        match &self.rest {
+            Some(rest) => format!("{said}; what comes from {rest} on is not among them"),
+            None => said,
         }
     }
 }

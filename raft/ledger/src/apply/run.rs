@@ -14,10 +14,15 @@ use crate::state::{DeadLetter, Ledger, Run, RunState, Standing};
 
 impl Ledger {
     pub(super) fn run_pause(&mut self, context: &mut Context, pause: &RunPause) -> Result<Outcome, Refusal> {
-        self.halt_run(context, pause.run, pause.reason.clone())
+        let known = self.page_of(pause.run).map(|(_, page, place)| &page.runs[place].state);
+        let reason = match known {
+            Some(RunState::Paused { reason }) if pause.reason.is_empty() => reason.clone(),
+            _ => pause.reason.clone(),
+        };
+        self.halt_run(context, pause.run, reason)
     }
 
-    /// Pauses a run; pausing it again changes the reason. A finished one can be paused as long as somebody
+    /// Pauses a run; pausing it again with another reason changes that. A finished one can be paused as long as somebody
     /// may come back to it.
     pub(super) fn halt_run(&mut self, context: &mut Context, run: RunId, reason: String) -> Result<Outcome, Refusal> {
         let page = self.change_run(run, |run| {

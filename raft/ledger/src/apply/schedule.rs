@@ -139,7 +139,11 @@ impl Ledger {
 
     pub(super) fn schedule_pause(&mut self, context: &mut Context, pause: &SchedulePause) -> Result<Outcome, Refusal> {
         let since = context.now;
-        self.change_activity(context, pause.schedule, |_| Activity::Paused { reason: pause.reason.clone(), since })?;
+        self.change_activity(context, pause.schedule, |schedule| match &schedule.activity {
+            // Why it was paused is not forgotten for want of another word.
+            paused @ Activity::Paused { .. } if pause.reason.is_empty() => paused.clone(),
+            _ => Activity::Paused { reason: pause.reason.clone(), since },
+        })?;
         Ok(Outcome::Done)
     }
 
