@@ -33,7 +33,9 @@ fn certificate(trouble: &CertificateError, name: &str, ca: Option<&str>) -> Stri
     match trouble {
         // A bad signature: a CA of the same name with another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => match ca {
-            Some(path) => format!("the relay's certificate is not signed by the CA in {path}; name the one that did"),
+            Some(path) => {
+                format!("the relay's certificate is not signed by the CA in {path}; name the one that did with --ca")
+            }
             None => {
                 "the relay's certificate is signed by nobody whom this system trusts; name its CA with --ca".to_owned()
             }

@@ -101,7 +101,9 @@ impl Opening<'_> {
     async fn authenticate(&mut self, stream: &mut Stream, secret: &Secret) -> Step<()> {
         let failed = |cause| lost(Stage::Auth, cause);
         let mechanism = Mechanism::choose(&self.findings.extensions).ok_or_else(|| {
-            failed(Cause::Credentials("the relay offers neither AUTH PLAIN nor AUTH LOGIN here".to_owned()))
+            let may_after = matches!(self.target.tls(), Tls::None) && self.offers("STARTTLS");
+            let then = if may_after { " in the clear, and may after STARTTLS: --tls starttls" } else { " here" };
+            failed(Cause::Credentials(format!("the relay offers neither AUTH PLAIN nor AUTH LOGIN{then}")))
         })?;
         let credentials = self.patience.bound(self.timeouts.auth, Credentials::resolve(secret)).await;
         let credentials = credentials.and_then(|done| done).map_err(failed)?;

@@ -41,6 +41,7 @@ mod reads;
 mod refusals;
 mod rehearsal;
 mod relay;
+mod remedy;
 mod run;
 mod schedule;
 mod selector;

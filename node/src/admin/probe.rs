@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use reveille_cluster::relay::{Dial, Findings, Patience, Session, Stage, Target, Timeouts, Verdict};
+use reveille_cluster::relay::{Cause, Dial, Findings, Patience, Session, Stage, Target, Timeouts, Verdict};
+use reveille_ledger::access::Tls;
+use reveille_ledger::command::Relay;
+
+use super::remedy;
 
 /// Each step of the look; all of them end well before the caller's usual time-out.
 const STEP: Duration = Duration::from_secs(3);
@@ -12,66 +16,82 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// What came of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
+    /// Did somebody answer there, whatever came of it?
+    pub reachable: bool,
     /// Where and why it failed; empty when it did not.
     pub problem: String,
-    /// What to do about it, where that is known and the problem does not say so itself.
+    /// What to do about it; empty where nothing failed.
     pub next: String,
     /// What was learned, up to there.
     pub findings: Findings,
 }
 
 /// Looks at a relay.
-pub async fn probe(target: &Target, dialer: &dyn Dial) -> Found {
+pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> Found {
     let (connect, tls, banner, ehlo, auth) = (STEP, STEP, STEP, STEP, STEP);
     let timeouts = Timeouts { connect, tls, banner, ehlo, auth, quit: FAREWELL, ..Timeouts::default() };
     let mut findings = Findings::default();
     let opened = Session::open_noting(target, dialer, timeouts, &Patience::default(), &mut findings).await;
-    let (problem, next) = match opened {
+    match opened {
         Ok(session) => {
             session.quit().await;
-            (String::new(), "")
+            Found { reachable: true, problem: String::new(), next: String::new(), findings }
         }
-        Err(verdict) => in_words(&verdict),
-    };
-    Found { problem, next: next.to_owned(), findings }
-}
-
-/// Where and why a session did not open, and what to do.
-fn in_words(verdict: &Verdict) -> (String, &'static str) {
-    match verdict {
-        Verdict::Refused { stage, code, text, .. } => (format!("refused at {stage:?}: {code} {text}"), next(*stage)),
-        Verdict::Broken { stage: stage @ (Stage::Tls | Stage::Auth), cause } => {
-            (format!("failed at {stage:?}: {cause}"), "")
-        }
-        Verdict::Broken { stage, cause } => (format!("failed at {stage:?}: {cause}"), next(*stage)),
-        Verdict::InDoubt { cause } => (format!("failed: {cause}"), ""),
-        Verdict::GateClosed(_) | Verdict::Accepted { .. } => {
-            ("an answer to a mail that was not offered".to_owned(), "")
-        }
+        Err(verdict) => Found {
+            reachable: has_answered(&verdict, &relay.access.tls),
+            problem: in_words(&verdict),
+            next: remedy::of(&verdict, relay),
+            findings,
+        },
     }
 }
 
-fn next(stage: Stage) -> &'static str {
+/// A greeting, or words of TLS: somebody is there.
+fn has_answered(verdict: &Verdict, tls: &Tls) -> bool {
+    match verdict {
+        Verdict::Refused { stage, .. } => *stage != Stage::Banner,
+        Verdict::Broken { stage: Stage::Connect | Stage::Banner, .. } => false,
+        // Without a greeting before it, silence is all that a time-out heard.
+        Verdict::Broken { stage: Stage::Tls, cause } => {
+            matches!(tls, Tls::StartTls(_)) || matches!(cause, Cause::Tls(_))
+        }
+        _ => true,
+    }
+}
+
+/// Where and why a session did not open.
+fn in_words(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Refused { stage, code, text, .. } => format!("refused at {}: {code} {text}", place(*stage)),
+        Verdict::Broken { stage, cause } => format!("failed at {}: {cause}", place(*stage)),
+        Verdict::InDoubt { cause } => format!("failed: {cause}"),
+        Verdict::GateClosed(_) | Verdict::Accepted { .. } => "an answer to a mail that was not offered".to_owned(),
+    }
+}
+
+fn place(stage: Stage) -> String {
     match stage {
-        Stage::Connect => "check host and port, and that this node may reach them",
-        Stage::Banner => "the relay may refuse this node's address; a port of implicit TLS greets nobody in the clear",
-        Stage::Tls => "look into the relay's log; its TLS may not be set up",
-        Stage::Auth => "check user and password behind the reference on this node, and that the relay knows them",
-        _ => "look into the relay's log",
+        Stage::Connect => "the connection".to_owned(),
+        Stage::Tls => "TLS".to_owned(),
+        Stage::Banner => "the greeting".to_owned(),
+        Stage::Ehlo => "EHLO".to_owned(),
+        Stage::Auth => "the login".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use reveille_cluster::relay::TcpDialer;
-    use reveille_ledger::access::{Access, Tls, Trust};
+    use reveille_ledger::access::{Access, Trust};
     use reveille_sink::{Sink, SinkOptions};
 
     use super::*;
 
     async fn look(port: u16, access: &Access) -> Found {
-        let target = Target::new("127.0.0.1", port, "node-1", access).expect("a target");
-        probe(&target, &TcpDialer::default()).await
+        let relay = Relay { port, access: access.clone(), ..remedy::tests::relay() };
+        let target = Target::new(&relay.host, port, "node-1", access).expect("a target");
+        probe(&relay, &target, &TcpDialer::default()).await
     }
 
     #[tokio::test]
@@ -80,7 +100,8 @@ mod tests {
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
         let found = look(port, &Access::default()).await;
-        assert!(found.problem.starts_with("failed at Connect: no connection"), "{found:?}");
+        assert!(found.problem.starts_with("failed at the connection: no connection"), "{found:?}");
+        assert!(!found.reachable, "{found:?}");
         assert!(found.next.contains("host and port"), "{found:?}");
     }
 
@@ -89,7 +110,8 @@ mod tests {
         let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
         let access = Access { tls: Tls::StartTls(Trust::default()), auth: None };
         let found = look(sink.address().port(), &access).await;
-        assert!(found.problem.starts_with("failed at Tls: the relay offers no STARTTLS here"), "{found:?}");
+        assert!(found.problem.starts_with("failed at TLS: the relay offers no STARTTLS here"), "{found:?}");
+        assert!(found.reachable && found.next.contains("--replace --host 127.0.0.1"), "{found:?}");
         assert!(!found.findings.banner.is_empty() && !found.findings.extensions.is_empty(), "{found:?}");
     }
 }

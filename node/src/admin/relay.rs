@@ -102,13 +102,13 @@ impl RelayService for Admin {
         let target = Target::new(&relay.host, relay.port, &node, &relay.access);
         let target = target.map_err(|error| Fault::of_field("name", error.to_string()))?;
         let begun = Instant::now();
-        let Found { problem, next, findings } = probe::probe(&target, self.dialer.as_ref()).await;
+        let Found { reachable, problem, next, findings } = probe::probe(&relay, &target, self.dialer.as_ref()).await;
         let elapsed = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
         let encryption = findings.encryption.unwrap_or_default();
         let certificate_expires_at =
             (encryption.expires_at_s != 0).then_some(Timestamp { seconds: encryption.expires_at_s, nanos: 0 });
         Ok(Response::new(TestRelayResponse {
-            reachable: problem.is_empty(),
+            reachable,
             node,
             elapsed: Some(views::duration(elapsed)),
             banner: findings.banner,
@@ -119,6 +119,7 @@ impl RelayService for Admin {
             certificate_expires_at,
             certificate_subject: encryption.subject,
             auth_mechanism: findings.mechanism.map(|mechanism| mechanism.to_string()).unwrap_or_default(),
+            health: self.relay_view(&relay).health,
         }))
     }
 

@@ -143,6 +143,31 @@ async fn a_relay_that_cannot_be_reached_is_a_failure_of_its_test() {
 }
 
 #[tokio::test]
+async fn a_relay_that_answers_and_refuses_the_login_is_reachable_and_fails_its_test() {
+    let answer = v1::TestRelayResponse {
+        reachable: true,
+        problem: "refused at the login: 535 no".into(),
+        next: "check it".into(),
+        ..Default::default()
+    };
+    let ended = Fake::answering("TestRelay", answer).await.reveille("relay test main -o json").await;
+    assert_eq!((ended.code, ended.json()["reachable"].clone()), (Some(1), true.into()));
+    assert_eq!((&ended.json()["next"], &ended.error()["next"]), (&"check it".into(), &"check it".into()));
+    assert_eq!(ended.error()["reason"], "RELAY_UNUSABLE");
+}
+
+#[tokio::test]
+async fn a_relay_that_answers_and_is_left_alone_is_told() {
+    let mut health = v1::RelayHealth { node: "a".into(), cause: "452 4.3.1 quota".into(), ..Default::default() };
+    health.set_condition(v1::RelayCondition::Parked);
+    let answer = v1::TestRelayResponse { reachable: true, health: Some(health), ..Default::default() };
+    let ended = Fake::answering("TestRelay", answer).await.reveille("relay test main").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("no mail goes out by it now: it is parked on a: 452 4.3.1 quota"), "{ended:?}");
+    assert!(ended.stdout.contains("parked on a"), "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_cluster_is_made_of_the_founders_that_are_named() {
     let fake =
         Fake::answering("InitCluster", v1::InitClusterResponse { cluster: "c1".into(), ..Default::default() }).await;

@@ -227,6 +227,20 @@ async fn what_goes_wrong_with_auth_is_the_relays_trouble_and_tells_no_secret() {
 }
 
 #[tokio::test]
+async fn where_auth_is_offered_after_starttls_only_that_is_said() {
+    let clear = |words: &'static str| {
+        let mut scene = Scene::start_tls(when(Moment::Ehlo, Act::Say(words))).logging_in();
+        // In the clear a password goes to this machine only.
+        (scene.access.tls, scene.host) = (Tls::None, "127.0.0.1");
+        scene
+    };
+    let (stage, words) = clear("250-relay\r\n250 STARTTLS\r\n").fails().await;
+    assert!(stage == Stage::Auth && words.ends_with("may after STARTTLS: --tls starttls"), "{words}");
+    let (_, words) = clear("250-relay\r\n250 PIPELINING\r\n").fails().await;
+    assert!(words.ends_with("nor AUTH LOGIN here"), "{words}");
+}
+
+#[tokio::test]
 async fn credentials_that_are_missing_are_missed_before_anything_is_said() {
     let scene = Scene::implicit(willing()).logging_in();
     std::fs::remove_file(scene.authority.path("login")).expect("removed");

@@ -102,7 +102,7 @@ async fn relays_are_added_compared_tested_and_removed() {
     assert_eq!(node.sink.accepted_count(), 0, "a test offers no mail");
     node.sink.set_faults("banner:554".parse().expect("a plan"));
     let refused = node.relays().test_relay(test).await.expect("tested").into_inner();
-    assert!(!refused.reachable && refused.problem.starts_with("refused at Banner: 554"), "{refused:?}");
+    assert!(!refused.reachable && refused.problem.starts_with("refused at the greeting: 554"), "{refused:?}");
 
     let remove = reveille_proto::admin::v1::RemoveRelayRequest { name: "mailbox".to_owned() };
     let unused = node.relays().remove_relay(remove.clone()).await.expect("removed").into_inner();

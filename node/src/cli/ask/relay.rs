@@ -66,7 +66,7 @@ async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Page<RelayView>, Failure> {
+pub(super) async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Page<RelayView>, Failure> {
     let question = ListRelaysRequest { page_size, page_token, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).list_relays(question).await };
     let answer = desk.client.ask(Nature::Read, question, call).await?;
@@ -100,12 +100,16 @@ async fn test(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).test_relay(question).await };
     let view = RelayTestView::new(name, desk.client.ask(Nature::Read, question, call).await?);
     desk.terminal.show(&view)?;
-    if view.reachable {
+    let Some(problem) = &view.problem else {
+        if let Some(rest) = view.left_alone() {
+            desk.terminal.say(&rest);
+        }
         return Ok(());
-    }
+    };
+    let reason = if view.reachable { "RELAY_UNUSABLE" } else { "RELAY_UNREACHABLE" };
     Err(Failure {
-        reason: "RELAY_UNREACHABLE".into(),
-        message: format!("{} cannot be used: {}", view.name, view.problem.clone().unwrap_or_default()),
+        reason: reason.into(),
+        message: format!("{} cannot be used: {problem}", view.name),
         next: Some(view.next.clone().unwrap_or_else(|| format!("reveille relay show {}", view.name))),
         ..Failure::default()
     }

@@ -46,11 +46,11 @@ pub struct HealthView {
 }
 
 /// Whether a node can talk to a relay.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RelayTestView {
     /// The relay.
     pub name: String,
-    /// Did it greet, and take EHLO?
+    /// Did somebody answer there?
     pub reachable: bool,
     /// Who tried.
     pub node: String,
@@ -72,6 +72,8 @@ pub struct RelayTestView {
     pub problem: Option<String>,
     /// What to do about it.
     pub next: Option<String>,
+    /// Null: the node that tried does not use it.
+    pub health: Option<HealthView>,
 }
 
 /// What an entry did, by its index.
@@ -150,7 +152,14 @@ impl RelayTestView {
             auth_mechanism: some(test.auth_mechanism),
             problem: some(test.problem),
             next: some(test.next),
+            health: test.health.map(HealthView::from),
         }
+    }
+
+    /// A relay that answers may be left alone all the same: for a quota, say.
+    pub fn left_alone(&self) -> Option<String> {
+        let health = self.health.as_ref().filter(|health| health.condition != "ready")?;
+        Some(format!("warning: it answers, but no mail goes out by it now: it is {}", health.text()))
     }
 }
 
@@ -226,6 +235,9 @@ impl View for RelayTestView {
             ("auth", &self.auth_mechanism),
         ];
         pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?.into()))));
+        if let Some(health) = self.health.as_ref().filter(|health| health.condition != "ready") {
+            pairs.push(("state", Cell::toned(health.text(), Tone::Bad)));
+        }
         if let Some(problem) = &self.problem {
             pairs.push(("problem", Cell::toned(problem.as_str(), Tone::Bad)));
         }

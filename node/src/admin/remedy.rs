@@ -1,0 +1,188 @@
+//! What to do about a relay that could not be used: a command that can be given, where one would mend it.
+//!
+//! Called by the probe. Words of a cause name the flag that mends it (`--ca`, `--tls-name`): the command that says
+//! it, with all else as it is, stands here.
+
+use std::fmt::Write;
+
+use reveille_cluster::relay::{Cause, Stage, Verdict};
+use reveille_ledger::DEFAULT_POOL;
+use reveille_ledger::access::{Access, Tls, Trust};
+use reveille_ledger::command::Relay;
+
+/// Usual for TLS from the first byte (RFC 8314).
+const IMPLICIT_PORT: u16 = 465;
+
+/// The next step after a session that did not open.
+pub fn of(verdict: &Verdict, relay: &Relay) -> String {
+    let again = format!("reveille relay test {}", relay.name);
+    match verdict {
+        Verdict::Broken { stage: Stage::Tls, cause: Cause::Tls(why) } => of_tls(why, relay, &again),
+        Verdict::Broken { stage: Stage::Auth, cause: Cause::Credentials(why) } => of_login(why, relay, &again),
+        Verdict::Refused { stage, .. } | Verdict::Broken { stage, .. } => of_stage(*stage, relay, &again),
+        Verdict::InDoubt { .. } | Verdict::GateClosed(_) | Verdict::Accepted { .. } => again,
+    }
+}
+
+fn of_tls(why: &str, relay: &Relay, again: &str) -> String {
+    let trust = relay.access.tls.trust().cloned().unwrap_or_default();
+    let with = |trust: Trust| Relay {
+        access: Access { tls: renewed(&relay.access.tls, trust), ..relay.access.clone() },
+        ..relay.clone()
+    };
+    if why.contains("--tls-name") {
+        return replace(&with(Trust { name: Some("NAME".to_owned()), ..trust }));
+    }
+    if why.contains("--ca") {
+        return replace(&with(Trust { ca: Some("FILE".to_owned()), ..trust }));
+    }
+    if why.contains("CA file") {
+        return format!("mend that file on this node, then: {again}");
+    }
+    if why.contains("offers no STARTTLS") {
+        let implicit = Relay { port: IMPLICIT_PORT, ..relay.clone() };
+        return replace(&Relay { access: Access { tls: Tls::Implicit(trust), ..relay.access.clone() }, ..implicit });
+    }
+    if why.contains("does not speak TLS") || why.contains("does this port speak TLS") {
+        return replace(&Relay {
+            access: Access { tls: Tls::StartTls(trust), ..relay.access.clone() },
+            ..relay.clone()
+        });
+    }
+    format!("see to it at the relay, then: {again}")
+}
+
+fn renewed(tls: &Tls, trust: Trust) -> Tls {
+    match tls {
+        Tls::None => Tls::None,
+        Tls::StartTls(_) => Tls::StartTls(trust),
+        Tls::Implicit(_) => Tls::Implicit(trust),
+    }
+}
+
+fn of_login(why: &str, relay: &Relay, again: &str) -> String {
+    if why.contains("--tls starttls") {
+        let tls = Tls::StartTls(Trust::default());
+        return replace(&Relay { access: Access { tls, ..relay.access.clone() }, ..relay.clone() });
+    }
+    if why.contains("neither AUTH") {
+        return "ask who runs it which port takes a login: usual are 587 with --tls starttls, 465 with --tls implicit"
+            .to_owned();
+    }
+    format!("mend that reference on this node, then: {again}")
+}
+
+fn of_stage(stage: Stage, relay: &Relay, again: &str) -> String {
+    let words = match stage {
+        Stage::Connect => "check host and port, and that this node may reach them",
+        Stage::Banner if relay.port == IMPLICIT_PORT && !matches!(relay.access.tls, Tls::Implicit(_)) => {
+            let tls = Tls::Implicit(relay.access.tls.trust().cloned().unwrap_or_default());
+            return replace(&Relay { access: Access { tls, ..relay.access.clone() }, ..relay.clone() });
+        }
+        Stage::Banner => "the relay may refuse this node's address; a port of implicit TLS greets nobody in the clear",
+        Stage::Tls => "look into the relay's log; its TLS may not be set up",
+        Stage::Auth => "check user and password behind the reference on this node, and that the relay knows them",
+        _ => "look into the relay's log",
+    };
+    format!("{words}; then: {again}")
+}
+
+/// The command that makes a relay of that name what `relay` is.
+fn replace(relay: &Relay) -> String {
+    let mut command =
+        format!("reveille relay add {} --replace --host {} --port {}", relay.name, relay.host, relay.port);
+    let mut add = |flag: &str, value: &dyn std::fmt::Display| {
+        // Into memory: there is nothing to refuse.
+        let _ = write!(command, " --{flag} {value}");
+    };
+    if relay.pool != DEFAULT_POOL {
+        add("pool", &relay.pool);
+    }
+    add(
+        "tls",
+        &match relay.access.tls {
+            Tls::None => "none",
+            Tls::StartTls(_) => "starttls",
+            Tls::Implicit(_) => "implicit",
+        },
+    );
+    let trust = relay.access.tls.trust();
+    trust.iter().filter_map(|trust| trust.name.as_ref()).for_each(|name| add("tls-name", name));
+    trust.iter().filter_map(|trust| trust.ca.as_ref()).for_each(|ca| add("ca", ca));
+    relay.access.auth.iter().for_each(|auth| add("auth", auth));
+    for (flag, milli) in [("rate", relay.rate_milli), ("late-rate", relay.late_rate_milli)] {
+        if milli > 0 {
+            add(flag, &(milli as f64 / 1_000.0));
+        }
+    }
+    add("sessions", &relay.max_sessions);
+    command
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// One in the clear, for tests.
+    pub fn relay() -> Relay {
+        Relay {
+            name: "main".into(),
+            pool: DEFAULT_POOL.into(),
+            host: "127.0.0.1".into(),
+            port: 25,
+            access: Access::default(),
+            rate_milli: 0,
+            max_sessions: 10,
+            late_rate_milli: 0,
+        }
+    }
+
+    fn secured(tls: fn(Trust) -> Tls, port: u16) -> Relay {
+        let access = Access { tls: tls(Trust::default()), auth: None };
+        Relay { port, access, pool: "bulk".into(), rate_milli: 1_500, ..relay() }
+    }
+
+    fn broken(stage: Stage, cause: Cause) -> Verdict {
+        Verdict::Broken { stage, cause }
+    }
+
+    #[test]
+    fn each_failure_has_a_next_step_that_mends_it() {
+        let tls = |why: &str| broken(Stage::Tls, Cause::Tls(why.to_owned()));
+        let login = |why: &str| broken(Stage::Auth, Cause::Credentials(why.to_owned()));
+        let (starttls, implicit) = (secured(Tls::StartTls, 587), secured(Tls::Implicit, 587));
+        let silent = broken(Stage::Banner, Cause::TimedOut);
+        let all = "reveille relay add main --replace --host 127.0.0.1 --port 587 --pool bulk --tls";
+        for (verdict, relay, next) in [
+            (
+                tls("it is for a, not for b; --tls-name"),
+                &starttls,
+                format!("{all} starttls --tls-name NAME --rate 1.5 --sessions 10"),
+            ),
+            (tls("signed by nobody; --ca"), &implicit, format!("{all} implicit --ca FILE --rate 1.5 --sessions 10")),
+            (
+                tls("what answers does not speak TLS here"),
+                &implicit,
+                format!("{all} starttls --rate 1.5 --sessions 10"),
+            ),
+            (tls("it expired"), &implicit, "see to it at the relay, then: reveille relay test main".to_owned()),
+            (
+                login("in the clear: --tls starttls"),
+                &relay(),
+                "reveille relay add main --replace --host 127.0.0.1 --port 25 --tls starttls --sessions 10".to_owned(),
+            ),
+            (
+                login("file:/x cannot be read"),
+                &implicit,
+                "mend that reference on this node, then: reveille relay test main".to_owned(),
+            ),
+            (
+                silent,
+                &Relay { port: 465, ..relay() },
+                "reveille relay add main --replace --host 127.0.0.1 --port 465 --tls implicit --sessions 10".to_owned(),
+            ),
+        ] {
+            assert_eq!(of(&verdict, relay), next, "{verdict:?}");
+        }
+    }
+}
