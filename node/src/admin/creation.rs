@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use reveille_cluster::zones::Zones;
 use reveille_ledger::command::{Command, ScheduleCreate, body_hash};
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Activity, DEFAULT_TENANT, Ledger, Plan, Schedule};
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
+use tonic::Status;
 
 use super::beside::Beside;
 use super::schedule::INSTANTS_SHOWN;
@@ -59,6 +61,11 @@ pub async fn create(
     };
     let schedule = admin.show_schedule(id, &name).await?;
     Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates, warnings })
+}
+
+/// Why no cluster would create it: for what the body itself says. Known without one.
+pub fn unfit(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status> {
+    validate::schedule(Some(body), now, false, (zones, &|_, _| None)).err().map(Status::from)
 }
 
 /// What keeps mail of a pool from being sent, though nothing is wrong with what was asked for.

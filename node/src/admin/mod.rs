@@ -69,6 +69,7 @@ use reveille_raft::peer::About;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub use creation::unfit;
 use fault::Fault;
 pub use fault::LEADERLESS;
 pub use listen::serve;

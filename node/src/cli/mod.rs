@@ -26,6 +26,7 @@ mod failure;
 mod flags;
 #[cfg(test)]
 mod handbook;
+mod harmless;
 mod human;
 mod import;
 mod input;

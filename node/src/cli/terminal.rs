@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::args::{ColorWhen, Format, Global};
 use super::failure::{Exit, Failure, Stop};
+use super::harmless;
 use super::manifest::tree::Node;
 use super::manifest::write;
 use super::view::{Row, View, sheet};
@@ -224,9 +225,9 @@ impl Terminal {
     }
 }
 
-/// Control characters could repaint the terminal: names and answers come from strangers.
+/// Names and answers come from strangers; lines and columns are ours.
 fn harmless(text: &str) -> String {
-    text.chars().map(|one| if one.is_control() && !matches!(one, '\n' | '\t') { '\u{FFFD}' } else { one }).collect()
+    harmless::masked(text, &['\n', '\t'])
 }
 
 /// A text in which somebody's name stands, and which is one line: a line end in it is written as `\n`.

@@ -80,7 +80,9 @@ async fn paused_schedule(missed: u32) -> Fake {
 
 #[tokio::test]
 async fn a_resume_that_is_only_looked_at_counts_in_words() {
-    for (missed, words) in [(0, "no runs open for"), (1, "1 run opens for"), (2, "2 runs open for")] {
+    for (missed, words) in
+        [(0, "no runs open at once for"), (1, "1 run opens at once for"), (2, "2 runs open at once for")]
+    {
         let ended = paused_schedule(missed).await.reveille("schedule resume morning --dry-run").await;
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert!(ended.stderr.starts_with(words), "{}", ended.stderr);
@@ -93,7 +95,9 @@ async fn a_resume_shows_what_would_open_before_it_is_confirmed() {
     let ended = fake.reveille("schedule resume morning").await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(
-        ended.stderr.contains("1 run opens for what morning missed, 2 instants explained instead"),
+        ended.stderr.contains(
+            "1 run opens at once for what morning missed while it was paused; 2 missed instants will not open"
+        ),
         "{}",
         ended.stderr
     );
@@ -114,6 +118,39 @@ async fn a_resume_of_which_nothing_opens_needs_no_confirmation() {
     let asked: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
     let looked: Vec<bool> = asked.iter().map(|asked| asked.validate_only).collect();
     assert_eq!(looked, [true, false, true]);
+}
+
+#[tokio::test]
+async fn what_was_imported_is_not_resumed_with_its_placeholder_in_silence() {
+    let fake = Fake::start(|method, bytes| {
+        let labels = [("crontab".to_owned(), "0".to_owned())].into();
+        let schedule = v1::Schedule { name: "morning".into(), etag: "v7".into(), labels, ..Default::default() };
+        match method {
+            "ResumeSchedule" => {
+                let request = v1::ResumeScheduleRequest::decode(bytes).expect("a request");
+                let opens_count = if request.name == "morning" { 1 } else { 0 };
+                one(v1::ResumeScheduleResponse { schedule: Some(schedule), opens_count, ..Default::default() })
+            }
+            "GetSchedule" => {
+                let text = Some("This text stands in for one that nobody has written yet.\n\nA".to_owned());
+                let content = Some(v1::Content { text, ..Default::default() });
+                let body = Some(v1::ScheduleBody { content, ..Default::default() });
+                one(v1::GetScheduleResponse { schedule: Some(schedule), body, ..Default::default() })
+            }
+            other => Err(unknown(other)),
+        }
+    })
+    .await;
+    for name in ["morning", "later"] {
+        let refused = fake.reveille(&format!("schedule resume {name}")).await;
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("nobody has written the text of morning yet"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("reveille schedule update morning --text FILE"), "{}", refused.stderr);
+        assert_eq!(refused.stderr.contains("--catch-up none"), name == "morning", "{}", refused.stderr);
+    }
+    let asked: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
+    assert!(asked.iter().all(|asked| asked.validate_only), "{asked:?}");
+    assert_eq!(fake.reveille("schedule resume morning --yes").await.code, Some(0));
 }
 
 #[tokio::test]

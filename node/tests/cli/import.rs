@@ -1,6 +1,7 @@
 //! `import crontab`: what each line becomes, what is sent for it, and what is said of the others.
 
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
 use prost::Message;
 use reveille_proto::admin::v1;
@@ -50,27 +51,46 @@ fn lines(json: &Value, field: &str) -> Vec<Value> {
     json.as_array().expect("an array").iter().map(|line| line[field].clone()).collect()
 }
 
-/// A cluster that holds what was created: the same body again is the same schedule, another one is a conflict.
-async fn remembering() -> Fake {
-    let known = std::sync::Mutex::new(Vec::<v1::ScheduleBody>::new());
-    Fake::start(move |method, bytes| {
-        if method != "CreateSchedule" {
-            return Err(unknown(method));
-        }
-        let request = v1::CreateScheduleRequest::decode(bytes).expect("a request");
-        let body = request.schedule.expect("a body");
-        let mut known = known.lock().expect("unpoisoned");
-        let created = match known.iter().find(|one| one.name == body.name) {
-            Some(one) if *one == body => false,
-            Some(_) => return Err(refusal(Code::AlreadyExists, "NAME_TAKEN", "the name is taken")),
-            None => {
-                known.push(body);
-                true
+type Known = Arc<Mutex<Vec<v1::ScheduleBody>>>;
+
+/// A cluster that holds what was created: the same body again is the same schedule, another one is a conflict;
+/// and what it holds, for tests that edit it.
+async fn remembering() -> (Fake, Known) {
+    let known = Known::default();
+    let held = Arc::clone(&known);
+    let fake = Fake::start(move |method, bytes| {
+        let mut known = held.lock().expect("unpoisoned");
+        match method {
+            "CreateSchedule" => {
+                let request = v1::CreateScheduleRequest::decode(bytes).expect("a request");
+                let body = request.schedule.expect("a body");
+                let created = match known.iter().find(|one| one.name == body.name) {
+                    Some(one) if *one == body => false,
+                    Some(_) => return Err(refusal(Code::AlreadyExists, "NAME_TAKEN", "the name is taken")),
+                    None => {
+                        known.push(body);
+                        true
+                    }
+                };
+                one(v1::CreateScheduleResponse { created, ..Default::default() })
             }
-        };
-        one(v1::CreateScheduleResponse { schedule: None, created, duplicates: vec![], warnings: vec![] })
+            "UpdateSchedule" => {
+                let request = v1::UpdateScheduleRequest::decode(bytes).expect("a request");
+                assert!(request.validate_only && request.with_bodies, "{request:?}");
+                let asked = request.schedule.expect("a body");
+                let former = known.iter().find(|one| one.name == asked.name).cloned().expect("a schedule");
+                let body = v1::ScheduleBody { paused: former.paused.clone(), ..asked };
+                one(v1::UpdateScheduleResponse { former_body: Some(former), body: Some(body), ..Default::default() })
+            }
+            "ListRelays" => {
+                let relay = v1::Relay { name: "main".into(), pool: "default".into(), ..Default::default() };
+                one(v1::ListRelaysResponse { relays: vec![relay], ..Default::default() })
+            }
+            _ => Err(unknown(method)),
+        }
     })
-    .await
+    .await;
+    (fake, known)
 }
 
 fn sent(fake: &Fake) -> Vec<v1::CreateScheduleRequest> {
@@ -108,11 +128,12 @@ async fn a_dry_run_needs_no_cluster_and_says_what_each_line_would_become() {
 #[tokio::test]
 async fn what_can_be_created_is_created_paused_with_its_place_in_the_reason() {
     let file = File::holding(TAB);
-    let fake = remembering().await;
+    let (fake, _) = remembering().await;
     let arguments = [&file.path(), "--sender", "cron@example.com", "--pool", "bulk", "--tenant", "acme", "--yes"];
     let ended = import(Some(&fake), &arguments).await;
     assert_eq!(ended.code, Some(7), "{ended:?}");
     assert!(ended.stderr.contains("reveille schedule resume NAME"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("warning: no relay is in pool bulk"), "{}", ended.stderr);
     let bodies: Vec<v1::ScheduleBody> = sent(&fake).into_iter().filter_map(|asked| asked.schedule).collect();
     let [report, week] = bodies.as_slice() else { panic!("{bodies:?}") };
     assert_eq!(
@@ -124,7 +145,7 @@ async fn what_can_be_created_is_created_paused_with_its_place_in_the_reason() {
     let content = report.content.clone().expect("content");
     assert_eq!((content.sender.as_str(), content.subject.as_str()), ("cron@example.com", "Nightly report"));
     let text = content.text.expect("a text");
-    assert!(text.contains("/usr/local/bin/report.sh --all") && text.contains(&format!("{}:4", file.path())), "{text}");
+    assert!(text.contains("/usr/local/bin/report.sh --all") && !text.contains(&file.path()), "{text}");
     let content = week.content.clone().expect("content");
     assert_eq!(content.text.as_deref(), Some("Dear all,\nit is Sunday."));
     assert_eq!(content.subject, "Week {{ brace }}{ over }}", "braces of a command are no code");
@@ -135,7 +156,7 @@ async fn what_can_be_created_is_created_paused_with_its_place_in_the_reason() {
 #[tokio::test]
 async fn the_same_file_again_changes_nothing() {
     let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n0 10 * * * two\n");
-    let fake = remembering().await;
+    let (fake, _) = remembering().await;
     let path = file.path();
     let arguments =
         [path.as_str(), "--sender", "c@example.com", "--tz", "UTC", "--yes", "-o", "json", "--request-id", "mine"];
@@ -152,20 +173,95 @@ async fn the_same_file_again_changes_nothing() {
     assert_ne!(one, two);
 }
 
+/// The outcomes and reasons of an import in UTC.
+async fn imported(fake: &Fake, path: &str) -> (Option<i32>, Vec<(Value, Value)>) {
+    let flags = ["--sender", "c@example.com", "--tz", "UTC", "--yes", "-o", "json"];
+    let ended = import(Some(fake), &[[path].as_slice(), flags.as_slice()].concat()).await;
+    let json = ended.json();
+    (ended.code, lines(&json, "outcome").into_iter().zip(lines(&json, "reason")).collect())
+}
+
 #[tokio::test]
-async fn a_line_that_the_cluster_refuses_spoils_no_other() {
-    let fake = remembering().await;
+async fn what_was_edited_since_is_left_alone_and_told_as_such() {
+    let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n0 10 * * * two\n");
+    let (fake, known) = remembering().await;
+    assert_eq!(imported(&fake, &file.path()).await.0, Some(0));
+    for body in known.lock().expect("unpoisoned").iter_mut() {
+        body.paused = None;
+        if body.name == "one" {
+            body.content.as_mut().expect("content").text = Some("The real text".to_owned());
+            body.pool = "bulk".to_owned();
+        }
+    }
+    let (code, told) = imported(&fake, &file.path()).await;
+    assert_eq!(code, Some(0), "{told:?}");
+    let [(one, why), (two, nothing)] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!((one, two, nothing), (&json!("kept"), &json!("unchanged"), &json!(null)), "a resume is no edit");
+    let why = why.as_str().expect("words");
+    assert!(why.starts_with("edited since it was imported (") && why.contains("pool") && why.contains("text"), "{why}");
+}
+
+#[tokio::test]
+async fn a_line_that_has_moved_or_a_file_of_another_name_is_the_same() {
+    let (fake, _) = remembering().await;
+    let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n");
+    assert_eq!(imported(&fake, &file.path()).await.0, Some(0));
+    let moved = File::holding("# a line above\n\nMAILTO=a@example.com\n0 9 * * * one\n");
+    let (code, told) = imported(&fake, &moved.path()).await;
+    assert_eq!((code, told), (Some(0), vec![(json!("unchanged"), json!(null))]));
+}
+
+#[tokio::test]
+async fn a_line_that_was_edited_spoils_no_other() {
+    let (fake, known) = remembering().await;
     let import = async |text: &str| {
         let file = File::holding(text);
-        import(Some(&fake), &[&file.path(), "--sender", "c@example.com", "--tz", "UTC", "--yes", "-o", "json"]).await
+        imported(&fake, &file.path()).await
     };
-    assert_eq!(import("MAILTO=a@example.com\n0 9 * * * one\n").await.code, Some(0));
-    let edited = import("MAILTO=a@example.com\n0 8 * * * one\n0 9 * * * two\n").await;
-    assert_eq!(edited.code, Some(7), "{edited:?}");
-    let json = edited.json();
-    assert_eq!(lines(&json, "outcome"), ["failed", "created"]);
-    assert!(json[0]["reason"].as_str().is_some_and(|why| why.contains("left as it is")), "{json}");
-    assert_eq!(import("MAILTO=a@example.com\n0 7 * * * one\n").await.code, Some(4));
+    assert_eq!(import("MAILTO=a@example.com\n0 9 * * * one\n").await.0, Some(0));
+    let (code, told) = import("MAILTO=a@example.com\n0 8 * * * one\n0 9 * * * two\n").await;
+    assert_eq!((code, &told[0].0, &told[1].0), (Some(7), &json!("failed"), &json!("created")));
+    let why = told[0].1.as_str().expect("words");
+    assert!(why.contains("the line or a flag says otherwise now (cron)"), "{why}");
+    assert!(why.contains("reveille schedule update one"), "{why}");
+    assert_eq!(import("MAILTO=a@example.com\n0 7 * * * one\n").await.0, Some(4));
+
+    known.lock().expect("unpoisoned").iter_mut().for_each(|body| body.labels.clear());
+    let (_, told) = import("MAILTO=a@example.com\n0 7 * * * one\n").await;
+    assert!(told[0].1.as_str().is_some_and(|why| why.contains("not imported") && why.contains("--prefix")), "{told:?}");
+}
+
+#[tokio::test]
+async fn what_no_cluster_would_create_is_refused_before_one_is_asked() {
+    let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n");
+    let (fake, _) = remembering().await;
+    for (flag, value) in [("--jitter", "2d"), ("--retention", "1h"), ("--tenant", "bad tenant!"), ("--pool", "no pool")]
+    {
+        let path = file.path();
+        let arguments = [path.as_str(), "--sender", "c@example.com", "--tz", "UTC", "-o", "json", flag, value];
+        let looked = import(None, &[arguments.as_slice(), &["--dry-run"]].concat()).await;
+        let done = import(Some(&fake), &[arguments.as_slice(), &["--yes"]].concat()).await;
+        assert_eq!((looked.code, done.code), (Some(2), Some(2)), "{flag}: {looked:?} {done:?}");
+        for ended in [looked, done] {
+            let json = ended.json();
+            assert_eq!(json[0]["outcome"], "refused");
+            assert!(json[0]["reason"].as_str().is_some_and(|why| why.starts_with(flag)), "{json}");
+        }
+    }
+    assert_eq!(fake.methods(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_pool_that_nobody_serves_is_told_before_anything_is_created() {
+    let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n");
+    let (fake, _) = remembering().await;
+    for (pool, warned) in [("default", false), ("nopool", true)] {
+        let path = file.path();
+        let arguments = [path.as_str(), "--sender", "c@example.com", "--tz", "UTC", "--pool", pool, "--dry-run"];
+        let ended = import(Some(&fake), &arguments).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.stderr.contains("warning: no relay is in pool nopool"), warned, "{}", ended.stderr);
+    }
 }
 
 #[tokio::test]
@@ -179,11 +275,11 @@ async fn without_a_cluster_the_first_line_tells_and_no_other_is_asked_for() {
 #[tokio::test]
 async fn nothing_is_created_before_it_is_confirmed() {
     let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\nhello\n");
-    let fake = remembering().await;
+    let (fake, _) = remembering().await;
     let ended = import(Some(&fake), &[&file.path(), "--sender", "c@example.com", "--tz", "UTC"]).await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("Create 1 schedule, paused; 1 line left out"), "{}", ended.stderr);
-    assert_eq!(fake.methods(), [""; 0]);
+    assert_eq!(fake.methods(), ["ListRelays"], "who serves the pool is all that was asked");
 }
 
 #[tokio::test]
@@ -211,6 +307,22 @@ async fn a_zone_that_does_not_exist_is_the_lines_own_fault() {
     assert_eq!(ended.code, Some(2), "{ended:?}");
     let json = ended.json();
     assert!(json[0]["reason"].as_str().is_some_and(|why| why.contains("did you mean Europe/Berlin")), "{json}");
+    let file = File::holding("RANDOM_DELAY=5\nTZ=UTC\nMAILTO=a@example.com\nCRON_TZ=UTC+3\nTZ=UTC\n0 9 * * * one\n");
+    let ended = import(None, &[&file.path(), "--sender", "c@example.com", "--dry-run", "-o", "json"]).await;
+    let json = ended.json();
+    let why = json[0]["reason"].as_str().expect("words");
+    assert!(why.contains("CRON_TZ in line 4: write an IANA name there"), "{why}");
+    assert_eq!(json[0]["warnings"], json!([]), "how it would be is beside the point");
+    assert!(ended.stderr.contains("1 of 1 job would be left out"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn what_turns_a_line_around_reaches_no_terminal() {
+    let file = File::holding("MAILTO=a@example.com\n# \u{202e}evil\u{7}\n0 9 * * * echo '\u{202e}bell'\n");
+    let ended = import(None, &[&file.path(), "--sender", "c@example.com", "--tz", "UTC", "--dry-run"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("\u{fffd}bell"), "{}", ended.stdout);
+    assert!(!(ended.stdout + &ended.stderr).contains(['\u{202e}', '\u{7}']), "it was masked");
 }
 
 #[tokio::test]

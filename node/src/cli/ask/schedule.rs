@@ -2,15 +2,17 @@
 
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{
-    DeleteScheduleRequest, GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListSchedulesRequest,
-    PauseScheduleRequest, ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
+    self, DeleteScheduleRequest, GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest,
+    ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
 };
 
+use super::imported::warn_of_placeholder;
 use super::{CHECKED, Desk, Page, Seen, apply, backfill, create, preview, several, update};
 use crate::cli::args::{ScheduleArgs, ScheduleCommand, Watch};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::human;
+use crate::cli::import::plan::LABEL;
 use crate::cli::manifest::export;
 use crate::cli::view::history::HistoryView;
 use crate::cli::view::run::RunView;
@@ -79,7 +81,7 @@ pub(super) async fn page(desk: &Desk<'_>, question: ListSchedulesRequest) -> Res
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn get(desk: &Desk<'_>, question: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {
+pub(super) async fn get(desk: &Desk<'_>, question: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_schedule(question).await };
     desk.client.ask(Nature::Read, question, call).await
 }
@@ -124,26 +126,43 @@ async fn pause(desk: &Desk<'_>, tenant: String, name: String, reason: String, dr
 /// What was missed is shown before it is confirmed; the etag makes sure that it is still that.
 async fn resume(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
-    let look = ResumeScheduleRequest { tenant, name: name.clone(), etag: String::new(), validate_only: true };
+    let look = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
     let plan = desk.client.ask(Nature::Read, look.clone(), call).await?;
-    let etag = plan.schedule.as_ref().map(|schedule| schedule.etag.clone()).unwrap_or_default();
+    let schedule = plan.schedule.clone().unwrap_or_default();
+    let is_unwritten = warn_of_placeholder(desk, &look.tenant, &schedule).await?;
     let view = ResumeView::from(plan);
-    let words = format!(
-        "{} {} for what {name} missed, {} explained instead",
-        human::counted(view.opens_count.into(), "run"),
-        if view.opens_count == 1 { "opens" } else { "open" },
-        human::counted(view.explained_count.into(), "instant"),
-    );
+    let words = missed(&view, &schedule);
     if dry_run {
         desk.terminal.say(&words);
         return desk.terminal.show(&view);
     }
-    if view.opens_count > 0 {
-        desk.terminal.confirm(&format!("{words}. Resume?"))?;
+    if view.opens_count > 0 || is_unwritten {
+        let unwritten = if is_unwritten { "It would send the placeholder of its import; " } else { "" };
+        desk.terminal.confirm(&format!("{unwritten}{words}. Resume?"))?;
     }
+    let etag = schedule.etag;
     let question = ResumeScheduleRequest { etag, validate_only: false, ..look };
     let resumed = desk.client.ask(Nature::Repeatable, question, call).await?;
     desk.terminal.show(&ResumeView::from(resumed))
+}
+
+/// What a resume does about the instants that fell into the pause.
+fn missed(view: &ResumeView, schedule: &v1::Schedule) -> String {
+    let opens = human::counted(view.opens_count.into(), "run");
+    let verb = if view.opens_count == 1 { "opens" } else { "open" };
+    let mut words = format!("{opens} {verb} at once for what {} missed while it was paused", schedule.name);
+    if view.explained_count > 0 {
+        let skipped = human::counted(view.explained_count.into(), "missed instant");
+        words += &format!("; {skipped} will not open, and the history says why");
+    }
+    if view.opens_count > 0 && schedule.labels.contains_key(LABEL) {
+        let name = &schedule.name;
+        words += &format!(
+            "; it was imported, and cron may have sent that already: nothing opens after \
+             `reveille schedule update {name} --catch-up none`"
+        );
+    }
+    words
 }
 
 async fn trigger(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {

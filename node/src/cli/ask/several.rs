@@ -6,6 +6,7 @@
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest};
 
+use super::imported::warn_of_placeholder;
 use super::{CHECKED, Desk, schedule};
 use crate::cli::args::Format;
 use crate::cli::client::Nature;
@@ -148,7 +149,9 @@ async fn look(desk: &Desk<'_>, tenant: &str, act: &Act, name: &str) -> Result<Se
             };
             let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
             let plan = desk.client.ask(Nature::Read, question, call).await?;
-            let etag = plan.schedule.map(|schedule| schedule.etag).unwrap_or_default();
+            let schedule = plan.schedule.unwrap_or_default();
+            warn_of_placeholder(desk, tenant, &schedule).await?;
+            let etag = schedule.etag;
             let view = SeveralView::new(name, Outcome::WouldResume);
             Ok(view.with_plan(etag, plan.opens_count, plan.explained_count))
         }

@@ -71,19 +71,23 @@ pub struct Settings {
     pub mail_from: Option<String>,
     /// `CRON_TZ`: the zone of the time fields.
     pub cron_tz: Option<String>,
+    /// The line of that.
+    pub cron_tz_line: u64,
     /// `TZ`: in most crons the zone of the command, not of its time.
     pub tz: Option<String>,
+    /// The line of that.
+    pub tz_line: u64,
     /// `RANDOM_DELAY`, cronie's: minutes.
     pub random_delay: Option<String>,
 }
 
 impl Settings {
-    fn set(&mut self, name: &str, value: String) {
+    fn set(&mut self, number: u64, name: &str, value: String) {
         match name {
             "MAILTO" => self.mail_to = Some(value),
             "MAILFROM" => self.mail_from = some(value),
-            "CRON_TZ" => self.cron_tz = some(value),
-            "TZ" => self.tz = some(value),
+            "CRON_TZ" => (self.cron_tz, self.cron_tz_line) = (some(value), number),
+            "TZ" => (self.tz, self.tz_line) = (some(value), number),
             "RANDOM_DELAY" => self.random_delay = some(value).filter(|minutes| minutes != "0"),
             _ => {}
         }
@@ -144,7 +148,7 @@ impl Reader {
             return None;
         }
         if let Some((name, value)) = setting(line) {
-            self.settings.set(&name, value);
+            self.settings.set(number, &name, value);
             // A setting between a comment and its job does not part them.
             self.comment = comment;
             return None;

@@ -10,11 +10,16 @@ use super::crontab::{Crontab, Job, Line};
 use super::mailer::{self, Mail};
 use super::name::{Names, words_of};
 use super::shell;
+use crate::cli::harmless;
 
 /// Characters of a subject that was made from a command or a comment.
 const SUBJECT_CHARACTERS_MAX: usize = 120;
 /// Characters of the file's name in a reason; a reason has 500.
 const FILE_CHARACTERS_MAX: usize = 300;
+/// How a text begins that stands for one that nobody has written yet.
+pub const PLACEHOLDER: &str = "This text stands in for one that nobody has written yet.";
+/// The label of what was imported; its value is told from the body, so that an edit of the line is noticed.
+pub const LABEL: &str = "crontab";
 /// The variable that stands for a brace: templates have no other way to say `{{`.
 pub const BRACE: &str = "brace";
 
@@ -55,6 +60,8 @@ pub struct Planned {
     pub cron: String,
     /// The zone, and who says so; none when nobody does.
     pub zone: Option<(String, Source)>,
+    /// The line that says the zone, where the file does.
+    pub zone_line: u64,
     /// Whose it is; in the system form only.
     pub user: Option<String>,
     /// Addresses, each once.
@@ -110,14 +117,20 @@ fn planned(number: u64, job: &Job, choices: &Choices, names: &mut Names) -> Plan
     let place = format!("{}:{number}", shortened(&choices.file));
     let is_silent = mail.is_none() && job.settings.mail_to.as_deref() == Some("");
     let whole = mail.and_then(|mail| mail.text).filter(|text| !text.trim().is_empty());
+    let zone = zone(job, choices, &mut warnings);
     let next = if whole.is_some() { "check its content" } else { "write its content" };
     Planned {
         name,
         cron: job.cron.clone(),
-        zone: zone(job, choices, &mut warnings),
+        zone_line: if zone.as_ref().is_some_and(|(_, source)| *source == Source::CronTz) {
+            job.settings.cron_tz_line
+        } else {
+            job.settings.tz_line
+        },
+        zone,
         user: job.user.clone(),
         subject: title(&subject.or_else(|| job.comment.clone()).unwrap_or_else(|| job.command.clone())),
-        text: whole.unwrap_or_else(|| placeholder(&place, &job.command)),
+        text: whole.unwrap_or_else(|| placeholder(&job.command)),
         paused: format!("imported from {place}; {next}, then resume"),
         lacks: lacks(&recipients, sender.as_ref(), is_silent),
         recipients,
@@ -202,22 +215,23 @@ fn lacks(recipients: &[String], sender: Option<&String>, is_silent: bool) -> Opt
     }
 }
 
-fn placeholder(place: &str, command: &str) -> String {
+/// Without the place of its line: a line that moves stays the same schedule.
+fn placeholder(command: &str) -> String {
     format!(
-        "This text stands in for one that nobody has written yet.\n\n{place} ran this command, and cron mailed what it \
-         printed:\n\n  {command}\n\nReveille runs no command. Write what is to be sent, then resume the schedule.\n"
+        "{PLACEHOLDER}\n\nA crontab ran this command, and cron mailed what it printed:\n\n  {command}\n\nReveille runs no \
+         command. Write what is to be sent, then resume the schedule.\n"
     )
 }
 
 /// One line that fits a subject.
 fn title(text: &str) -> String {
-    let line: String = text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
+    let line: String = text.chars().map(|one| if harmless::is_harmful(one) { ' ' } else { one }).collect();
     cut(line.trim(), SUBJECT_CHARACTERS_MAX)
 }
 
 /// The end of a long path says more than its beginning.
 fn shortened(file: &str) -> String {
-    let file: String = file.chars().map(|one| if one.is_control() { '\u{FFFD}' } else { one }).collect();
+    let file = harmless::masked(file, &[]);
     match file.chars().count().checked_sub(FILE_CHARACTERS_MAX) {
         Some(more @ 1..) => format!("…{}", file.chars().skip(more).collect::<String>()),
         _ => file,
@@ -271,7 +285,11 @@ mod tests {
         assert_eq!(planned.recipients, ["a@x.org", "b@x.org"]);
         assert_eq!((planned.name.as_str(), planned.subject.as_str()), ("report-x", "Nightly"));
         assert_eq!(planned.paused, "imported from tab:3; write its content, then resume");
-        assert!(planned.text.contains("tab:3") && planned.text.contains("/bin/report.sh {{x"), "{}", planned.text);
+        assert!(
+            planned.text.starts_with(PLACEHOLDER) && planned.text.contains("/bin/report.sh {{x"),
+            "{}",
+            planned.text
+        );
         assert_eq!((planned.sender.as_deref(), planned.lacks), (Some("cron@x.org"), None));
     }
 
@@ -348,6 +366,12 @@ mod tests {
         ] {
             assert_eq!(template(text), expected);
         }
+    }
+
+    #[test]
+    fn a_subject_holds_nothing_that_turns_a_line_around() {
+        let planned = of("# \u{202e}evil\u{7} \u{2066}bell\n0 9 * * * x\n", &choices());
+        assert_eq!(planned.subject, "evil   bell");
     }
 
     #[test]

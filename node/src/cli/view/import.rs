@@ -23,6 +23,8 @@ pub enum Outcome {
     Created,
     /// It existed with the same body.
     Unchanged,
+    /// It was imported from this line, and edited since: it is left alone.
+    Kept,
     /// It cannot be a schedule.
     Refused,
     /// It could be one, and something is missing.
@@ -40,6 +42,7 @@ impl Outcome {
             Outcome::Planned => "planned",
             Outcome::Created => "created",
             Outcome::Unchanged => "unchanged",
+            Outcome::Kept => "kept",
             Outcome::Refused => "refused",
             Outcome::LeftOut => "left out",
             Outcome::Failed => "failed",
@@ -49,13 +52,13 @@ impl Outcome {
 
     /// Is there a schedule for the line now, or would there be one?
     pub fn is_well(self) -> bool {
-        matches!(self, Outcome::Planned | Outcome::Created | Outcome::Unchanged)
+        matches!(self, Outcome::Planned | Outcome::Created | Outcome::Unchanged | Outcome::Kept)
     }
 
     fn tone(self) -> Tone {
         match self {
             Outcome::Planned | Outcome::Created => Tone::Good,
-            Outcome::Unchanged => Tone::Plain,
+            Outcome::Unchanged | Outcome::Kept => Tone::Plain,
             Outcome::LeftOut | Outcome::NotAsked => Tone::Notable,
             Outcome::Refused | Outcome::Failed => Tone::Bad,
         }
@@ -91,7 +94,7 @@ pub struct ImportView {
     pub warnings: Vec<String>,
     /// What became of it.
     pub outcome: Outcome,
-    /// Why, when it is not well.
+    /// Why it is not well, or what was edited.
     pub reason: Option<String>,
 }
 

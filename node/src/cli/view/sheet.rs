@@ -1,5 +1,6 @@
 //! How tables and cards look: no lines, headings in capitals, one colour a meaning.
 
+use crate::cli::harmless;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell as TableCell, Color, ContentArrangement, Table};
 
@@ -42,10 +43,7 @@ impl Cell {
     }
 
     fn painted(&self, paint: bool) -> TableCell {
-        // Control characters could repaint the terminal: answers of relays come from strangers.
-        let text: String =
-            self.text.chars().map(|c| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c }).collect();
-        let cell = TableCell::new(text);
+        let cell = TableCell::new(harmless::masked(&self.text, &['\n']));
         match self.tone {
             _ if !paint => cell,
             Tone::Plain => cell,
@@ -126,5 +124,6 @@ mod tests {
     #[test]
     fn control_characters_of_strangers_reach_no_terminal() {
         assert_eq!(card(vec![("text", "a\u{1b}[31mb".into())], false), "text  a\u{FFFD}[31mb");
+        assert_eq!(card(vec![("text", "\u{202e}lleb".into())], false), "text  \u{FFFD}lleb");
     }
 }

@@ -7,7 +7,7 @@ use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, CreateScheduleRequest, Duplicate, GetRelayRequest, Relay, ScheduleBody, ScheduleState,
-    UpdateScheduleRequest,
+    UpdateScheduleRequest, UpdateScheduleResponse,
 };
 
 use super::read::{Asked, Message};
@@ -103,19 +103,25 @@ fn change(body: &ScheduleBody) -> UpdateScheduleRequest {
     }
 }
 
-async fn plan_schedule(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
+/// What a body would change on the schedule of its name, whether that is paused or not; and the answer.
+pub async fn compared(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(UpdateScheduleResponse, Vec<Change>), Failure> {
     let look = UpdateScheduleRequest { validate_only: true, with_bodies: true, ..change(body) };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
-    let answer = match desk.client.ask(Nature::Read, look, call).await {
-        Ok(answer) => answer,
-        Err(failure) if failure.exit == Exit::NotFound => return plan_creation(desk, body).await,
-        Err(failure) => return Err(failure),
-    };
+    let answer = desk.client.ask(Nature::Read, look, call).await?;
     let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else {
         return Err(schedule::older(schedule::NO_BODY));
     };
-    let was = answer.former.unwrap_or_default();
     let changes = between(&export::schedule(former), &export::schedule(wanted));
+    Ok((answer, changes))
+}
+
+async fn plan_schedule(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
+    let (answer, changes) = match compared(desk, body).await {
+        Ok(compared) => compared,
+        Err(failure) if failure.exit == Exit::NotFound => return plan_creation(desk, body).await,
+        Err(failure) => return Err(failure),
+    };
+    let was = answer.former.unwrap_or_default();
     let mut notes = duplicates(&answer.duplicates);
     let count = |number: u32| human::counted(number.into(), "instant");
     if answer.opens_count > 0 {

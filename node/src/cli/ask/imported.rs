@@ -1,0 +1,66 @@
+//! What was imported before: whether a schedule still is what its line made of it, and whether anybody has
+//! written what it sends.
+
+use prost::Message as _;
+use reveille_ledger::ids::Hash;
+use reveille_proto::admin::v1::{self, GetScheduleRequest, ScheduleBody};
+
+use super::{Desk, apply, schedule};
+use crate::cli::failure::Failure;
+use crate::cli::import::plan::{LABEL, PLACEHOLDER};
+use crate::cli::view::import::Outcome;
+
+/// Characters of a hash that tell one line from another.
+const MARK_CHARACTERS: usize = 16;
+
+/// With the label that says of which line it was made. The line's place is no part of it: lines move.
+pub fn marked(body: ScheduleBody) -> ScheduleBody {
+    let placeless = ScheduleBody { paused: None, ..body.clone() };
+    let mark = Hash::of(&placeless.encode_to_vec()).to_string().chars().take(MARK_CHARACTERS).collect();
+    let mut body = body;
+    body.labels.insert(LABEL.to_owned(), mark);
+    body
+}
+
+/// What to say of a line whose name is taken, and why.
+pub async fn judged(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
+    let (answer, changes) = apply::compared(desk, body).await?;
+    let label = format!("labels.{LABEL}");
+    let fields: Vec<&str> = changes.iter().map(|change| change.field.as_str()).collect();
+    let fields: Vec<&str> = fields.into_iter().filter(|field| ![label.as_str(), "labels"].contains(field)).collect();
+    if fields.is_empty() {
+        return Ok((Outcome::Unchanged, None));
+    }
+    let (mark, fields) = (answer.former_body.as_ref().and_then(|former| former.labels.get(LABEL)), fields.join(", "));
+    Ok(match mark {
+        Some(mark) if Some(mark) == body.labels.get(LABEL) => {
+            (Outcome::Kept, Some(format!("edited since it was imported ({fields}): it is left as it is")))
+        }
+        Some(_) => {
+            let what =
+                format!("imported before, and the line or a flag says otherwise now ({fields}): it is left as it is");
+            let next = format!("reveille schedule update {}, or delete it and import again", body.name);
+            (Outcome::Failed, Some(format!("{what}; {next}")))
+        }
+        None => {
+            let what = "a schedule has this name that was not imported: it is left as it is";
+            (Outcome::Failed, Some(format!("{what}; --prefix makes another name")))
+        }
+    })
+}
+
+/// Says so where an imported schedule would send the placeholder, and answers whether it would.
+pub async fn warn_of_placeholder(desk: &Desk<'_>, tenant: &str, of: &v1::Schedule) -> Result<bool, Failure> {
+    if !of.labels.contains_key(LABEL) {
+        return Ok(false);
+    }
+    let (tenant, name) = (tenant.to_owned(), of.name.clone());
+    let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: true };
+    let content = schedule::get(desk, question).await?.body.and_then(|body| body.content).unwrap_or_default();
+    let is_unwritten = content.text.is_some_and(|text| text.starts_with(PLACEHOLDER));
+    if is_unwritten {
+        let next = format!("reveille schedule update {} --text FILE", of.name);
+        desk.terminal.say(&format!("warning: nobody has written the text of {} yet, it was imported: {next}", of.name));
+    }
+    Ok(is_unwritten)
+}
