@@ -243,6 +243,7 @@ fn must_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused
             let fits = claim.slice.len() <= SLICE_MAX && before.is_current(claim.holder);
             let alone = claim.slice.len() == 1 || !is_suspect(before, seat);
             let granted = asked && fits && alone && former == Standing::Pending && is_sendable(before, seat, entry.now);
+            let granted = granted && goes_by_the_pool_of(before, claim, slot, entry.now);
             let near = if granted { beside(before, seat) } else { vec![] };
             Some(match granted {
                 false => former,
@@ -257,6 +258,19 @@ fn must_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused
         }
         _ => None,
     }
+}
+
+/// P4: a row is worked by one pool, that of its lowest slot which can be sent.
+fn goes_by_the_pool_of(ledger: &Ledger, claim: &Claim, slot: u16, now: Time) -> bool {
+    let Some((page, chunk)) = ledger.pages().get(&claim.page).zip(ledger.chunks().get(&(claim.page, claim.chunk)))
+    else {
+        return false;
+    };
+    let can_go = |slot: &u16| {
+        chunk.set(Standing::Pending).contains(*slot) && is_sendable(ledger, (claim.page, claim.chunk, *slot), now)
+    };
+    let pool = |slot: u16| ledger.pool_of(claim.page, page, claim.chunk, slot);
+    claim.slice.iter().find(can_go).is_some_and(|lowest| pool(lowest) == pool(slot))
 }
 
 /// P4, P6, P16: its wave has come in, its run is open, and the deadline is ahead.
