@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_cluster::compose::{Compiled, columns_used};
-use reveille_ledger::Ledger;
 use reveille_ledger::campaign::{Campaign, Stage};
 use reveille_ledger::command::{
     CampaignCreate, CampaignLaunch, CampaignName, Command, RunPause, SchedulePause, ScheduleResume,
@@ -14,6 +13,7 @@ use reveille_ledger::content::{Content, Named};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Hash, RunId, ScheduleId, Time};
 use reveille_ledger::policy::HOUR_MS;
+use reveille_ledger::{CAMPAIGN_FINISH_MS_MIN, Ledger};
 use reveille_proto::admin::v1::campaign_service_server::CampaignService;
 use reveille_proto::admin::v1::{
     self, CancelCampaignRequest, CancelCampaignResponse, CreateCampaignRequest, CreateCampaignResponse,
@@ -31,8 +31,6 @@ use super::{Admin, Fault, creation, deadline, refusals, views};
 
 /// A campaign later than this does not open, unless it says otherwise (P16).
 const START_WITHIN_MS: i64 = HOUR_MS;
-/// The least time that a campaign is given to be sent, unless it says otherwise (P16). Milliseconds.
-const FINISH_WITHIN_MS_MIN: i64 = 4 * HOUR_MS;
 
 impl Admin {
     /// As it is here now.
@@ -116,7 +114,7 @@ impl Admin {
         let policies = body.policies.get_or_insert_default();
         let finish_by_given = policies.finish_by.is_some();
         policies.start_within.get_or_insert(views::duration(START_WITHIN_MS));
-        policies.finish_by.get_or_insert(views::duration(FINISH_WITHIN_MS_MIN));
+        policies.finish_by.get_or_insert(views::duration(CAMPAIGN_FINISH_MS_MIN));
         let site = Arc::clone(&self.site);
         let asked = self.calendar(move |zones| {
             let content = validate::content(&mut Fields::default(), body.content.clone());
@@ -160,24 +158,23 @@ impl Admin {
             campaign.due = due;
         }
         fields.done(Some(()))?;
-        self.fits(&named, &campaign).await?;
-        let (finish_by_ms, warnings) = self.site.replica.read(|ledger| {
+        let checked = self.fits(&named, &campaign).await?;
+        let look = |ledger: &Ledger| {
             let audience = (named.tenant.as_str(), campaign.audience.as_str());
-            let finish_by_ms = campaign.policies.finish_by_ms;
-            let mut prospect = Prospect { pool: &campaign.pool, audience, due: campaign.due, finish_by_ms };
-            if !campaign.finish_by_given {
-                let takes_ms = forecast(ledger, &prospect).and_then(|forecast| forecast.takes_ms).unwrap_or_default();
-                prospect.finish_by_ms = FINISH_WITHIN_MS_MIN.max(takes_ms.saturating_mul(2));
-            }
-            (prospect.finish_by_ms, self.in_its_way(ledger, &prospect, &campaign.zone))
-        });
+            let rows =
+                ledger.audiences().get(&(named.tenant.clone(), campaign.audience.clone())).map(|known| known.rows);
+            let finish_by_ms =
+                rows.map_or(campaign.policies.finish_by_ms, |rows| ledger.finish_by_ms_of(&campaign, rows));
+            let prospect = Prospect { pool: &campaign.pool, audience, due: campaign.due, finish_by_ms };
+            self.in_its_way(ledger, &prospect, &campaign.zone)
+        };
+        let warnings = self.site.replica.read(look);
         if validate_only {
-            campaign.policies.finish_by_ms = finish_by_ms;
             let shown = self.site.replica.read(|ledger| views::campaign(ledger, &named, &campaign));
             return Ok(LaunchCampaignResponse { campaign: Some(shown), warnings });
         }
         let tzdb = self.site.zones.version().to_owned();
-        let launch = CampaignLaunch { campaign: named.clone(), due: campaign.due, finish_by_ms, again, tzdb };
+        let launch = CampaignLaunch { campaign: named.clone(), due: campaign.due, checked, again, tzdb };
         self.write(Command::CampaignLaunch(launch), "", deadline).await?;
         Ok(LaunchCampaignResponse { campaign: Some(self.campaign(&named)?), warnings })
     }
@@ -195,13 +192,13 @@ impl Admin {
         warnings
     }
 
-    /// Can its content be sent to its audience, where that is sealed?
-    async fn fits(&self, named: &CampaignName, campaign: &Campaign) -> Result<(), Fault> {
+    /// Can its content be sent to its audience, where that is sealed? Answers the seal that was tried.
+    async fn fits(&self, named: &CampaignName, campaign: &Campaign) -> Result<Option<Hash>, Fault> {
         let content = self.site.replica.read(|ledger| ledger.blob(&campaign.content).and_then(Content::from_blob));
-        let Some((_, columns)) = self.site.sealed(&named.tenant, &campaign.audience) else { return Ok(()) };
+        let Some((sealed, columns)) = self.site.sealed(&named.tenant, &campaign.audience) else { return Ok(None) };
         let content = content.ok_or_else(|| refusals::broken(format!("the content of {} is not there", named.name)))?;
         let compiled = self.calendar(move |_| Compiled::new(&content, &columns).map(drop)).await?;
-        compiled.map_err(|error| {
+        compiled.map(|()| Some(sealed.seal)).map_err(|error| {
             let message =
                 format!("audience '{}' does not fit the {}: {}", campaign.audience, error.field, error.message);
             refusals::not_possible(message).next(format!("reveille audience show {}", campaign.audience))
@@ -310,8 +307,16 @@ impl CampaignService for Admin {
                 Some(self.barrier(reply.index, About::Run(run), deadline).await?)
             }
             Made { schedule: Some(schedule), .. } => {
-                self.write(Command::SchedulePause(SchedulePause { schedule, reason }), "", deadline).await?;
-                None
+                let pause = SchedulePause { schedule, reason: reason.clone() };
+                self.write(Command::SchedulePause(pause), "", deadline).await?;
+                // What opened in the moment before goes on unless it is paused, too.
+                match self.site.replica.read(|ledger| ledger.run_of_campaign(schedule)) {
+                    Some(run) => {
+                        let reply = self.write(Command::RunPause(RunPause { run, reason }), "", deadline).await?;
+                        Some(self.barrier(reply.index, About::Run(run), deadline).await?)
+                    }
+                    None => None,
+                }
             }
             Made { .. } => return Err(not_launched(&named.name, &campaign).into()),
         };

@@ -76,7 +76,12 @@ impl Admin {
                     .into());
             }
         }
-        spread(&self.site, &[part]).await.map_err(|error| not_written(&error))?;
+        let missing = spread(&self.site, &[part]).await.map_err(|error| not_written(&error))?;
+        if !missing.is_empty() {
+            // P20: nobody of a majority has said that it has it, this node among them.
+            let message = format!("part {number} is not on a majority yet");
+            return Err(Fault::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN).into());
+        }
         Ok(PutPartResponse {})
     }
 

@@ -153,11 +153,12 @@ async fn answer(State(desk): State<Desk>, request: Request) -> Response {
 
 impl Desk {
     async fn opt_out(&self, leaver: Leaver, request: Request) -> (Outcome, Page) {
-        let Ok(_seat) = self.at_work.try_acquire() else { return (Outcome::Full, Page::Later) };
         match tokio::time::timeout(SAID_WITHIN, form::read(request)).await {
             Ok(Form::OneClick) => {}
             Ok(Form::Other) | Err(_) => return (Outcome::Malformed, Page::Malformed),
         }
+        // Only once it is said: whoever says nothing keeps nobody's seat.
+        let Ok(_seat) = self.at_work.try_acquire() else { return (Outcome::Full, Page::Later) };
         let Leaver { tenant, key } = leaver;
         let deadline = Instant::now() + OPT_OUT_WITHIN;
         match self.admin.opt_out(&tenant, [key.clone()].into(), "", deadline).await {

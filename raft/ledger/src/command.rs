@@ -632,8 +632,8 @@ pub struct CampaignLaunch {
     pub campaign: CampaignName,
     /// When it is to be sent.
     pub due: Time,
-    /// What is not sent this long after that expires; the proposer has forecast it. Milliseconds.
-    pub finish_by_ms: i64,
+    /// The seal with which the proposer has compiled the content: with another one, or none, the leader does so.
+    pub checked: Option<Hash>,
     /// Also where the same content went to the same audience within thirty days.
     pub again: bool,
     /// Version of the proposer's time zone database.

@@ -26,8 +26,8 @@ mod state;
 mod table;
 
 pub use apply::{
-    ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, LEAP_MS_MAX, Look, OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE,
-    STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
+    ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, CAMPAIGN_FINISH_MS_MIN, LEAP_MS_MAX, Look, OPENINGS_MAX,
+    PAGE_RUNS_MAX, SMALL_AUDIENCE, STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
 };
 pub use rows::Change;
 pub use state::*;

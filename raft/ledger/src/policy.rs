@@ -12,6 +12,8 @@ pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 /// The least time that a run has to be sent, however soon the next instant comes. Milliseconds.
 pub const FINISH_MS_MIN: i64 = 10 * MINUTE_MS;
+/// The longest `finish_by` that may be chosen, or forecast for a campaign. Milliseconds.
+pub const FINISH_MS_MAX: i64 = 30 * DAY_MS;
 
 /// What becomes of instants that were missed (P16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,13 +2,13 @@
 
 use prost_types::Duration;
 use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, When};
-use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, InDoubt, MINUTE_MS, Overlap, Policies};
+use reveille_ledger::policy::{CatchUp, DAY_MS, FINISH_MS_MAX, HOUR_MS, InDoubt, MINUTE_MS, Overlap, Policies};
 use reveille_proto::admin::v1;
 
 use super::{Bounds, Fields, in_words, milliseconds};
 
 const START_WITHIN: Bounds = Bounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: 12 * HOUR_MS };
-const FINISH_BY: Bounds = Bounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: DAY_MS };
+const FINISH_BY: Bounds = Bounds { least_ms: MINUTE_MS, most_ms: FINISH_MS_MAX, default_ms: DAY_MS };
 const RETENTION: Bounds = Bounds { least_ms: DAY_MS, most_ms: 3_650 * DAY_MS, default_ms: 90 * DAY_MS };
 const JITTER: Bounds = Bounds { least_ms: 1_000, most_ms: DAY_MS, default_ms: 0 };
 /// With back-off up to an hour, more attempts than this would outlast every deadline.

@@ -16,12 +16,12 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
     let opened = opened.and_then(|id| told_run(ledger, id));
     let (state, reason) = state(ledger, known, opened.as_ref());
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
-    let prospect = Prospect {
-        pool: &known.pool,
-        audience: (&named.tenant, &known.audience),
-        due: known.due,
-        finish_by_ms: known.policies.finish_by_ms,
+    let finish_by_ms = match sealed {
+        Some(sealed) => ledger.finish_by_ms_of(known, sealed.rows),
+        None => known.policies.finish_by_ms,
     };
+    let prospect =
+        Prospect { pool: &known.pool, audience: (&named.tenant, &known.audience), due: known.due, finish_by_ms };
     let launch = match &known.stage {
         Stage::Waiting(launch) => Some(launch),
         stage => stage.armed().map(|armed| &armed.launch),
@@ -42,7 +42,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         content_hash: known.content.to_string(),
         policies: Some(policies(&known.policies)),
         launched_at: launch.map(|launch| timestamp(launch.at)),
-        finish_by: finish_by.or(Some(timestamp(known.due.plus_ms(known.policies.finish_by_ms)))),
+        finish_by: finish_by.or(Some(timestamp(known.due.plus_ms(finish_by_ms)))),
         forecast: forecast(ledger, &prospect).filter(|_| opened.is_none()).map(|forecast| forecast.told()),
         run: opened,
         index: known.index,
@@ -77,6 +77,7 @@ fn state(ledger: &Ledger, known: &Campaign, opened: Option<&v1::Run>) -> (Campai
             Some(Activity::Active) => (CampaignState::Launched, String::new()),
             Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.clone()),
             Some(Activity::Blocked { cause }) => (CampaignState::Missed, cause.clone()),
+            Some(Activity::Done) if !ledger.has_missed(armed) => (CampaignState::Finished, String::new()),
             Some(Activity::Done) | None => {
                 (CampaignState::Missed, "its instant had passed by more than start_within".to_owned())
             }

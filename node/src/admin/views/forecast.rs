@@ -31,7 +31,7 @@ pub struct Forecast {
     /// Mails a second of the pool; none where one of its relays has no bound.
     budget: Option<f64>,
     /// How long it takes at that budget. Milliseconds.
-    pub takes_ms: Option<i64>,
+    takes_ms: Option<i64>,
 }
 
 /// None while the audience is not sealed.
@@ -46,7 +46,7 @@ pub fn forecast(ledger: &Ledger, prospect: &Prospect<'_>) -> Option<Forecast> {
     let rates: Vec<u64> = serving.map(|relay| relay.rate_milli).collect();
     let bounded = !rates.is_empty() && !rates.contains(&0);
     let budget = bounded.then(|| rates.iter().sum::<u64>() as f64 / 1_000.0);
-    let takes_ms = budget.map(|budget| (f64::from(rows) / budget * 1_000.0).ceil() as i64);
+    let takes_ms = ledger.takes_ms(prospect.pool, rows);
     Some(Forecast { begins, finish_by, needed: f64::from(rows) / seconds, budget, takes_ms })
 }
 

@@ -8,9 +8,15 @@ use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, 
 use crate::content::{CONTENT_BYTES_MAX, Content, NAME_BYTES_MAX, Named, To};
 use crate::decide::calendar::When;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
+use crate::policy::{FINISH_MS_MAX, HOUR_MS, Policies};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, SealedAudience};
+
+/// The least time that a campaign is given to be sent, unless somebody chose another (P16). Milliseconds.
+pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
+/// Why a campaign did not open that could have.
+const PASSED: &str = "its instant had passed by more than start_within";
 
 impl Ledger {
     /// Idempotent by its name: the same body again is the same campaign, whatever has become of it.
@@ -69,6 +75,7 @@ impl Ledger {
         let place = asked.campaign.place();
         let campaign = self.campaign(&asked.campaign)?.clone();
         match &campaign.stage {
+            Stage::Armed(armed) if self.has_missed(armed) => {}
             Stage::Waiting(launch) | Stage::Armed(Armed { launch, .. }) if campaign.due == asked.due => {
                 context.repeats = Some(launch.index);
                 return Ok(Outcome::Done);
@@ -80,13 +87,26 @@ impl Ledger {
         if over <= context.now {
             return Err(Refusal::NotPossible(format!("an instant that is over since {over}: give a later one")));
         }
+        let former = campaign.stage.schedule();
         let mut launched = Campaign { due: asked.due, index: context.index, ..campaign };
-        launched.policies.finish_by_ms = asked.finish_by_ms;
         let launch = Launch { index: context.index, at: context.now, again: asked.again, tzdb: asked.tzdb.clone() };
         launched.stage = match self.audiences.get(&(place.0.clone(), launched.audience.clone())).copied() {
             None if asked.due <= context.now => return Err(Refusal::NoSuchAudience(launched.audience)),
-            None => Stage::Waiting(launch),
-            Some(sealed) => Stage::Armed(self.arm(context, &asked.campaign, &launched, launch, sealed)?),
+            Some(sealed) if asked.checked == Some(sealed.seal) => {
+                if !asked.again {
+                    self.not_sent_lately(context, &asked.campaign, &launched, sealed)?;
+                }
+                if let Some(former) = former {
+                    self.schedule_delete(context, former)?;
+                }
+                Stage::Armed(self.arm(context, &asked.campaign, &launched, launch, sealed)?)
+            }
+            _ => {
+                if let Some(former) = former {
+                    self.schedule_delete(context, former)?;
+                }
+                Stage::Waiting(launch)
+            }
         };
         self.campaigns.put(place, launched);
         Ok(Outcome::Done)
@@ -102,6 +122,9 @@ impl Ledger {
         let sealed = self.audiences.get(&(asked.tenant.clone(), campaign.audience.clone())).copied();
         let armed = match (&arm.wrong, sealed.filter(|sealed| sealed.at <= campaign.due)) {
             (Some(wrong), Some(_)) => Err(format!("its content does not fit its audience: {wrong}")),
+            (None, Some(_)) if campaign.due.plus_ms(campaign.policies.start_within_ms) <= context.now => {
+                Err(PASSED.to_owned())
+            }
             (None, Some(sealed)) => {
                 self.arm(context, asked, &campaign, launch, sealed).map_err(|refusal| refusal.to_string())
             }
@@ -145,7 +168,10 @@ impl Ledger {
             start: None,
             end: None,
             max_runs: Some(1),
-            policies: campaign.policies.clone(),
+            policies: Policies {
+                finish_by_ms: self.finish_by_ms_of(campaign, sealed.rows),
+                ..campaign.policies.clone()
+            },
             pool: campaign.pool.clone(),
             priority: campaign.priority,
             paused: None,
@@ -165,6 +191,32 @@ impl Ledger {
         }
     }
 
+    /// P16: how long after its instant a campaign of so many recipients may be sent: as somebody chose, or twice what
+    /// the rates of its pool's relays make of it, and four hours at least. Milliseconds.
+    pub fn finish_by_ms_of(&self, campaign: &Campaign, rows: u32) -> i64 {
+        if campaign.finish_by_given {
+            return campaign.policies.finish_by_ms;
+        }
+        let takes_ms = self.takes_ms(&campaign.pool, rows).unwrap_or_default();
+        takes_ms.saturating_mul(2).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
+    }
+
+    /// How long so many mails take at the rates of a pool's relays; none where one of them has no bound, or there is
+    /// none. Milliseconds.
+    pub fn takes_ms(&self, pool: &str, rows: u32) -> Option<i64> {
+        let relays = self.relays.iter().map(|(_, relay)| relay);
+        let rates = relays.filter(|relay| relay.pool == pool && relay.max_sessions > 0).map(|relay| relay.rate_milli);
+        let all = rates.map(|rate| (rate > 0).then_some(u128::from(rate))).sum::<Option<u128>>()?;
+        let takes_ms = (u128::from(rows) * 1_000_000).checked_div(all)?;
+        Some(i64::try_from(takes_ms).unwrap_or(i64::MAX))
+    }
+
+    /// Its instant passed, and its schedule has opened nothing and never will.
+    pub fn has_missed(&self, armed: &Armed) -> bool {
+        let known = self.schedules.get(&armed.schedule);
+        known.is_some_and(|schedule| schedule.plan.next.is_none() && schedule.plan.opened == 0)
+    }
+
     /// P20: the same content for the same audience within thirty days is somebody's mistake, unless said otherwise.
     /// Looks at every campaign of the tenant, which is seldom asked for.
     fn not_sent_lately(
@@ -177,7 +229,7 @@ impl Ledger {
         let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
         for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
             let Some(Armed { launch, audience, .. }) = other.stage.armed() else { continue };
-            let lately = context.now.since_ms(launch.at) < AGAIN_MS;
+            let lately = context.now.since_ms(launch.at.max(other.due)) < AGAIN_MS;
             if lately && *name != named.name && other.content == campaign.content && *audience == sealed.seal {
                 return Err(Refusal::LaunchedBefore { campaign: name.clone(), at: launch.at });
             }
@@ -230,6 +282,13 @@ impl Ledger {
         match self.campaigns.contains(&(create.tenant.clone(), create.name.clone())) {
             true => Err(Refusal::NameTaken(create.name.clone())),
             false => Ok(()),
+        }
+    }
+
+    /// P16: said aloud when what a campaign has made of itself opens nothing.
+    pub(super) fn tell_missed(&self, context: &mut Context, id: ScheduleId) {
+        if let Err(Refusal::OfCampaign(name)) = self.not_of_a_campaign(id) {
+            context.alarm(format!("campaign {name} does not fire: {PASSED}"));
         }
     }
 

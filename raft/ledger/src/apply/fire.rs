@@ -55,6 +55,7 @@ impl Ledger {
             let place = self.check_place(fire, context.now);
             let answer = place.and_then(|()| self.fire_one(context, fire, &mut names));
             match &answer {
+                Ok(_) if fire.opened.is_empty() => self.tell_missed(context, fire.schedule),
                 Ok(waited_for) => opened.extend(Opened::by(fire, *waited_for)),
                 Err(refusal) => self.note_refusal(context, fire, refusal),
             }

@@ -28,6 +28,7 @@ mod settle;
 mod test_clock;
 
 pub use backfill::BACKFILL_MAX;
+pub use campaign::CAMPAIGN_FINISH_MS_MIN;
 pub use claim::closed_slots;
 pub use epoch::{STEP_MS_MAX, agreed_time};
 pub use fire::{OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE};

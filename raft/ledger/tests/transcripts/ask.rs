@@ -127,7 +127,7 @@ impl World {
             audience: words.key("audience").unwrap_or("all").into(),
             content: content(words.key("subject").unwrap_or("hello")),
             policies: self.policies(words)?,
-            finish_by_given: false,
+            finish_by_given: words.key("given") == Some("yes"),
             pool: "default".into(),
             priority: 0,
             labels: Labels::default(),
@@ -138,10 +138,14 @@ impl World {
     fn launch(&self, words: &mut Words) -> Told<Command> {
         let campaign = campaign_name(words)?;
         let known = self.ledger.campaigns().get(&campaign.place()).map_or(self.first, |campaign| campaign.due);
+        let audience = self.ledger.campaigns().get(&campaign.place()).map(|campaign| campaign.audience.clone());
+        let place = audience.map(|audience| (campaign.tenant.clone(), audience));
+        let sealed = place.and_then(|place| self.ledger.audiences().get(&place)).map(|sealed| sealed.seal);
+        let checked = sealed.filter(|_| words.key("checked") != Some("no"));
         Ok(Command::CampaignLaunch(CampaignLaunch {
             campaign,
             due: words.ms("due")?.map_or(known, |ms| self.first.plus_ms(ms)),
-            finish_by_ms: words.ms("finish_by")?.unwrap_or(4 * 3_600_000),
+            checked,
             again: words.key("again") == Some("yes"),
             tzdb: TZDB.into(),
         }))
