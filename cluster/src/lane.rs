@@ -36,7 +36,7 @@ use crate::room::Room;
 use crate::row_tasks::RowTasks;
 use crate::settler::Fate;
 
-/// A row not begun within this goes back (P12).
+/// A row not begun within this goes back (P12): a mail is begun when it has a session.
 pub const BEGIN_WITHIN: Duration = Duration::from_secs(10);
 /// How often the state is looked at for rows whose hint was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -329,7 +329,7 @@ async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, way: Way, deadlin
     let draft = &work.drafts[number];
     let seat = room.preparations.begin(draft.suspect, deadline);
     let fate = match room.drain.run_until_cancelled(seat).await {
-        Some(Some(preparation)) => hand_off(&room, &work, draft, way, preparation).await,
+        Some(Some(preparation)) => hand_off(&room, &work, draft, way, preparation, deadline).await,
         // It comes back in a while, so that this node does not wait for it all the time.
         Some(None) if draft.suspect => waits(draft.place, "it is to be prepared alone, and others were not over"),
         Some(None) => Fate::Released(Why::Busy),
@@ -339,7 +339,14 @@ async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, way: Way, deadlin
 }
 
 /// Prepares one recipient and sees its dialogue through.
-async fn hand_off(room: &Arc<Room>, work: &Work, draft: &Draft, way: Way, preparation: Arc<Preparation>) -> Fate {
+async fn hand_off(
+    room: &Arc<Room>,
+    work: &Work,
+    draft: &Draft,
+    way: Way,
+    preparation: Arc<Preparation>,
+    deadline: Instant,
+) -> Fate {
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(room, work, draft)));
     let prepared = prepared.unwrap_or_else(|_| Err(Fate::Unsendable("preparing it panicked".to_owned())));
     let (job, mail) = match prepared {
@@ -350,7 +357,8 @@ async fn hand_off(room: &Arc<Room>, work: &Work, draft: &Draft, way: Way, prepar
             return fate;
         }
     };
-    let patience = Patience { begin_by: Some(Instant::now() + PREPARE_WITHIN), stop: room.drain.child_token() };
+    let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
+    let patience = Patience { open_by, begin_by, stop: room.drain.child_token() };
     let gate = LaneGate { room: Arc::clone(room), job: Arc::clone(&job), preparation: Arc::clone(&preparation) };
     let delivery = way.permit.deliver(mail, gate, patience);
     let verdict = if draft.suspect { alone_for_a_while(delivery, &preparation).await } else { delivery.await };

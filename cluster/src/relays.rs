@@ -217,6 +217,7 @@ fn flow(status: &Status, now: Instant) -> RelayFlow {
         dialogue: status.dialogue.map(|dialogue| dialogue.max(Duration::from_millis(1))),
         rate_milli: match status.circuit {
             CircuitStatus::Open { until, .. } | CircuitStatus::Parked { until, .. } if now < until => 0,
+            CircuitStatus::HalfOpen { .. } => 0,
             _ => (status.rate_per_second * 1_000.0) as u64,
         },
     }
@@ -299,6 +300,6 @@ mod tests {
         assert_eq!(rate_milli(CircuitStatus::Open { until: now + second, cause: cause() }), 0);
         assert_eq!(rate_milli(CircuitStatus::Parked { until: now + second, cause: cause() }), 0);
         assert_eq!(rate_milli(CircuitStatus::Open { until: now, cause: cause() }), 5_000, "it may be tried again");
-        assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 5_000);
+        assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 0, "somebody is trying it");
     }
 }

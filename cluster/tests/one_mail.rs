@@ -5,7 +5,7 @@ mod support;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::{Clock, SystemClock};
@@ -20,6 +20,8 @@ use reveille_ledger::reply::Outcome;
 use reveille_ledger::{RunState, Standing};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{PATIENCE, schedule};
@@ -78,12 +80,16 @@ fn mailbox() -> Sink {
 }
 
 fn relay(sink: &Sink) -> Command {
+    relay_at("mailbox", sink.address().port())
+}
+
+fn relay_at(name: &str, port: u16) -> Command {
     Command::RelayPut(
         Relay {
-            name: "mailbox".into(),
+            name: name.into(),
             pool: "default".into(),
             host: "127.0.0.1".into(),
-            port: sink.address().port(),
+            port,
             access: Access::default(),
             rate_milli: 0,
             max_sessions: 4,
@@ -137,6 +143,47 @@ async fn five_hundred_recipients_each_get_one() {
     arrived.sort_unstable();
     arrived.dedup();
     assert_eq!(arrived.len(), 500, "I1: nobody got two");
+    assert_sound(&node.site);
+    node.stop().await;
+    sink.stop().await;
+}
+
+/// A port at which connections are taken, and nobody ever says a word; counts those that were given up.
+async fn silence(given_up: Arc<AtomicU32>) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let given_up = Arc::clone(&given_up);
+            tokio::spawn(async move {
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+                given_up.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+    });
+    port
+}
+
+/// P12: it holds a mail for the ten seconds in which it has to begin, and no mail a second time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_pool() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (sink, given_up) = (mailbox(), Arc::new(AtomicU32::new(0)));
+    let node = node(folder.path(), 1).await;
+    node.put(relay(&sink)).await;
+    node.put(relay_at("silent", silence(Arc::clone(&given_up)).await)).await;
+    node.put(schedule(8)).await;
+    node.until("some are claimed", |site| counts(site, Standing::Claimed) > 0).await;
+    let begun = Instant::now();
+    node.until("none is held", |site| counts(site, Standing::Claimed) == 0).await;
+    assert!(begun.elapsed() < Duration::from_secs(40), "P12: {:?}", begun.elapsed());
+    let met = 8 - counts(&node.site, Standing::Sent);
+    assert!(met > 0, "nobody met it");
+    node.until("who met it has left it", |_| given_up.load(Ordering::SeqCst) >= met).await;
+    node.until("all are sent", |site| counts(site, Standing::Sent) == 8).await;
+    let granted: u32 = node.site.replica.read(|ledger| ledger.closed().iter().map(|(_, row)| row.granted.len()).sum());
+    assert_eq!(granted, 8 + met, "whoever met it once does not meet it again");
+    assert_eq!(sink.accepted_count(), 8, "I1: nobody got two");
     assert_sound(&node.site);
     node.stop().await;
     sink.stop().await;

@@ -9,9 +9,10 @@
 //! - after as many losses in a row between MAIL and the dot,
 //! - for a longer while when the day's allowance is used up: the relay is parked (P6).
 //!
-//! An open circuit lets nothing pass until its back-off is over, then one probe. What ends well
-//! closes it, what fails opens it for twice as long. It knows nothing of rates: a relay that says
-//! "too fast" works.
+//! An open circuit lets nothing pass until its back-off is over. Then somebody opens a session, without a
+//! mail: a relay that is silent holds none. Once one is open, one mail probes. What ends well closes the
+//! circuit, what fails opens it for twice as long. A parked relay has answered: there the mail comes at once.
+//! It knows nothing of rates: a relay that says "too fast" works.
 
 use std::time::Duration;
 
@@ -40,14 +41,14 @@ impl Default for Backoff {
     }
 }
 
-/// What a mail told about its relay.
+/// What a mail, or the opening of a session, told about its relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
     /// 250 to the final dot.
     Accepted,
     /// A refusal of the final dot: it answers.
     Answered,
-    /// MAIL was answered well, and nothing was handed over.
+    /// MAIL was answered well, and nothing was handed over; or, where there was no mail, a session was opened.
     Reached,
     /// No session, or MAIL failed.
     NotOpened(String),
@@ -77,6 +78,8 @@ pub enum Admitted {
     Normally,
     /// The only one: its end decides. It must be noted, or given back by [`Circuit::unprobe`].
     AsProbe,
+    /// Not a mail: a session is to be opened first, and its end is to be noted, or given back likewise.
+    ToGreet,
 }
 
 /// What the circuit is doing.
@@ -84,7 +87,7 @@ pub enum Admitted {
 pub enum State {
     /// Mails pass.
     Closed,
-    /// None pass; from `until` on, one does.
+    /// None pass; from `until` on, the relay is probed.
     Open {
         /// Since the caller's origin.
         until: Duration,
@@ -105,6 +108,8 @@ pub struct Circuit {
     state: State,
     /// Only a whole answer to a dot proves that this trouble is over.
     needs_dot: bool,
+    /// A session could be opened since: a mail may probe.
+    greeted: bool,
     /// Openings without a success between: the exponent of the back-off.
     openings: u32,
     losses_after: u32,
@@ -126,6 +131,7 @@ impl Circuit {
             backoff,
             state: State::Closed,
             needs_dot: false,
+            greeted: false,
             openings: 0,
             losses_after: 0,
             losses_before: 0,
@@ -149,7 +155,7 @@ impl Circuit {
             State::HalfOpen { trouble } => Err((now + self.backoff.first, trouble.clone())),
             State::Open { trouble, .. } => {
                 self.state = State::HalfOpen { trouble: trouble.clone() };
-                Ok(Admitted::AsProbe)
+                Ok(if self.greeted { Admitted::AsProbe } else { Admitted::ToGreet })
             }
         }
     }
@@ -161,10 +167,10 @@ impl Circuit {
         }
     }
 
-    /// A probe that told nothing: where a day is used up the next one waits, so that mails which end before
-    /// their dot do not probe one after the other.
+    /// A probe that told nothing: where a day is used up, or no session was opened, the next one waits, so that
+    /// none comes right after the other.
     fn probed_in_vain(&mut self, now: Duration) {
-        let waits = matches!(&self.state, State::HalfOpen { trouble: Trouble::QuotaUsedUp(_) });
+        let waits = !self.greeted || matches!(&self.state, State::HalfOpen { trouble: Trouble::QuotaUsedUp(_) });
         self.unprobe(if waits { now + self.backoff.first } else { now });
     }
 
@@ -172,9 +178,13 @@ impl Circuit {
     /// its half, so that the nodes do not probe in step.
     pub fn note(&mut self, told: Told, admitted: Admitted, now: Duration, jitter: f64) {
         let minute_is_bad = self.count(&told, now);
-        let probe = admitted == Admitted::AsProbe;
+        let probe = admitted != Admitted::Normally;
         let decides = probe || self.state == State::Closed;
         match told {
+            Told::Reached if admitted == Admitted::ToGreet => {
+                self.greeted = true;
+                self.unprobe(now);
+            }
             Told::Accepted | Told::Answered if probe => self.close(),
             Told::Reached if probe && !self.needs_dot => self.close(),
             Told::Accepted | Told::Answered | Told::Reached | Told::Nothing if probe => self.probed_in_vain(now),
@@ -230,6 +240,7 @@ impl Circuit {
         self.state = State::Open { until: now + self.backoff.parked, trouble: Trouble::QuotaUsedUp(cause) };
         // Relays say it at the dot, too.
         self.needs_dot = true;
+        self.greeted = true;
     }
 
     fn open(&mut self, cause: String, needs_dot: bool, now: Duration, jitter: f64) {
@@ -241,5 +252,6 @@ impl Circuit {
         // A trouble after the dot is not over because a greeting works.
         self.needs_dot = needs_dot || (self.needs_dot && self.openings > 0);
         self.openings = self.openings.saturating_add(1);
+        self.greeted = false;
     }
 }

@@ -64,13 +64,22 @@ impl Default for Timeouts {
 /// What the caller will wait for before the gate. The default waits for ever.
 #[derive(Debug, Clone, Default)]
 pub struct Patience {
-    /// The gate is to be met before this, or the mail goes back (P12).
+    /// A session is to be open before this, or the mail goes back (P12): a relay may take minutes to greet, and
+    /// a mail has other relays to go to.
+    pub open_by: Option<Instant>,
+    /// The gate is to be met before this, or the mail goes back.
     pub begin_by: Option<Instant>,
     /// Cancel to end the dialogue politely while it is before the gate.
     pub stop: CancellationToken,
 }
 
 impl Patience {
+    /// What is left of it for opening a session.
+    pub(super) fn to_open(&self) -> Patience {
+        let begin_by = [self.open_by, self.begin_by].into_iter().flatten().min();
+        Patience { begin_by, ..self.clone() }
+    }
+
     /// Runs `step` for at most `limit`.
     ///
     /// # Errors

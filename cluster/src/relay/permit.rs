@@ -112,12 +112,12 @@ async fn session(shared: &Shared, held: Option<Held>, patience: &Patience) -> Re
         }
         candidate = shared.take_idle();
     }
-    shared.open(patience).await
+    shared.open(&patience.to_open()).await
 }
 
 /// What a verdict says about the relay as such. A relay that is too busy for one more session, while
 /// others are open, works: it is slowed, not shut off.
-fn what_it_told(verdict: &Verdict, tried_for: Duration, others_open: bool) -> Told {
+pub(super) fn what_it_told(verdict: &Verdict, tried_for: Duration, others_open: bool) -> Told {
     match verdict {
         Verdict::Accepted { .. } => Told::Accepted,
         Verdict::GateClosed(_) => Told::Reached,

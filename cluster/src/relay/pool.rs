@@ -5,7 +5,7 @@
 //!   a connection exists only in the hands of a permit, of which there are that many, or idle, and
 //!   a permit takes an idle one before it opens another;
 //! - a permit only at the relay's pace, with its circuit closed (or as its one probe), which a
-//!   used-up day opens like a failure;
+//!   used-up day opens like a failure; a relay that failed has greeted again before a mail probes it;
 //! - exactly one [`super::Verdict`] for each mail that is handed to a permit, whatever the caller
 //!   does in the meantime; nothing in here retries (P5);
 //! - no connection that could be in the middle of anything is ever used again.
@@ -64,7 +64,7 @@ impl Default for Limits {
 /// Why there is no permit now.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unavailable {
-    /// The relay failed and is left alone, or another mail is probing it.
+    /// The relay failed and is left alone, or is being probed.
     #[error("circuit open: {cause}")]
     CircuitOpen {
         /// Ask again then.

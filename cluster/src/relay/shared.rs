@@ -23,6 +23,7 @@ use super::{
     dialer::Dial,
     dialogue::Session,
     patience::Patience,
+    permit::what_it_told,
     pool::{Limits, Unavailable},
     reply::{Scope, Verdict},
     status::{CircuitStatus, Counted, Counters, Gauge, Status},
@@ -59,6 +60,15 @@ struct Desk {
     /// Sessions that there may be.
     places: usize,
     jitter: StdRng,
+}
+
+impl Desk {
+    /// Tells the circuit; the ticket is used up.
+    fn note(&mut self, told: Told, ticket: &mut Ticket, now: Duration) {
+        let jitter = self.jitter.random();
+        self.circuit.note(told, ticket.admitted, now, jitter);
+        ticket.admitted = Admitted::Normally;
+    }
 }
 
 /// As many as can be counted.
@@ -107,7 +117,7 @@ impl Held {
     }
 }
 
-/// The circuit's leave for one mail. Dropped unused, it gives a probe back.
+/// The circuit's leave for one mail, or for opening a session without one. Dropped unused, it gives a probe back.
 pub(super) struct Ticket {
     shared: Arc<Shared>,
     admitted: Admitted,
@@ -230,13 +240,22 @@ impl Shared {
         timeout_at(deadline, waiting).await.unwrap_or(Err(Unavailable::Paced { until: deadline }))
     }
 
-    /// Asks the circuit.
-    fn admit(&self) -> Result<Admitted, Unavailable> {
+    /// Asks the circuit. Where it wants a session first, somebody opens one, and no mail waits for that.
+    fn admit(self: &Arc<Shared>) -> Result<Admitted, Unavailable> {
         if self.closing.is_cancelled() {
             return Err(Unavailable::Closed);
         }
-        let mut desk = self.desk.lock();
-        desk.circuit.admit(self.now()).map_err(|(until, trouble)| {
+        let now = self.now();
+        let admit = || self.desk.lock().circuit.admit(now);
+        let admitted = match admit() {
+            Ok(Admitted::ToGreet) => {
+                // Not under the lock: a runtime that ends drops the task at once, and the ticket asks for it.
+                self.tasks.spawn(greet(Ticket { shared: self.clone(), admitted: Admitted::ToGreet }));
+                admit()
+            }
+            admitted => admitted,
+        };
+        admitted.map_err(|(until, trouble)| {
             let until = self.origin + until;
             match trouble {
                 Trouble::Failing(cause) => Unavailable::CircuitOpen { until, cause },
@@ -287,10 +306,8 @@ impl Shared {
         drop(running);
         let now = self.now();
         let mut desk = self.desk.lock();
-        let jitter = desk.jitter.random();
         desk.counters.count(verdict);
-        desk.circuit.note(told, ticket.admitted, now, jitter);
-        ticket.admitted = Admitted::Normally;
+        desk.note(told, &mut ticket, now);
         if let Verdict::Refused { scope, .. } = verdict {
             match scope {
                 Scope::Throttle { daily_quota: false } | Scope::Relay => desk.pace.halve(now),
@@ -341,11 +358,34 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.admitted == Admitted::AsProbe {
+        if self.admitted != Admitted::Normally {
             let now = self.shared.now();
             self.shared.desk.lock().circuit.unprobe(now);
         }
     }
+}
+
+/// Opens a session at a relay that has failed, with the relay's own time for each answer and no mail in hand, and
+/// leaves it to the mail that probes.
+async fn greet(mut ticket: Ticket) {
+    let shared = ticket.shared.clone();
+    // A pool that is closed gives out no places any more.
+    let Ok(slot) = shared.slots.clone().acquire_owned().await else { return };
+    // It makes room for the new one; that it was idle and is open does not prove that the relay answers.
+    if let Some(idle) = shared.take_idle() {
+        idle.quit().await;
+    }
+    let patience = Patience { stop: shared.closing.clone(), ..Patience::default() };
+    let (told, retired) = match shared.open(&patience).await {
+        Ok(held) => (Told::Reached, shared.keep(held)),
+        Err(verdict) => (what_it_told(&verdict, Duration::ZERO, shared.has_open_session()), None),
+    };
+    let now = shared.now();
+    shared.desk.lock().note(told, &mut ticket, now);
+    if let Some(held) = retired {
+        held.quit().await;
+    }
+    drop(slot);
 }
 
 /// Says QUIT on sessions that nobody used for a while. A farewell holds a slot like any dialogue;

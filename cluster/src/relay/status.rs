@@ -50,7 +50,7 @@ pub enum CircuitStatus {
         /// The relay's words.
         cause: String,
     },
-    /// One is probing.
+    /// None pass but at most one: the relay is being probed.
     HalfOpen {
         /// What had opened it.
         cause: String,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::circuit::{
-    Admitted::{AsProbe, Normally},
+    Admitted::{AsProbe, Normally, ToGreet},
     Backoff, Circuit, State, Told, Trouble,
 };
 
@@ -19,6 +19,12 @@ fn lost_after() -> Told {
     Told::LostAfter("closed".to_owned())
 }
 
+/// A session can be opened.
+fn greets(circuit: &mut Circuit, now: Duration) {
+    assert_eq!(circuit.admit(now), Ok(ToGreet));
+    circuit.note(Told::Reached, ToGreet, now, 0.0);
+}
+
 fn circuit() -> Circuit {
     Circuit::new(Backoff { first: seconds(1), longest: seconds(8), parked: seconds(900) })
 }
@@ -32,11 +38,14 @@ fn a_session_that_does_not_open_opens_the_circuit_at_once() {
 }
 
 #[test]
-fn after_the_back_off_one_probe_passes_and_decides() {
+fn after_the_back_off_a_session_is_opened_and_then_one_mail_decides() {
     let mut circuit = circuit();
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
-    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
-    assert!(circuit.admit(seconds(1)).is_err(), "one at a time");
+    assert_eq!(circuit.admit(seconds(1)), Ok(ToGreet));
+    assert!(circuit.admit(seconds(1)).is_err(), "no mail waits for it, and there is one at a time");
+    circuit.note(Told::Reached, ToGreet, seconds(2), 0.0);
+    assert_eq!(circuit.admit(seconds(2)), Ok(AsProbe), "a greeting alone proves nothing");
+    assert!(circuit.admit(seconds(2)).is_err(), "one at a time");
     circuit.note(Told::Accepted, AsProbe, seconds(2), 0.0);
     assert_eq!(circuit.admit(seconds(2)), Ok(Normally));
 }
@@ -47,8 +56,8 @@ fn failed_probes_double_the_wait_up_to_its_bound() {
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
     let mut now = seconds(1);
     for expected in [2, 4, 8, 8] {
-        assert_eq!(circuit.admit(now), Ok(AsProbe));
-        circuit.note(not_opened(), AsProbe, now, 0.0);
+        assert_eq!(circuit.admit(now), Ok(ToGreet));
+        circuit.note(not_opened(), ToGreet, now, 0.0);
         assert!(circuit.admit(now + seconds(expected) - Duration::from_millis(1)).is_err());
         now += seconds(expected);
     }
@@ -70,7 +79,7 @@ fn failures_that_were_under_way_do_not_prolong_it() {
     for _ in 0..20 {
         circuit.note(not_opened(), Normally, seconds(0), 0.0);
     }
-    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+    assert_eq!(circuit.admit(seconds(1)), Ok(ToGreet));
 }
 
 #[test]
@@ -110,6 +119,7 @@ fn after_losses_a_greeting_proves_nothing() {
     for _ in 0..3 {
         circuit.note(lost_after(), Normally, seconds(0), 0.0);
     }
+    greets(&mut circuit, seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.note(Told::Reached, AsProbe, seconds(1), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe), "the next mail probes");
@@ -121,11 +131,28 @@ fn after_losses_a_greeting_proves_nothing() {
 fn a_probe_that_was_not_used_is_given_back() {
     let mut circuit = circuit();
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
+    assert_eq!(circuit.admit(seconds(1)), Ok(ToGreet));
+    circuit.unprobe(seconds(1));
+    greets(&mut circuit, seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.unprobe(seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.note(Told::Nothing, AsProbe, seconds(1), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+}
+
+#[test]
+fn a_mail_that_probes_and_fails_is_not_the_next_probe() {
+    let mut circuit = circuit();
+    circuit.note(not_opened(), Normally, seconds(0), 0.0);
+    greets(&mut circuit, seconds(1));
+    assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+    circuit.note(not_opened(), AsProbe, seconds(2), 0.0);
+    assert!(circuit.admit(seconds(3)).is_err(), "twice as long");
+    assert_eq!(circuit.admit(seconds(4)), Ok(ToGreet));
+    circuit.note(Told::Nothing, ToGreet, seconds(4), 0.0);
+    assert!(circuit.admit(seconds(4)).is_err(), "one that told nothing is not followed at once");
+    assert_eq!(circuit.admit(seconds(5)), Ok(ToGreet));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        CircuitStatus, Dial, Gate, GateAnswer, Limits, Patience, Pool, Timeouts, Transport, Unavailable, Verdict,
-        circuit::Backoff,
+        Cause, CircuitStatus, Dial, Gate, GateAnswer, Limits, Patience, Pool, Stage, Timeouts, Transport, Unavailable,
+        Verdict, circuit::Backoff,
     },
     server::{Act, Exchange, Moment, Script, mail, target, until, when, willing},
 };
@@ -158,12 +158,8 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
     };
     assert!(cause.contains("Connect"), "{cause}");
     tokio::time::sleep_until(until).await;
-    let probe = pool.acquire(soon()).await.expect("the probe");
-    assert!(matches!(pool.status().circuit, CircuitStatus::HalfOpen { .. }));
-    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::CircuitOpen { .. })), "one at a time");
-    drop(probe);
-    let probe = pool.acquire(soon()).await.expect("another probe: the first was not used");
-    assert!(matches!(probe.deliver(mail(b"b"), Open, Patience::default()).await, Verdict::Broken { .. }));
+    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::CircuitOpen { .. })), "no mail opens it");
+    until_dialed(&dialer, 2).await;
     let limit = soon();
     loop {
         assert!(Instant::now() < limit, "it never recovers");
@@ -179,6 +175,51 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
     }
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
     assert_eq!(dialer.dialed.load(Ordering::SeqCst), 3);
+}
+
+async fn until_dialed(dialer: &Unreachable, times: usize) {
+    until("somebody tries to open a session", || dialer.dialed.load(Ordering::SeqCst) >= times).await;
+}
+
+/// P12: who waits for a greeting goes back in time; and while the relay is silent nobody waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
+    let silent = Arc::new(AtomicBool::new(true));
+    let is_silent = silent.clone();
+    let exchange = Exchange::new(Arc::new(move |moment, _| {
+        (moment == Moment::Banner && is_silent.load(Ordering::SeqCst)).then_some(Act::Hang)
+    }));
+    let pool = pool(&exchange, quick());
+    let begun = Instant::now();
+    let seconds = Duration::from_secs;
+    let patience = || {
+        let (open_by, begin_by) = (Some(Instant::now() + seconds(10)), Some(Instant::now() + seconds(60)));
+        Patience { open_by, begin_by, ..Patience::default() }
+    };
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    let verdict = permit.deliver(mail(b"a"), Open, patience()).await;
+    assert_eq!(verdict, Verdict::Broken { stage: Stage::Banner, cause: Cause::NotBegunInTime });
+    assert!(begun.elapsed() < seconds(11), "{:?}", begun.elapsed());
+    let CircuitStatus::Open { cause, .. } = pool.status().circuit else { panic!("it is told at once") };
+    assert_eq!(cause, "Banner: no answer within 10 s");
+    for _ in 0..20 {
+        let refused = pool.acquire(soon()).await.map(|_| ());
+        let Err(Unavailable::CircuitOpen { until, .. }) = refused else { panic!("{refused:?}") };
+        tokio::time::sleep_until(until).await;
+    }
+    assert_eq!(exchange.seen.lock().connections, 2, "one dialogue tries it, and goes on trying");
+    silent.store(false, Ordering::SeqCst);
+    let permit = loop {
+        match pool.acquire(soon()).await {
+            Ok(permit) => break permit,
+            Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
+            Err(other) => panic!("{other}"),
+        }
+        assert!(begun.elapsed() < seconds(600), "it never comes back");
+    };
+    assert_eq!(pool.status().sessions_open, 1, "the mail that probes has a session that greets");
+    assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, Verdict::Accepted { .. }));
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
 #[tokio::test]

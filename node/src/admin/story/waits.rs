@@ -107,6 +107,6 @@ fn shut(name: &str, status: &Status) -> Option<String> {
         CircuitStatus::Closed => None,
         CircuitStatus::Open { cause, .. } => Some(format!("relay {name} fails, {cause}")),
         CircuitStatus::Parked { cause, .. } => Some(format!("relay {name} takes no more today, {cause}")),
-        CircuitStatus::HalfOpen { cause } => Some(format!("relay {name} is probed with one mail, {cause}")),
+        CircuitStatus::HalfOpen { cause } => Some(format!("relay {name} is being probed, {cause}")),
     }
 }
