@@ -22,7 +22,7 @@ pub(crate) fn instants(fire: &Fire) -> Vec<Instants> {
     let explained = fire.explained.iter().map(|range| Instants {
         outcome: range.reason.outcome().word(),
         reason: range.reason.word(),
-        count: range.count,
+        count: range.count(),
     });
     opened.chain(explained).collect()
 }
@@ -90,6 +90,7 @@ mod tests {
     use super::*;
     use reveille_ledger::command::{Explained, Opening, Reason};
     use reveille_ledger::ids::{Nominal, ScheduleId, Time};
+    use reveille_ledger::strides::Strides;
 
     #[test]
     fn a_fire_is_told_by_outcome_and_reason() {
@@ -100,7 +101,7 @@ mod tests {
             plan_version: 1,
             from: at(1),
             opened: vec![opening],
-            explained: vec![Explained { first: at(1), last: at(8), count: 8, reason: Reason::Coalesced }],
+            explained: vec![Explained { first: at(1), strides: Strides::every(60_000, 7), reason: Reason::Coalesced }],
             through: Time(540_000),
             next: None,
             tzdb: "test".to_owned(),

@@ -22,8 +22,8 @@ use crate::outcomes;
 use crate::site::Site;
 use crate::term::Term;
 
-/// Schedules whose fires go into one entry, beside at most [`OPENINGS_MAX`] openings and explained ranges: some
-/// 200 bytes and some 30 bytes each keep it well below the bound of an entry. Planning them holds the state's read
+/// Schedules whose fires go into one entry, beside at most [`OPENINGS_MAX`] openings, explained ranges and their
+/// strides: some 200 bytes and some 30 bytes each keep it well below the bound of an entry. Planning them holds the state's read
 /// lock for a few milliseconds.
 const FIRES_MAX: usize = 1_024;
 /// The longest sleep: a bound for what a lost hint can cost.
@@ -104,7 +104,8 @@ impl Timer {
             for (_, id) in due {
                 match catch_unwind(AssertUnwindSafe(|| plan(site, ledger, id, now))) {
                     Ok(Some(Turn::Fire(fire))) => {
-                        instants += fire.opened.len() + fire.explained.len();
+                        instants += fire.opened.len();
+                        instants += fire.explained.iter().map(|range| 1 + range.strides.len()).sum::<usize>();
                         if instants > OPENINGS_MAX && !turns.is_empty() {
                             break;
                         }

@@ -33,7 +33,7 @@ fn first_instant(id: ScheduleId) -> (ScheduleId, Nominal) {
 
 fn index_of(row: &History) -> u64 {
     match row {
-        History::Opened(run) | History::Backfilled { run, .. } => run.index,
+        History::Opened(run) => run.index,
         History::Explained { index, .. } => *index,
     }
 }
@@ -66,7 +66,7 @@ pub fn list(
             Nominal::Trigger(request) => place.trigger = Some((index, request.clone())),
             Nominal::Civil { .. } | Nominal::Instant(_) => place.instant = Some(nominal.clone()),
         }
-        entries.extend(views::history(ledger, &schedule.policies, nominal, row));
+        entries.push(views::history(ledger, &schedule.policies, nominal, row));
     }
     let more = instants.peek().is_some() || triggers.peek().is_some();
     (entries, more.then_some(place))

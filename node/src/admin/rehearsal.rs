@@ -4,7 +4,7 @@
 //! runs and the code that `apply` runs. What it can not know is the rest of the history, which only matters
 //! when the zone's rules were changed meanwhile.
 
-use reveille_ledger::command::{Command, Entry, EpochStart, Reading, ScheduleCreate};
+use reveille_ledger::command::{Command, Entry, EpochStart, Explained, Reading, ScheduleCreate};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::{Zone, plan_fire};
@@ -62,7 +62,7 @@ impl Rehearsal {
     fn go_on(&mut self, stage: &mut Stage, (epoch, id): (Epoch, ScheduleId), pattern: &Pattern, zone: &Zone) -> bool {
         let Some(fire) = plan_fire(&stage.ledger, id, pattern, zone, stage.now) else { return false };
         let opens: Vec<Time> = fire.opened.iter().map(|opening| opening.due).collect();
-        let explained: u32 = fire.explained.iter().map(|range| range.count).sum();
+        let explained: u32 = fire.explained.iter().map(Explained::count).sum();
         match stage.play(epoch, Command::Fire(vec![fire])) {
             Outcome::Fired(answers) if answers.iter().all(Result::is_ok) => {
                 self.opens.extend(opens);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_cluster::zones::Zones;
-use reveille_ledger::command::{Command, Fire, Retiming, ScheduleCreate, ScheduleEdit};
+use reveille_ledger::command::{Command, Explained, Fire, Retiming, ScheduleCreate, ScheduleEdit};
 use reveille_ledger::content::{Content, Recipients, To};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::{Zone, plan_leave};
@@ -130,7 +130,7 @@ async fn attempt(
     let due = edit.timing.iter().flat_map(|timing| &timing.due);
     let opens_count = due.clone().map(|fire| fire.opened.len() as u32).sum();
     let explained = edit.timing.iter().flat_map(|timing| &timing.explained).chain(due.flat_map(|fire| &fire.explained));
-    let explained_count = explained.map(|range| range.count).fold(0, u32::saturating_add);
+    let explained_count = explained.map(Explained::count).fold(0, u32::saturating_add);
     let mut would_be = former.clone();
     would_be.take(&edit, former.index);
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));

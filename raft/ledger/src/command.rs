@@ -13,6 +13,7 @@ use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
 use crate::policy::Policies;
+use crate::strides::Strides;
 
 /// Bytes of one encoded entry; a larger one is refused before it is proposed.
 pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
@@ -356,12 +357,22 @@ impl Reason {
 pub struct Explained {
     /// The first.
     pub first: Nominal,
-    /// The last.
-    pub last: Nominal,
-    /// How many.
-    pub count: u32,
+    /// Those after it.
+    pub strides: Strides,
     /// Why.
     pub reason: Reason,
+}
+
+impl Explained {
+    /// How many.
+    pub fn count(&self) -> u32 {
+        self.strides.count()
+    }
+
+    /// The last.
+    pub fn last(&self) -> Nominal {
+        self.strides.last(&self.first)
+    }
 }
 
 /// Why an occurrence opened.

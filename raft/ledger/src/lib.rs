@@ -23,6 +23,7 @@ pub mod reply;
 mod rows;
 pub mod rulings;
 mod state;
+pub mod strides;
 mod table;
 
 pub use apply::{

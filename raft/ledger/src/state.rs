@@ -21,6 +21,7 @@ use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
 use crate::renumber::Tables;
 use crate::reply::Outcome;
 use crate::rulings::Ruling;
+use crate::strides::Strides;
 use crate::table::Table;
 
 /// The tenant that exists from the first entry.
@@ -640,46 +641,31 @@ pub struct DeadLetter {
 pub enum History {
     /// It opened as this run.
     Opened(RunId),
-    /// It did not open, nor did those up to `last`.
+    /// It did not open, nor did those after it. No other row's name lies within such a range, but where the
+    /// clocks of a zone go back.
     Explained {
-        /// The last of the range.
-        last: Nominal,
-        /// How many.
-        count: u32,
+        /// Those after it.
+        strides: Strides,
         /// Why.
         reason: Reason,
         /// Log index of the entry that said so.
-        index: u64,
-    },
-    /// It opened as this run by a backfill, and had been explained before, as the first of a range that
-    /// otherwise stands as it was.
-    Backfilled {
-        /// The run.
-        run: RunId,
-        /// The last of the range.
-        last: Nominal,
-        /// How many, this one among them.
-        count: u32,
-        /// Why they had not opened.
-        reason: Reason,
-        /// Log index of the entry that had said so.
         index: u64,
     },
 }
 
 impl History {
     /// The last instant that this row tells of, by its name; a civil one as if it were UTC.
-    pub fn last<'a>(&'a self, first: &'a Nominal) -> &'a Nominal {
+    pub fn last(&self, first: &Nominal) -> Nominal {
         match self {
-            History::Opened(_) => first,
-            History::Explained { last, .. } | History::Backfilled { last, .. } => last,
+            History::Opened(_) => first.clone(),
+            History::Explained { strides, .. } => strides.last(first),
         }
     }
 
     /// The run as which it opened, if it did.
     pub fn run(&self) -> Option<RunId> {
         match self {
-            History::Opened(run) | History::Backfilled { run, .. } => Some(*run),
+            History::Opened(run) => Some(*run),
             History::Explained { .. } => None,
         }
     }

@@ -4,6 +4,8 @@
 //! Each test drives a ledger through `plan_fire` and `apply` as the timer does, in real zones around their
 //! clock changes, and compares it with a plain reading of the policy.
 
+#[path = "catch_up/backfilled.rs"]
+mod backfilled;
 #[path = "catch_up/behind_a_run.rs"]
 mod behind_a_run;
 
@@ -190,8 +192,8 @@ impl Drill {
     fn explained(&self) -> BTreeMap<Reason, u64> {
         let mut counts = BTreeMap::new();
         for (_, history) in self.ledger.history().iter() {
-            if let History::Explained { reason, count, .. } = history {
-                *counts.entry(*reason).or_default() += u64::from(*count);
+            if let History::Explained { reason, strides, .. } = history {
+                *counts.entry(*reason).or_default() += u64::from(strides.count());
             }
         }
         counts
@@ -430,7 +432,7 @@ fn an_edit_before_the_place_opens_the_instant_on_time() {
 /// all that it missed.
 #[test]
 fn the_fires_of_a_long_outage_fit_into_an_entry() {
-    let size_of = |catch_up, overlap, fires: usize| {
+    let size_of = |catch_up, overlap| {
         let policies = Policies { catch_up, overlap, start_within_ms: 100 * DAY_MS, ..side_by_side() };
         let mut drill = Drill::new(
             cron("30 1,2,9 * * *"),
@@ -441,17 +443,19 @@ fn the_fires_of_a_long_outage_fit_into_an_entry() {
         drill.leap_to(drill.now.plus_ms(400 * DAY_MS));
         let fire = plan_fire(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, drill.now).expect("a fire");
         assert!(fire.opened.len() + fire.explained.len() <= STEPS_MAX + 1);
+        // The timer cuts an entry at so many openings, ranges and strides.
+        let weight = fire.opened.len() + fire.explained.iter().map(|range| 1 + range.strides.len()).sum::<usize>();
+        let fires = (OPENINGS_MAX / weight + 1).min(1_024);
         let entry = Entry { epoch: Epoch(1), now: drill.now, command: Command::Fire(vec![fire; fires]) };
         entry.to_bytes().len()
     };
-    let size = size_of(CatchUp::One, Overlap::Allow, 1_024);
+    let size = size_of(CatchUp::One, Overlap::Allow);
     assert!(size < ENTRY_BYTES_MAX / 2, "{size}");
-    // One opens, and all others are explained: in a few ranges.
-    let size = size_of(CatchUp::All, Overlap::Skip, 1_024);
+    // One opens, and all others are explained.
+    let size = size_of(CatchUp::All, Overlap::Skip);
     assert!(size < ENTRY_BYTES_MAX / 2, "{size}");
-    // Entries are cut at `OPENINGS_MAX` openings.
-    let most = OPENINGS_MAX / STEPS_MAX + 1;
-    let size = size_of(CatchUp::All, Overlap::Allow, most);
+    // All open.
+    let size = size_of(CatchUp::All, Overlap::Allow);
     assert!(size < ENTRY_BYTES_MAX / 2, "{size}");
 }
 

@@ -13,6 +13,7 @@ use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::Outcome;
+use reveille_ledger::strides::Strides;
 use reveille_ledger::{ANSWERS_MAX, Ledger};
 
 fn listed(count: u32) -> Audience {
@@ -184,12 +185,8 @@ fn wild_fire() -> impl Strategy<Value = Fire> {
         cause: Cause::Due,
         finish_by,
     });
-    let explained = (nominal(), nominal(), number()).prop_map(|(first, last, count)| Explained {
-        first,
-        last,
-        count,
-        reason: Reason::TooLate,
-    });
+    let explained =
+        (nominal(), strides()).prop_map(|(first, strides)| Explained { first, strides, reason: Reason::TooLate });
     let lists = (prop::collection::vec(opening, 0..4), prop::collection::vec(explained, 0..3));
     (schedule(), prop_oneof![3 => Just(1), 1 => long()], next(), lists, time(), prop::option::of(next())).prop_map(
         |(schedule, plan_version, from, (opened, explained), through, next)| Fire {
@@ -205,14 +202,18 @@ fn wild_fire() -> impl Strategy<Value = Fire> {
     )
 }
 
+fn strides() -> impl Strategy<Value = Strides> {
+    prop::collection::vec((time(), number()), 0..3).prop_map(|parts| {
+        let mut strides = Strides::default();
+        parts.into_iter().for_each(|(step, times)| strides.extend(step.0, times));
+        strides
+    })
+}
+
 fn wild_edit() -> impl Strategy<Value = Command> {
     let request = (prop::option::of(text()), text(), schedule(), prop_oneof![3 => Just(1), 1 => long()]);
-    let explained = (nominal(), nominal(), number()).prop_map(|(first, last, count)| Explained {
-        first,
-        last,
-        count,
-        reason: Reason::Edited,
-    });
+    let explained =
+        (nominal(), strides()).prop_map(|(first, strides)| Explained { first, strides, reason: Reason::Edited });
     let plan = (time(), prop::option::of(wild_fire()), prop::collection::vec(explained, 0..2));
     let timing = (plan, prop::option::of(next()), prop::option::of(number())).prop_map(
         |((through, due, explained), next, max_runs)| Retiming {
@@ -545,7 +546,7 @@ fn fired_through_never_goes_back() {
         plan_version: 1,
         from: name.clone(),
         opened: vec![],
-        explained: vec![Explained { first: name.clone(), last: name, count: 1, reason: Reason::TooLate }],
+        explained: vec![Explained { first: name, strides: Strides::default(), reason: Reason::TooLate }],
         through: Time(1_000),
         next: None,
         tzdb: "test".into(),

@@ -9,17 +9,15 @@ use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 use super::run::made_way;
 use crate::admin::validate::in_words;
 
-/// The entries of one row of a schedule's history: one, or two where a backfill opened the first of a range.
-pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &History) -> Vec<HistoryEntry> {
+/// The entry of one row of a schedule's history.
+pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &History) -> HistoryEntry {
     match row {
-        History::Opened(run) => vec![opened(nominal, *run, ledger)],
-        History::Explained { last, count, reason, index } => {
-            vec![explained(nominal, (last, *count, *reason, *index), policies)]
-        }
-        History::Backfilled { run, last, count, reason, index } => {
-            let rest = explained(nominal, (last, count.saturating_sub(1), *reason, *index), policies);
-            let reason = format!("{}; the first of them was backfilled", rest.reason);
-            vec![opened(nominal, *run, ledger), HistoryEntry { reason, ..rest }]
+        History::Opened(run) => opened(nominal, *run, ledger),
+        History::Explained { strides, reason, index } => {
+            let (last, count) = (strides.last(nominal).to_string(), strides.count());
+            let (outcome, reason) = (outcome(*reason), why(*reason, policies));
+            let (nominal, run) = (nominal.to_string(), String::new());
+            HistoryEntry { nominal, last, outcome: outcome.into(), reason, count, run, index: *index }
         }
     }
 }
@@ -83,16 +81,6 @@ pub fn waiting(ledger: &Ledger, id: ScheduleId, schedule: &Schedule) -> Option<H
         reason: format!("overlap: {missed}waits until {run} is finished"),
         ..HistoryEntry::default()
     })
-}
-
-fn explained(
-    nominal: &Nominal,
-    (last, count, reason, index): (&Nominal, u32, Reason, u64),
-    policies: &Policies,
-) -> HistoryEntry {
-    let (outcome, reason) = (outcome(reason), why(reason, policies));
-    let (nominal, last) = (nominal.to_string(), last.to_string());
-    HistoryEntry { nominal, last, outcome: outcome.into(), reason, count, run: String::new(), index }
 }
 
 fn outcome(reason: Reason) -> HistoryOutcome {

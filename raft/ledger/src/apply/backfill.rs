@@ -10,15 +10,58 @@ use super::fire::Opened;
 use super::gap::Look;
 use super::schedule::bounded;
 use crate::command::{Backfill, Cause, Opening};
-use crate::ids::Nominal;
+use crate::ids::{Nominal, ScheduleId};
+use crate::policy::DAY_MS;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
-use crate::state::{Activity, Ledger};
+use crate::state::{Activity, History, Ledger};
+use crate::strides::Place;
 
 /// Occurrences that one backfill opens.
 pub const BACKFILL_MAX: usize = 1_000;
 
+/// Can names that are this near be out of order? Those of intervals never are.
+fn is_same_day(one: &Nominal, other: &Nominal) -> bool {
+    match (one, other) {
+        (Nominal::Civil { civil_ms: one, .. }, Nominal::Civil { civil_ms: other, .. }) => {
+            one.abs_diff(*other) <= DAY_MS as u64
+        }
+        _ => false,
+    }
+}
+
 impl Ledger {
+    /// P1: an instant is opened or explained, never both. Of a range in which the name lies two are left: what
+    /// comes before it, and what comes after it. That is so too where the range does not tell of it, since the
+    /// schedule had another timing then: so no row lies within a range, and the row before a name is the range in
+    /// which it can lie.
+    pub(super) fn take_out_of_ranges(&mut self, name: &(ScheduleId, Nominal), cause: Cause) {
+        for (first, place) in self.ranges_around(name, cause) {
+            let Some(History::Explained { strides, reason, index }) = self.history.remove(&first) else { continue };
+            let after = place.before + u32::from(place.is_told);
+            let parts = [strides.part(&first.1, 0, place.before), strides.part(&first.1, after, u32::MAX)];
+            for (part, strides) in parts.into_iter().flatten() {
+                self.history.put((name.0, part), History::Explained { strides, reason, index });
+            }
+        }
+    }
+
+    /// The ranges in which a name lies, by their first, and where in them. Where the clocks of a zone go back, or
+    /// forward and what is skipped opens later, two can lie within each other: for a backfill the rows of a day
+    /// are looked at.
+    fn ranges_around(&self, name: &(ScheduleId, Nominal), cause: Cause) -> Vec<((ScheduleId, Nominal), Place)> {
+        let mut around = Vec::new();
+        for (key, row) in self.history.range(..=name).rev().take_while(|((schedule, _), _)| *schedule == name.0) {
+            if let History::Explained { strides, .. } = row {
+                around.extend(strides.place(&key.1, &name.1).map(|place| (key.clone(), place)));
+            }
+            if cause != Cause::Backfill || !is_same_day(&key.1, &name.1) {
+                break;
+            }
+        }
+        around
+    }
+
     pub(super) fn backfill(&mut self, context: &mut Context, backfill: &Backfill) -> Result<Outcome, Refusal> {
         let id = backfill.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;

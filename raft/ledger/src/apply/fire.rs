@@ -134,12 +134,8 @@ impl Ledger {
     /// Records why instants did not open; what has opened stays on record (P7).
     pub(super) fn explain(&mut self, context: &Context, id: ScheduleId, explained: &[Explained]) {
         for explained in explained {
-            let history = History::Explained {
-                last: explained.last.clone(),
-                count: explained.count,
-                reason: explained.reason,
-                index: context.index,
-            };
+            let (strides, reason) = (explained.strides.clone(), explained.reason);
+            let history = History::Explained { strides, reason, index: context.index };
             let name = (id, explained.first.clone());
             if !self.has_opened(&name) {
                 self.history.put(name, history);
@@ -147,15 +143,10 @@ impl Ledger {
         }
     }
 
-    /// Writes down the run of a name. What a backfill opens keeps what was said of those after it.
-    fn record_opened(&mut self, name: (ScheduleId, Nominal), run: RunId) {
-        let history = match self.history.get(&name).cloned() {
-            Some(History::Explained { last, count, reason, index }) if count > 1 => {
-                History::Backfilled { run, last, count, reason, index }
-            }
-            _ => History::Opened(run),
-        };
-        self.history.put(name, history);
+    /// Writes down the run of a name, and takes the name out of what was said of it.
+    fn record_opened(&mut self, name: (ScheduleId, Nominal), run: RunId, cause: Cause) {
+        self.take_out_of_ranges(&name, cause);
+        self.history.put(name, History::Opened(run));
     }
 
     /// P7: has an occurrence of that name opened? What has stays on record, whatever is said of it later.
@@ -235,7 +226,7 @@ impl Ledger {
             self.hold_again(&entry.content);
             self.hold_again(&entry.audience);
             page.runs.push(entry);
-            self.record_opened((number, opening.nominal), run);
+            self.record_opened((number, opening.nominal), run, opening.cause);
             runs.push((number, run));
         }
         for chunk in 0..page.slots.div_ceil(CHUNK) {

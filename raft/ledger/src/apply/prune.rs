@@ -23,8 +23,8 @@ const CIVIL_MS: i64 = DAY_MS;
 /// which goes with its summary.
 pub fn history_kept_until(first: &Nominal, row: &History) -> Option<Time> {
     match (row, row.last(first)) {
-        (History::Opened(_) | History::Backfilled { .. }, _) | (_, Nominal::Trigger(_)) => None,
-        (_, last) => Some(latest(last)?.plus_ms(SUMMARIES_MS)),
+        (History::Opened(_), _) | (_, Nominal::Trigger(_)) => None,
+        (_, last) => Some(latest(&last)?.plus_ms(SUMMARIES_MS)),
     }
 }
 
@@ -111,11 +111,10 @@ impl Ledger {
         self.forget_name(&name);
     }
 
-    /// Takes a name out of the history, and with it what was said of a range that begins there: a run is kept
-    /// for as long as an explanation, and a backfill opens it later.
+    /// Takes a name out of the history, and with it the whole range that begins there.
     fn forget_name(&mut self, name: &(ScheduleId, Nominal)) {
         let Some(row) = self.history.remove(name) else { return };
-        if let Some(last) = latest(row.last(&name.1)) {
+        if let Some(last) = latest(&row.last(&name.1)) {
             self.forget_through(name.0, last);
         }
     }

@@ -13,6 +13,7 @@ use crate::command::{Cause, Explained, Fire, Next, Opening, Reason};
 use crate::ids::{Nominal, ScheduleId, Time};
 use crate::policy::{CatchUp, FINISH_MS_MIN, MINUTE_MS};
 use crate::state::{Ledger, Schedule};
+use crate::strides::{Strides, distance_ms};
 
 /// What is at most this late counts as on time: a fail-over is no missed instant. Milliseconds.
 pub const ON_TIME_MS: i64 = MINUTE_MS;
@@ -244,19 +245,27 @@ fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&Next>) -> 
 struct Ranges {
     /// What had opened when the last range began.
     opened: usize,
+    last: Option<Nominal>,
 }
 
 impl Ranges {
     fn explain(&mut self, fire: &mut Fire, nominal: Nominal, reason: Reason) {
-        let opened = std::mem::replace(&mut self.opened, fire.opened.len());
-        match fire.explained.last_mut() {
-            Some(range) if range.reason == reason && fire.opened.len() == opened => {
-                range.last = nominal;
-                range.count += 1;
-            }
-            _ => fire.explained.push(Explained { first: nominal.clone(), last: nominal, count: 1, reason }),
+        if std::mem::replace(&mut self.opened, fire.opened.len()) != fire.opened.len() {
+            self.last = None;
         }
+        tell(&mut fire.explained, &mut self.last, nominal, reason);
     }
+}
+
+/// Says of one instant more why it does not open: in the last range where it goes on after `last`, and has the
+/// same reason, in one of its own else. Names that go back, as clocks do, are in two.
+pub(super) fn tell(ranges: &mut Vec<Explained>, last: &mut Option<Nominal>, nominal: Nominal, reason: Reason) {
+    let step_ms = last.as_ref().and_then(|last| distance_ms(last, &nominal)).filter(|ms| *ms > 0);
+    match (ranges.last_mut(), step_ms) {
+        (Some(range), Some(step_ms)) if range.reason == reason => range.strides.extend(step_ms, 1),
+        _ => ranges.push(Explained { first: nominal.clone(), strides: Strides::default(), reason }),
+    }
+    *last = Some(nominal);
 }
 
 /// The last allowed run is the last one that opens; nothing comes after it.

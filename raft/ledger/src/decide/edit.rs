@@ -1,8 +1,8 @@
 //! What a schedule's other timing does to its plan (P8): computed where an edit is proposed, checked by
 //! `apply`.
 
-use super::calendar::{self, Pattern, When};
-use super::catch_up::{Jitter, Zone, first};
+use super::calendar::{self, Pattern, Step, When};
+use super::catch_up::{Jitter, Zone, first, tell};
 use crate::command::{Explained, Fire, Next, Reason, Retiming};
 use crate::ids::{Nominal, Time};
 use crate::policy::Policies;
@@ -89,9 +89,9 @@ pub fn retime(
     })
 }
 
-/// What a schedule that does not fire has missed up to `through`, or what waits there: one range, which begins
-/// after names that have opened already. There are such after an edit of its zone: nine o'clock is told there
-/// too, later. They stay on record as runs.
+/// What a schedule that does not fire has missed up to `through`, or what waits there: as a rule one range, which
+/// begins after names that have opened already. There are such after an edit of its zone: nine o'clock is told
+/// there too, later. They stay on record as runs.
 fn missed(
     schedule: &Schedule,
     former: Option<Calendar<'_>>,
@@ -105,33 +105,39 @@ fn missed(
         let Calendar { pattern, zone } = former?;
         first(pattern, zone, dst, next.due, (schedule.start, Some(end)), Jitter::NONE)
     };
-    let mut ranges = Vec::new();
+    let (mut ranges, mut last) = (Vec::new(), None);
     while has_opened(&next.nominal) {
-        match ranges.last_mut() {
-            None => ranges.push(range(&next, Reason::OpenedBefore)),
-            Some(Explained { last, count, .. }) => (*last, *count) = (next.nominal.clone(), *count + 1),
-        }
+        tell(&mut ranges, &mut last, next.nominal.clone(), Reason::OpenedBefore);
         match after(&next) {
             Some(following) => next = following,
             None => return Ok(ranges),
         }
     }
-    let mut range = range(&next, Reason::Edited);
+    tell(&mut ranges, &mut last, next.nominal.clone(), Reason::Edited);
     if let Some(Calendar { pattern, zone }) = former {
         let from = next.due.timestamp();
         let later = calendar::count(pattern, &zone.rules, dst, from, end.timestamp(), MISSED_MAX);
         if !later.complete {
             return Err(NotYet::TooMuchMissed);
         }
-        range.count += u32::try_from(later.firings).unwrap_or(u32::MAX - 1);
-        if let Some(last) = later.last {
-            range.last = last.nominal.into();
+        match pattern.period_ms() {
+            // Counted, not walked through: there can be millions of them.
+            Some(period_ms) => {
+                let first = later.first.map(|firing| firing.nominal.into());
+                first.into_iter().for_each(|first| tell(&mut ranges, &mut last, first, Reason::Edited));
+                let rest = u32::try_from(later.firings.saturating_sub(1)).unwrap_or(u32::MAX - 2);
+                ranges.last_mut().into_iter().for_each(|range| range.strides.extend(period_ms, rest));
+            }
+            None => {
+                let steps = calendar::steps_after(pattern, &zone.rules, dst, from);
+                let steps = steps.take_while(|step| step.instant() <= end.timestamp());
+                for step in steps.filter(|step| matches!(step, Step::Fires(_))) {
+                    let name = step.nominal().into();
+                    let reason = if has_opened(&name) { Reason::OpenedBefore } else { Reason::Edited };
+                    tell(&mut ranges, &mut last, name, reason);
+                }
+            }
         }
     }
-    ranges.push(range);
     Ok(ranges)
-}
-
-fn range(next: &Next, reason: Reason) -> Explained {
-    Explained { first: next.nominal.clone(), last: next.nominal.clone(), count: 1, reason }
 }

@@ -16,6 +16,7 @@ use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::{Outcome, Reply};
+use reveille_ledger::strides::Strides;
 use reveille_ledger::{Ledger, Standing};
 
 /// What a step is drawn from; the numbers pick among what exists when its turn comes.
@@ -308,9 +309,8 @@ impl World {
             Fire { next: Some(next_at(following, &schedule.policies)), ..fire }
         });
         let explained = missed.filter(|_| !fires).map(|next| Explained {
-            first: next.nominal.clone(),
-            last: next.nominal,
-            count: 1,
+            first: next.nominal,
+            strides: Strides::default(),
             reason: Reason::Edited,
         });
         let ahead = through.max(schedule.plan.fired_through).plus_ms(1 + i64::from(what) * 500);

@@ -10,6 +10,7 @@ use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Moved, Outcome, Reply};
+use reveille_ledger::strides::Strides;
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
@@ -158,7 +159,7 @@ fn fire() -> Fire {
             Reason::OpenedBefore,
             Reason::Edited,
         ]
-        .map(|reason| Explained { first: civil.clone(), last: next(3).nominal, count: 300, reason })
+        .map(|reason| Explained { first: civil.clone(), strides: Strides::every(60_000, 299), reason })
         .into(),
         through: Time(7_000),
         next: Some(next(9)),
@@ -169,7 +170,7 @@ fn fire() -> Fire {
 /// An edit of everything.
 fn edit() -> ScheduleEdit {
     let create = create("daily", When::At { instant_ms: 1_772_409_600_000 });
-    let explained = Explained { first: next(3).nominal, last: next(9).nominal, count: 7, reason: Reason::Edited };
+    let explained = Explained { first: next(3).nominal, strides: Strides::every(1_000, 6), reason: Reason::Edited };
     ScheduleEdit {
         request: create.request,
         body: Hash([7; 32]),
@@ -463,7 +464,7 @@ pub fn ledger() -> Ledger {
         cause: Cause::Due,
         finish_by: Time(3_600_000),
     };
-    let explained = Explained { first: next(3).nominal, last: next(9).nominal, count: 7, reason: Reason::Coalesced };
+    let explained = Explained { first: next(3).nominal, strides: Strides::every(1_000, 6), reason: Reason::Coalesced };
     let fire = Fire {
         schedule: active,
         plan_version: 1,

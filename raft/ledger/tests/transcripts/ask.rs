@@ -14,6 +14,7 @@ use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
+use reveille_ledger::strides::{Strides, distance_ms};
 use reveille_ledger::{Activity, BACKFILL_MAX};
 
 use crate::words::{Told, Words, milliseconds, slots};
@@ -566,7 +567,12 @@ impl World {
                 other => return Err(format!("reason {other}?").into()),
             };
             let (first, last) = (self.instant(first)?.nominal, self.instant(last)?.nominal);
-            Told::Ok(Explained { first, last, count: count.parse()?, reason })
+            let length = distance_ms(&first, &last).ok_or("two kinds of instants")?;
+            let strides = match count.parse::<u32>()?.saturating_sub(1) {
+                0 => Strides::default(),
+                steps => Strides::every(length / i64::from(steps), steps),
+            };
+            Told::Ok(Explained { first, strides, reason })
         };
         text.split(';').map(one).collect()
     }

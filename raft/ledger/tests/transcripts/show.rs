@@ -122,14 +122,12 @@ impl World {
         let rows = self.ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
         let one = |((_, nominal), history): (&(_, reveille_ledger::ids::Nominal), &History)| match history {
             History::Opened(run) => format!("{nominal}: opened as {run}\n"),
-            History::Explained { last, count: 1, reason, index } if last == nominal => {
+            History::Explained { strides, reason, index } if strides.is_empty() => {
                 format!("{nominal}: {reason:?}, said {index}\n")
             }
-            History::Explained { last, count, reason, index } => {
+            History::Explained { strides, reason, index } => {
+                let (last, count) = (strides.last(nominal), strides.count());
                 format!("{nominal} to {last}: {count} {reason:?}, said {index}\n")
-            }
-            History::Backfilled { run, last, count, reason, index } => {
-                format!("{nominal}: opened as {run}, the first of {count} to {last}: {reason:?}, said {index}\n")
             }
         };
         Ok(rows.map(one).collect())

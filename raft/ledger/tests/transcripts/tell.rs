@@ -249,9 +249,9 @@ pub fn fire(world: &World, fire: &Fire) -> String {
         lines.push(format!("opens {} due {} ({:?}), until {finish}", opening.nominal, opening.due, opening.cause));
     }
     for explained in &fire.explained {
-        let range = match explained.count {
+        let range = match explained.count() {
             1 => explained.first.to_string(),
-            count => format!("{} to {}, {count} in all", explained.first, explained.last),
+            count => format!("{} to {}, {count} in all", explained.first, explained.last()),
         };
         lines.push(format!("explains {range}: {:?}", explained.reason));
     }

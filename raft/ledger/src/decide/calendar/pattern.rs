@@ -57,6 +57,14 @@ impl Pattern {
     pub fn is_fixed_time(&self) -> bool {
         matches!(self.rule, Rule::Civil { fixed: true, .. })
     }
+
+    /// The distance between two occurrences of an interval.
+    pub fn period_ms(&self) -> Option<i64> {
+        match &self.rule {
+            Rule::Interval { period, .. } => i64::try_from(period.as_millis()).ok(),
+            Rule::Civil { .. } | Rule::Once { .. } => None,
+        }
+    }
 }
 
 fn civil(expression: &str) -> Result<Rule, PatternError> {

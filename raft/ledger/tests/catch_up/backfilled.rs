@@ -1,0 +1,73 @@
+//! P1, P7: a backfill takes what it opens out of what was explained, wherever in a range it lies.
+
+use reveille_ledger::BACKFILL_MAX;
+use reveille_ledger::command::{Backfill, Opening};
+use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap};
+use reveille_ledger::ids::Hash;
+
+use super::*;
+
+/// Every name that the history tells of, as often as it does.
+fn told(drill: &Drill) -> Vec<Nominal> {
+    let names = drill.ledger.history().iter().flat_map(|((_, first), row)| match row {
+        History::Opened(_) => vec![first.clone()],
+        History::Explained { strides, .. } => {
+            let alone = |place| strides.part(first, place, place + 1).map(|(name, _)| name);
+            (0..strides.count()).filter_map(alone).collect()
+        }
+    });
+    let mut names: Vec<Nominal> = names.collect();
+    names.sort();
+    names
+}
+
+fn backfill(drill: &mut Drill, openings: Vec<Opening>) {
+    let (request, body) = (None, Hash([0; 32]));
+    let asked = openings.len() as u32;
+    assert!(openings.len() <= BACKFILL_MAX);
+    let backfill = Backfill { request, body, schedule: drill.schedule, openings, known: 0, rest: None };
+    let outcome = drill.put(Command::Backfill(backfill));
+    assert!(matches!(outcome, Outcome::Backfilled { opened, .. } if opened == asked), "{outcome:?}");
+}
+
+#[test]
+fn a_backfill_of_any_part_leaves_every_instant_told_once() {
+    let every = When::Every { period_ms: 1_200_000, anchor_ms: 0 };
+    let cases = [
+        (every, "UTC", "2026-03-02T00:00:00Z"),
+        (cron("0 9,17 * * 1-5"), "UTC", "2026-03-02T00:00:00Z"),
+        // Clocks go forward, and go back; with all that it can do to the order of names.
+        (cron("5,25,45 0,1,2,3,4 * * *"), "America/New_York", "2026-03-06T12:00:00Z"),
+        (cron("5,25,45 0,1,2,3,4 * * *"), "America/New_York", "2026-10-30T12:00:00Z"),
+    ];
+    let clocks = [(DstGap::After, DstOverlap::First), (DstGap::Shift, DstOverlap::Both)];
+    for ((when, zone, created), (gap, overlap)) in cases.iter().flat_map(|case| clocks.map(|clock| (case, clock))) {
+        let dst = calendar::Policies { gap, overlap };
+        let (catch_up, start_within_ms) = (CatchUp::None, 30 * DAY_MS);
+        let policies = Policies { catch_up, start_within_ms, dst, ..side_by_side() };
+        let wish = Wish { policies, ..Wish::default() };
+        let mut drill = Drill::new(when.clone(), zone, at(created), &wish);
+        drill.after_outage(12 * DAY_MS);
+        let through = drill.ledger.schedules().get(&drill.schedule).expect("the schedule").plan.fired_through;
+        let steps = steps_after(&drill.pattern, &drill.zone.rules, &dst, drill.created.timestamp());
+        let steps: Vec<Step> = steps.take_while(|step| Time::from(step.instant()) <= through).collect();
+        let mut expected: Vec<Nominal> = steps.iter().map(|step| step.nominal().into()).collect();
+        expected.sort();
+        assert!(expected.len() > 15, "{expected:?}");
+        assert_eq!(told(&drill), expected, "{when:?} {dst:?}");
+        // Some here and there, then more of them, then all.
+        for part in [5, 3, 2, 1] {
+            let finish_by = drill.now.plus_ms(HOUR_MS);
+            let opening = |step: &Step| {
+                let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
+                let fresh =
+                    matches!(step, Step::Fires(_)) && !drill.ledger.has_opened(&(drill.schedule, nominal.clone()));
+                fresh.then_some(Opening { nominal, due, cause: Cause::Backfill, finish_by })
+            };
+            let openings = steps.iter().step_by(part).filter_map(opening).collect();
+            backfill(&mut drill, openings);
+            assert_eq!(told(&drill), expected, "{when:?} {dst:?}, one of {part}");
+            assert_eq!(check(&drill.ledger), []);
+        }
+    }
+}
