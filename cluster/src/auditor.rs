@@ -87,24 +87,27 @@ async fn sweep(site: &Site, term: &Term, stumbles: &mut Stumbles<RunId>) {
             break;
         }
     }
-    for arm in site.replica.read(|ledger| campaigns_that_wait(ledger, now)) {
-        if term.propose(Command::CampaignArm(arm)).await.is_none() {
+    for (campaign, found) in site.replica.read(|ledger| campaigns_that_wait(ledger, now)) {
+        // What the ledger cannot compile is compiled here, while nobody waits for its lock.
+        let compiled = found.map(|(content, columns)| Compiled::new(&content, &columns));
+        let wrong = compiled.and_then(Result::err).map(|error| format!("{}: {}", error.field, error.message));
+        if term.propose(Command::CampaignArm(CampaignArm { campaign, wrong })).await.is_none() {
             break;
         }
     }
     site.replica.read(|ledger| watch(ledger, term, now));
 }
 
-/// P7: those whose audience is sealed now, or whose instant has come without it. What the ledger cannot compile is
-/// compiled here.
-fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<CampaignArm> {
-    let arm = |(campaign, known, columns): (CampaignName, &Campaign, Option<Vec<String>>)| {
-        let content = ledger.blob(&known.content).and_then(Content::from_blob);
-        let compiled = columns.zip(content).map(|(columns, content)| Compiled::new(&content, &columns));
-        let wrong = compiled.and_then(Result::err).map(|error| format!("{}: {}", error.field, error.message));
-        CampaignArm { campaign, wrong }
+/// What is tried against what: a content, and the columns of its audience, where both are there.
+type Fitting = Option<(Content, Vec<String>)>;
+
+/// P7: those whose audience is sealed now, with their content and its columns; and those whose instant has come
+/// without it.
+fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<(CampaignName, Fitting)> {
+    let found = |(campaign, known, columns): (CampaignName, &Campaign, Option<Vec<String>>)| {
+        (campaign, ledger.blob(&known.content).and_then(Content::from_blob).zip(columns))
     };
-    ledger.campaigns_to_arm(now).take(CAMPAIGNS_MAX).map(arm).collect()
+    ledger.campaigns_to_arm(now).take(CAMPAIGNS_MAX).map(found).collect()
 }
 
 /// A walk over all that is kept: one stretch a sweep, and a rest when it has come around.

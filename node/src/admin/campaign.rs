@@ -301,24 +301,22 @@ impl CampaignService for Admin {
         let reason = fields.done(Some(reason))?;
         let place = (request.tenant.as_str(), request.name.as_str());
         let (named, campaign, made) = self.find_campaign(place, deadline).await?;
-        let barrier = match made {
-            Made { run: Some(run), .. } => {
-                let reply = self.write(Command::RunPause(RunPause { run, reason }), "", deadline).await?;
-                Some(self.barrier(reply.index, About::Run(run), deadline).await?)
-            }
+        let run = match made {
+            Made { run: Some(run), .. } => Some(run),
             Made { schedule: Some(schedule), .. } => {
                 let pause = SchedulePause { schedule, reason: reason.clone() };
                 self.write(Command::SchedulePause(pause), "", deadline).await?;
                 // What opened in the moment before goes on unless it is paused, too.
-                match self.site.replica.read(|ledger| ledger.run_of_campaign(schedule)) {
-                    Some(run) => {
-                        let reply = self.write(Command::RunPause(RunPause { run, reason }), "", deadline).await?;
-                        Some(self.barrier(reply.index, About::Run(run), deadline).await?)
-                    }
-                    None => None,
-                }
+                self.site.replica.read(|ledger| ledger.run_of_campaign(schedule))
             }
             Made { .. } => return Err(not_launched(&named.name, &campaign).into()),
+        };
+        let barrier = match run {
+            Some(run) => {
+                let reply = self.write(Command::RunPause(RunPause { run, reason }), "", deadline).await?;
+                Some(self.barrier(reply.index, About::Run(run), deadline).await?)
+            }
+            None => None,
         };
         Ok(Response::new(PauseCampaignResponse { campaign: Some(self.campaign(&named)?), barrier }))
     }

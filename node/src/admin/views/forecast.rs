@@ -41,11 +41,7 @@ pub fn forecast(ledger: &Ledger, prospect: &Prospect<'_>) -> Option<Forecast> {
     let begins = prospect.due.max(ledger.head().now);
     let finish_by = prospect.due.plus_ms(prospect.finish_by_ms);
     let seconds = finish_by.since_ms(begins).max(1) as f64 / 1_000.0;
-    let relays = ledger.relays().iter().map(|(_, relay)| relay);
-    let serving = relays.filter(|relay| relay.pool == prospect.pool && relay.max_sessions > 0);
-    let rates: Vec<u64> = serving.map(|relay| relay.rate_milli).collect();
-    let bounded = !rates.is_empty() && !rates.contains(&0);
-    let budget = bounded.then(|| rates.iter().sum::<u64>() as f64 / 1_000.0);
+    let budget = ledger.budget_milli(prospect.pool).map(|milli| milli as f64 / 1_000.0);
     let takes_ms = ledger.takes_ms(prospect.pool, rows);
     Some(Forecast { begins, finish_by, needed: f64::from(rows) / seconds, budget, takes_ms })
 }

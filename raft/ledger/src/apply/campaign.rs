@@ -90,23 +90,21 @@ impl Ledger {
         let former = campaign.stage.schedule();
         let mut launched = Campaign { due: asked.due, index: context.index, ..campaign };
         let launch = Launch { index: context.index, at: context.now, again: asked.again, tzdb: asked.tzdb.clone() };
-        launched.stage = match self.audiences.get(&(place.0.clone(), launched.audience.clone())).copied() {
-            None if asked.due <= context.now => return Err(Refusal::NoSuchAudience(launched.audience)),
-            Some(sealed) if asked.checked == Some(sealed.seal) => {
-                if !asked.again {
-                    self.not_sent_lately(context, &asked.campaign, &launched, sealed)?;
-                }
-                if let Some(former) = former {
-                    self.schedule_delete(context, former)?;
-                }
-                Stage::Armed(self.arm(context, &asked.campaign, &launched, launch, sealed)?)
-            }
-            _ => {
-                if let Some(former) = former {
-                    self.schedule_delete(context, former)?;
-                }
-                Stage::Waiting(launch)
-            }
+        let sealed = self.audiences.get(&(place.0.clone(), launched.audience.clone())).copied();
+        if sealed.is_none() && asked.due <= context.now {
+            return Err(Refusal::NoSuchAudience(launched.audience));
+        }
+        let sealed = sealed.filter(|sealed| asked.checked == Some(sealed.seal));
+        if let Some(sealed) = sealed {
+            self.not_sent_lately(context, &asked.campaign, &launched, (&launch, sealed))?;
+        }
+        // What missed its instant makes room for what does not.
+        if let Some(former) = former {
+            self.schedule_delete(context, former)?;
+        }
+        launched.stage = match sealed {
+            Some(sealed) => Stage::Armed(self.arm(context, &asked.campaign, &launched, launch, sealed)?),
+            None => Stage::Waiting(launch),
         };
         self.campaigns.put(place, launched);
         Ok(Outcome::Done)
@@ -126,7 +124,9 @@ impl Ledger {
                 Err(PASSED.to_owned())
             }
             (None, Some(sealed)) => {
-                self.arm(context, asked, &campaign, launch, sealed).map_err(|refusal| refusal.to_string())
+                let may = self.not_sent_lately(context, asked, &campaign, (&launch, sealed));
+                let armed = may.and_then(|()| self.arm(context, asked, &campaign, launch, sealed));
+                armed.map_err(|refusal| refusal.to_string())
             }
             (_, None) if context.now < campaign.due => return Err(Refusal::NotDue(campaign.due)),
             (_, None) => Err(format!("its audience '{}' was not sealed at {}", campaign.audience, campaign.due)),
@@ -152,9 +152,6 @@ impl Ledger {
         launch: Launch,
         sealed: SealedAudience,
     ) -> Result<Armed, Refusal> {
-        if !launch.again {
-            self.not_sent_lately(context, named, campaign, sealed)?;
-        }
         let content = self.blob(&campaign.content).and_then(Content::from_blob);
         let content = content.ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))?;
         let audience = Named { name: campaign.audience.clone(), seal: sealed.seal, rows: sealed.rows };
@@ -201,13 +198,18 @@ impl Ledger {
         takes_ms.saturating_mul(2).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
     }
 
-    /// How long so many mails take at the rates of a pool's relays; none where one of them has no bound, or there is
-    /// none. Milliseconds.
-    pub fn takes_ms(&self, pool: &str, rows: u32) -> Option<i64> {
+    /// What a pool's relays may send, in thousandths of a mail a second; none where one of them has no bound, or
+    /// there is none.
+    pub fn budget_milli(&self, pool: &str) -> Option<u128> {
         let relays = self.relays.iter().map(|(_, relay)| relay);
         let rates = relays.filter(|relay| relay.pool == pool && relay.max_sessions > 0).map(|relay| relay.rate_milli);
         let all = rates.map(|rate| (rate > 0).then_some(u128::from(rate))).sum::<Option<u128>>()?;
-        let takes_ms = (u128::from(rows) * 1_000_000).checked_div(all)?;
+        (all > 0).then_some(all)
+    }
+
+    /// How long so many mails take at that. Milliseconds.
+    pub fn takes_ms(&self, pool: &str, rows: u32) -> Option<i64> {
+        let takes_ms = u128::from(rows) * 1_000_000 / self.budget_milli(pool)?;
         Some(i64::try_from(takes_ms).unwrap_or(i64::MAX))
     }
 
@@ -224,8 +226,11 @@ impl Ledger {
         context: &Context,
         named: &CampaignName,
         campaign: &Campaign,
-        sealed: SealedAudience,
+        (launch, sealed): (&Launch, SealedAudience),
     ) -> Result<(), Refusal> {
+        if launch.again {
+            return Ok(());
+        }
         let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
         for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
             let Some(Armed { launch, audience, .. }) = other.stage.armed() else { continue };
