@@ -3,6 +3,7 @@
 //! Every command starts with [`Cluster::start`]. Dropping the cluster kills its processes and removes its
 //! folders, in this order.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use crate::admin::Admin;
+use crate::measure::cpu_seconds;
 use crate::node::{Node, free_ports};
 use crate::pages;
 
@@ -82,6 +84,17 @@ impl Cluster {
     /// All nodes.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// CPU of each node that runs, and of this process as `sink`: while mails arrive it does nothing else.
+    pub fn cpu_seconds(&self) -> Result<BTreeMap<String, f64>> {
+        let mut used = BTreeMap::from([("sink".to_owned(), cpu_seconds(std::process::id())?)]);
+        for node in &self.nodes {
+            if let Some(process) = node.process_id() {
+                used.insert(node.name.clone(), cpu_seconds(process)?);
+            }
+        }
+        Ok(used)
     }
 
     /// Name and epoch of the leader, by its own word; the higher epoch where two say so.

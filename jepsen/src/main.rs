@@ -47,7 +47,8 @@ machine and with release builds only:
 
   cargo build --release -p reveille -p reveille-jepsen
   target/release/reveille-jepsen punctual --schedules 1000 --kept 100000
-  target/release/reveille-jepsen bench --recipients 1000000
+  target/release/reveille-jepsen bench --recipients 1000000 --compare
+  target/release/reveille-jepsen bench --recipients 1000000 --kill-leader
   target/release/reveille-jepsen idle --schedules 100000
   target/release/reveille-jepsen creates --clients 64 --seconds 10
   target/release/reveille-jepsen doubt --journal keep

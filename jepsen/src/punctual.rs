@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::Outcome;
 use crate::cluster::{Cluster, Start};
 use crate::load::{self, A_YEAR, Until};
-use crate::measure::{cpu_seconds, in_ms, percentile, rounded, unix_us};
+use crate::measure::{in_ms, percentile, rounded, unix_us};
 use crate::tally::Arrivals;
 
 /// Creates are over at least this long before the due instant.
@@ -83,12 +83,12 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     cluster.admin().add_relay(sink.address(), args.sessions).await?;
     let (due, create_per_second) = prepare(&cluster, args).await?;
     wait_until(due - Duration::from_secs(1)).await;
-    let before = cpu(&cluster)?;
+    let before = cluster.cpu_seconds()?;
     let patience = PATIENCE + Duration::from_secs(mails / SLOWEST_PER_SECOND);
     if let Err(missing) = sink.wait_for(mails, patience).await {
         eprintln!("{missing}");
     }
-    let cpu_seconds = cpu(&cluster)?.into_iter().map(|(name, after)| {
+    let cpu_seconds = cluster.cpu_seconds()?.into_iter().map(|(name, after)| {
         let used = after - before.get(&name).copied().unwrap_or(0.0);
         (name, rounded(used))
     });
@@ -154,17 +154,6 @@ fn report(
         valid: tally.is_clean() && early == 0,
     };
     Outcome::new(&report, report.valid)
-}
-
-/// CPU of each node, and of this process as `sink`: while mails arrive it does nothing else.
-fn cpu(cluster: &Cluster) -> Result<BTreeMap<String, f64>> {
-    let mut used = BTreeMap::from([("sink".to_owned(), cpu_seconds(std::process::id())?)]);
-    for node in cluster.nodes() {
-        if let Some(process) = node.process_id() {
-            used.insert(node.name.clone(), cpu_seconds(process)?);
-        }
-    }
-    Ok(used)
 }
 
 fn whole_second(at: SystemTime) -> SystemTime {

@@ -82,9 +82,7 @@ impl Numbers {
 
     /// A mail came.
     pub fn note(&mut self, recipient: &str, seed: u64) {
-        let number = recipient.strip_prefix('r').and_then(|rest| rest.split_once('.'));
-        let number = number.filter(|(_, rest)| *rest == format!("s{seed}@audience.invalid"));
-        match number.and_then(|(digits, _)| self.seen.get_mut(digits.parse::<usize>().ok()?)) {
+        match number_of(recipient, seed).and_then(|number| self.seen.get_mut(number)) {
             None => self.unexplained += 1,
             Some(seen) if *seen => self.duplicates += 1,
             Some(seen) => {
@@ -94,10 +92,17 @@ impl Numbers {
         }
     }
 
-    /// Each number has one mail, and nobody else has any.
-    pub fn is_clean(&self) -> bool {
-        self.arrived == self.seen.len() as u64 && self.duplicates == 0 && self.unexplained == 0
+    /// Did this address get one?
+    pub fn has(&self, recipient: &str, seed: u64) -> bool {
+        number_of(recipient, seed).and_then(|number| self.seen.get(number)).is_some_and(|seen| *seen)
     }
+}
+
+/// The number in an address of the audience of this seed.
+fn number_of(recipient: &str, seed: u64) -> Option<usize> {
+    let (digits, rest) = recipient.strip_prefix('r')?.split_once('.')?;
+    let of_seed = rest.strip_prefix('s')?.strip_suffix("@audience.invalid")?;
+    (of_seed.parse() == Ok(seed)).then(|| digits.parse().ok())?
 }
 
 impl Tally {
@@ -122,9 +127,9 @@ mod tests {
     fn numbers_tell_who_is_missing_and_who_got_two() {
         let mut numbers = Numbers::new(2);
         numbers.note("r00000000.s1@audience.invalid", 1);
-        assert!(!numbers.is_clean(), "one is missing");
+        assert!(numbers.has("r00000000.s1@audience.invalid", 1));
+        assert!(!numbers.has("r00000001.s1@audience.invalid", 1), "it is missing");
         numbers.note("r00000001.s1@audience.invalid", 1);
-        assert!(numbers.is_clean());
         numbers.note("r00000001.s1@audience.invalid", 1);
         for stranger in ["r00000002.s1@audience.invalid", "r00000001.s2@audience.invalid", "ann@example.net"] {
             numbers.note(stranger, 1);
