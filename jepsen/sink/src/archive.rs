@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::accepted::Accepted;
+use crate::options::Watcher;
 
 /// Accepts are kept in segments of this many, so that a snapshot copies pointers to segments, not to accepts.
 const SEGMENT: usize = 1_024;
@@ -23,6 +24,7 @@ pub(crate) struct Delivery {
 /// Accepts by number, counted from 1 in each life of the sink.
 pub(crate) struct Archive {
     keep: Keep,
+    watcher: Option<Watcher>,
     kept: Mutex<Kept>,
     count: watch::Sender<u64>,
 }
@@ -62,8 +64,8 @@ pub struct StillWaiting {
 }
 
 impl Archive {
-    pub(crate) fn new(keep: Keep) -> Self {
-        Self { keep, kept: Mutex::default(), count: watch::Sender::new(0) }
+    pub(crate) fn new(keep: Keep, watcher: Option<Watcher>) -> Self {
+        Self { keep, watcher, kept: Mutex::default(), count: watch::Sender::new(0) }
     }
 
     /// Whether a text is worth copying.
@@ -74,7 +76,12 @@ impl Archive {
     /// Takes what has just been recorded.
     pub(crate) fn add(&self, deliveries: impl IntoIterator<Item = Delivery>) {
         let mut kept = self.kept.lock();
-        deliveries.into_iter().for_each(|delivery| kept.add(delivery, self.keep));
+        for delivery in deliveries {
+            if let Some(watcher) = &self.watcher {
+                delivery.accepts.iter().for_each(|accept| watcher.tell(accept));
+            }
+            kept.add(delivery, self.keep);
+        }
         self.count.send_replace(kept.count);
     }
 
@@ -202,8 +209,20 @@ mod tests {
     }
 
     #[test]
+    fn a_watcher_hears_of_all_in_their_order_also_of_what_is_not_kept() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        let watcher = Watcher::new(move |accept| hears.lock().push(accept.recipient.clone()));
+        let archive = Archive::new(Keep { records: 0, texts: 0, text_bytes: 0 }, Some(watcher));
+        archive.add((0..2_000).map(|number| delivery(&[number.to_string(), format!("{number}b")], None)));
+        let expected = (0..2_000).flat_map(|number| [number.to_string(), format!("{number}b")]);
+        assert!(heard.lock().iter().cloned().eq(expected));
+        assert!(archive.mails().len() <= 2 * SEGMENT);
+    }
+
+    #[test]
     fn numbers_stay_when_the_oldest_segments_go() {
-        let archive = Archive::new(Keep { records: 2_000, texts: 0, text_bytes: 0 });
+        let archive = Archive::new(Keep { records: 2_000, texts: 0, text_bytes: 0 }, None);
         archive.add((1..=5_000).map(|number| delivery(&[number.to_string()], None)));
         let mails = archive.mails();
         assert_eq!(archive.count(), 5_000);
@@ -216,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_text_belongs_to_all_its_recipients_and_the_oldest_goes_first() {
-        let archive = Archive::new(Keep { records: 10, texts: 2, text_bytes: 10 });
+        let archive = Archive::new(Keep { records: 10, texts: 2, text_bytes: 10 }, None);
         let pair = ["a".to_owned(), "b".to_owned()];
         archive.add([delivery(&pair, Some(b"first")), delivery(&["c".to_owned()], None)]);
         archive.add([delivery(&pair, Some(b"later"))]);

@@ -1,9 +1,12 @@
 //! What a sink is told when it starts. Every bound on its memory and its patience is a number in here.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::accepted::Accepted;
 use crate::faults::FaultPlan;
 
 /// How a [`Sink`](crate::Sink) listens, records, keeps, limits and misbehaves. The default is a well-behaved
@@ -23,6 +26,9 @@ pub struct SinkOptions {
     /// How many accepts memory holds for `mails()`, `find()` and the page (some 400 bytes each, rounded up to
     /// a multiple of 1,024); older ones stay in the record, and in the count.
     pub keep_records: usize,
+    /// Told of each accept, in the order of the record and after it has it: for whoever counts more of them than
+    /// memory should hold. It is called in turn, and the answer waits for it.
+    pub watcher: Option<Watcher>,
     /// How many of the latest mails keep their whole text for the page.
     pub keep_bodies: usize,
     /// How many bytes those texts may take together; the oldest go first.
@@ -56,6 +62,7 @@ impl Default for SinkOptions {
             sync: true,
             faults: FaultPlan::default(),
             keep_records: 250_000,
+            watcher: None,
             keep_bodies: 1_000,
             keep_body_bytes: 64 << 20,
             lenient_line_ends: false,
@@ -68,6 +75,27 @@ impl Default for SinkOptions {
             chunking: true,
             name: "sink.test".to_owned(),
         }
+    }
+}
+
+/// Who is told of each accept.
+#[derive(Clone)]
+pub struct Watcher(Arc<dyn Fn(&Accepted) + Send + Sync>);
+
+impl Watcher {
+    /// Calls `told` for each accept.
+    pub fn new(told: impl Fn(&Accepted) + Send + Sync + 'static) -> Watcher {
+        Watcher(Arc::new(told))
+    }
+
+    pub(crate) fn tell(&self, accept: &Accepted) {
+        (self.0)(accept);
+    }
+}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Watcher")
     }
 }
 

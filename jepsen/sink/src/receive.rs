@@ -141,7 +141,9 @@ impl Dialogue {
             return self.refuse(code, &text);
         }
         self.hold(HoldPoint::BeforeCommit, &accepts).await?;
-        self.write_lines(&accepts)?;
+        if self.sink.recorder.writes() {
+            self.write_lines(&accepts)?;
+        }
         let text = self.sink.archive.keeps_texts().then(|| self.message.as_slice().into());
         let delivery = Delivery { accepts: accepts.clone(), text };
         if self.sink.recorder.commit(delivery, &self.lines).await.is_err() {

@@ -68,12 +68,18 @@ impl Recorder {
         Ok(Self { archive, desk: Some(desk), writer: Mutex::new(Some(writer)) })
     }
 
+    /// Whether there is a file, and so anything to write.
+    pub(crate) fn writes(&self) -> bool {
+        self.desk.is_some()
+    }
+
     /// Whether the record can take no more.
     pub(crate) fn is_lost(&self) -> bool {
         self.desk.as_ref().is_some_and(|desk| desk.lost.load(Ordering::Acquire))
     }
 
-    /// Records one mail: `lines` are its accepts as JSON, each with its line end.
+    /// Records one mail: `lines` are its accepts as JSON, each with its line end; not looked at where
+    /// there is no file.
     pub(crate) async fn commit(&self, delivery: Delivery, lines: &[u8]) -> Result<(), RecordLost> {
         let Some(desk) = &self.desk else {
             self.archive.add([delivery]);
@@ -198,7 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_record_that_cannot_be_written_acknowledges_nothing_and_takes_no_more() {
-        let archive = Arc::new(Archive::new(Keep { records: 10, texts: 0, text_bytes: 0 }));
+        let archive = Arc::new(Archive::new(Keep { records: 10, texts: 0, text_bytes: 0 }, None));
         let recorder = Recorder::start(Some(Path::new("/dev/full")), false, Arc::clone(&archive)).unwrap();
         let delivery = Delivery { accepts: Vec::new(), text: None };
         assert_eq!(recorder.commit(delivery.clone(), b"{}\n").await, Err(RecordLost));

@@ -67,7 +67,7 @@ impl Sink {
         let listener = listen(options.listen)?;
         let keep =
             Keep { records: options.keep_records, texts: options.keep_bodies, text_bytes: options.keep_body_bytes };
-        let archive = Arc::new(Archive::new(keep));
+        let archive = Arc::new(Archive::new(keep, options.watcher.clone()));
         let inner = Arc::new(Inner {
             address: listener.local_addr()?,
             recorder: Recorder::start(options.record.as_deref(), options.sync, Arc::clone(&archive))?,

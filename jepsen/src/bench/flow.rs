@@ -1,25 +1,16 @@
-//! How fast it flowed, by the instants of accepts. Pure.
+//! How fast it flowed, by the instants of accepts. Pure; four bytes a millisecond, however many mails there are.
 
-/// The beginning that is left out of a rate. Microseconds.
-const WARM_UP_US: u64 = 2_000_000;
-/// What is looked at before and behind a kill. Microseconds.
-const BEFORE_US: u64 = 5_000_000;
-const BEHIND_US: u64 = 10_000_000;
+/// The beginning that is left out of a rate.
+const WARM_UP_MS: usize = 2_000;
+/// What is looked at before and behind a kill.
+const BEFORE_MS: usize = 5_000;
+const BEHIND_MS: usize = 10_000;
 
-/// Accepts a second behind the warm-up, of sorted instants (microseconds); none of what is shorter.
-pub fn rate(accepts: &[u64]) -> Option<f64> {
-    let (first, last) = (accepts.first()?, accepts.last()?);
-    let from = first + WARM_UP_US;
-    let counted = accepts.len() - accepts.partition_point(|at| *at <= from);
-    (last > &from).then(|| counted as f64 * 1e6 / (last - from) as f64)
-}
-
-/// The same of a count that was read now and then: (microseconds, accepts so far).
-pub fn rate_of_counts(counts: &[(u64, u64)]) -> Option<f64> {
-    let begun = counts.iter().find(|(_, count)| *count > 0)?.0;
-    let first = counts.iter().find(|(at, _)| *at > begun + WARM_UP_US)?;
-    let last = counts.iter().find(|(_, count)| Some(count) == counts.last().map(|(_, count)| count))?;
-    (last.0 > first.0).then(|| (last.1 - first.1) as f64 * 1e6 / (last.0 - first.0) as f64)
+/// Accepts by the millisecond.
+#[derive(Debug)]
+pub struct Flow {
+    start_us: u64,
+    per_ms: Vec<u32>,
 }
 
 /// What a kill cost.
@@ -31,33 +22,83 @@ pub struct Cost {
     pub silent_seconds: f64,
 }
 
-/// What a kill cost, by sorted instants (microseconds). None where nothing was accepted before it, or where the
-/// run was over within ten seconds behind it.
-pub fn cost_of_a_kill(accepts: &[u64], killed_us: u64) -> Option<Cost> {
-    let at = |instant: u64| accepts.partition_point(|accept| *accept <= instant);
-    let (from, until) = (killed_us.checked_sub(BEFORE_US)?, killed_us + BEHIND_US);
-    if accepts.first()? > &from || accepts.last()? < &until {
-        return None;
+impl Flow {
+    /// From this instant on; microseconds.
+    pub fn new(start_us: u64) -> Flow {
+        Flow { start_us, per_ms: Vec::new() }
     }
-    let before = (at(killed_us) - at(from)) as f64 / BEFORE_US as f64;
-    let behind = &accepts[at(killed_us)..at(until)];
-    let missing = before * BEHIND_US as f64 - behind.len() as f64;
-    let instants: Vec<u64> = [killed_us].into_iter().chain(behind.iter().copied()).chain([until]).collect();
-    let silent = instants.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(BEHIND_US);
-    (before > 0.0)
-        .then(|| Cost { lost_seconds: (missing / before / 1e6).max(0.0), silent_seconds: silent as f64 / 1e6 })
+
+    /// An accept. What was before the start counts as at the start.
+    pub fn note(&mut self, at_us: u64) {
+        let at = self.at(at_us);
+        if self.per_ms.len() <= at {
+            self.per_ms.resize(at + 1, 0);
+        }
+        self.per_ms[at] += 1;
+    }
+
+    /// The end of the millisecond of the last accept. Microseconds; none without any.
+    pub fn last_us(&self) -> Option<u64> {
+        (!self.per_ms.is_empty()).then(|| self.start_us + self.per_ms.len() as u64 * 1_000)
+    }
+
+    /// Accepts a second behind the warm-up; none of what is shorter.
+    pub fn rate(&self) -> Option<f64> {
+        let from = self.per_ms.iter().position(|accepts| *accepts > 0)? + WARM_UP_MS;
+        let counted = self.per_ms.get(from..).filter(|counted| !counted.is_empty())?;
+        Some(sum(counted) as f64 * 1e3 / counted.len() as f64)
+    }
+
+    /// What a kill cost. None where nothing was accepted five seconds before it, or where the run was over within
+    /// ten seconds behind it.
+    pub fn cost_of_a_kill(&self, killed_us: u64) -> Option<Cost> {
+        let killed = self.at(killed_us);
+        let before = self.per_ms.get(killed.checked_sub(BEFORE_MS)?..killed)?;
+        let behind = self.per_ms.get(killed..killed + BEHIND_MS)?;
+        let rate = sum(before) as f64 / BEFORE_MS as f64;
+        if before.first() == Some(&0) || rate == 0.0 {
+            return None;
+        }
+        let missing = rate * BEHIND_MS as f64 - sum(behind) as f64;
+        let silent = behind.split(|accepts| *accepts > 0).map(<[u32]>::len).max().unwrap_or(0);
+        Some(Cost { lost_seconds: (missing / rate / 1e3).max(0.0), silent_seconds: silent as f64 / 1e3 })
+    }
+
+    fn at(&self, instant_us: u64) -> usize {
+        (instant_us.saturating_sub(self.start_us) / 1_000) as usize
+    }
+}
+
+fn sum(accepts: &[u32]) -> u64 {
+    accepts.iter().copied().map(u64::from).sum()
+}
+
+/// The rate of a count that was read now and then: (microseconds, accepts so far).
+pub fn rate_of_counts(counts: &[(u64, u64)]) -> Option<f64> {
+    let begun = counts.iter().find(|(_, count)| *count > 0)?.0;
+    let first = counts.iter().find(|(at, _)| *at > begun + WARM_UP_MS as u64 * 1_000)?;
+    let last = counts.iter().find(|(_, count)| Some(count) == counts.last().map(|(_, count)| count))?;
+    (last.0 > first.0).then(|| (last.1 - first.1) as f64 * 1e6 / (last.0 - first.0) as f64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// One accept a millisecond, but for some.
+    fn flow(until_ms: u64, quiet: std::ops::Range<u64>) -> Flow {
+        let mut flow = Flow::new(7_000);
+        (0..until_ms).filter(|ms| !quiet.contains(ms)).for_each(|ms| flow.note(7_000 + 1_000 * ms + ms % 1_000));
+        flow
+    }
+
     #[test]
     fn the_rate_leaves_the_beginning_out() {
-        let accepts: Vec<u64> = (0..4_000).map(|number| 1_000 * number).collect();
-        assert_eq!(rate(&accepts).map(f64::round), Some(1_000.0));
-        assert_eq!(rate(&accepts[..2_000]), None, "shorter than that");
-        assert_eq!(rate(&[]), None);
+        assert_eq!(flow(4_000, 0..0).rate(), Some(1_000.0));
+        assert_eq!(flow(4_000, 2_100..2_200).rate(), Some(950.0));
+        assert_eq!(flow(4_000, 0..2_000).rate(), None, "two seconds behind the first, not behind the start");
+        assert_eq!((flow(2_000, 0..0).rate(), Flow::new(0).rate()), (None, None), "shorter than that");
+        assert_eq!((flow(4_000, 0..0).last_us(), Flow::new(0).last_us()), (Some(4_007_000), None));
     }
 
     #[test]
@@ -71,14 +112,12 @@ mod tests {
 
     #[test]
     fn a_kill_costs_what_was_not_sent_meanwhile() {
-        let kill = 10_000_000;
-        let quiet = kill + 1_000..kill + 2_000_000;
-        let accepts: Vec<u64> = (0..30_000).map(|number| 1_000 * number).filter(|at| !quiet.contains(at)).collect();
-        let cost = cost_of_a_kill(&accepts, kill).unwrap();
-        assert!((cost.lost_seconds - 2.0).abs() < 0.01 && (cost.silent_seconds - 2.0).abs() < 0.01, "{cost:?}");
-        let steady: Vec<u64> = (0..30_000).map(|number| 1_000 * number).collect();
-        assert_eq!(cost_of_a_kill(&steady, kill), Some(Cost { lost_seconds: 0.0, silent_seconds: 0.001 }));
-        assert_eq!(cost_of_a_kill(&steady, 25_000_000), None, "over too early to tell");
-        assert_eq!(cost_of_a_kill(&steady, 1_000_000), None, "begun too late to tell");
+        let kill = 7_000 + 10_000_000;
+        let cost = flow(30_000, 10_001..12_001).cost_of_a_kill(kill);
+        assert_eq!(cost, Some(Cost { lost_seconds: 2.0, silent_seconds: 2.0 }));
+        let steady = flow(30_000, 0..0);
+        assert_eq!(steady.cost_of_a_kill(kill), Some(Cost { lost_seconds: 0.0, silent_seconds: 0.0 }));
+        assert_eq!(steady.cost_of_a_kill(25_000_000), None, "over too early to tell");
+        assert_eq!(steady.cost_of_a_kill(1_000_000), None, "begun too late to tell");
     }
 }

@@ -9,13 +9,15 @@ mod yardstick;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use reveille_proto::admin::v1::{Audience, Content, RunCounts, ScheduleBody, When, when};
-use reveille_sink::{Sink, SinkOptions};
+use reveille_sink::{Sink, SinkOptions, Watcher};
 use serde::Serialize;
 
+use self::flow::Flow;
 use crate::Outcome;
 use crate::cluster::{Cluster, Start};
 use crate::measure::{resident_mb, rounded, unix_us};
@@ -39,8 +41,8 @@ const SEED: u64 = 1;
 /// Options of `bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Recipients of the run; the sink keeps some 500 bytes of memory for each
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=20_000_000))]
+    /// Recipients of the run; the sink keeps a byte for each
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=67_000_000))]
     pub recipients: u32,
     /// Nodes in the cluster
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=7))]
@@ -103,11 +105,9 @@ struct Kill {
 pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let before_it = yardstick_of(args).await?;
     let mails = u64::from(args.recipients);
-    let keep_records = usize::try_from(mails + mails / 10 + 1_024).context("a count")?;
-    let own = match args.sink {
-        Some(_) => None,
-        None => Some(Sink::start(SinkOptions { keep_records, keep_bodies: 0, ..SinkOptions::default() })?),
-    };
+    let (flow, numbers) = (Flow::new(unix_us(SystemTime::now()) as u64), Numbers::new(args.recipients));
+    let record = Arc::new(Mutex::new(Record { flow, numbers }));
+    let own = if args.sink.is_none() { Some(sink(&record)?) } else { None };
     let relay = own.as_ref().map(|sink| sink.address()).or(args.sink).context("a relay")?;
     let mut cluster = Cluster::start(start, args.nodes).await?;
     cluster.admin().add_relay(relay, args.sessions).await?;
@@ -135,21 +135,21 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let after_it = yardstick_of(args).await?;
     let smtp_source_rate = before_it.zip(after_it).map(|(before, after)| rounded(f64::midpoint(before, after)));
 
-    let record = Record::of(own.as_ref(), args.recipients);
-    let rate = if own.is_some() { flow::rate(&record.accepts) } else { flow::rate_of_counts(&seen.counts) };
+    let record = record.lock().map_err(|_| anyhow!("counting the accepts panicked"))?;
+    let rate = if own.is_some() { record.flow.rate() } else { flow::rate_of_counts(&seen.counts) };
     let arrived = if own.is_some() { record.numbers.arrived } else { seen.last.sent.into() };
     // Who is in doubt is counted as such, with a mail or without.
     let excused = doubts.iter().filter(|address| !record.numbers.has(address, SEED)).count() as u64;
     let missing = mails.saturating_sub(arrived + excused);
     let (duplicates, unexplained) = (record.numbers.duplicates, record.numbers.unexplained);
     let valid = missing == 0 && duplicates == 0 && unexplained == 0;
-    let last = record.accepts.last().copied().unwrap_or_else(|| seen.stopped_us());
+    let last_us = record.flow.last_us().unwrap_or_else(|| seen.stopped_us());
     let report = Report {
         recipients: args.recipients,
         nodes: args.nodes,
         body_bytes: args.body_bytes,
         generate_seconds: rounded(generate_seconds),
-        seconds: rounded(last.saturating_sub(unix_us(due) as u64) as f64 / 1e6),
+        seconds: rounded(last_us.saturating_sub(unix_us(due) as u64) as f64 / 1e6),
         rate: rate.map(rounded),
         smtp_source_rate,
         ratio: rate.zip(smtp_source_rate).map(|(rate, yardstick)| rounded(rate / yardstick)),
@@ -158,7 +158,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         missing,
         unexplained,
         in_doubt: seen.last.in_doubt.into(),
-        kill: seen.killed_us.map(|killed| Kill::of(flow::cost_of_a_kill(&record.accepts, killed))),
+        kill: seen.killed_us.map(|killed| Kill::of(record.flow.cost_of_a_kill(killed))),
         cpu_seconds,
         rss_mb,
         verified: own.is_some() && valid,
@@ -175,25 +175,23 @@ impl Kill {
     }
 }
 
-/// What a sink of our own recorded; of another one, nothing.
+/// What a sink of our own accepted; of another one, nothing.
 struct Record {
-    /// Sorted. Microseconds since 1970 UTC.
-    accepts: Vec<u64>,
+    flow: Flow,
     numbers: Numbers,
 }
 
-impl Record {
-    fn of(sink: Option<&Sink>, recipients: u32) -> Record {
-        let mut record = Record { accepts: Vec::new(), numbers: Numbers::new(recipients) };
-        if let Some(sink) = sink {
-            for (_, mail) in sink.mails().iter() {
-                record.accepts.push(mail.accept_unix_us);
-                record.numbers.note(&mail.recipient, SEED);
-            }
+/// A sink that counts what comes into the record, and keeps no mail.
+fn sink(record: &Arc<Mutex<Record>>) -> Result<Sink> {
+    let record = Arc::clone(record);
+    let watcher = Watcher::new(move |accept| {
+        // Poisoned only where this very function panicked; whoever reads the record says so.
+        if let Ok(mut record) = record.lock() {
+            record.flow.note(accept.accept_unix_us);
+            record.numbers.note(&accept.recipient, SEED);
         }
-        record.accepts.sort_unstable();
-        record
-    }
+    });
+    Ok(Sink::start(SinkOptions { watcher: Some(watcher), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() })?)
 }
 
 /// What the ledger said while it went on.
