@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -29,7 +29,7 @@ pub struct Relays {
     dialer: Arc<dyn Dial>,
     hello_name: String,
     pools: RwLock<BTreeMap<String, Entry>>,
-    turn: AtomicUsize,
+    turn: AtomicU32,
     parkings: Mutex<Parkings>,
 }
 
@@ -50,7 +50,7 @@ struct Entry {
 impl Relays {
     /// No pools yet. `hello_name` is what this node calls itself in EHLO.
     pub fn new(dialer: Arc<dyn Dial>, hello_name: String) -> Relays {
-        let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicUsize::new(0));
+        let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
         Relays { dialer, hello_name, pools, turn, parkings: Mutex::default() }
     }
 
@@ -95,19 +95,19 @@ impl Relays {
     /// # Errors
     /// Why the relay that can be used soonest cannot be used yet; none when the pool has no relay at all.
     pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<Way, Option<Unavailable>> {
-        let members: Vec<(String, Pool)> = {
-            let pools = self.pools.read();
-            let of_pool = pools.iter().filter(|(_, entry)| entry.relay.pool == pool);
-            of_pool.map(|(name, entry)| (name.clone(), entry.pool.clone())).collect()
-        };
-        let start = self.turn.fetch_add(1, Ordering::Relaxed);
+        let members = self.members(pool);
+        let alone = members.len() == 1;
+        // Whoever has room now comes before anybody who has to be waited for.
+        for (relay, member) in members.iter().filter(|_| !alone) {
+            if let Some(permit) = member.acquire_now() {
+                return Ok(Way { relay: relay.clone(), permit });
+            }
+        }
         let mut soonest: Option<Unavailable> = None;
-        for place in 0..members.len() {
-            let Some((relay, member)) = members.get((start + place) % members.len()) else { continue };
-            let alone = members.len() == 1;
+        for (relay, member) in members {
             let until = if alone { deadline } else { deadline.min(Instant::now() + TRY_FOR) };
             match member.acquire(until).await {
-                Ok(permit) => return Ok(Way { relay: relay.clone(), permit }),
+                Ok(permit) => return Ok(Way { relay, permit }),
                 Err(other) => {
                     soonest = Some(match soonest {
                         Some(one) if wait_for(&one) <= wait_for(&other) => one,
@@ -117,6 +117,25 @@ impl Relays {
             }
         }
         Err(soonest)
+    }
+
+    /// The relays of a pool in the order in which this mail asks them: each is the first as often as its weight says.
+    fn members(&self, pool: &str) -> Vec<(String, Pool)> {
+        let pools = self.pools.read();
+        let of_pool = || pools.iter().filter(|(_, entry)| entry.relay.pool == pool);
+        let mut members: Vec<_> = of_pool().map(|(name, entry)| (name.clone(), entry.pool.clone())).collect();
+        if members.len() > 1 {
+            let whole: u64 = of_pool().map(|(_, entry)| u64::from(entry.relay.weight)).sum();
+            let mut place = scattered(self.turn.fetch_add(1, Ordering::Relaxed), whole);
+            let first = of_pool().position(|(_, entry)| {
+                let weight = u64::from(entry.relay.weight);
+                let is_first = place < weight;
+                place = place.saturating_sub(weight);
+                is_first
+            });
+            members.rotate_left(first.unwrap_or_default());
+        }
+        members
     }
 
     /// What each relay is doing.
@@ -171,6 +190,13 @@ impl Entry {
         }
         (self.relay, self.voters) = (relay.clone(), voters);
     }
+}
+
+/// A number below `whole`, such that any few turns in a row spread evenly over all of them: multiples of the golden
+/// ratio (Knuth, TAOCP 3, 6.4, theorem S).
+fn scattered(turn: u32, whole: u64) -> u64 {
+    const GOLDEN: u32 = 0x9E37_79B9;
+    (u64::from(turn.wrapping_mul(GOLDEN)) * whole) >> 32
 }
 
 /// Do the same dialogues serve both?
@@ -260,6 +286,7 @@ mod tests {
                 rate_milli,
                 max_sessions,
                 late_rate_milli: 0,
+                weight: 1,
             };
             let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
             ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
@@ -283,6 +310,58 @@ mod tests {
         let only = relays.acquire("default", alone).await.expect("one session");
         assert!(is_full(acquire().await), "and no second");
         drop(only);
+    }
+
+    fn two_relays(weights: [u32; 2], sessions: [u32; 2]) -> Relays {
+        let relays = Relays::new(Arc::new(Nowhere), "n1".to_owned());
+        let mut ledger = Ledger::new();
+        let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+        let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
+        ledger.apply(1, &LogEntry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
+        for (place, name) in ["a", "b"].into_iter().enumerate() {
+            let relay = Relay {
+                name: name.to_owned(),
+                pool: "default".to_owned(),
+                host: "127.0.0.1".to_owned(),
+                port: 25,
+                access: Access::default(),
+                rate_milli: 0,
+                max_sessions: sessions[place],
+                late_rate_milli: 0,
+                weight: weights[place],
+            };
+            let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
+            ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
+        }
+        relays.follow(&ledger, 1);
+        relays
+    }
+
+    #[tokio::test]
+    async fn relays_of_a_pool_get_their_weights_evenly_spread() {
+        let relays = two_relays([3, 1], [10, 10]);
+        let mut of_b = Vec::new();
+        for turn in 0..400 {
+            let way = relays.acquire("default", Instant::now() + Duration::from_secs(60)).await.expect("room");
+            if way.relay == "b" {
+                of_b.push(turn);
+            }
+        }
+        assert!((95..=105).contains(&of_b.len()), "{}", of_b.len());
+        let widest = of_b.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(widest <= Some(8), "{of_b:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_busy_relay_while_another_has_room() {
+        let (relays, begun) = (two_relays([100, 1], [1, 5]), Instant::now());
+        let mut ways = Vec::new();
+        for _ in 0..6 {
+            ways.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
+        }
+        // A pace begins empty, so the first mail waits for a moment.
+        assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+        assert_eq!(ways.iter().filter(|way| way.relay == "a").count(), 1);
     }
 
     #[test]

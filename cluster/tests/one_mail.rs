@@ -95,6 +95,7 @@ fn relay_at(name: &str, port: u16) -> Command {
             rate_milli: 0,
             max_sessions: 4,
             late_rate_milli: 0,
+            weight: 1,
         }
         .into(),
     )

@@ -170,6 +170,7 @@ fn relay(sink: &Sink) -> Command {
             rate_milli: 0,
             max_sessions: 4,
             late_rate_milli: 0,
+            weight: 1,
         }
         .into(),
     )

@@ -75,6 +75,7 @@ pub async fn run(args: Args) -> Result<()> {
         rate_milli: 0,
         max_sessions: SESSIONS,
         late_rate_milli: 0,
+        weight: 1,
     };
     let site = node.site.clone();
     let has_test_clock = keep_time(&site, &args).await?;

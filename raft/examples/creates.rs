@@ -165,6 +165,7 @@ async fn propose_until(leader: Replica, client: usize, stop: Arc<AtomicBool>) ->
             rate_milli: latencies.len() as u64,
             max_sessions: 1,
             late_rate_milli: 0,
+            weight: 1,
         };
         leader.propose(&Command::RelayPut(relay.into()), in_seconds(30)).await?;
         latencies.push(start.elapsed());

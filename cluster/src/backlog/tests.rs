@@ -34,6 +34,7 @@ fn opened(recipients: u32, cause: Cause) -> Ledger {
         rate_milli: 50_000,
         max_sessions: 2,
         late_rate_milli: 0,
+        weight: 1,
     };
     put(&mut ledger, Command::RelayPut(relay.into()));
     let recipient = |number: u32| {

@@ -76,6 +76,7 @@ impl World {
                 rate_milli,
                 max_sessions: 2,
                 late_rate_milli,
+                weight: 1,
             }
             .into(),
         ));

@@ -107,6 +107,7 @@ impl Stage {
             rate_milli: 0,
             max_sessions: 4,
             late_rate_milli,
+            weight: 1,
         };
         self.play(Command::RelayPut(relay.into()));
     }

@@ -122,6 +122,14 @@ impl Pool {
         Ok(Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
     }
 
+    /// The right to send one mail at once; none where anything would have to be waited for. It passes nobody who
+    /// waits.
+    pub fn acquire_now(&self) -> Option<Permit> {
+        let ticket = Ticket::new(&self.0).ok()?;
+        let slot = self.0.slot_now()?;
+        self.0.take_pace_now().then(|| Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
+    }
+
     /// Another share of the relay's budget, from now on.
     pub fn set_rate(&self, rate_per_second: f64, burst: f64) {
         self.0.set_rate(rate_per_second, burst);

@@ -222,6 +222,15 @@ impl Shared {
         }
     }
 
+    /// Tokio gives a place that comes free to whoever waits for one; only what is left is found here.
+    pub fn slot_now(&self) -> Option<OwnedSemaphorePermit> {
+        self.slots.clone().try_acquire_owned().ok()
+    }
+
+    pub fn take_pace_now(&self) -> bool {
+        self.turnstile.try_lock().is_ok_and(|_turn| self.desk.lock().pace.take(self.now()).is_ok())
+    }
+
     pub async fn wait_for_pace(&self, deadline: Instant) -> Result<(), Unavailable> {
         let waiting = async {
             let _turn = self.turnstile.lock().await;

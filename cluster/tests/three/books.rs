@@ -35,6 +35,7 @@ pub fn relay_named(cluster: &Cluster, name: &str, pool: &str, rate: u64) -> Comm
             rate_milli: rate * 1_000,
             max_sessions: SESSIONS,
             late_rate_milli: 0,
+            weight: 1,
         }
         .into(),
     )

@@ -116,6 +116,9 @@ fn replace(relay: &Relay) -> String {
         }
     }
     add("sessions", &relay.max_sessions);
+    if relay.weight > 1 {
+        add("weight", &relay.weight);
+    }
     command
 }
 
@@ -134,6 +137,7 @@ pub mod tests {
             rate_milli: 0,
             max_sessions: 10,
             late_rate_milli: 0,
+            weight: 1,
         }
     }
 

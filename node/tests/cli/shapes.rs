@@ -344,6 +344,7 @@ async fn a_relay() {
         host: "h".into(),
         port: 25,
         max_sessions: 10,
+        weight: 2,
         ..Default::default()
     };
     relay.set_tls(v1::RelayTls::Starttls);
@@ -364,7 +365,7 @@ async fn a_relay() {
     let fake = Fake::answering("AddRelay", v1::AddRelayResponse { relay: Some(relay), index: 3 }).await;
     let json = fake
         .reveille(
-            "relay add main --host h --port 25 --tls implicit --ca /ca --tls-name n --auth env:X --rate 0.5 --late-rate 0.25 -o json",
+            "relay add main --host h --port 25 --tls implicit --ca /ca --tls-name n --auth env:X --rate 0.5 --late-rate 0.25 --weight 5 -o json",
         )
         .await
         .json();
@@ -373,7 +374,7 @@ async fn a_relay() {
         json!({
             "name": "main", "pool": "default", "host": "h", "port": 25, "tls": "starttls", "ca": "/ca.pem",
             "tls_name": null, "auth": "file:/login", "rate_per_second": null, "max_sessions": 10,
-            "late_rate_per_second": null,
+            "late_rate_per_second": null, "weight": 2,
             "health": {
                 "node": "a", "condition": "parked", "cause": "454 Daily message quota exceeded",
                 "until": "1970-01-01T00:00:00Z", "sessions_open": 1, "rate_per_second": 2.5,
@@ -382,6 +383,7 @@ async fn a_relay() {
     );
     let asked: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
     let relay = asked.first().and_then(|asked| asked.relay.clone()).expect("a relay");
+    assert_eq!(relay.weight, 5);
     let rates = (relay.rate_per_second, relay.late_rate_per_second);
     assert_eq!((rates, relay.tls()), ((0.5, 0.25), v1::RelayTls::Implicit));
     assert_eq!((relay.ca.as_str(), relay.tls_name.as_str(), relay.auth.as_str()), ("/ca", "n", "env:X"));

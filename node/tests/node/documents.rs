@@ -88,6 +88,7 @@ pool: bulk
 rate: 12.5
 late_rate: 2
 sessions: 3
+weight: 4
 ";
 
 /// The lines of a document, but for what takes more than one.

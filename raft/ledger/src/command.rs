@@ -184,6 +184,8 @@ pub struct Relay {
     pub max_sessions: u32,
     /// Late mails a second over the whole cluster, in thousandths; zero means half of the rate (P16).
     pub late_rate_milli: u64,
+    /// Its share of what its pool sends, beside those of the other relays with room; 1 or more.
+    pub weight: u32,
 }
 
 impl Relay {

@@ -210,6 +210,7 @@ pub fn mark(name: &str) -> Command {
             rate_milli: 0,
             max_sessions: 1,
             late_rate_milli: 0,
+            weight: 1,
         }
         .into(),
     )

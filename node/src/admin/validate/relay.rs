@@ -13,6 +13,8 @@ use crate::admin::Fault;
 const SESSIONS_DEFAULT: u32 = 10;
 /// Open dialogues on one node, at most.
 const SESSIONS_MAX: u32 = 1_000;
+/// Shares of a pool.
+const WEIGHT_MAX: u32 = 1_000;
 /// Mails a second over the whole cluster, at most.
 const RATE_MAX: f64 = 1_000_000.0;
 
@@ -51,6 +53,10 @@ pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, Fault> {
         fields
             .refuse("relay.max_sessions", format!("{max_sessions} is above {SESSIONS_MAX}; give 1 to {SESSIONS_MAX}"));
     }
+    let weight = asked.weight.max(1);
+    if weight > WEIGHT_MAX {
+        fields.refuse("relay.weight", format!("{weight} is above {WEIGHT_MAX}; give 1 to {WEIGHT_MAX}"));
+    }
     let made = port.map(|port| Relay {
         name,
         pool,
@@ -61,6 +67,7 @@ pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, Fault> {
         rate_milli: (rate * 1_000.0).round() as u64,
         max_sessions,
         late_rate_milli: (late * 1_000.0).round() as u64,
+        weight,
     });
     fields.done(made)
 }

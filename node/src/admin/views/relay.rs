@@ -32,6 +32,7 @@ pub fn relay(relay: &Relay) -> v1::Relay {
         auth: relay.access.auth.as_ref().map(ToString::to_string).unwrap_or_default(),
         health: None,
         late_rate_per_second: relay.late_rate_milli as f64 / 1_000.0,
+        weight: relay.weight,
     }
 }
 

@@ -94,6 +94,9 @@ pub struct AddRelayArgs {
     /// Open dialogues on one node, at most [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub sessions: Option<u32>,
+    /// Its share of what its pool sends, beside other relays that have room [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub weight: Option<u32>,
     /// Replace the relay of that name
     #[arg(long)]
     pub replace: bool,

@@ -45,6 +45,7 @@ pub(super) fn relay(args: AddRelayArgs) -> Relay {
         auth: args.auth.unwrap_or_default(),
         health: None,
         late_rate_per_second: args.late_rate.unwrap_or_default(),
+        weight: args.weight.unwrap_or_default(),
     }
 }
 

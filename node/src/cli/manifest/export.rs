@@ -164,5 +164,6 @@ pub fn relay(relay: &v1::Relay) -> Node {
     keys.plain("rate", relay.rate_per_second);
     keys.plain("late_rate", relay.late_rate_per_second);
     keys.plain("sessions", relay.max_sessions);
+    keys.plain("weight", relay.weight);
     Node::map(keys.0)
 }

@@ -28,6 +28,7 @@ pub struct RelayView {
     max_sessions: u32,
     /// Null: half of the rate.
     late_rate_per_second: Option<f64>,
+    weight: u32,
     /// Null: the node that answered does not use it.
     health: Option<HealthView>,
 }
@@ -103,6 +104,7 @@ impl From<v1::Relay> for RelayView {
             port: relay.port,
             rate_per_second: (relay.rate_per_second > 0.0).then_some(relay.rate_per_second),
             max_sessions: relay.max_sessions,
+            weight: relay.weight,
             late_rate_per_second: (relay.late_rate_per_second > 0.0).then_some(relay.late_rate_per_second),
         }
     }
@@ -187,7 +189,14 @@ impl View for RelayView {
             state.1 = Cell::toned(health.text(), if health.condition == "ready" { Tone::Good } else { Tone::Bad });
         }
         let late = self.late_rate_per_second.map(|rate| format!("{rate}/s"));
-        let more = [("late rate", &late), ("ca", &self.ca), ("tls name", &self.tls_name), ("auth", &self.auth)];
+        let weight = (self.weight > 1).then(|| self.weight.to_string());
+        let more = [
+            ("late rate", &late),
+            ("weight", &weight),
+            ("ca", &self.ca),
+            ("tls name", &self.tls_name),
+            ("auth", &self.auth),
+        ];
         pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?.into()))));
         card(pairs, paint)
     }

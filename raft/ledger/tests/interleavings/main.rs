@@ -104,6 +104,7 @@ impl World {
                 rate_milli: 0,
                 max_sessions: 4,
                 late_rate_milli: 0,
+                weight: 1,
             };
             world.put(Command::RelayPut(RelayPut { relay, replace: false, request: None }));
         }

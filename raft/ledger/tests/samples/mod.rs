@@ -77,6 +77,7 @@ fn relay() -> Relay {
         rate_milli: 14_000,
         max_sessions: 20,
         late_rate_milli: 700,
+        weight: 3,
     }
 }
 

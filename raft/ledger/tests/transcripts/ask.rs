@@ -253,6 +253,7 @@ impl World {
             rate_milli: words.number("rate_milli", 0)?,
             max_sessions: words.number("sessions", 4)?,
             late_rate_milli: words.number("late_rate_milli", 0)?,
+            weight: words.number("weight", 1)?,
         };
         let replace = words.key("replace") == Some("yes");
         Ok(Command::RelayPut(RelayPut { relay, replace, request: words.key("request").map(str::to_owned) }))
