@@ -22,6 +22,9 @@ pub(crate) struct Core {
     pub ledger: RwLock<Ledger>,
     /// Changed only while the ledger's lock is held for writing.
     pub place: Mutex<Place>,
+    /// The state store lacks more than the rows that are marked as changed: it is to be written anew. Changed only
+    /// while the ledger's lock is held for writing.
+    pub anew: AtomicBool,
     pub applied: watch::Sender<u64>,
     pub hints: broadcast::Sender<Hint>,
     pub faults: FaultCell,
@@ -30,16 +33,28 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub fn new(ledger: Ledger, place: Place, faults: FaultCell) -> Core {
+    pub fn new(ledger: Ledger, place: Place, anew: bool, faults: FaultCell) -> Core {
         let applied = watch::Sender::new(ledger.head().applied);
         let (hints, _) = broadcast::channel(HINTS_MAX);
         Core {
             ledger: RwLock::new(ledger),
             place: Mutex::new(place),
+            anew: AtomicBool::new(anew),
             applied,
             hints,
             faults,
             live: AtomicBool::new(false),
+        }
+    }
+
+    /// Forgets which rows changed where these are more than `most`: the disk of the state store hangs, or is far too
+    /// slow for what changes. The store is written anew when it is back.
+    pub fn bound_changes(&self, ledger: &mut Ledger, most: usize) {
+        let rows = ledger.changed_count();
+        if rows > most {
+            tracing::warn!(rows, "the state store fell behind; it is written anew");
+            drop(ledger.take_changed());
+            self.anew.store(true, Ordering::Relaxed);
         }
     }
 

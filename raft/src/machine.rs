@@ -35,6 +35,9 @@ const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Batches that wait for the thread: one in work and one ready.
 const JOBS_MAX: usize = 2;
 
+/// Changed rows that wait for the state store, at most: some tens of megabytes of keys. Rows, and bytes, wait nowhere.
+const CHANGED_MAX: usize = 262_144;
+
 /// What openraft gives to be applied, with who waits for the outcome.
 struct Step {
     id: LogId,
@@ -167,7 +170,7 @@ impl Worker {
                 }
                 Job::Replace(ledger, place, done) => {
                     self.waiting = Some(done);
-                    self.replace(*ledger, place)?;
+                    self.replace(*ledger, place);
                 }
             }
             if let Some(waiting) = self.waiting.take() {
@@ -208,8 +211,8 @@ impl Worker {
             place.last = Some(step.id);
         }
         let applied = ledger.head().applied;
-        let changes = ledger.take_changes();
-        *core.place.lock() = place.clone();
+        *core.place.lock() = place;
+        core.bound_changes(&mut ledger, CHANGED_MAX);
         drop(ledger);
 
         core.applied.send_replace(applied);
@@ -221,22 +224,23 @@ impl Worker {
                 responder.send(reply.as_ref().map(encode_reply).unwrap_or_default());
             }
         }
-        self.keeper.note(&place, changes, || core.ledger.read().all_rows().collect())
+        self.keeper.note();
+        Ok(())
     }
 
-    fn replace(&mut self, ledger: Ledger, place: Place) -> Result<(), Fault> {
-        self.keeper.replace(&place, ledger.all_rows().collect())?;
+    fn replace(&mut self, ledger: Ledger, place: Place) {
         let applied = ledger.head().applied;
         let core = &self.core;
         let former = {
             let mut current = core.ledger.write();
             *core.place.lock() = place;
+            core.anew.store(true, Ordering::Relaxed);
             std::mem::replace(&mut *current, ledger)
         };
         drop(former);
+        self.keeper.rebuild();
         core.applied.send_replace(applied);
         core.hint(Hint::LookAtState);
-        Ok(())
     }
 }
 

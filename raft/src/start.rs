@@ -25,6 +25,7 @@ use crate::peer::dispatch::Dispatch;
 use crate::replica::{Inner, Replica};
 use crate::role::Role;
 use crate::routing::Router;
+use crate::state::Keeper;
 use crate::state_machine::StateMachine;
 use crate::transfer::Receiver;
 use crate::wal::{WalHealth, WalOptions};
@@ -124,8 +125,9 @@ async fn begin(
     }
 
     let faults = FaultCell::new();
-    let (ledger, place, keeper) = state::open(&options.data_dir.join("state"))?;
-    let core = Arc::new(Core::new(ledger, place, faults.clone()));
+    let opened = state::open(&options.data_dir.join("state"))?;
+    let core = Arc::new(Core::new(opened.ledger, opened.place, opened.anew, faults.clone()));
+    let keeper = Keeper::start(opened.store, Arc::clone(&core))?;
     let archive = Arc::new(Archive::open(&options.data_dir.join("snapshots"), Arc::clone(&core))?);
     let (machine, machine_ended) = Machine::start(Arc::clone(&core), keeper)?;
 

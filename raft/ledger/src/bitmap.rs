@@ -139,8 +139,14 @@ impl Bitmap {
             let mut bytes = vec![0; 1 + word_bytes];
             bytes[0] = FORM_WORDS;
             for (first, last) in runs {
-                for slot in first..=last {
-                    bytes[1 + usize::from(slot / 8)] |= 1 << (slot % 8);
+                let (from, to) = (1 + usize::from(first / 8), 1 + usize::from(last / 8));
+                let (head, tail) = (0xff << (first % 8), 0xff >> (7 - last % 8));
+                if from == to {
+                    bytes[from] |= head & tail;
+                } else {
+                    bytes[from] |= head;
+                    bytes[from + 1..to].fill(0xff);
+                    bytes[to] |= tail;
                 }
             }
             bytes
@@ -221,7 +227,47 @@ mod tests {
         assert_eq!(Bitmap::from_bytes(&[FORM_WORDS, 1]), None, "a longer form is refused");
     }
 
+    /// The bytes as they are defined, found by a look at every slot.
+    fn slowly(set: &Bitmap) -> Vec<u8> {
+        let slots: Vec<u16> = (0..=u16::MAX).filter(|slot| set.contains(*slot)).collect();
+        let mut runs: Vec<(u16, u16)> = Vec::new();
+        for slot in &slots {
+            match runs.last_mut() {
+                Some((_, last)) if *last + 1 == *slot => *last = *slot,
+                _ => runs.push((*slot, *slot)),
+            }
+        }
+        let numbers = [vec![FORM_NUMBERS], slots.iter().flat_map(|slot| slot.to_be_bytes()).collect()].concat();
+        let edges = runs.iter().flat_map(|(first, last)| [first.to_be_bytes(), last.to_be_bytes()].concat());
+        let runs = [vec![FORM_RUNS], edges.collect()].concat();
+        let mut words = vec![0; 1 + CHUNK as usize / 8];
+        words[0] = FORM_WORDS;
+        slots.iter().for_each(|slot| words[1 + usize::from(*slot / 8)] |= 1 << (slot % 8));
+        // The shortest; of equal ones the first.
+        [numbers, runs, words].into_iter().min_by_key(Vec::len).expect("three forms")
+    }
+
     proptest! {
+        /// Runs of any length with any holes between: all three forms, and their borders.
+        #[test]
+        fn the_bytes_are_those_that_a_look_at_every_slot_gives(
+            pairs in prop::collection::vec((1u32..200, 1u32..200), 0..40),
+            step in 1u16..40,
+            dense in any::<bool>(),
+        ) {
+            let mut set = Bitmap::new();
+            let mut at = 0;
+            for (hole, run) in pairs {
+                set.add(&Bitmap::range(at + hole, run));
+                at += hole + run;
+            }
+            if dense {
+                let above = (at.min(CHUNK - 1) as u16..=u16::MAX).step_by(usize::from(step));
+                set.add(&Bitmap::of_many(above));
+            }
+            prop_assert_eq!(set.to_bytes(), slowly(&set));
+        }
+
         #[test]
         fn equal_sets_are_equal_bytes_whatever_their_history(slots in prop::collection::vec(any::<u16>(), 0..600), extra in any::<u16>(), span in 0u32..70_000) {
             let mut grown: Bitmap = slots.iter().copied().collect();

@@ -14,6 +14,7 @@ pub mod decide;
 pub mod effect;
 pub mod explain;
 pub mod ids;
+mod key;
 pub mod labels;
 pub mod moments;
 pub mod policy;
@@ -30,6 +31,6 @@ pub use apply::{
     ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, CAMPAIGN_FINISH_MS_MIN, LEAP_MS_MAX, Look, OPENINGS_MAX,
     PAGE_RUNS_MAX, SMALL_AUDIENCE, STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
 };
-pub use rows::Change;
+pub use rows::{Change, Changed};
 pub use state::*;
 pub use table::Table;

@@ -9,165 +9,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::command::{Cause, Unreadable};
-use crate::ids::{Epoch, Fence, Hash, NodeId, Nominal, RunId, ScheduleId, Time};
+use crate::ids::{Fence, Hash, NodeId, Nominal, RunId, ScheduleId};
+use crate::key::Key;
 use crate::state::{Derived, Ledger};
 use crate::table::Table;
 
 /// A key and its value; no value: the row was removed.
 pub type Change = (Vec<u8>, Option<Vec<u8>>);
-
-/// A key that keeps its order as bytes.
-trait Key: Sized {
-    fn put(&self, out: &mut Vec<u8>);
-    fn take(bytes: &mut &[u8]) -> Option<Self>;
-}
-
-fn split<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, rest) = bytes.split_first_chunk::<N>()?;
-    *bytes = rest;
-    Some(*head)
-}
-
-macro_rules! number_keys {
-    ($($number:ty),*) => {$(
-        impl Key for $number {
-            fn put(&self, out: &mut Vec<u8>) {
-                out.extend(self.to_be_bytes());
-            }
-            fn take(bytes: &mut &[u8]) -> Option<Self> {
-                split(bytes).map(<$number>::from_be_bytes)
-            }
-        }
-    )*};
-}
-number_keys!(u8, u32, u64);
-
-impl Key for i64 {
-    /// The sign bit is turned over, so that negative numbers come first.
-    fn put(&self, out: &mut Vec<u8>) {
-        (*self as u64 ^ 1 << 63).put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<i64> {
-        u64::take(bytes).map(|number| (number ^ 1 << 63) as i64)
-    }
-}
-
-impl Key for String {
-    /// A zero octet is written as 0 255, the end as 0 0.
-    fn put(&self, out: &mut Vec<u8>) {
-        for octet in self.bytes() {
-            out.push(octet);
-            if octet == 0 {
-                out.push(255);
-            }
-        }
-        out.extend([0, 0]);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<String> {
-        let mut text = Vec::new();
-        loop {
-            match split::<1>(bytes)? {
-                [0] => match split::<1>(bytes)? {
-                    [0] => return String::from_utf8(text).ok(),
-                    _ => text.push(0),
-                },
-                [octet] => text.push(octet),
-            }
-        }
-    }
-}
-
-impl<A: Key, B: Key> Key for (A, B) {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-        self.1.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<(A, B)> {
-        Some((A::take(bytes)?, B::take(bytes)?))
-    }
-}
-
-impl Key for Hash {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend(self.0);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<Hash> {
-        split(bytes).map(Hash)
-    }
-}
-
-impl Key for NodeId {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<NodeId> {
-        u64::take(bytes).map(NodeId)
-    }
-}
-
-impl Key for ScheduleId {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<ScheduleId> {
-        u64::take(bytes).map(ScheduleId)
-    }
-}
-
-impl Key for RunId {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.index.put(out);
-        self.place.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<RunId> {
-        Some(RunId { index: u64::take(bytes)?, place: u32::take(bytes)? })
-    }
-}
-
-impl Key for Fence {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.group.put(out);
-        self.epoch.0.put(out);
-        self.index.put(out);
-        self.place.put(out);
-    }
-    fn take(bytes: &mut &[u8]) -> Option<Fence> {
-        Some(Fence {
-            group: u32::take(bytes)?,
-            epoch: Epoch(u64::take(bytes)?),
-            index: u64::take(bytes)?,
-            place: u32::take(bytes)?,
-        })
-    }
-}
-
-impl Key for Nominal {
-    fn put(&self, out: &mut Vec<u8>) {
-        match self {
-            Nominal::Civil { civil_ms, fold } => {
-                0u8.put(out);
-                civil_ms.put(out);
-                fold.put(out);
-            }
-            Nominal::Instant(time) => {
-                1u8.put(out);
-                time.0.put(out);
-            }
-            Nominal::Trigger(request) => {
-                2u8.put(out);
-                request.put(out);
-            }
-        }
-    }
-    fn take(bytes: &mut &[u8]) -> Option<Nominal> {
-        match u8::take(bytes)? {
-            0 => Some(Nominal::Civil { civil_ms: i64::take(bytes)?, fold: u8::take(bytes)? }),
-            1 => Some(Nominal::Instant(Time(i64::take(bytes)?))),
-            2 => Some(Nominal::Trigger(String::take(bytes)?)),
-            _ => None,
-        }
-    }
-}
 
 const HEAD: u8 = 0;
 
@@ -190,10 +38,12 @@ fn key_bytes<K: Key>(tag: u8, key: &K) -> Vec<u8> {
     bytes
 }
 
-fn changes<K: Key + Ord + Clone, V: Serialize>(tag: u8, table: &mut Table<K, V>, out: &mut Vec<Change>) {
-    for key in table.take_dirty() {
-        out.push((key_bytes(tag, &key), table.get(&key).map(encode)));
-    }
+fn changes<'a, K: Key + Ord + Clone, V: Serialize>(
+    tag: u8,
+    table: &'a Table<K, V>,
+    keys: &'a BTreeSet<K>,
+) -> impl Iterator<Item = Change> + 'a {
+    keys.iter().map(move |key| (key_bytes(tag, key), table.get(key).map(encode)))
 }
 
 fn rows<K: Key + Ord + Clone, V: Serialize>(
@@ -219,13 +69,28 @@ fn restore<K: Key + Ord + Clone, V: DeserializeOwned>(
 
 /// The one list of tables and their tags: writing, reading and hashing all go by it.
 macro_rules! tables {
-    ($($tag:literal => $table:ident),* $(,)?) => {
+    ($($tag:literal => $table:ident: $key:ty),* $(,)?) => {
+        /// The keys of the rows that changed.
+        #[derive(Debug, Default)]
+        pub struct Changed {
+            $($table: BTreeSet<$key>,)*
+        }
+
         impl Ledger {
-            /// The rows that changed since the last call, each with its present value.
-            pub fn take_changes(&mut self) -> Vec<Change> {
-                let mut out = vec![(vec![HEAD], Some(encode(&self.head)))];
-                $(changes($tag, &mut self.$table, &mut out);)*
-                out
+            /// Which rows changed since the last call. Costs nothing: their bytes are for who writes them.
+            pub fn take_changed(&mut self) -> Changed {
+                Changed { $($table: self.$table.take_dirty(),)* }
+            }
+
+            /// How many rows changed since the last call of [`Ledger::take_changed`].
+            pub fn changed_count(&self) -> usize {
+                0 $(+ self.$table.dirty_count())*
+            }
+
+            /// These rows, each with its present value, and the one that changes with every entry.
+            pub fn changed_rows<'a>(&'a self, changed: &'a Changed) -> impl Iterator<Item = Change> + 'a {
+                std::iter::once((vec![HEAD], Some(encode(&self.head))))
+                    $(.chain(changes($tag, &self.$table, &changed.$table)))*
             }
 
             /// All rows, in the order of their keys.
@@ -250,22 +115,22 @@ macro_rules! tables {
     };
 }
 tables! {
-    1 => nodes,
-    2 => relays,
-    3 => schedules,
-    4 => history,
-    5 => blobs,
-    6 => pages,
-    7 => chunks,
-    8 => rows,
-    9 => closed,
-    10 => dead,
-    11 => opted_out,
-    12 => answers,
-    13 => summaries,
-    14 => rulings,
-    15 => audiences,
-    16 => campaigns,
+    1 => nodes: NodeId,
+    2 => relays: String,
+    3 => schedules: ScheduleId,
+    4 => history: (ScheduleId, Nominal),
+    5 => blobs: Hash,
+    6 => pages: RunId,
+    7 => chunks: (RunId, u32),
+    8 => rows: Fence,
+    9 => closed: (RunId, Fence),
+    10 => dead: (RunId, u32),
+    11 => opted_out: (String, String),
+    12 => answers: (String, String),
+    13 => summaries: RunId,
+    14 => rulings: (RunId, u64),
+    15 => audiences: (String, String),
+    16 => campaigns: (String, String),
 }
 
 impl Ledger {
@@ -316,26 +181,5 @@ impl Ledger {
             derived.answers_of_tenant.entry(key.0.clone()).or_default().insert(answer.index);
         }
         derived
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn bytes<K: Key>(key: &K) -> Vec<u8> {
-        key_bytes(9, key)
-    }
-
-    proptest! {
-        #[test]
-        fn keys_keep_their_order_and_read_back(a in (any::<String>(), any::<i64>()), b in (any::<String>(), any::<i64>())) {
-            prop_assert_eq!(a.cmp(&b), bytes(&a).cmp(&bytes(&b)));
-            let whole = bytes(&a);
-            let mut rest = &whole[1..];
-            prop_assert_eq!(<(String, i64)>::take(&mut rest), Some(a));
-            prop_assert!(rest.is_empty());
-        }
     }
 }

@@ -74,6 +74,11 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.rows.range(bounds)
     }
 
+    /// How many keys changed since the last call of `take_dirty`.
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty.len()
+    }
+
     /// The keys that changed since the last call.
     pub fn take_dirty(&mut self) -> BTreeSet<K> {
         std::mem::take(&mut self.dirty)

@@ -1,5 +1,6 @@
-//! The mirror: what it coalesces, how it fails, how it comes back.
+//! The mirror: what it leaves to the source, how it fails, how it comes back.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -77,14 +78,74 @@ impl StateStore for Probe {
     }
 }
 
-fn started(probe: &Probe, pace: Pace) -> (Mirror, Receiver<MirrorFailure>) {
-    let (sender, told) = sync_channel(8);
-    let mirror = Mirror::start(Box::new(probe.clone()), pace, move |error| sender.try_send(error).unwrap()).unwrap();
-    (mirror, told)
+/// A state that gathers what changed, as the ledger does: keys, and no values.
+#[derive(Clone, Default)]
+struct State(Arc<Mutex<Inside>>);
+
+#[derive(Default)]
+struct Inside {
+    model: Model,
+    changed: BTreeSet<Vec<u8>>,
+    meta: Vec<u8>,
+    /// It no longer knows what changed.
+    forgotten: bool,
+    broken: bool,
 }
 
-/// A pace at which nothing is written unless somebody asks.
-const NEVER: Pace = Pace { interval: Duration::from_secs(3600), waiting_bytes: 1 << 20 };
+impl State {
+    fn change(&self, changes: &Changes, meta: &[u8]) {
+        let mut inside = self.0.lock();
+        inside.model.apply(changes);
+        inside.changed.extend(changes.keys().cloned());
+        inside.meta = meta.to_vec();
+    }
+}
+
+impl Source for State {
+    fn take(&mut self, all: bool) -> Result<Taken, String> {
+        let mut inside = self.0.lock();
+        if inside.broken {
+            return Err("it is broken".to_owned());
+        }
+        let changed = std::mem::take(&mut inside.changed);
+        let rows = match std::mem::take(&mut inside.forgotten) || all {
+            true => Rows::All(inside.model.rows()),
+            false => Rows::Changed(changed.into_iter().map(|key| (key.clone(), inside.model.get(&key))).collect()),
+        };
+        Ok(Taken { rows, meta: inside.meta.clone() })
+    }
+}
+
+/// A mirror at work on a probe, and what it follows.
+struct Stage {
+    probe: Probe,
+    state: State,
+    mirror: Mirror,
+    told: Receiver<MirrorFailure>,
+}
+
+impl Stage {
+    fn new(every: Duration) -> Stage {
+        let (sender, told) = sync_channel(8);
+        let (probe, state) = (Probe::default(), State::default());
+        let (store, source) = (Box::new(probe.clone()), Box::new(state.clone()));
+        let mirror = Mirror::start(store, source, every, move |error| sender.try_send(error).unwrap()).unwrap();
+        Stage { probe, state, mirror, told }
+    }
+
+    /// An entry is applied.
+    fn follow(&self, rows: &[(&str, Option<&str>)], meta: &str) {
+        self.state.change(&changes(rows), meta.as_bytes());
+        self.mirror.note();
+    }
+
+    fn writes(&self) -> Vec<(Changes, Vec<u8>)> {
+        self.probe.control.0.lock().writes.clone()
+    }
+}
+
+/// So seldom that nothing is written unless somebody asks.
+const NEVER: Duration = Duration::from_secs(3600);
 
 fn state(meta: &str, rows: &[(&str, &str)]) -> Contents {
     let rows = rows.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
@@ -93,130 +154,129 @@ fn state(meta: &str, rows: &[(&str, &str)]) -> Contents {
 
 #[test]
 fn it_writes_by_itself() {
-    let probe = Probe::default();
-    let (mirror, _told) = started(&probe, Pace::default());
-    mirror.follow(changes(&[("a", Some("1"))]), b"1".to_vec());
-    probe.until(|control| control.writes.len() == 1);
-    mirror.follow(changes(&[("b", Some("1"))]), b"2".to_vec());
-    probe.until(|control| control.writes.len() == 2);
-    mirror.stop(PATIENCE).unwrap();
-    assert_eq!(probe.contents(), state("2", &[("a", "1"), ("b", "1")]));
+    let stage = Stage::new(MIRROR_EVERY);
+    stage.follow(&[("a", Some("1"))], "1");
+    stage.probe.until(|control| control.writes.len() == 1);
+    stage.follow(&[("b", Some("1"))], "2");
+    stage.probe.until(|control| control.writes.len() == 2);
+    stage.mirror.stop(PATIENCE).unwrap();
+    assert_eq!(stage.probe.contents(), state("2", &[("a", "1"), ("b", "1")]));
 }
 
 #[test]
-fn changes_that_come_during_a_write_go_out_as_one_and_the_latest_wins() {
-    let probe = Probe::default();
-    probe.control(|control| control.shut = true);
-    let (mirror, _told) = started(&probe, NEVER);
-    mirror.follow(changes(&[("first", Some("x"))]), b"0".to_vec());
-    probe.until(|control| control.entered == 1);
+fn what_changes_during_a_write_goes_out_as_one_with_the_values_of_then() {
+    let stage = Stage::new(NEVER);
+    stage.probe.control(|control| control.shut = true);
+    stage.follow(&[("first", Some("x"))], "0");
+    stage.probe.until(|control| control.entered == 1);
     for number in 1..=100 {
         let value = number.to_string();
-        mirror.follow(changes(&[("a", Some(&value)), ("gone", Some("soon"))]), value.into_bytes());
+        stage.follow(&[("a", Some(&value)), ("gone", Some("soon"))], &value);
     }
-    mirror.follow(changes(&[("gone", None)]), b"101".to_vec());
-    probe.control(|control| control.shut = false);
-    mirror.flush_now(PATIENCE).unwrap();
-    let writes = probe.control.0.lock().writes.clone();
+    stage.follow(&[("gone", None)], "101");
+    stage.probe.control(|control| control.shut = false);
+    stage.mirror.flush_now(PATIENCE).unwrap();
+    let writes = stage.writes();
     assert_eq!(writes.len(), 2);
     assert_eq!(writes[1], (changes(&[("a", Some("100")), ("gone", None)]), b"101".to_vec()));
-    assert_eq!(probe.contents(), state("101", &[("a", "100"), ("first", "x")]));
+    assert_eq!(stage.probe.contents(), state("101", &[("a", "100"), ("first", "x")]));
 }
 
 #[test]
-fn flush_waits_for_what_was_handed_over_and_not_longer_than_allowed() {
-    let probe = Probe::default();
-    probe.control(|control| control.shut = true);
-    let (mirror, _told) = started(&probe, NEVER);
-    mirror.follow(changes(&[("a", Some("1"))]), b"1".to_vec());
+fn flush_waits_for_what_was_noted_and_not_longer_than_allowed() {
+    let stage = Stage::new(NEVER);
+    stage.probe.control(|control| control.shut = true);
+    stage.follow(&[("a", Some("1"))], "1");
     let limit = Duration::from_millis(20);
-    assert_eq!(mirror.flush_now(limit), Err(MirrorError::TimedOut(limit)));
-    probe.control(|control| control.shut = false);
-    mirror.flush_now(PATIENCE).unwrap();
-    assert_eq!(probe.contents(), state("1", &[("a", "1")]));
-    mirror.flush_now(PATIENCE).unwrap();
-    assert_eq!(probe.control.0.lock().writes.len(), 1, "nothing new, nothing written");
+    assert_eq!(stage.mirror.flush_now(limit), Err(MirrorError::TimedOut(limit)));
+    stage.probe.control(|control| control.shut = false);
+    stage.mirror.flush_now(PATIENCE).unwrap();
+    assert_eq!(stage.probe.contents(), state("1", &[("a", "1")]));
+    stage.mirror.flush_now(PATIENCE).unwrap();
+    assert_eq!(stage.writes().len(), 1, "nothing new, nothing written");
 }
 
 #[test]
 fn stop_writes_what_waits() {
-    let probe = Probe::default();
-    let (mirror, _told) = started(&probe, NEVER);
-    mirror.flush_now(PATIENCE).unwrap();
-    for number in 0..10_u8 {
-        mirror.follow([(vec![number], Some(vec![number]))], vec![number]);
+    let stage = Stage::new(NEVER);
+    stage.mirror.flush_now(PATIENCE).unwrap();
+    for number in 0..10 {
+        let name = number.to_string();
+        stage.follow(&[(&name, Some(&name))], &name);
     }
-    mirror.stop(PATIENCE).unwrap();
-    let Contents::State { meta, rows } = probe.contents() else { panic!("nothing was written") };
-    assert_eq!((meta, rows.len()), (vec![9], 10));
+    stage.mirror.stop(PATIENCE).unwrap();
+    let Contents::State { meta, rows } = stage.probe.contents() else { panic!("nothing was written") };
+    assert_eq!((meta, rows.len()), (b"9".to_vec(), 10));
 }
 
 #[test]
 fn a_mirror_that_is_dropped_writes_what_waits_and_lets_go_of_its_store() {
-    let probe = Probe::default();
-    let (mirror, _told) = started(&probe, NEVER);
-    mirror.follow(changes(&[("a", Some("1"))]), b"1".to_vec());
-    drop(mirror);
-    probe.until(|control| control.writes.len() == 1);
+    let stage = Stage::new(NEVER);
+    stage.follow(&[("a", Some("1"))], "1");
+    drop(stage.mirror);
+    stage.probe.until(|control| control.writes.len() == 1);
 }
 
 #[test]
 fn a_failed_write_is_told_once_and_a_rebuild_mends_it() {
-    let probe = Probe::default();
-    probe.control(|control| control.failing = true);
-    let (mirror, told) = started(&probe, NEVER);
-    mirror.follow(changes(&[("a", Some("1"))]), b"1".to_vec());
-    assert!(matches!(mirror.flush_now(PATIENCE), Err(MirrorError::Failed { why }) if why.contains("full")));
-    assert!(matches!(told.recv_timeout(PATIENCE), Ok(MirrorFailure::Store(StoreError::Full { .. }))));
+    let stage = Stage::new(NEVER);
+    stage.probe.control(|control| control.failing = true);
+    stage.follow(&[("a", Some("1"))], "1");
+    assert!(matches!(stage.mirror.flush_now(PATIENCE), Err(MirrorError::Failed { why }) if why.contains("full")));
+    assert!(matches!(stage.told.recv_timeout(PATIENCE), Ok(MirrorFailure::Store(StoreError::Full { .. }))));
 
-    mirror.follow(changes(&[("a", Some("lost"))]), b"2".to_vec());
-    assert!(matches!(mirror.flush_now(PATIENCE), Err(MirrorError::Failed { .. })), "it takes nothing any more");
-    assert!(told.try_recv().is_err(), "and tells it once");
+    stage.follow(&[("a", Some("2")), ("b", Some("2"))], "2");
+    assert!(matches!(stage.mirror.flush_now(PATIENCE), Err(MirrorError::Failed { .. })), "it writes nothing any more");
+    assert!(stage.told.try_recv().is_err(), "and tells it once");
 
-    probe.control(|control| {
+    stage.probe.control(|control| {
         control.failing = false;
         control.shut = true;
     });
-    mirror.rebuild(vec![(b"a".to_vec(), b"2".to_vec()), (b"b".to_vec(), b"2".to_vec())], b"3".to_vec());
-    mirror.follow(changes(&[("b", None), ("c", Some("4"))]), b"4".to_vec());
-    probe.control(|control| control.shut = false);
-    mirror.flush_now(PATIENCE).unwrap();
-    assert_eq!(probe.contents(), state("4", &[("a", "2"), ("c", "4")]));
-    assert_eq!(probe.control.0.lock().replaces, 1);
-    mirror.stop(PATIENCE).unwrap();
+    stage.mirror.rebuild();
+    stage.follow(&[("b", None), ("c", Some("4"))], "4");
+    stage.probe.control(|control| control.shut = false);
+    stage.mirror.flush_now(PATIENCE).unwrap();
+    assert_eq!(stage.probe.contents(), state("4", &[("a", "2"), ("c", "4")]));
+    assert_eq!(stage.probe.control.0.lock().replaces, 1);
+    stage.mirror.stop(PATIENCE).unwrap();
 }
 
 #[test]
 fn a_rebuild_that_fails_is_told_too() {
-    let probe = Probe::default();
-    probe.control(|control| control.failing = true);
-    let (mirror, told) = started(&probe, NEVER);
-    mirror.rebuild(vec![(b"a".to_vec(), b"2".to_vec())], b"1".to_vec());
-    assert!(told.recv_timeout(PATIENCE).is_ok());
-    assert!(matches!(mirror.stop(PATIENCE), Err(MirrorError::Failed { .. })));
+    let stage = Stage::new(NEVER);
+    stage.probe.control(|control| control.failing = true);
+    stage.mirror.rebuild();
+    assert!(stage.told.recv_timeout(PATIENCE).is_ok());
+    assert!(matches!(stage.mirror.stop(PATIENCE), Err(MirrorError::Failed { .. })));
 }
 
 #[test]
-fn a_disk_that_hangs_does_not_eat_the_memory() {
-    let probe = Probe::default();
-    probe.control(|control| control.shut = true);
-    let (mirror, told) = started(&probe, Pace { waiting_bytes: 10_000, ..NEVER });
-    mirror.follow(changes(&[("first", Some("x"))]), b"0".to_vec());
-    probe.until(|control| control.entered == 1);
-    for number in 0..20_u8 {
-        mirror.follow([(b"same".to_vec(), Some(vec![number; 5_000]))], vec![number]);
+fn a_state_that_cannot_be_written_is_told_and_leaves_the_store_as_it_was() {
+    let stage = Stage::new(NEVER);
+    stage.follow(&[("a", Some("1"))], "1");
+    stage.mirror.flush_now(PATIENCE).unwrap();
+    stage.state.0.lock().broken = true;
+    stage.follow(&[("a", Some("2"))], "2");
+    assert!(matches!(stage.mirror.flush_now(PATIENCE), Err(MirrorError::Failed { why }) if why.contains("broken")));
+    assert!(matches!(stage.told.recv_timeout(PATIENCE), Ok(MirrorFailure::Source(_))));
+    assert_eq!(stage.probe.contents(), state("1", &[("a", "1")]));
+}
+
+#[test]
+fn a_source_that_has_forgotten_what_changed_is_written_anew() {
+    let stage = Stage::new(NEVER);
+    stage.follow(&[("a", Some("1")), ("b", Some("1"))], "1");
+    stage.mirror.flush_now(PATIENCE).unwrap();
+    stage.follow(&[("a", None), ("c", Some("2"))], "2");
+    {
+        let mut inside = stage.state.0.lock();
+        inside.changed.clear();
+        inside.forgotten = true;
     }
-    let limit = Duration::from_millis(1);
-    assert_eq!(mirror.flush_now(limit), Err(MirrorError::TimedOut(limit)), "one key counts once");
-    for number in 0..20_u8 {
-        mirror.follow([(vec![number], Some(vec![number; 5_000]))], vec![number]);
-    }
-    assert!(matches!(mirror.flush_now(PATIENCE), Err(MirrorError::Failed { why }) if why.contains("fell behind")));
-    probe.control(|control| control.shut = false);
-    assert!(matches!(told.recv_timeout(PATIENCE), Ok(MirrorFailure::FellBehind { waiting_bytes: 10_001.. })));
-    mirror.rebuild(vec![], b"new".to_vec());
-    mirror.flush_now(PATIENCE).unwrap();
-    assert_eq!(probe.contents(), state("new", &[]));
+    stage.mirror.flush_now(PATIENCE).unwrap();
+    assert_eq!(stage.probe.contents(), state("2", &[("b", "1"), ("c", "2")]));
+    assert_eq!(stage.probe.control.0.lock().replaces, 1);
 }
 
 #[test]
@@ -224,19 +284,18 @@ fn on_a_real_disk_the_store_ends_equal_to_the_state() {
     let folder = tempfile::tempdir().unwrap();
     let (store, contents) = open_or_set_aside(&path_in(&folder)).unwrap();
     assert_eq!(contents, Contents::Empty);
-    let pace = Pace { interval: Duration::from_millis(5), ..Pace::default() };
-    let mirror = Mirror::start(Box::new(store), pace, |error| panic!("{error}")).unwrap();
+    let source = State::default();
+    let every = Duration::from_millis(5);
+    let mirror = Mirror::start(Box::new(store), Box::new(source.clone()), every, |error| panic!("{error}")).unwrap();
     let mut random = Random(3);
-    let mut model = Model::default();
     for step in 0..200_u8 {
-        let changes = random.changes(20, 200);
-        model.apply(&changes);
-        mirror.follow(changes, vec![step]);
+        source.change(&random.changes(20, 200), &[step]);
+        mirror.note();
         if step == 100 {
-            mirror.rebuild(model.rows(), vec![step]);
+            mirror.rebuild();
         }
     }
     mirror.stop(PATIENCE).unwrap();
-    let expected = Contents::State { meta: vec![199], rows: model.rows() };
+    let expected = Contents::State { meta: vec![199], rows: source.0.lock().model.rows() };
     assert_eq!(open_or_set_aside(&path_in(&folder)).unwrap().1, expected);
 }

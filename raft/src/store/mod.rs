@@ -1,8 +1,8 @@
 //! The applied state on disk: what a node reads at start instead of replaying its whole log.
 //!
-//! The machine (which applies the log) hands its changed rows to a [`Mirror`]; the mirror writes them into a
-//! [`StateStore`] four times a second; at start the machine loads the store and replays only what the log holds
-//! beyond it.
+//! The state gathers which of its rows changed as the log is applied; four times a second a [`Mirror`] takes those
+//! rows and writes them into a [`StateStore`]; at start the machine loads the store and replays only what the log
+//! holds beyond it.
 //!
 //! **It is a mirror, not a source.** The log and the snapshots are the truth; everything here can be rebuilt from
 //! them, and nothing may be purged from the log because a store holds it. So a store is allowed to lose its last
@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 pub use memory::MemoryStore;
-pub use mirror::{Mirror, MirrorError, MirrorFailure, Pace};
+pub use mirror::{MIRROR_EVERY, Mirror, MirrorError, MirrorFailure, Rows, Source, Taken};
 pub use sled_store::{SledStore, open_or_set_aside};
 
 /// A row: key bytes and value bytes. Keys are unique and are ordered as bytes.

@@ -92,6 +92,10 @@ impl Model {
         }
     }
 
+    pub(super) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.0.get(key).cloned()
+    }
+
     pub(super) fn rows(&self) -> Vec<Row> {
         self.0.clone().into_iter().collect()
     }

@@ -95,10 +95,28 @@ impl Ledger {
             moved += u32::from(what == What::Accepted);
             row.note(context, (what, to), &[slot].into_iter().collect());
         }
-        for slot in fresh.iter() {
-            self.edit_run(place, slot, |run| run.policy_refusals.clear());
-        }
+        self.forgive(place, &fresh);
         u64::from(moved)
+    }
+
+    /// P6: an accept ends a row of refusals by policy, of each run that had one.
+    fn forgive(&mut self, place: Place, slots: &Bitmap) {
+        let Some(page) = self.pages.get(&place.0) else { return };
+        let (Some(lowest), Some(highest)) = (slots.min(), slots.max()) else { return };
+        let number = |slot: u16| page.run_of_slot(place.1 * CHUNK + u32::from(slot));
+        let (Some(first), Some(last)) = (number(lowest), number(highest)) else { return };
+        let had = |number: &usize| {
+            let run = &page.runs[*number];
+            let accepted = || !Ledger::slots_of_run(run.first, run.count, place.1).and(slots).is_empty();
+            !run.policy_refusals.is_empty() && accepted()
+        };
+        let forgiven: Vec<usize> = (first..=last).filter(had).collect();
+        if forgiven.is_empty() {
+            return;
+        }
+        if let Some(page) = self.pages.edit(&place.0) {
+            forgiven.into_iter().for_each(|number| page.runs[number].policy_refusals.clear());
+        }
     }
 
     /// An accept for a recipient that is not in its row any more: what it comes to.

@@ -1,17 +1,17 @@
-//! What lies between the machine and the mirror's thread: the changes that wait, and how far the store is.
+//! What lies between whoever changes the state and the mirror's thread: that there is something to write, and how
+//! far the store is.
 //!
-//! Both sides hold its lock for moments only, never while the disk works.
+//! Both sides hold its lock for moments only, never while the disk works or the state is looked at.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::super::{Changes, Row};
-use super::{MirrorError, MirrorFailure, Pace};
+use super::{MirrorError, MirrorFailure};
 
 /// The desk, and the two bells on it.
 pub(super) struct Desk {
-    pub(super) pace: Pace,
+    pub(super) every: Duration,
     pub(super) papers: Mutex<Papers>,
     /// Something to do for the thread.
     pub(super) work: Condvar,
@@ -19,14 +19,12 @@ pub(super) struct Desk {
     pub(super) done: Condvar,
 }
 
-/// Invariants: `waiting_bytes` is the sum over `waiting`; `written <= given`; while `failed`, nothing waits.
+/// Invariant: `written <= given`.
 #[derive(Default)]
 pub(super) struct Papers {
-    pub(super) replacement: Option<Vec<Row>>,
-    pub(super) waiting: Changes,
-    pub(super) waiting_bytes: usize,
-    pub(super) meta: Vec<u8>,
-    /// Number of hand-overs so far, and how many of them the store holds.
+    /// The next write is of all rows.
+    pub(super) all: bool,
+    /// Number of notes so far, and how many of them the store holds.
     pub(super) given: u64,
     pub(super) written: u64,
     pub(super) failed: Option<String>,
@@ -38,16 +36,14 @@ pub(super) struct Papers {
 }
 
 /// What the thread took from the desk.
-pub(super) struct Work {
-    pub(super) replacement: Option<Vec<Row>>,
-    pub(super) changes: Changes,
-    pub(super) meta: Vec<u8>,
+pub(super) struct Order {
+    pub(super) all: bool,
     pub(super) given: u64,
 }
 
 impl Desk {
-    pub(super) fn new(pace: Pace) -> Desk {
-        Desk { pace, papers: Mutex::default(), work: Condvar::new(), done: Condvar::new() }
+    pub(super) fn new(every: Duration) -> Desk {
+        Desk { every, papers: Mutex::default(), work: Condvar::new(), done: Condvar::new() }
     }
 
     /// Waits, at most `limit`, until `is_done`, or until the mirror has failed (while it stops: until it stopped).
@@ -74,23 +70,7 @@ impl Desk {
 }
 
 impl Papers {
-    pub(super) fn add(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
-        let (key_bytes, value_bytes) = (key.len(), weight(&value));
-        match self.waiting.insert(key, value) {
-            Some(former) => self.waiting_bytes -= weight(&former),
-            None => self.waiting_bytes += key_bytes,
-        }
-        self.waiting_bytes += value_bytes;
-    }
-
-    pub(super) fn forget(&mut self) {
-        self.replacement = None;
-        self.waiting = Changes::new();
-        self.waiting_bytes = 0;
-    }
-
     pub(super) fn fail(&mut self, failure: MirrorFailure) {
-        self.forget();
         self.failed = Some(with_cause(&failure));
         self.untold = Some(failure);
     }
@@ -99,20 +79,10 @@ impl Papers {
         self.failed.is_none() && self.written < self.given
     }
 
-    pub(super) fn take(&mut self) -> Work {
+    pub(super) fn take(&mut self) -> Order {
         self.hurry = false;
-        self.waiting_bytes = 0;
-        Work {
-            replacement: self.replacement.take(),
-            changes: std::mem::take(&mut self.waiting),
-            meta: self.meta.clone(),
-            given: self.given,
-        }
+        Order { all: std::mem::take(&mut self.all), given: self.given }
     }
-}
-
-fn weight(value: &Option<Vec<u8>>) -> usize {
-    value.as_ref().map_or(0, Vec::len)
 }
 
 /// An error and what caused it, in one line.

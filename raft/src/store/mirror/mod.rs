@@ -1,17 +1,17 @@
 //! The thread that keeps a [`StateStore`] close behind the state in memory.
 //!
-//! The machine hands over what an entry changed ([`Mirror::follow`]); nobody ever waits for the disk. Changes
-//! coalesce by key, the latest wins, and every 250 ms all of them go out as one write with the newest meta.
+//! The state gathers by itself which of its rows changed. Whoever changes it rings ([`Mirror::note`]) and never waits
+//! for the disk. Every 250 ms the thread asks the [`Source`] for what changed since it last asked, and writes that
+//! with its meta as one write. So a row that changes a hundred times in between is encoded once.
 //!
-//! * **Falling behind.** A slow disk makes fewer, larger writes: what waits is at most one value for each key that
-//!   changed, so at most the size of the state. Beyond [`Pace::waiting_bytes`] the mirror gives up instead of eating
-//!   the memory. After a write the thread rests at least as long as the write took: it never takes more than half a
-//!   core.
-//! * **Failing.** A mirror that failed drops what it is given, tells its owner once, and waits for
-//!   [`Mirror::rebuild`]. It never stops the node: the log and the snapshots are the truth.
+//! * **Falling behind.** A slow disk makes fewer, larger writes: what waits is a key for each row that changed, and
+//!   no bytes. A source that will not gather any more keys forgets them, and gives the whole state instead.
+//!   After a write the thread rests at least as long as the write took: it never takes more than half a core.
+//! * **Failing.** A mirror that failed writes nothing, tells its owner once, and waits for [`Mirror::rebuild`]. It
+//!   never stops the node: the log and the snapshots are the truth.
 //!
-//! It is not a queue of entries, and not a promise: what was handed over is on disk after `flush`, and even then only
-//! as far as the store promises.
+//! It is not a queue of entries, and not a promise: what was noted is on disk after `flush`, and even then only as far
+//! as the store promises.
 
 mod desk;
 mod scribe;
@@ -20,25 +20,40 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Row, StateStore, StoreError};
+use super::{Changes, Row, StateStore, StoreError};
 use desk::Desk;
 use scribe::Scribe;
 
-/// How often the mirror writes, and how much may wait.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// From the start of one write to the start of the next, at least.
-    pub interval: Duration,
-    /// Bytes of keys and values that may wait; beyond it the mirror fails with "fell behind".
-    pub waiting_bytes: usize,
+/// From the start of one write to the start of the next, at least: a restart replays at most that much plus one
+/// write.
+pub const MIRROR_EVERY: Duration = Duration::from_millis(250);
+
+/// The state that a mirror follows. It gathers by itself what changed.
+pub trait Source: Send {
+    /// What changed since the last call; every row when `all` is asked, or when the source does not know what the
+    /// store lacks. Called from the mirror's thread, which holds no lock then.
+    ///
+    /// # Errors
+    /// Why it cannot be written at all.
+    fn take(&mut self, all: bool) -> Result<Taken, String>;
 }
 
-impl Default for Pace {
-    /// 250 ms: a restart replays at most that much plus one write. 256 MiB: a state that changes more than this while
-    /// one write lasts has a disk that will not catch up.
-    fn default() -> Pace {
-        Pace { interval: Duration::from_millis(250), waiting_bytes: 256 << 20 }
-    }
+/// Rows to write, and the meta of the very state that they are of.
+#[derive(Debug)]
+pub struct Taken {
+    /// The rows.
+    pub rows: Rows,
+    /// How far that state is.
+    pub meta: Vec<u8>,
+}
+
+/// Some rows of a state, or all.
+#[derive(Debug)]
+pub enum Rows {
+    /// Those that changed.
+    Changed(Changes),
+    /// The store is written anew from these.
+    All(Vec<Row>),
 }
 
 /// Why a mirror stopped following.
@@ -47,12 +62,9 @@ pub enum MirrorFailure {
     /// The store did not take a write.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The disk is too slow for what changes. Rebuild when there is less to do.
-    #[error("the state mirror fell behind: {waiting_bytes} bytes wait for the disk")]
-    FellBehind {
-        /// Bytes that waited, and were dropped.
-        waiting_bytes: usize,
-    },
+    /// The state cannot be written.
+    #[error("the state cannot be mirrored: {0}")]
+    Source(String),
 }
 
 /// Why a wait for the mirror did not end well.
@@ -76,56 +88,40 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Starts the thread on `store`, which must hold the state that the next changes start from (or be rebuilt
-    /// first). `tell` is called from the thread, once for each failure; it must not block.
+    /// Starts the thread on `store`, which must hold the state that the changes of `source` start from (else the
+    /// source must give all rows first). `tell` is called from the thread, once for each failure; it must not block.
     ///
     /// Errors: the operating system gave no thread.
     pub fn start(
         store: Box<dyn StateStore>,
-        pace: Pace,
+        source: Box<dyn Source>,
+        every: Duration,
         tell: impl FnMut(MirrorFailure) + Send + 'static,
     ) -> std::io::Result<Mirror> {
-        let desk = Arc::new(Desk::new(pace));
+        let desk = Arc::new(Desk::new(every));
         let of_thread = desk.clone();
         let thread = std::thread::Builder::new()
             .name("state-mirror".into())
-            .spawn(move || Scribe::new(of_thread, store, tell).run())?;
+            .spawn(move || Scribe::new(of_thread, store, source, tell).run())?;
         Ok(Mirror { desk, thread: Some(thread) })
     }
 
-    /// Takes the rows that changed and the meta of the state after them. Never waits for the disk. Changes and meta of
-    /// one call are written together or not at all, so a call must end at an entry's end.
-    pub fn follow(&self, changes: impl IntoIterator<Item = (Vec<u8>, Option<Vec<u8>>)>, meta: Vec<u8>) {
-        let mut papers = self.desk.papers.lock();
-        if papers.failed.is_some() {
-            return;
-        }
-        for (key, value) in changes {
-            papers.add(key, value);
-        }
-        papers.meta = meta;
-        papers.given += 1;
-        if papers.waiting_bytes > self.desk.pace.waiting_bytes {
-            let waiting_bytes = papers.waiting_bytes;
-            papers.fail(MirrorFailure::FellBehind { waiting_bytes });
-            self.desk.done.notify_all();
-        }
+    /// The source has changed: to be called after it has, at an entry's end. Never waits for the disk.
+    pub fn note(&self) {
+        self.desk.papers.lock().given += 1;
         self.desk.work.notify_one();
     }
 
-    /// Starts anew from all rows of a state and its meta; what waited is superseded. This is how a store that is
-    /// empty, damaged or failed comes back. Later calls of `follow` go on from here.
-    pub fn rebuild(&self, rows: Vec<Row>, meta: Vec<u8>) {
+    /// Writes the store anew from all rows of the source. This is how a store that failed comes back.
+    pub fn rebuild(&self) {
         let mut papers = self.desk.papers.lock();
-        papers.forget();
         papers.failed = None;
-        papers.replacement = Some(rows);
-        papers.meta = meta;
+        papers.all = true;
         papers.given += 1;
         self.desk.work.notify_one();
     }
 
-    /// Writes at once and waits, at most `limit`, until the store holds everything handed over before this call.
+    /// Writes at once and waits, at most `limit`, until the store holds everything noted before this call.
     pub fn flush_now(&self, limit: Duration) -> Result<(), MirrorError> {
         let mut papers = self.desk.papers.lock();
         let target = papers.given;

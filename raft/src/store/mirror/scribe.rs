@@ -1,12 +1,11 @@
-//! The mirror's thread: takes what waits from the desk and writes it.
+//! The mirror's thread: takes from the source what changed, and writes it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::{Changes, Row, StateStore, StoreError};
-use super::MirrorFailure;
-use super::desk::{Desk, Work, with_cause};
+use super::super::StateStore;
+use super::desk::{Desk, Order, with_cause};
+use super::{MirrorFailure, Rows, Source};
 
 /// A write that takes longer is worth a line in the log.
 const SLOW: Duration = Duration::from_secs(2);
@@ -15,13 +14,14 @@ const SLOW: Duration = Duration::from_secs(2);
 pub(super) struct Scribe {
     desk: Arc<Desk>,
     store: Box<dyn StateStore>,
+    source: Box<dyn Source>,
     tell: Box<dyn FnMut(MirrorFailure) + Send>,
     rest_until: Instant,
 }
 
 /// What the thread does next.
 enum Step {
-    Write(Work),
+    Write(Order),
     Tell(MirrorFailure),
     End,
 }
@@ -30,15 +30,16 @@ impl Scribe {
     pub(super) fn new(
         desk: Arc<Desk>,
         store: Box<dyn StateStore>,
+        source: Box<dyn Source>,
         tell: impl FnMut(MirrorFailure) + Send + 'static,
     ) -> Scribe {
-        Scribe { desk, store, tell: Box::new(tell), rest_until: Instant::now() }
+        Scribe { desk, store, source, tell: Box::new(tell), rest_until: Instant::now() }
     }
 
     pub(super) fn run(mut self) {
         loop {
             match self.next() {
-                Step::Write(work) => self.write(work),
+                Step::Write(order) => self.write(order),
                 Step::Tell(failure) => (self.tell)(failure),
                 Step::End => break,
             }
@@ -71,39 +72,38 @@ impl Scribe {
         }
     }
 
-    fn write(&mut self, work: Work) {
+    fn write(&mut self, order: Order) {
         let begun = Instant::now();
-        let rows = work.replacement.as_ref().map_or(0, Vec::len) + work.changes.len();
-        let result = self.put(work.replacement, &work.changes, &work.meta);
+        let (rows, result) = self.put(order.all);
         let took = begun.elapsed();
         if took > SLOW {
-            tracing::warn!(rows, ?took, "a write of the state mirror was slow; changes coalesce meanwhile");
+            tracing::warn!(rows, ?took, "a write of the state mirror was slow; changes gather meanwhile");
         }
-        self.rest_until = (begun + self.desk.pace.interval).max(begun + took * 2);
+        self.rest_until = (begun + self.desk.every).max(begun + took * 2);
 
         let mut papers = self.desk.papers.lock();
         match result {
-            Ok(()) => papers.written = work.given,
+            Ok(()) => papers.written = order.given,
             // A rebuild that was asked for in the meantime supersedes what failed; its own write will tell.
-            Err(error) if papers.replacement.is_some() => {
+            Err(error) if papers.all => {
                 tracing::warn!(why = with_cause(&error), "the state mirror failed before its rebuild");
             }
-            Err(error) => papers.fail(error.into()),
+            Err(error) => papers.fail(error),
         }
         drop(papers);
         self.desk.done.notify_all();
     }
 
-    fn put(&mut self, replacement: Option<Vec<Row>>, changes: &Changes, meta: &[u8]) -> Result<(), StoreError> {
-        let Some(rows) = replacement else { return self.store.write(changes, meta) };
-        // What came after the rows were taken goes in at once: rows and meta must be of one state.
-        let mut state: BTreeMap<_, _> = rows.into_iter().collect();
-        for (key, value) in changes {
-            match value {
-                Some(value) => state.insert(key.clone(), value.clone()),
-                None => state.remove(key),
-            };
-        }
-        self.store.replace(&mut state.into_iter(), meta)
+    /// One write: of how many rows, and what came of it.
+    fn put(&mut self, all: bool) -> (usize, Result<(), MirrorFailure>) {
+        let taken = match self.source.take(all) {
+            Ok(taken) => taken,
+            Err(why) => return (0, Err(MirrorFailure::Source(why))),
+        };
+        let (rows, result) = match taken.rows {
+            Rows::Changed(changes) => (changes.len(), self.store.write(&changes, &taken.meta)),
+            Rows::All(rows) => (rows.len(), self.store.replace(&mut rows.into_iter(), &taken.meta)),
+        };
+        (rows, result.map_err(MirrorFailure::from))
     }
 }
