@@ -20,6 +20,10 @@ fn spring(state: CampaignState) -> v1::Campaign {
         zone: "Europe/Berlin".into(),
         pool: "bulk".into(),
         content_hash: "c0de".into(),
+        policies: Some(v1::Policies {
+            start_within: Some(prost_types::Duration { seconds: 3_600, nanos: 0 }),
+            ..v1::Policies::default()
+        }),
         finish_by: instant(1_772_964_000),
         forecast: Some(v1::Forecast {
             needed_per_second: 13_888.9,
@@ -74,6 +78,7 @@ async fn status_and_list_print_the_same_fields() {
         "tenant": "default", "name": "spring", "state": "launched", "reason": null, "audience": "everybody",
         "recipients": 50_000_000, "at": "2026-03-08T09:00:00Z", "zone": "Europe/Berlin", "pool": "bulk",
         "priority": 0, "labels": {}, "content_hash": "c0de", "launched_at": null,
+        "start_within_ms": 3_600_000,
         "finish_by": "2026-03-08T10:00:00Z", "run": null, "index": 12,
         "forecast": {
             "needed_per_second": 13_888.9, "budget_per_second": 4_000.0, "ends": "2026-03-08T12:28:20Z", "fits": false,

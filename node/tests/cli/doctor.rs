@@ -28,6 +28,7 @@ struct Patient {
     status: v1::GetClusterStatusResponse,
     schedules: Vec<v1::Schedule>,
     relays: Vec<v1::Relay>,
+    campaigns: Vec<v1::Campaign>,
     runs: Vec<v1::Run>,
     doubts: Vec<v1::Doubt>,
     dead_letters: Vec<v1::DeadLetter>,
@@ -47,7 +48,8 @@ impl Patient {
         };
         let relays = vec![v1::Relay { name: "main".into(), pool: "default".into(), ..Default::default() }];
         let schedules = vec![schedule("morning", v1::ScheduleState::Active, 3_600)];
-        Patient { status, schedules, relays, runs: vec![], doubts: vec![], dead_letters: vec![] }
+        let (campaigns, runs, doubts, dead_letters) = Default::default();
+        Patient { status, schedules, relays, campaigns, runs, doubts, dead_letters }
     }
 
     async fn examined(self, more: &str) -> Ended {
@@ -55,6 +57,9 @@ impl Patient {
             "GetClusterStatus" => one(self.status.clone()),
             "ListSchedules" => {
                 one(v1::ListSchedulesResponse { schedules: self.schedules.clone(), ..Default::default() })
+            }
+            "ListCampaigns" => {
+                one(v1::ListCampaignsResponse { campaigns: self.campaigns.clone(), ..Default::default() })
             }
             "ListRelays" => one(v1::ListRelaysResponse { relays: self.relays.clone(), ..Default::default() }),
             "ListRuns" => {
@@ -209,6 +214,12 @@ async fn work_that_stands_is_named() {
     let mut resting = schedule("off", v1::ScheduleState::Paused, -600);
     resting.pool = "none".into();
     patient.schedules.push(resting);
+    for (name, state) in [("spring", v1::CampaignState::Missed), ("summer", v1::CampaignState::Launched)] {
+        let (name, reason) = (name.to_owned(), "its audience was not sealed".to_owned());
+        let mut campaign = v1::Campaign { name, reason, ..Default::default() };
+        campaign.set_state(state);
+        patient.campaigns.push(campaign);
+    }
     let pending = v1::RunCounts { pending: 4, ..Default::default() };
     let mut paused = run("r7.0", v1::RunState::Paused, pending, 900_000);
     paused.reason = "10 refusals in a row".into();
@@ -221,13 +232,14 @@ async fn work_that_stands_is_named() {
     let fresh = v1::Backlog { pool: "bulk".into(), recipients: 7, ..Default::default() };
     patient.status.backlogs = vec![fresh.clone()];
     let new = patient.clone().examined("-o json").await.json();
-    assert_eq!(new[5]["what"], "7 recipients late in pool bulk", "nobody knows yet whether it shrinks");
+    assert_eq!(new[6]["what"], "7 recipients late in pool bulk", "nobody knows yet whether it shrinks");
     patient.status.backlogs = vec![v1::Backlog { measured: true, ..fresh }];
     let ended = patient.examined("-o json").await;
     let expected = [
         "problem relay",
         "problem schedule",
         "problem overdue",
+        "problem campaign",
         "problem run",
         "problem in_doubt",
         "warning backlog",
@@ -235,12 +247,13 @@ async fn work_that_stands_is_named() {
         "warning dead_letter",
     ];
     assert_eq!((ended.code, told(&ended)), (Some(1), expected.map(str::to_owned).to_vec()), "{ended:?}");
-    let what: Vec<Value> = (0..8).map(|place| ended.json()[place]["what"].clone()).collect();
+    let what: Vec<Value> = (0..9).map(|place| ended.json()[place]["what"].clone()).collect();
     assert_eq!(what[0], "no relay is in pool bulk, by which these send: news");
-    assert_eq!(what[3], "run r7.0 of morning is paused with 4 recipients waiting: 10 refusals in a row");
-    assert_eq!(what[5], "7 recipients late in pool bulk; it does not shrink");
-    assert_eq!(what[6], "2 recipients expired within a day, in r8.0");
-    assert_eq!(what[7], "2 refused for good, in r8.0");
+    assert_eq!(what[3], "campaign spring did not fire: its audience was not sealed");
+    assert_eq!(what[4], "run r7.0 of morning is paused with 4 recipients waiting: 10 refusals in a row");
+    assert_eq!(what[6], "7 recipients late in pool bulk; it does not shrink");
+    assert_eq!(what[7], "2 recipients expired within a day, in r8.0");
+    assert_eq!(what[8], "2 refused for good, in r8.0");
 }
 
 #[tokio::test]

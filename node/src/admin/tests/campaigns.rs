@@ -12,10 +12,10 @@ use tonic::{Code, Status};
 
 use super::node::{Node, PATIENCE, creation, node, reason, yearly};
 
-const RECIPIENTS: u32 = 300;
+pub const RECIPIENTS: u32 = 300;
 
 /// An audience; returns when it is sealed.
-async fn seal(node: &Node, name: &str) {
+pub async fn seal(node: &Node, name: &str) {
     let (name, columns) = (name.to_owned(), vec!["name".to_owned()]);
     let request = GenerateAudienceRequest { name, recipients: RECIPIENTS, seed: 7, columns, ..Default::default() };
     let mut words = node.audiences().generate_audience(request).await.expect("asked").into_inner();
@@ -27,7 +27,7 @@ fn at(ahead: SignedDuration) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: at.as_second(), nanos: 0 }
 }
 
-fn body(name: &str, audience: &str, due: prost_types::Timestamp) -> CreateCampaignRequest {
+pub fn body(name: &str, audience: &str, due: prost_types::Timestamp) -> CreateCampaignRequest {
     let content = Content {
         sender: "News <news@example.com>".into(),
         subject: format!("{name} for {{{{ name }}}}"),
@@ -48,12 +48,12 @@ fn body(name: &str, audience: &str, due: prost_types::Timestamp) -> CreateCampai
 }
 
 /// For this instant, or the one that it was created with.
-async fn launched(node: &Node, name: &str, due: Option<prost_types::Timestamp>) -> Result<Campaign, Status> {
+pub async fn launched(node: &Node, name: &str, due: Option<prost_types::Timestamp>) -> Result<Campaign, Status> {
     let request = LaunchCampaignRequest { name: name.to_owned(), at: due, ..LaunchCampaignRequest::default() };
     Ok(node.campaigns().launch_campaign(request).await?.into_inner().campaign.expect("a campaign"))
 }
 
-async fn status(node: &Node, name: &str) -> Campaign {
+pub async fn status(node: &Node, name: &str) -> Campaign {
     let request = GetCampaignRequest { name: name.to_owned(), ..GetCampaignRequest::default() };
     node.campaigns().get_campaign(request).await.expect("known").into_inner().campaign.expect("a campaign")
 }

@@ -54,7 +54,7 @@ pub async fn now(node: &Node) -> i64 {
 }
 
 /// The first second of a day that has not begun yet.
-async fn coming_day(node: &Node) -> i64 {
+pub async fn coming_day(node: &Node) -> i64 {
     (now(node).await / DAY + 2) * DAY
 }
 

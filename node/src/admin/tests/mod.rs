@@ -14,5 +14,6 @@ mod overlap;
 mod schedules;
 mod send_test;
 mod sizes;
+mod too_late;
 mod troubles;
 mod updates;

@@ -7,14 +7,16 @@ use reveille_ledger::{Activity, Ledger};
 use reveille_proto::admin::v1::{self, CampaignState, RunState};
 
 use super::forecast::{Prospect, forecast};
+use super::history::why_it_opened;
 use super::schedule::policies;
 use super::{run, summary, timestamp};
 
 /// As it is in the ledger now.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
     let opened = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
-    let opened = opened.and_then(|id| told_run(ledger, id));
+    let opened = opened.and_then(|id| Some((id, told_run(ledger, id)?)));
     let (state, reason) = state(ledger, known, opened.as_ref());
+    let opened = opened.map(|(_, run)| run);
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
     let finish_by_ms = match sealed {
         Some(sealed) => ledger.finish_by_ms_of(known, sealed.rows),
@@ -57,8 +59,8 @@ fn told_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
     Some(run(id, page, page.runs.get(place)?))
 }
 
-fn state(ledger: &Ledger, known: &Campaign, opened: Option<&v1::Run>) -> (CampaignState, String) {
-    if let Some(run) = opened {
+fn state(ledger: &Ledger, known: &Campaign, opened: Option<&(RunId, v1::Run)>) -> (CampaignState, String) {
+    if let Some((id, run)) = opened {
         let state = match run.state() {
             RunState::Paused => CampaignState::Paused,
             RunState::Finished => CampaignState::Finished,
@@ -66,7 +68,8 @@ fn state(ledger: &Ledger, known: &Campaign, opened: Option<&v1::Run>) -> (Campai
             RunState::Expired => CampaignState::Expired,
             RunState::Open | RunState::Unspecified => CampaignState::Open,
         };
-        return (state, run.reason.clone());
+        let reason = if run.reason.is_empty() { why_it_opened(ledger, *id) } else { run.reason.clone() };
+        return (state, reason);
     }
     match &known.stage {
         Stage::Draft => (CampaignState::Draft, String::new()),
@@ -77,10 +80,10 @@ fn state(ledger: &Ledger, known: &Campaign, opened: Option<&v1::Run>) -> (Campai
             Some(Activity::Active) => (CampaignState::Launched, String::new()),
             Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.clone()),
             Some(Activity::Blocked { cause }) => (CampaignState::Missed, cause.clone()),
-            Some(Activity::Done) if !ledger.has_missed(armed) => (CampaignState::Finished, String::new()),
-            Some(Activity::Done) | None => {
-                (CampaignState::Missed, "its instant had passed by more than start_within".to_owned())
-            }
+            Some(Activity::Done) | None => match ledger.missed_because(known, armed) {
+                Some(why) => (CampaignState::Missed, why),
+                None => (CampaignState::Finished, String::new()),
+            },
         },
     }
 }

@@ -23,27 +23,32 @@ pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &Hi
 }
 
 fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
-    let kept = ledger.page_of(run).and_then(|(_, page, place)| {
-        let known = page.runs.get(place)?;
-        Some((why_opened(known.cause, known.waited_for, page.opened_at, known.due), &known.state))
-    });
-    let summary = || {
-        let left = ledger.summaries().get(&run)?;
-        Some((why_opened(left.cause, left.waited_for, left.opened_at, left.due), &left.state))
-    };
-    let (why, state) = kept.or_else(summary).unzip();
+    let state = ledger.run(run).map(|known| &known.state);
+    let state = state.or_else(|| Some(&ledger.summaries().get(&run)?.state));
     let cancelled = match state {
         Some(RunState::Cancelled { made_way_for: Some(other) }) => made_way(*other),
         _ => String::new(),
     };
-    let reason = [why.unwrap_or_default(), cancelled, inside_gap(ledger, run).unwrap_or_default()];
+    let reason = [why_it_opened(ledger, run), cancelled, inside_gap(ledger, run).unwrap_or_default()];
     let reason = reason.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
     let (nominal, outcome) = (nominal.to_string(), HistoryOutcome::Fired.into());
     let (run, index) = (run.to_string(), run.index);
     HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
 }
 
-/// Why an instant opened, and how late, where that is more than that it was due.
+/// Why a run opened, and how late, where that is more than that it was due; it may be pruned.
+pub fn why_it_opened(ledger: &Ledger, id: RunId) -> String {
+    let kept = ledger.page_of(id).and_then(|(_, page, place)| {
+        let run = page.runs.get(place)?;
+        Some(why_opened(run.cause, run.waited_for, page.opened_at, run.due))
+    });
+    let left = || {
+        let left = ledger.summaries().get(&id)?;
+        Some(why_opened(left.cause, left.waited_for, left.opened_at, left.due))
+    };
+    kept.or_else(left).unwrap_or_default()
+}
+
 fn why_opened(cause: Cause, waited: Option<RunId>, opened_at: Time, due: Time) -> String {
     let late = in_words(opened_at.since_ms(due).max(0) / 1_000 * 1_000);
     match (cause, waited) {

@@ -96,7 +96,7 @@ pub fn run_state(state: &RunState) -> (v1::RunState, String) {
         RunState::Cancelled { made_way_for } => {
             (v1::RunState::Cancelled, made_way_for.map(made_way).unwrap_or_default())
         }
-        RunState::Expired => (v1::RunState::Expired, String::new()),
+        RunState::Expired => (v1::RunState::Expired, "finish_by: what was not sent by then expired".to_owned()),
     }
 }
 

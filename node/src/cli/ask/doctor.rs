@@ -6,6 +6,7 @@ use std::future::Future;
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
+use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
@@ -13,8 +14,8 @@ use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    GetClusterStatusRequest, ListDeadLettersRequest, ListDoubtsRequest, ListRelaysRequest, ListRunsRequest,
-    ListSchedulesRequest, Relay, Run, RunState,
+    GetClusterStatusRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest, ListRelaysRequest,
+    ListRunsRequest, ListSchedulesRequest, Relay, Run, RunState,
 };
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -116,6 +117,14 @@ impl Asker<'_, '_> {
                 |answer| (answer.schedules, answer.next_page_token),
             )
             .await;
+        let question = ListCampaignsRequest { tenant: tenant.clone(), page_size: PAGE_SIZE, ..Default::default() };
+        let campaigns = self
+            .all(
+                |stale, page_token| ListCampaignsRequest { stale, page_token, ..question.clone() },
+                |channel, question| async move { CampaignServiceClient::new(channel).list_campaigns(question).await },
+                |answer| (answer.campaigns, answer.next_page_token),
+            )
+            .await;
         let mut runs = self.runs(&[RunState::Paused]).await;
         runs.extend(self.runs(&[]).await);
         let question = ListDoubtsRequest { tenant: tenant.clone(), page_size: PAGE_SIZE, ..Default::default() };
@@ -136,6 +145,7 @@ impl Asker<'_, '_> {
             .await;
         Work {
             schedules: schedules.unwrap_or_default(),
+            campaigns: campaigns.unwrap_or_default(),
             runs,
             doubts: doubts.unwrap_or_default(),
             dead_letters: dead_letters.unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use reveille_proto::admin::v1::{DeadLetter, Doubt, Run, RunState, Schedule, ScheduleState};
+use reveille_proto::admin::v1::{Campaign, CampaignState, DeadLetter, Doubt, Run, RunState, Schedule, ScheduleState};
 
 use super::named;
 use crate::cli::human;
@@ -20,6 +20,8 @@ const LATELY_MS: i64 = 86_400_000;
 pub struct Work {
     /// All schedules of the tenant.
     pub schedules: Vec<Schedule>,
+    /// All its campaigns.
+    pub campaigns: Vec<Campaign>,
     /// The runs that are paused, and the latest of all.
     pub runs: Vec<Run>,
     /// The first that are in doubt.
@@ -32,6 +34,7 @@ pub struct Work {
 pub fn judge(work: &Work, now: Timestamp) -> Vec<Finding> {
     let timing = work.schedules.iter().filter_map(|schedule| timing(schedule, now));
     let mut findings: Vec<Finding> = timing.collect();
+    findings.extend(work.campaigns.iter().filter_map(missed));
     let runs: BTreeMap<&str, &Run> = work.runs.iter().map(|run| (run.run.as_str(), run)).collect();
     findings.extend(runs.values().filter_map(|run| paused(run)));
     findings.extend(lately(&runs, now));
@@ -62,6 +65,18 @@ fn timing(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
         }
         _ => None,
     }
+}
+
+/// P16: a campaign that did not fire, until somebody has done something about it.
+fn missed(campaign: &Campaign) -> Option<Finding> {
+    let Campaign { name, reason, .. } = campaign;
+    (campaign.state() == CampaignState::Missed).then(|| {
+        let what = format!("campaign {name} did not fire: {reason}");
+        let next = format!(
+            "reveille campaign launch {name} --at INSTANT sends it then; reveille campaign delete {name} forgets it"
+        );
+        Finding::problem("campaign", what, "nobody got it, and nobody will unless it is launched again", next)
+    })
 }
 
 fn paused(run: &Run) -> Option<Finding> {

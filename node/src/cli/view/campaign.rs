@@ -10,7 +10,7 @@ use super::run::RunView;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
 use crate::cli::human;
-use crate::cli::instant::text;
+use crate::cli::instant::{duration_ms, text};
 use crate::cli::word::word;
 
 /// A campaign.
@@ -29,6 +29,7 @@ pub struct CampaignView {
     labels: BTreeMap<String, String>,
     content_hash: String,
     launched_at: Option<String>,
+    start_within_ms: Option<i64>,
     finish_by: Option<String>,
     forecast: Option<ForecastView>,
     run: Option<RunView>,
@@ -54,6 +55,7 @@ impl From<v1::Campaign> for CampaignView {
             reason: some(campaign.reason),
             at: text(campaign.at.as_ref()),
             launched_at: text(campaign.launched_at.as_ref()),
+            start_within_ms: campaign.policies.and_then(|policies| policies.start_within.as_ref().map(duration_ms)),
             finish_by: text(campaign.finish_by.as_ref()),
             forecast: campaign.forecast.map(|forecast| ForecastView {
                 needed_per_second: forecast.needed_per_second,
@@ -141,6 +143,7 @@ impl View for CampaignView {
     fn text(&self, paint: bool) -> String {
         let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
         let forecast = self.forecast.as_ref().map(ForecastView::sentence);
+        let start_within = self.start_within_ms.map(human::duration);
         let mut pairs = vec![
             ("campaign", format!("{} ({})", self.name, self.tenant).into()),
             ("state", Cell::toned(self.state.as_str(), self.tone())),
@@ -151,6 +154,7 @@ impl View for CampaignView {
             ("labels", Cell::or_dash(Some(labels.as_str()).filter(|labels| !labels.is_empty()))),
             ("pool", self.pool.as_str().into()),
             ("launched", Cell::or_dash(self.launched_at.as_deref())),
+            ("start within", Cell::or_dash(start_within.as_deref())),
             ("finish by", Cell::or_dash(self.finish_by.as_deref())),
             ("forecast", Cell::or_dash(forecast.as_deref())),
         ];

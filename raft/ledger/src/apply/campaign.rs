@@ -15,8 +15,11 @@ use crate::state::{Ledger, SealedAudience};
 
 /// The least time that a campaign is given to be sent, unless somebody chose another (P16). Milliseconds.
 pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
-/// Why a campaign did not open that could have.
-const PASSED: &str = "its instant had passed by more than start_within";
+
+/// Why a campaign did not open that could have, as of `now`.
+fn passed(due: Time, now: Time) -> String {
+    format!("it could not open before {now}, later than its instant {due} by more than start_within: nothing was sent")
+}
 
 impl Ledger {
     /// Idempotent by its name: the same body again is the same campaign, whatever has become of it.
@@ -75,7 +78,7 @@ impl Ledger {
         let place = asked.campaign.place();
         let campaign = self.campaign(&asked.campaign)?.clone();
         match &campaign.stage {
-            Stage::Armed(armed) if self.has_missed(armed) => {}
+            Stage::Armed(armed) if self.missed_because(&campaign, armed).is_some() => {}
             Stage::Waiting(launch) | Stage::Armed(Armed { launch, .. }) if campaign.due == asked.due => {
                 context.repeats = Some(launch.index);
                 return Ok(Outcome::Done);
@@ -121,7 +124,7 @@ impl Ledger {
         let armed = match (&arm.wrong, sealed.filter(|sealed| sealed.at <= campaign.due)) {
             (Some(wrong), Some(_)) => Err(format!("its content does not fit its audience: {wrong}")),
             (None, Some(_)) if campaign.due.plus_ms(campaign.policies.start_within_ms) <= context.now => {
-                Err(PASSED.to_owned())
+                Err(passed(campaign.due, context.now))
             }
             (None, Some(sealed)) => {
                 let may = self.not_sent_lately(context, asked, &campaign, (&launch, sealed));
@@ -213,10 +216,10 @@ impl Ledger {
         Some(i64::try_from(takes_ms).unwrap_or(i64::MAX))
     }
 
-    /// Its instant passed, and its schedule has opened nothing and never will.
-    pub fn has_missed(&self, armed: &Armed) -> bool {
-        let known = self.schedules.get(&armed.schedule);
-        known.is_some_and(|schedule| schedule.plan.next.is_none() && schedule.plan.opened == 0)
+    /// P16: why a campaign's schedule has opened nothing and never will; none where it has, or still may.
+    pub fn missed_because(&self, campaign: &Campaign, armed: &Armed) -> Option<String> {
+        let plan = &self.schedules.get(&armed.schedule)?.plan;
+        (plan.next.is_none() && plan.opened == 0).then(|| passed(campaign.due, plan.fired_through))
     }
 
     /// P20: the same content for the same audience within thirty days is somebody's mistake, unless said otherwise.
@@ -292,19 +295,24 @@ impl Ledger {
 
     /// P16: said aloud when what a campaign has made of itself opens nothing.
     pub(super) fn tell_missed(&self, context: &mut Context, id: ScheduleId) {
-        if let Err(Refusal::OfCampaign(name)) = self.not_of_a_campaign(id) {
-            context.alarm(format!("campaign {name} does not fire: {PASSED}"));
+        if let Some((name, campaign)) = self.campaign_of(id) {
+            context.alarm(format!("campaign {name} does not fire: {}", passed(campaign.due, context.now)));
         }
     }
 
     /// P7: what a campaign has made of itself opens once, and nobody else moves it.
     pub(super) fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), Refusal> {
-        let Some(schedule) = self.schedules.get(&id) else { return Ok(()) };
-        let named = self.campaigns.get(&(schedule.tenant.clone(), schedule.name.clone()));
-        match named.and_then(|campaign| campaign.stage.schedule()) == Some(id) {
-            true => Err(Refusal::OfCampaign(schedule.name.clone())),
-            false => Ok(()),
+        match self.campaign_of(id) {
+            Some((name, _)) => Err(Refusal::OfCampaign(name.to_owned())),
+            None => Ok(()),
         }
+    }
+
+    /// The campaign that has made this schedule of itself, and its name.
+    fn campaign_of(&self, id: ScheduleId) -> Option<(&str, &Campaign)> {
+        let schedule = self.schedules.get(&id)?;
+        let campaign = self.campaigns.get(&(schedule.tenant.clone(), schedule.name.clone()))?;
+        (campaign.stage.schedule() == Some(id)).then_some((schedule.name.as_str(), campaign))
     }
 
     /// The run that a campaign opened, pruned ones included.

@@ -1,0 +1,137 @@
+//! A campaign and an outage (P16): caught up late, once and at its rate, or not at all; and a deadline in its middle.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use reveille_proto::admin::v1::{
+    AddRelayRequest, CampaignState, HistoryEntry, HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest,
+    Policies, Relay, RunCause,
+};
+
+use super::campaigns::{RECIPIENTS, body, launched, seal, status};
+use super::clock::{HOUR, MINUTE, at, coming_day, jump, walk};
+use super::node::{Node, PATIENCE, node_with_test_clock};
+
+const NINE: i64 = 9 * HOUR;
+
+fn instant(seconds: i64) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds, nanos: 0 }
+}
+
+fn lasting(seconds: i64) -> Option<prost_types::Duration> {
+    Some(prost_types::Duration { seconds, nanos: 0 })
+}
+
+/// It is 8:55, and a campaign is launched for nine; answers the first second of that day.
+async fn launched_for_nine(node: &Node, policies: Policies) -> i64 {
+    let day = coming_day(node).await;
+    walk(node, at(day + 8 * HOUR)).await;
+    seal(node, "all").await;
+    let mut request = body("spring", "all", instant(day + NINE));
+    request.schedule.as_mut().expect("a body").policies = Some(policies);
+    node.campaigns().create_campaign(request).await.expect("a draft");
+    launched(node, "spring", None).await.expect("launched");
+    walk(node, at(day + NINE - 5 * MINUTE)).await;
+    day
+}
+
+async fn relay_with(node: &Node, relay: Relay) {
+    let request = AddRelayRequest { relay: Some(relay), replace: true, ..AddRelayRequest::default() };
+    node.relays().add_relay(request).await.expect("replaced");
+}
+
+/// Its one instant, as the history tells of it.
+async fn history(node: &Node) -> HistoryEntry {
+    let request = ListScheduleHistoryRequest { name: "spring".into(), ..ListScheduleHistoryRequest::default() };
+    let history = node.schedules().list_schedule_history(request).await.expect("a history").into_inner().entries;
+    assert_eq!(history.len(), 1, "{history:?}");
+    history[0].clone()
+}
+
+/// Each recipient got it once.
+fn all_arrived_once(node: &Node) {
+    let mails = node.sink.mails();
+    let recipients: BTreeSet<&str> = mails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
+    assert_eq!((mails.len(), recipients.len()), (RECIPIENTS as usize, RECIPIENTS as usize));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_short_outage_a_campaign_is_sent_late_at_its_rate_and_once() {
+    const LATE_RATE: u32 = 60;
+    let node = node_with_test_clock("").await;
+    relay_with(&node, Relay { late_rate_per_second: f64::from(LATE_RATE), ..node.relay() }).await;
+    let day = launched_for_nine(&node, Policies { start_within: lasting(2 * HOUR), ..Policies::default() }).await;
+    jump(&node, at(day + NINE + 20 * MINUTE)).await;
+
+    let done = status(&node, "spring").await;
+    let run = done.run.clone().expect("a run");
+    assert_eq!((done.state(), run.cause()), (CampaignState::Finished, RunCause::CatchUp), "{done:?}");
+    assert_eq!(run.counts.map(|counts| counts.sent), Some(RECIPIENTS), "{run:?}");
+    assert_eq!(done.reason, "missed, and caught up 20 min late");
+    let told = history(&node).await;
+    assert_eq!((told.outcome(), &told.reason), (HistoryOutcome::Fired, &done.reason));
+    all_arrived_once(&node);
+    // What two seconds bring may be saved up; a busy machine is only slower.
+    let mut arrived: Vec<u64> = node.sink.mails().iter().map(|(_, mail)| mail.accept_monotonic_us).collect();
+    arrived.sort_unstable();
+    let took = Duration::from_micros(arrived[arrived.len() - 1] - arrived[0]);
+    assert!(took >= Duration::from_secs(u64::from(RECIPIENTS / LATE_RATE - 2) - 1), "paced: {took:?}");
+
+    // Hours later: nothing more.
+    walk(&node, at(day + NINE + 3 * HOUR)).await;
+    all_arrived_once(&node);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_long_outage_nothing_is_sent_and_everybody_is_told_why() {
+    let node = node_with_test_clock("").await;
+    let day = launched_for_nine(&node, Policies { start_within: lasting(2 * HOUR), ..Policies::default() }).await;
+    jump(&node, at(day + NINE + 4 * HOUR)).await;
+
+    let missed = status(&node, "spring").await;
+    assert_eq!((missed.state(), missed.recipients, &missed.run), (CampaignState::Missed, RECIPIENTS, &None));
+    for words in ["could not open before", "T13:00:0", "T09:00:00Z by more than start_within", "nothing was sent"] {
+        assert!(missed.reason.contains(words), "{}", missed.reason);
+    }
+    let told = history(&node).await;
+    assert_eq!((told.outcome(), told.count), (HistoryOutcome::Expired, 1), "{told:?}");
+    assert_eq!(told.reason, "late by more than start_within, 2 h");
+    let runs = node.runs().list_runs(ListRunsRequest::default()).await.expect("a list").into_inner().runs;
+    assert_eq!((runs.len(), node.sink.accepted_count()), (0, 0));
+
+    // It may be launched for an instant that is to come, and is sent then.
+    launched(&node, "spring", Some(instant(day + NINE + 5 * HOUR))).await.expect("launched anew");
+    walk(&node, at(day + NINE + 6 * HOUR)).await;
+    assert_eq!(status(&node, "spring").await.state(), CampaignState::Finished);
+    all_arrived_once(&node);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_in_the_middle_expires_the_rest_and_counts_it() {
+    let node = node_with_test_clock("").await;
+    // All of it would take a minute and more.
+    relay_with(&node, Relay { rate_per_second: 4.0, ..node.relay() }).await;
+    let day = launched_for_nine(&node, Policies { finish_by: lasting(HOUR), ..Policies::default() }).await;
+    let under_way = async {
+        let end = Instant::now() + PATIENCE;
+        while node.sink.accepted_count() < 5 {
+            assert!(Instant::now() < end, "nothing is sent within {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        walked = walk(&node, at(day + NINE + MINUTE)) => panic!("it waits for all of it: {walked:?}"),
+        () = under_way => {}
+    }
+    jump(&node, at(day + NINE + HOUR + MINUTE)).await;
+
+    let expired = status(&node, "spring").await;
+    let counts = expired.run.as_ref().and_then(|run| run.counts).expect("counts");
+    assert_eq!(expired.state(), CampaignState::Expired, "{expired:?}");
+    assert_eq!(expired.reason, "finish_by: what was not sent by then expired");
+    assert_eq!((u64::from(counts.sent), counts.sent + counts.expired), (node.sink.accepted_count(), RECIPIENTS));
+    assert!(counts.sent >= 5 && counts.expired > 0, "{counts:?}");
+    node.stop().await;
+}
