@@ -63,14 +63,16 @@ impl Admin {
         request: CreateCampaignRequest,
         deadline: Instant,
     ) -> Result<CreateCampaignResponse, Fault> {
-        let CreateCampaignRequest { schedule, request_id, validate_only } = request;
+        let CreateCampaignRequest { schedule, request_id, validate_only, canary } = request;
         let mut fields = Fields::default();
         let id = fields.request_id(&request_id);
+        let canary = canary.map(|asked| validate::canary(&mut fields, &asked));
         let body = fields.done(Some(schedule.unwrap_or_default()))?;
         let place = (validate::tenant(&body.tenant)?, body.name.clone());
         let look = |ledger: &Ledger| (ledger.campaigns().contains(&place), ledger.head().now);
         let (exists, now) = self.read(false, deadline, look).await?.0;
         let mut create = self.asked(body, exists, self.now(now)).await.map_err(|fault| fault.request(&request_id))?;
+        create.policies.canary = canary;
         let named = CampaignName { tenant: create.tenant.clone(), name: create.name.clone() };
         let look = |ledger: &Ledger| {
             let (due, finish_by_ms) = (create.due, create.policies.finish_by_ms);

@@ -32,6 +32,7 @@ fn spring(state: CampaignState) -> v1::Campaign {
             fits: false,
         }),
         index: 12,
+        canary: Some(v1::Canary { percent: 1.0, hold_percent: Some(5.0) }),
         ..v1::Campaign::default()
     }
 }
@@ -48,7 +49,7 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
     })
     .await;
     let line = "campaign create spring --audience everybody --at 2026-03-08T09:00:00Z --tz Europe/Berlin --pool bulk \
-                --sender news@example.com --subject s --inline-text t --dry-run";
+                --sender news@example.com --subject s --inline-text t --canary 0.5% --dry-run";
     let ended = fake.reveille(line).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stderr, "warning: needs 13889 mails a second\nchecked; nothing was changed\n");
@@ -59,6 +60,7 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
     let body = asked.schedule.clone().expect("a body");
     assert_eq!((body.name.as_str(), body.audience.expect("an audience").sealed.as_str()), ("spring", "everybody"));
     assert_eq!(body.when.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
+    assert_eq!(asked.canary, Some(v1::Canary { percent: 0.5, hold_percent: None }));
     assert!(asked.validate_only && body.policies.expect("policies").finish_by.is_none());
 }
 
@@ -80,6 +82,7 @@ async fn status_and_list_print_the_same_fields() {
         "priority": 0, "labels": {}, "content_hash": "c0de", "launched_at": null,
         "start_within_ms": 3_600_000,
         "finish_by": "2026-03-08T10:00:00Z", "run": null, "index": 12,
+        "canary": { "percent": 1.0, "hold_percent": 5.0 },
         "forecast": {
             "needed_per_second": 13_888.9, "budget_per_second": 4_000.0, "ends": "2026-03-08T12:28:20Z", "fits": false,
         },

@@ -9,7 +9,7 @@ use crate::ids::{Fence, Hash, RunId};
 use crate::moments::{MOMENTS_MAX, What};
 use crate::renumber;
 use crate::rulings::RULINGS_MAX;
-use crate::state::{Chunk, Counts, History, Ledger, Page, Row, RunState, Standing};
+use crate::state::{Chunk, Counts, History, Ledger, Page, Row, Run, RunState, Standing};
 
 /// A rule that the state breaks: a fault of the ledger, never of its users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,8 +82,31 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
             RunState::Cancelled { .. } | RunState::Expired => counts.get(Standing::Pending) == 0,
             RunState::Paused { .. } => true,
         };
+        check_canary(ledger, id, run, found);
         report(found, "P1", state_fits, || format!("run of {} on page {id}: {:?}, {counts:?}", run.name, run.state));
     }
+}
+
+/// P6: while a canary is undecided it is counted right, and nobody else has been taken.
+fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<Violation>) {
+    let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return };
+    let (mut undecided, mut bad, mut others) = (0, 0, 0);
+    for number in run.first / CHUNK..(run.first + run.count).div_ceil(CHUNK) {
+        let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
+        let behind = run.slots_behind_canary(number);
+        let first = Ledger::slots_of_run(run.first, run.count, number).and_not(&behind);
+        let of = |slots: &Bitmap, standing| chunk.set(standing).and(slots).len();
+        undecided += of(&first, Standing::Pending) + of(&first, Standing::Claimed);
+        bad += of(&first, Standing::Dead) + of(&first, Standing::InDoubt);
+        let taken = [Standing::Claimed, Standing::Sent, Standing::Dead, Standing::InDoubt, Standing::Assumed];
+        others += taken.into_iter().map(|standing| of(&behind, standing)).sum::<u32>();
+        let named = |slot: &u16| run.is_of_canary(number * CHUNK + u32::from(*slot) - run.first);
+        let agree = first.iter().all(|slot| named(&slot)) && !behind.iter().any(|slot| named(&slot));
+        report(found, "P6", agree, || format!("run of {}: who is of its canary in chunk {number}?", run.name));
+    }
+    let counted = (undecided, bad) == (canary.undecided, canary.bad);
+    report(found, "P6", counted, || format!("run of {}: {canary:?}, {undecided} undecided, {bad} bad", run.name));
+    report(found, "P6", others == 0, || format!("run of {}: {others} were taken before its canary", run.name));
 }
 
 fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str), found: &mut Vec<Violation>) {

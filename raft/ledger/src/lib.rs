@@ -6,6 +6,7 @@ pub mod address;
 mod apply;
 pub mod bitmap;
 pub mod campaign;
+pub mod canary;
 pub mod check;
 pub mod command;
 pub mod content;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::canary::Canary;
 use crate::decide::calendar;
 
 /// One minute in milliseconds.
@@ -84,6 +85,8 @@ pub struct Policies {
     /// An occurrence opens within this after its instant: its place there is a hash of the schedule's name and of
     /// its own, and never reaches the next instant. Milliseconds.
     pub jitter_ms: i64,
+    /// Some recipients go first, and the rest waits until it is known how that went (P6).
+    pub canary: Option<Canary>,
 }
 
 impl Default for Policies {
@@ -101,6 +104,7 @@ impl Default for Policies {
             overlap: Overlap::BufferOne,
             min_gap_ms: 0,
             jitter_ms: 0,
+            canary: None,
         }
     }
 }

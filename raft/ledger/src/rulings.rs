@@ -32,6 +32,8 @@ pub enum Ruled {
     Revived,
     /// Pending, and suppressed: too near to a mail of another run (P17).
     TooNear,
+    /// The run's canary went well: the others are sent (P6).
+    CanaryPassed,
 }
 
 /// A ruling, under the run and the log index of its entry.

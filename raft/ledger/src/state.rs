@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
 use crate::campaign::Campaign;
+use crate::canary::Trial;
 use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
 use crate::content::{Recipients, Seal};
 use crate::deaths::Deaths;
@@ -364,6 +365,8 @@ pub struct Run {
     pub resent: u32,
     /// The run for which its instant had to wait until that was finished (`overlap = buffer_one`).
     pub waited_for: Option<RunId>,
+    /// Those who go first, and how they fare (P6).
+    pub canary: Option<Trial>,
 }
 
 impl Run {

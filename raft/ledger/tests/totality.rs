@@ -6,6 +6,7 @@
 
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::canary::Canary;
 use reveille_ledger::check::check;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Recipient, Recipients};
@@ -154,18 +155,22 @@ fn next() -> impl Strategy<Value = Next> {
 fn policies() -> impl Strategy<Value = Policies> {
     let times = (time(), time(), time(), time(), time());
     let overlaps = vec![Overlap::BufferOne, Overlap::Skip, Overlap::Allow, Overlap::CancelOther];
-    let rest = (any::<u8>(), prop::sample::select(overlaps), time(), time());
-    (times, rest).prop_map(|((start, finish, from, to, retention), (max_attempts, overlap, gap, jitter))| Policies {
-        overlap,
-        min_gap_ms: gap.0,
-        jitter_ms: jitter.0,
-        start_within_ms: start.0,
-        finish_by_ms: finish.0,
-        backoff_from_ms: from.0,
-        backoff_to_ms: to.0,
-        retention_ms: retention.0,
-        max_attempts,
-        ..Policies::default()
+    let canary = prop::option::of((any::<u16>(), any::<u16>()).prop_map(|(share, limit)| Canary { share, limit }));
+    let rest = (any::<u8>(), prop::sample::select(overlaps), time(), time(), canary);
+    (times, rest).prop_map(|((start, finish, from, to, retention), (max_attempts, overlap, gap, jitter, canary))| {
+        Policies {
+            canary,
+            overlap,
+            min_gap_ms: gap.0,
+            jitter_ms: jitter.0,
+            start_within_ms: start.0,
+            finish_by_ms: finish.0,
+            backoff_from_ms: from.0,
+            backoff_to_ms: to.0,
+            retention_ms: retention.0,
+            max_attempts,
+            ..Policies::default()
+        }
     })
 }
 

@@ -6,6 +6,7 @@
 mod moment;
 mod waits;
 
+use reveille_ledger::canary::Trial;
 use reveille_ledger::command::Cause;
 use reveille_ledger::explain::{Chapter, Story};
 use reveille_ledger::ids::RunId;
@@ -27,7 +28,7 @@ pub fn tell(
 ) -> Option<(Standing, Vec<Event>)> {
     let (_, page, place) = ledger.page_of(id)?;
     let (run, story) = (page.runs.get(place)?, ledger.story(id, number)?);
-    let mut events = vec![opened(id, page, run)];
+    let mut events = vec![opened((id, number), page, run)];
     for chapter in &story.rows {
         events.push(claimed(ledger, chapter));
         events.extend(settled(ledger, chapter, run));
@@ -53,7 +54,7 @@ fn event(index: u64, what: &str, detail: impl Into<String>) -> Event {
     Event { index, what: what.to_owned(), detail: detail.into(), ..Event::default() }
 }
 
-fn opened(id: RunId, page: &Page, run: &Run) -> Event {
+fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> Event {
     let why = match run.cause {
         Cause::Due => "due",
         Cause::CatchUp => "missed and caught up; it was due",
@@ -62,7 +63,11 @@ fn opened(id: RunId, page: &Page, run: &Run) -> Event {
         Cause::Test => "a test mail of",
     };
     let waited = run.waited_for.map(|former| format!("; {}", waited_for(former))).unwrap_or_default();
-    let detail = format!("{} {}, {why} {}{waited}", run.name, run.nominal, run.due);
+    let canary = match run.canary {
+        Some(_) if run.is_of_canary(number) => "; of its canary, which goes first",
+        _ => "",
+    };
+    let detail = format!("{} {}, {why} {}{waited}{canary}", run.name, run.nominal, run.due);
     Event { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
 }
 
@@ -144,8 +149,15 @@ fn ruled(index: u64, ruling: &Ruling, run: &Run, story: &Story) -> Event {
             ("revived", "ten refusals in a row do not name a mailbox, so none of them is believed".to_owned())
         }
         Ruled::TooNear => ("suppressed", too_near(story, run)),
+        Ruled::CanaryPassed => ("canary passed", canary(run)),
     };
     Event { instant: Some(timestamp(ruling.at)), ..event(index, what, detail) }
+}
+
+/// P6: what its verdict was made of.
+fn canary(run: &Run) -> String {
+    let Some(Trial { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
+    format!("of {recipients} recipients {bad} were dead or in doubt and {bad_max} may be; {undecided} were undecided")
 }
 
 /// P17: which mail it was too near to; the run that sent it may be pruned.

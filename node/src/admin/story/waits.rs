@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_cluster::late::{is_late, late_rate};
 use reveille_cluster::relay::{CircuitStatus, Status};
+use reveille_ledger::canary::Trial;
 use reveille_ledger::command::Relay;
 use reveille_ledger::explain::Story;
 use reveille_ledger::ids::{Hash, RunId};
@@ -39,6 +40,7 @@ pub fn told(
             format!("the run is paused{reason}")
         }
         _ if run.finish_by <= now => format!("its deadline {} has passed: it expires", run.finish_by),
+        _ if run.waits_for_canary() && !run.is_of_canary(number) => for_canary(run),
         _ => match story.waits_until.filter(|until| *until > now) {
             Some(until) if story.kept_apart_by.is_some() => {
                 let other = story.kept_apart_by.map(|run| run.to_string()).unwrap_or_default();
@@ -51,6 +53,14 @@ pub fn told(
             None => for_a_node(ledger, (id, number), (page, pool), around),
         },
     })
+}
+
+/// P6: how those who go before it fare.
+fn for_canary(run: &Run) -> String {
+    let Some(Trial { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
+    format!(
+        "for the canary: of {recipients} recipients {undecided} are undecided, {bad} dead or in doubt and {bad_max} may be"
+    )
 }
 
 /// What keeps its pool from taking anything now.

@@ -22,7 +22,7 @@ pub async fn seal(node: &Node, name: &str) {
     while words.message().await.expect("a word").is_some() {}
 }
 
-fn at(ahead: SignedDuration) -> prost_types::Timestamp {
+pub fn at(ahead: SignedDuration) -> prost_types::Timestamp {
     let at = Timestamp::now() + ahead;
     prost_types::Timestamp { seconds: at.as_second(), nanos: 0 }
 }
@@ -59,7 +59,7 @@ pub async fn status(node: &Node, name: &str) -> Campaign {
 }
 
 /// Waits until it is in this state.
-async fn becomes(node: &Node, name: &str, state: CampaignState) -> Campaign {
+pub async fn becomes(node: &Node, name: &str, state: CampaignState) -> Campaign {
     let end = std::time::Instant::now() + PATIENCE;
     loop {
         let known = status(node, name).await;

@@ -2,6 +2,7 @@
 
 mod audiences;
 mod campaigns;
+mod canary;
 mod clock;
 mod cluster;
 mod gap;

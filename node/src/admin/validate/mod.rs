@@ -4,6 +4,7 @@
 //! names all that is wrong: the path of the field, what is wrong, and what to write instead.
 
 mod audience;
+mod canary;
 mod clock;
 #[cfg(test)]
 mod limits;
@@ -25,6 +26,7 @@ use super::Fault;
 use super::fault::Violation;
 
 pub use audience::columns;
+pub use canary::canary;
 pub use clock::target as clock_target;
 pub use relay::relay;
 pub use schedule::{Asked, content, schedule};

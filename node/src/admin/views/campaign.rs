@@ -48,6 +48,10 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         forecast: forecast(ledger, &prospect).filter(|_| opened.is_none()).map(|forecast| forecast.told()),
         run: opened,
         index: known.index,
+        canary: known.policies.canary.map(|canary| v1::Canary {
+            percent: f64::from(canary.share) / 100.0,
+            hold_percent: Some(f64::from(canary.limit) / 100.0),
+        }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A run as a message.
 
+use reveille_ledger::canary::{Trial, Verdict};
 use reveille_ledger::command::Cause;
 use reveille_ledger::ids::RunId;
 use reveille_ledger::{Counts, Page, Run, RunState, Standing, Summary};
@@ -29,7 +30,19 @@ pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
         resent: run.resent,
         pruned_index: None,
         waited_for: run.waited_for.map(|former| former.to_string()).unwrap_or_default(),
+        canary: run.canary.map(canary),
     }
+}
+
+fn canary(trial: Trial) -> v1::RunCanary {
+    let verdict = match trial.verdict {
+        Verdict::Undecided => v1::CanaryVerdict::Undecided,
+        Verdict::Passed => v1::CanaryVerdict::Passed,
+        Verdict::Held => v1::CanaryVerdict::Held,
+        Verdict::Overruled => v1::CanaryVerdict::Overruled,
+    };
+    let Trial { recipients, bad_max, undecided, bad, .. } = trial;
+    v1::RunCanary { recipients, undecided, bad, bad_max, verdict: verdict.into() }
 }
 
 /// What is left of a run that was pruned.
@@ -54,6 +67,7 @@ pub fn summary(id: RunId, summary: &Summary) -> v1::Run {
         resent: summary.resent,
         pruned_index: Some(summary.pruned_index),
         waited_for: summary.waited_for.map(|former| former.to_string()).unwrap_or_default(),
+        canary: None,
     }
 }
 

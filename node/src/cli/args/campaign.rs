@@ -28,7 +28,7 @@ pub enum CampaignCommand {
     #[command(
         after_long_help = "Example:\n  reveille campaign create spring --audience everybody --at 2026-12-01T09:00:00+01:00 \\\n      \
                            --tz Europe/Berlin --sender 'News <news@example.com>' \\\n      \
-                           --subject 'Spring, {{ name }}' --text body.txt --html body.html\n  \
+                           --subject 'Spring, {{ name }}' --text body.txt --html body.html --canary 1%\n  \
                            reveille campaign launch spring"
     )]
     Create(Box<CampaignCreateArgs>),
@@ -62,6 +62,8 @@ pub enum CampaignCommand {
         reason: String,
     },
     /// Let it go on
+    ///
+    /// Paused by its canary, it goes on without one.
     #[command(after_long_help = "Example:\n  reveille campaign resume spring")]
     Resume {
         /// Its name
@@ -122,6 +124,12 @@ pub struct CampaignCreateArgs {
     /// A label, by which campaigns are grouped; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
+    /// Send to so many of the recipients first, spread evenly over the list, and to the rest once that went well
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub canary: Option<f64>,
+    /// Pause it when more than so many of those are dead or in doubt [default: 5%]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "canary")]
+    pub canary_hold: Option<f64>,
     /// Check everything, say whether it can be sent in time, and change nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -131,4 +139,10 @@ pub struct CampaignCreateArgs {
     /// How.
     #[command(flatten)]
     pub policies: PolicyArgs,
+}
+
+/// `1%`, `0.5%` or `1`.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
+    number.map_err(|_| "a percentage is a number, such as 1% or 0.5%".to_owned())
 }

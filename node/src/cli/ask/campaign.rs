@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient as Service;
 use reveille_proto::admin::v1::{
-    Audience, CancelCampaignRequest, CreateCampaignRequest, DeleteCampaignRequest, GetCampaignRequest,
+    Audience, Canary, CancelCampaignRequest, CreateCampaignRequest, DeleteCampaignRequest, GetCampaignRequest,
     LaunchCampaignRequest, ListCampaignsRequest, PauseCampaignRequest, ResumeCampaignRequest, ScheduleBody, When, when,
 };
 use tokio::time::{Instant, sleep};
@@ -49,6 +49,7 @@ pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
 
 async fn create(desk: &Desk<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {
     let dry_run = args.dry_run;
+    let canary = args.canary.map(|percent| Canary { percent, hold_percent: args.canary_hold });
     let schedule = ScheduleBody {
         tenant,
         name: args.name,
@@ -63,7 +64,7 @@ async fn create(desk: &Desk<'_>, tenant: String, args: CampaignCreateArgs) -> Re
         ..ScheduleBody::default()
     };
     let request_id = desk.client.request_id().to_owned();
-    let question = CreateCampaignRequest { schedule: Some(schedule), request_id, validate_only: dry_run };
+    let question = CreateCampaignRequest { schedule: Some(schedule), request_id, validate_only: dry_run, canary };
     let call = |channel, question| async move { Service::new(channel).create_campaign(question).await };
     let answer = desk.change(question, call).await?;
     answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));

@@ -32,11 +32,19 @@ pub struct CampaignView {
     start_within_ms: Option<i64>,
     finish_by: Option<String>,
     forecast: Option<ForecastView>,
+    canary: Option<CanaryView>,
     run: Option<RunView>,
     index: u64,
     /// Only of one that was just paused or cancelled while it was being sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<BarrierView>,
+}
+
+/// Who goes first, and when the rest is held.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct CanaryView {
+    percent: f64,
+    hold_percent: f64,
 }
 
 /// Whether it can be sent in time.
@@ -62,6 +70,10 @@ impl From<v1::Campaign> for CampaignView {
                 budget_per_second: forecast.budget_per_second,
                 ends: text(forecast.ends.as_ref()),
                 fits: forecast.fits,
+            }),
+            canary: campaign.canary.map(|canary| CanaryView {
+                percent: canary.percent,
+                hold_percent: canary.hold_percent.unwrap_or_default(),
             }),
             run: campaign.run.map(RunView::from),
             tenant: campaign.tenant,
@@ -158,6 +170,11 @@ impl View for CampaignView {
             ("finish by", Cell::or_dash(self.finish_by.as_deref())),
             ("forecast", Cell::or_dash(forecast.as_deref())),
         ];
+        if let Some(CanaryView { percent, hold_percent }) = &self.canary {
+            let stands = self.run.as_ref().and_then(RunView::canary).map(|words| format!(": {words}"));
+            let words = format!("{percent} % first, held above {hold_percent} %{}", stands.unwrap_or_default());
+            pairs.push(("canary", words.into()));
+        }
         if let Some(run) = &self.run {
             pairs.push(("run", run.sentence().into()));
         }

@@ -31,6 +31,7 @@ pub struct RunView {
     resent: u32,
     pruned_index: Option<u64>,
     waited_for: Option<String>,
+    canary: Option<CanaryView>,
     /// Only of a run that was just paused or cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<BarrierView>,
@@ -71,8 +72,41 @@ impl From<v1::Run> for RunView {
             resent: run.resent,
             pruned_index: run.pruned_index,
             waited_for: some(run.waited_for),
+            canary: run.canary.map(CanaryView::from),
             barrier: None,
         }
+    }
+}
+
+/// Those who go first (P6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct CanaryView {
+    recipients: u32,
+    undecided: u32,
+    bad: u32,
+    bad_max: u32,
+    verdict: String,
+}
+
+impl From<v1::RunCanary> for CanaryView {
+    fn from(canary: v1::RunCanary) -> CanaryView {
+        CanaryView {
+            verdict: word("CANARY_VERDICT_", canary.verdict().as_str_name()),
+            recipients: canary.recipients,
+            undecided: canary.undecided,
+            bad: canary.bad,
+            bad_max: canary.bad_max,
+        }
+    }
+}
+
+impl CanaryView {
+    /// `undecided, 40 of 100 to come, 1 dead or in doubt of at most 5`
+    fn words(&self) -> String {
+        let count = |count: u32| human::count(count.into());
+        let (to_come, all) = (count(self.undecided), count(self.recipients));
+        let (bad, most) = (count(self.bad), count(self.bad_max));
+        format!("{}, {to_come} of {all} to come, {bad} dead or in doubt of at most {most}", self.verdict)
     }
 }
 
@@ -136,7 +170,15 @@ impl RunView {
     /// One line of progress.
     pub fn sentence(&self) -> String {
         let (done, all) = self.progress();
-        format!("{} {}: {} of {}, {}", self.run, self.state, human::count(done), human::count(all), self.counts.words())
+        let waits = self.canary.as_ref().filter(|canary| canary.verdict == "undecided");
+        let canary = waits.map(|canary| format!("; canary {}", canary.words())).unwrap_or_default();
+        let (done, all, counts) = (human::count(done), human::count(all), self.counts.words());
+        format!("{} {}: {done} of {all}, {counts}{canary}", self.run, self.state)
+    }
+
+    /// How its canary stands, or stood at its verdict.
+    pub fn canary(&self) -> Option<String> {
+        self.canary.as_ref().map(CanaryView::words)
     }
 
     /// A run is finished when nobody is pending or claimed: those in doubt wait for somebody's decision.
@@ -210,6 +252,9 @@ impl View for RunView {
         pairs.push(("audience", human::count(self.audience.into()).into()));
         let counts = self.counts.named().into_iter().filter(|(name, count, _)| *count > 0 || *name == "sent");
         pairs.extend(counts.map(|(name, count, tone)| (name, Cell::count(count.into(), tone))));
+        if let Some(canary) = self.canary() {
+            pairs.push(("canary", canary.into()));
+        }
         if self.known_duplicates > 0 {
             pairs.push(("known duplicates", Cell::count(self.known_duplicates.into(), Tone::Bad)));
         }

@@ -104,11 +104,15 @@ impl Ledger {
     }
 }
 
-/// Slots of a chunk whose run is paused, ended or past its deadline: nothing of them is claimed.
+/// Slots of a chunk whose run is paused, ended or past its deadline, or that wait for its canary: nothing of them is
+/// claimed.
 pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
     let mut slots = Bitmap::new();
     for run in page.runs.iter().filter(|run| run.state != RunState::Open || run.finish_by <= now) {
         slots.add(&Ledger::slots_of_run(run.first, run.count, chunk));
+    }
+    for run in page.runs.iter().filter(|run| run.waits_for_canary()) {
+        slots.add(&run.slots_behind_canary(chunk));
     }
     slots
 }

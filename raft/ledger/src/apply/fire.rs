@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
+use crate::canary::Trial;
 use crate::command::{Cause, Explained, Fire, Next, Opening};
 use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
@@ -268,6 +269,7 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u
         assumptions_disproved: 0,
         resent: 0,
         waited_for: None,
+        canary: schedule.policies.canary.map(|canary| Trial::begin(canary, schedule.recipients)),
     }
 }
 

@@ -4,10 +4,14 @@
 //! the runs that they belong to by the same number. So the sum over all standings stays the audience (P1),
 //! whatever the commands above do.
 
+use std::collections::BTreeMap;
+
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
+use crate::canary::Verdict;
 use crate::effect::Effect;
 use crate::ids::RunId;
+use crate::rulings::Ruled;
 use crate::state::{Ledger, Run, RunState, Standing};
 
 /// A chunk of a page.
@@ -55,7 +59,7 @@ impl Ledger {
         let base = chunk * CHUNK;
         let mut left = slots.len();
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
-        let (mut turned, mut mailed) = (Vec::new(), Vec::new());
+        let (mut turned, mut mailed, mut judged) = (Vec::new(), Vec::new(), Vec::new());
         for (place, run) in page.runs.iter_mut().enumerate().skip(start) {
             if left == 0 {
                 break;
@@ -87,6 +91,9 @@ impl Ledger {
                 _ => {}
             }
             run.state = state_after_move(run);
+            let moved = slots.iter().filter(|slot| (first..=last).contains(&u32::from(*slot)));
+            run.note_canary(base, moved, (from, to));
+            judged.extend(run.judge_canary().map(|verdict| (name, run.name.clone(), verdict)));
         }
         if !page.is_open() {
             self.derived.open_pages.remove(&id);
@@ -94,6 +101,18 @@ impl Ledger {
         for (mails, run) in mailed {
             // P17: what the gap looks at.
             let _ = if mails { self.derived.mailed.insert(run) } else { self.derived.mailed.remove(&run) };
+        }
+        for (run, schedule, (verdict, reason)) in judged {
+            let ruled = match verdict {
+                Verdict::Held => {
+                    context.alarm(format!("run of {schedule} is paused: {reason}"));
+                    Ruled::Paused(reason)
+                }
+                _ => Ruled::CanaryPassed,
+            };
+            self.rule(context, run, ruled, BTreeMap::new());
+            context.emit(Effect::RunChanged(id));
+            context.emit(Effect::WorkAppeared(id));
         }
         for (schedule, run) in turned {
             self.note_unfinished(context, schedule, run);

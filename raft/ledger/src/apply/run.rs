@@ -41,6 +41,7 @@ impl Ledger {
             RunState::Paused { .. } => {
                 run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
                 run.policy_refusals.clear();
+                run.overrule_canary();
                 Ok(())
             }
             ref other => Err(Refusal::NotPossible(format!("the run is {}", other.word()))),

@@ -8,6 +8,7 @@ mod oracle;
 use proptest::prelude::*;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::canary::Canary;
 use reveille_ledger::check::check;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Recipient, To};
@@ -485,6 +486,7 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
         // The period is a minute.
         min_gap_ms: if name >= 3 { 90_000 } else { 0 },
         jitter_ms: if name % 3 == 1 { 20_000 } else { 0 },
+        canary: (name % 3 == 2).then_some(Canary { share: 3_000, limit: 2_500 }),
         overlap: [Overlap::Allow, Overlap::BufferOne, Overlap::Skip, Overlap::CancelOther][usize::from(name) % 4],
         ..Policies::default()
     };

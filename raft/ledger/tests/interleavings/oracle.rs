@@ -278,7 +278,10 @@ fn is_sendable(ledger: &Ledger, (page, chunk, slot): Seat, now: Time) -> bool {
     let waves = ledger.chunks().get(&(page, chunk)).map(|chunk| chunk.waves.clone()).unwrap_or_default();
     let waits = waves.iter().any(|(bucket, slots)| bucket * WAVE_MS > now.0 && slots.contains(slot));
     let run = run_of(ledger, (page, chunk, slot));
-    !waits && run.is_some_and(|run| run.state == RunState::Open && run.finish_by > now)
+    // P6: nobody is taken before the canary, as its numbers say.
+    let number = ledger.recipient_at((page, chunk), slot).map_or(0, |(_, number)| number);
+    let is_behind = |run: &Run| run.waits_for_canary() && !run.is_of_canary(number);
+    !waits && run.is_some_and(|run| run.state == RunState::Open && run.finish_by > now && !is_behind(run))
 }
 
 fn run_of(ledger: &Ledger, (page, chunk, slot): Seat) -> Option<&Run> {

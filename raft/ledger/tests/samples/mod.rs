@@ -2,6 +2,7 @@
 
 use reveille_ledger::access::{Access, Secret, Tls, Trust};
 use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::canary::Canary;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Named, Recipient, Seal, To};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Policies as Dst, Weekdays, When};
@@ -115,6 +116,7 @@ fn create(name: &str, when: When) -> ScheduleCreate {
             overlap: Overlap::Allow,
             min_gap_ms: 1_200_000,
             jitter_ms: 300_000,
+            canary: Some(Canary { share: 10_000, limit: 500 }),
         },
         pool: "bulk".into(),
         priority: 7,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use goldenscript::Context;
 use reveille_ledger::access::Access;
+use reveille_ledger::canary::Canary;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::decide::backfill::range;
@@ -474,6 +475,10 @@ impl World {
             overlap: overlap(words.key("overlap").unwrap_or("allow"))?,
             min_gap_ms: words.ms("min_gap")?.unwrap_or(usual.min_gap_ms),
             jitter_ms: words.ms("jitter")?.unwrap_or(usual.jitter_ms),
+            canary: match words.key("canary") {
+                None => None,
+                Some(share) => Some(Canary { share: share.parse()?, limit: words.number("hold", 500)? }),
+            },
         })
     }
 

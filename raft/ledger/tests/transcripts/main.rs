@@ -38,6 +38,7 @@ scripts! {
     backfill_p7
     barrier_state_p15
     campaign_p7
+    canary_p6
     catch_up_p16
     claim_p4
     dead_letters

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::canary::Trial;
 use reveille_ledger::command::{Fire, Next};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
@@ -178,6 +179,7 @@ fn run_facts(ledger: &Ledger, id: RunId) -> Facts {
         fact("contradictions", run.contradictions.to_string()),
         fact("assumptions disproved", run.assumptions_disproved.to_string()),
         fact("resent", run.resent.to_string()),
+        fact("canary", canary(run)),
     ])
 }
 
@@ -189,11 +191,19 @@ pub fn state(run: &Run) -> String {
     }
 }
 
+/// How its canary stands.
+fn canary(run: &Run) -> String {
+    run.canary.map_or("none".to_owned(), |Trial { recipients, bad_max, undecided, bad, verdict }| {
+        format!("{verdict:?}: of {recipients} {undecided} undecided, {bad} bad of at most {bad_max}")
+    })
+}
+
 fn opened(world: &World, id: RunId, page: &Page, run: &Run) -> String {
     let times = format!("due {}, until {}", world.time(run.due), world.time(run.finish_by));
     let place = if page.runs.len() > 1 { format!(", slots from {}", run.first) } else { String::new() };
     let waited = run.waited_for.map_or(String::new(), |former| format!(", waited for {former}"));
-    format!("{id} opened: {} of {}, {}, {times}{place}{waited}", run.count, run.name, run.nominal)
+    let canary = run.canary.map_or(String::new(), |of| format!(", a canary of {}", of.recipients));
+    format!("{id} opened: {} of {}, {}, {times}{place}{waited}{canary}", run.count, run.name, run.nominal)
 }
 
 pub fn word(standing: Standing) -> String {

@@ -1,0 +1,98 @@
+//! A canary (P6): some go first, and what became of them lets the rest go on, or holds it.
+
+use jiff::SignedDuration;
+use reveille_proto::admin::v1::{
+    Campaign, CampaignState, Canary, CanaryVerdict, ExplainRequest, ResumeCampaignRequest, RunCanary,
+};
+use tonic::Code;
+
+use super::campaigns::{RECIPIENTS, at, becomes, body, launched, seal};
+use super::node::{Node, node};
+
+/// Of 300 recipients 30 go first, and 3 of them may fare badly.
+const TENTH: Canary = Canary { percent: 10.0, hold_percent: Some(10.0) };
+
+/// It is to be sent now.
+async fn launched_now(node: &Node, pool: &str) -> Campaign {
+    seal(node, "all").await;
+    let mut request = body("spring", "all", at(SignedDuration::from_hours(1)));
+    request.canary = Some(TENTH);
+    request.schedule.as_mut().expect("a body").pool = pool.to_owned();
+    let draft = node.campaigns().create_campaign(request.clone()).await.expect("a draft").into_inner();
+    assert_eq!(draft.campaign.and_then(|campaign| campaign.canary), Some(TENTH));
+    assert!(!node.campaigns().create_campaign(request).await.expect("the same").into_inner().created);
+    launched(node, "spring", Some(at(SignedDuration::ZERO))).await.expect("launched")
+}
+
+/// By the order in which mails came: who is of the canary? A tenth of a list, spread evenly.
+fn arrived(node: &Node) -> Vec<bool> {
+    let number = |address: &str| address[1..9].parse::<u32>().expect("a number");
+    node.sink.mails().iter().map(|(_, mail)| number(&mail.recipient) % 10 == 9).collect()
+}
+
+fn canary(campaign: &Campaign) -> RunCanary {
+    campaign.run.as_ref().and_then(|run| run.canary).expect("a canary")
+}
+
+/// What one recipient waits for, or what became of it last.
+async fn last_word(node: &Node, campaign: &Campaign, recipient: &str) -> String {
+    let run = campaign.run.as_ref().expect("a run").run.clone();
+    let request = ExplainRequest { run, recipient: recipient.to_owned(), ..ExplainRequest::default() };
+    let told = node.runs().explain(request).await.expect("a story").into_inner();
+    let last = told.events.last().expect("an event");
+    format!("{}: {}", last.what, last.detail)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_well_goes_on_by_itself() {
+    let node = node("rcpt:550=5.1.1 nobody here#2").await;
+    launched_now(&node, "").await;
+    let done = becomes(&node, "spring", CampaignState::Finished).await;
+    let counts = done.run.as_ref().and_then(|run| run.counts).expect("counts");
+    assert_eq!((counts.sent, counts.dead), (RECIPIENTS - 2, 2), "{done:?}");
+    let RunCanary { recipients, undecided, bad, bad_max, .. } = canary(&done);
+    assert_eq!((recipients, bad_max, canary(&done).verdict()), (30, 3, CanaryVerdict::Passed), "{done:?}");
+    assert!(bad + undecided <= bad_max);
+    // One may be on its way when nothing can change the verdict any more.
+    assert!(arrived(&node)[..27].iter().all(|first| *first), "nobody else is sent before");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_badly_is_held_until_somebody_lets_it_go_on() {
+    let node = node("rcpt:550=5.1.1 nobody here#4").await;
+    launched_now(&node, "").await;
+    let held = becomes(&node, "spring", CampaignState::Paused).await;
+    assert!(held.reason.starts_with("canary: of 30 recipients 4 are dead or in doubt and 3 may be"), "{held:?}");
+    assert_eq!((canary(&held).bad, canary(&held).verdict()), (4, CanaryVerdict::Held));
+    assert_eq!(last_word(&node, &held, "#0").await, format!("waits: the run is paused: {}", held.reason));
+    assert!(arrived(&node).iter().all(|first| *first), "nobody else is sent");
+
+    let resume = ResumeCampaignRequest { name: "spring".into(), ..ResumeCampaignRequest::default() };
+    node.campaigns().resume_campaign(resume).await.expect("it goes on");
+    let done = becomes(&node, "spring", CampaignState::Finished).await;
+    let counts = done.run.as_ref().and_then(|run| run.counts).expect("counts");
+    assert_eq!((counts.sent, counts.dead), (RECIPIENTS - 4, 4), "{done:?}");
+    assert_eq!(canary(&done).verdict(), CanaryVerdict::Overruled);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_for_it_is_told_so() {
+    let node = node("").await;
+    launched_now(&node, "no-relay-here").await;
+    let open = becomes(&node, "spring", CampaignState::Open).await;
+    let waits = "waits: for the canary: of 30 recipients 30 are undecided, 0 dead or in doubt and 3 may be";
+    assert_eq!(last_word(&node, &open, "#0").await, waits);
+    assert!(last_word(&node, &open, "#9").await.contains("for a relay: pool 'no-relay-here' has none"));
+    assert_eq!(canary(&open).verdict(), CanaryVerdict::Undecided);
+
+    let mut request = body("summer", "all", at(SignedDuration::from_hours(1)));
+    request.canary = Some(Canary { percent: 60.0, hold_percent: Some(-1.0) });
+    let refused = node.campaigns().create_campaign(request).await.expect_err("more than half is no canary");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    for field in ["canary.percent", "canary.hold_percent"] {
+        assert!(format!("{refused:?}").contains(field), "{refused:?}");
+    }
+    node.stop().await;
+}

@@ -1,0 +1,183 @@
+//! A canary: some recipients of a run go first, and the others wait until it is known how that went (P6).
+//!
+//! They are spread evenly over the list, whatever it is sorted by, and known by arithmetic alone: nothing is kept of
+//! whom it is. The verdict falls as soon as nothing that is still to come can change it: more of them are dead or in
+//! doubt than may be, and the run is paused; or as many may be as are, those who are undecided among them, and the
+//! rest goes on. So a mailbox that asks to be tried again in an hour holds up nobody else.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bitmap::{Bitmap, CHUNK};
+use crate::state::{Ledger, Run, RunState, Standing};
+
+/// All of something, in hundredths of a percent.
+const WHOLE: u64 = 10_000;
+
+/// What an owner chooses, in hundredths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Canary {
+    /// So many of the recipients go first; one at least.
+    pub share: u16,
+    /// So many of those may be dead or in doubt.
+    pub limit: u16,
+}
+
+/// How a run's canary stands; as it stood at its verdict, once that has fallen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Recipients of it.
+    pub recipients: u32,
+    /// Of those, dead or in doubt at most.
+    pub bad_max: u32,
+    /// Pending or claimed.
+    pub undecided: u32,
+    /// Dead or in doubt.
+    pub bad: u32,
+    /// What came of it.
+    pub verdict: Verdict,
+}
+
+/// What came of a canary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Nobody knows yet: nobody else is claimed.
+    Undecided,
+    /// The others are sent.
+    Passed,
+    /// The run is paused.
+    Held,
+    /// It was, and somebody let it go on.
+    Overruled,
+}
+
+fn is_undecided(standing: Standing) -> bool {
+    matches!(standing, Standing::Pending | Standing::Claimed)
+}
+
+fn is_bad(standing: Standing) -> bool {
+    matches!(standing, Standing::Dead | Standing::InDoubt)
+}
+
+impl Trial {
+    /// Of a run that opens to so many.
+    pub(crate) fn begin(canary: Canary, count: u32) -> Trial {
+        let part = |of: u32, share: u16| u64::from(of) * u64::from(share);
+        let recipients = part(count, canary.share).div_ceil(WHOLE).clamp(1, u64::from(count).max(1)) as u32;
+        let bad_max = (part(recipients, canary.limit) / WHOLE).min(u64::from(recipients)) as u32;
+        Trial { recipients, bad_max, undecided: recipients, bad: 0, verdict: Verdict::Undecided }
+    }
+
+    /// How many of the first `numbers` recipients of `count` it has.
+    fn among(&self, numbers: u32, count: u32) -> u64 {
+        u64::from(numbers) * u64::from(self.recipients) / u64::from(count.max(1))
+    }
+
+    /// By the numbers alone.
+    fn judged(&self) -> Option<Verdict> {
+        match () {
+            () if self.verdict != Verdict::Undecided => None,
+            () if self.bad > self.bad_max => Some(Verdict::Held),
+            () if self.bad + self.undecided <= self.bad_max => Some(Verdict::Passed),
+            () => None,
+        }
+    }
+
+    /// Why the run is paused.
+    fn reason(&self) -> String {
+        let Trial { recipients, bad_max, undecided, bad, .. } = self;
+        format!(
+            "canary: of {recipients} recipients {bad} are dead or in doubt and {bad_max} may be; {undecided} were undecided"
+        )
+    }
+}
+
+impl Run {
+    /// Is its canary out, so that nobody else is claimed?
+    pub fn waits_for_canary(&self) -> bool {
+        self.canary.is_some_and(|canary| canary.verdict == Verdict::Undecided)
+    }
+
+    /// Is recipient `number` of the canary?
+    pub fn is_of_canary(&self, number: u32) -> bool {
+        let among = |canary: Trial, numbers| canary.among(numbers, self.count);
+        self.canary.is_some_and(|canary| among(canary, number + 1) > among(canary, number))
+    }
+
+    /// Slots of a chunk of its page whose recipients wait for its canary.
+    pub fn slots_behind_canary(&self, chunk: u32) -> Bitmap {
+        let Some(canary) = self.canary.filter(|_| self.waits_for_canary()) else { return Bitmap::new() };
+        let mut slots = Ledger::slots_of_run(self.first, self.count, chunk);
+        let base = u64::from(chunk) * u64::from(CHUNK);
+        let number = |slot: u64| slot.saturating_sub(u64::from(self.first)).min(u64::from(self.count)) as u32;
+        let (from, to) = (number(base), number(base + u64::from(CHUNK)));
+        // The k-th of them is the first number among which, itself included, there are k + 1.
+        let (all, of) = (u64::from(self.count), u64::from(canary.recipients));
+        let numbers =
+            (canary.among(from, self.count)..canary.among(to, self.count)).map(|k| ((k + 1) * all).div_ceil(of) - 1);
+        let first: Bitmap =
+            numbers.filter_map(|number| u16::try_from(u64::from(self.first) + number - base).ok()).collect();
+        slots.remove(&first);
+        slots
+    }
+
+    /// Counts those of the canary among `slots` of a chunk that have moved, until its verdict has fallen.
+    pub(crate) fn note_canary(
+        &mut self,
+        base: u32,
+        slots: impl Iterator<Item = u16>,
+        (from, to): (Standing, Standing),
+    ) {
+        if !self.waits_for_canary() || (is_undecided(from), is_bad(from)) == (is_undecided(to), is_bad(to)) {
+            return;
+        }
+        let moved = slots.filter(|slot| self.is_of_canary(base + u32::from(*slot) - self.first)).count() as u32;
+        let Some(canary) = &mut self.canary else { return };
+        canary.undecided =
+            canary.undecided + u32::from(is_undecided(to)) * moved - u32::from(is_undecided(from)) * moved;
+        canary.bad = canary.bad + u32::from(is_bad(to)) * moved - u32::from(is_bad(from)) * moved;
+    }
+
+    /// The verdict, where it falls now: one that went badly pauses the run. What has ended needs none.
+    pub(crate) fn judge_canary(&mut self) -> Option<(Verdict, String)> {
+        if matches!(self.state, RunState::Cancelled { .. } | RunState::Expired) {
+            return None;
+        }
+        let canary = self.canary.as_mut()?;
+        let verdict = canary.judged()?;
+        canary.verdict = verdict;
+        let reason = canary.reason();
+        if verdict == Verdict::Held && self.state != RunState::Finished {
+            self.state = RunState::Paused { reason: reason.clone() };
+        }
+        Some((verdict, reason))
+    }
+
+    /// Somebody lets a run go on that its canary has paused.
+    pub(crate) fn overrule_canary(&mut self) {
+        if let Some(canary) = self.canary.as_mut().filter(|canary| canary.verdict == Verdict::Held) {
+            canary.verdict = Verdict::Overruled;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_spread_evenly_and_has_exactly_its_share(count in 1_u32..200_000, share in 1_u16..=10_000) {
+            let canary = Trial::begin(Canary { share, limit: 500 }, count);
+            let wanted = (u64::from(count) * u64::from(share)).div_ceil(10_000);
+            prop_assert_eq!(u64::from(canary.recipients), wanted);
+            let of = |numbers| canary.among(numbers, count);
+            let first: Vec<u32> = (0..count).filter(|number| of(number + 1) > of(*number)).collect();
+            prop_assert_eq!(first.len() as u64, wanted);
+            let gaps: Vec<u32> = first.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            let (least, most) = (gaps.iter().min(), gaps.iter().max());
+            prop_assert!(least.zip(most).is_none_or(|(least, most)| most - least <= 1), "{least:?} to {most:?}");
+        }
+    }
+}
