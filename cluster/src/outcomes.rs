@@ -3,7 +3,7 @@
 //! The timer counts a fire when it is in the ledger; the settler counts an outcome when a lane or the recovery
 //! leaves it. The words are those of the history, and of the commands that carry them.
 
-use reveille_ledger::command::{Cause, Fire, Scope, Why};
+use reveille_ledger::command::{Cause, Fire, Refused, Scope, Why};
 
 use crate::settler::Fate;
 
@@ -58,6 +58,8 @@ fn words(fate: &Fate) -> (&'static str, &'static str) {
         Fate::Suppressed => ("suppressed", "opted_out"),
         Fate::InDoubt => ("in_doubt", ""),
         Fate::Unsendable(_) => ("unsendable", ""),
+        // Nobody answered it (P6).
+        Fate::Refused(Refused { code: 0, .. }) => ("released", "no_relay"),
         Fate::Refused(refused) => match refused.scope {
             Scope::Mailbox => ("refused", "mailbox"),
             Scope::Greylist => ("refused", "greylist"),
@@ -91,6 +93,15 @@ mod tests {
     use reveille_ledger::command::{Explained, Opening, Reason};
     use reveille_ledger::ids::{Nominal, ScheduleId, Time};
     use reveille_ledger::strides::Strides;
+
+    #[test]
+    fn what_no_relay_has_refused_is_not_counted_as_refused() {
+        let refused = |code| {
+            let text = "circuit open: connection refused".to_owned();
+            words(&Fate::Refused(Refused { slot: 1, code, enhanced: None, text, scope: Scope::Relay }))
+        };
+        assert_eq!((refused(0), refused(454)), (("released", "no_relay"), ("refused", "relay")));
+    }
 
     #[test]
     fn a_fire_is_told_by_outcome_and_reason() {

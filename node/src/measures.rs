@@ -45,7 +45,7 @@ const fn by(label: &'static str, kind: Kind, name: &'static str, help: &'static 
 
 /// All of them.
 pub const MEASURES: &[Measure] = &[
-    plain(LeaderCounter, "reveille_runs_opened_total", "Runs opened by this node as leader"),
+    plain(LeaderCounter, "reveille_runs_opened_total", "Runs that this node opened as leader when they fell due"),
     by("outcome,reason", LeaderCounter, "reveille_instants_total", "Instants that were due, by what became of them"),
     by("outcome,reason", Counter, "reveille_mails_total", "Mails that this node had in hand, by what became of them"),
     plain(Counter, "reveille_gate_passes_total", "Hand-offs past the gate"),

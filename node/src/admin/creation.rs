@@ -39,8 +39,12 @@ pub async fn create(
     if let Some((id, body)) = known
         && body != body_of(&create)
     {
-        let taken = refusals::refused(&Refusal::NameTaken(create.name));
-        return Err(taken.index(id.0).request(&request.request_id));
+        let used = |id: &str| admin.site.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
+        let why = match request_id.as_deref().is_some_and(used) {
+            true => Refusal::RequestReused(request.request_id.clone()),
+            false => Refusal::NameTaken(create.name),
+        };
+        return Err(refusals::refused(&why).index(id.0).request(&request.request_id));
     }
     let mut warnings = admin.site.replica.read(|ledger| warnings(ledger, &create.pool));
     if create.content.bulk && admin.site.unsubscribe().is_none() {
