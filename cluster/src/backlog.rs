@@ -1,17 +1,25 @@
 //! The backlog: what is late and not sent yet, how old it is, how fast it shrinks, and when it is over (P16).
 //!
+//! What was missed and waits its turn behind another run of its schedule (`buffer_one`) is in it, though it has no
+//! run yet: it is counted by the calendar. That costs a look at each such instant, so there is a bound to it; where
+//! more waits, the sizes are told as "at least", and no end is.
+//!
 //! Every node looks at its own applied state every few seconds, so any node can be asked. It decides nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use reveille_ledger::decide::calendar::Pattern;
+use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::decide::overlap::{Waits, may_wait, missed_that_wait};
 use reveille_ledger::ids::Time;
-use reveille_ledger::{Ledger, RunState, Standing};
+use reveille_ledger::{Ledger, RunState, Schedule, Standing};
 use tokio_util::sync::CancellationToken;
 
 use crate::late::{is_late, late_rate};
 use crate::site::Site;
+use crate::zones::Zones;
 
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -19,15 +27,17 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const SPAN: Duration = Duration::from_secs(60);
 /// A change over less than this tells nothing: two looks are far enough apart, also where one came late.
 const SPAN_MIN: Duration = Duration::from_secs(3);
+/// Instants that wait their turn and are counted in one look, over all schedules.
+const WAITING_MAX: u64 = 16_384;
 
 /// What is late of a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backlog {
     /// The pool that its runs go by.
     pub pool: String,
-    /// Recipients that are pending or claimed, in runs that send.
+    /// Recipients that are pending or claimed in runs that send, and those of the instants that wait their turn.
     pub recipients: u64,
-    /// When the oldest of its runs was due.
+    /// When the oldest of its instants was due.
     pub oldest: Time,
     /// Late mails a second that may be claimed at most; none where there is no bound.
     pub bound_per_second: Option<f64>,
@@ -37,21 +47,69 @@ pub struct Backlog {
     pub eta: Option<Duration>,
     /// Was it looked at for long enough to say whether it shrinks?
     pub measured: bool,
+    /// Instants of it that wait their turn, behind other runs of their schedules.
+    pub waiting: u64,
+    /// Does more wait than was counted? Then the sizes are lower bounds.
+    pub is_lower_bound: bool,
 }
 
-/// What is late in the state: recipients and the oldest due instant, by pool.
-fn late(ledger: &Ledger) -> BTreeMap<String, (u64, Time)> {
-    let mut found: BTreeMap<String, (u64, Time)> = BTreeMap::new();
+/// What is late of one pool at one look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Late {
+    recipients: u64,
+    oldest: Time,
+    waiting: u64,
+    is_all: bool,
+}
+
+impl Late {
+    fn add(self, other: Late) -> Late {
+        Late {
+            recipients: self.recipients.saturating_add(other.recipients),
+            oldest: self.oldest.min(other.oldest),
+            waiting: self.waiting + other.waiting,
+            is_all: self.is_all && other.is_all,
+        }
+    }
+}
+
+/// What is late, by pool.
+type Pools = BTreeMap<String, Late>;
+
+fn add(found: &mut Pools, pool: &str, late: Late) {
+    match found.get_mut(pool) {
+        Some(known) => *known = known.add(late),
+        None => drop(found.insert(pool.to_owned(), late)),
+    }
+}
+
+/// What is late in the state and has opened.
+fn late(ledger: &Ledger) -> Pools {
+    let mut found = Pools::new();
     for (_, page) in ledger.open_pages().filter(|(_, page)| is_late(page)) {
         let runs = page.runs.iter().filter(|run| matches!(run.state, RunState::Open));
         let left = |standing| runs.clone().map(|run| u64::from(run.counts.get(standing))).sum::<u64>();
         let recipients = left(Standing::Pending) + left(Standing::Claimed);
         if recipients > 0 {
-            let known = found.entry(page.pool.clone()).or_insert((0, page.due));
-            *known = (known.0 + recipients, known.1.min(page.due));
+            add(&mut found, &page.pool, Late { recipients, oldest: page.due, waiting: 0, is_all: true });
         }
     }
     found
+}
+
+/// What was missed and waits its turn.
+fn add_waiting(found: &mut Pools, missed: &[Schedule], zones: &Zones, now: Time) {
+    let mut left = WAITING_MAX;
+    for schedule in missed {
+        // Where there is no calendar nothing opens, and the timer says so.
+        let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.zone), Pattern::compile(&schedule.when)) else { continue };
+        let calendar = Calendar { pattern: &pattern, zone: &zone };
+        let Some(waits) = missed_that_wait(schedule, calendar, now, left.max(1)) else { continue };
+        let Waits { instants, oldest, is_all } = waits;
+        left = left.saturating_sub(instants);
+        let recipients = instants.saturating_mul(schedule.recipients.into());
+        add(found, &schedule.pool, Late { recipients, oldest, waiting: instants, is_all });
+    }
 }
 
 /// What was seen over the last minute.
@@ -59,12 +117,16 @@ fn late(ledger: &Ledger) -> BTreeMap<String, (u64, Time)> {
 struct Watch(BTreeMap<String, VecDeque<(Duration, u64)>>);
 
 impl Watch {
-    /// Takes in what is late at `now`.
-    fn look(&mut self, ledger: &Ledger, now: Duration) -> Vec<Backlog> {
-        let late = late(ledger);
+    /// Takes in what is late at `now`; `bound` is the rate of a pool.
+    fn look(&mut self, late: Pools, bound: impl Fn(&str) -> Option<f64>, now: Duration) -> Vec<Backlog> {
         self.0.retain(|pool, _| late.contains_key(pool));
-        let told = late.into_iter().map(|(pool, (recipients, oldest))| {
+        let told = late.into_iter().map(|(pool, late)| {
+            let Late { recipients, oldest, waiting, is_all } = late;
             let seen = self.0.entry(pool.clone()).or_default();
+            if !is_all {
+                // What is not counted whole cannot be seen to shrink.
+                seen.clear();
+            }
             seen.push_back((now, recipients));
             while seen.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) >= SPAN) {
                 seen.pop_front();
@@ -76,11 +138,30 @@ impl Watch {
                 Some(gone as f64 / span.as_secs_f64())
             });
             let eta = shrinks_per_second.and_then(|rate| Duration::try_from_secs_f64(recipients as f64 / rate).ok());
-            let bound_per_second = late_rate(ledger, &pool);
-            Backlog { pool, recipients, oldest, bound_per_second, shrinks_per_second, eta, measured: since.is_some() }
+            let (bound_per_second, measured, is_lower_bound) = (bound(&pool), since.is_some(), !is_all);
+            Backlog {
+                pool,
+                recipients,
+                oldest,
+                bound_per_second,
+                shrinks_per_second,
+                eta,
+                measured,
+                waiting,
+                is_lower_bound,
+            }
         });
         told.collect()
     }
+}
+
+/// What the state says: what is late and has opened, the rates of the pools, the schedules of which something may
+/// wait, and its time.
+fn seen(ledger: &Ledger) -> (Pools, BTreeMap<String, f64>, Vec<Schedule>, Time) {
+    let pools = ledger.relays().iter().map(|(_, relay)| &relay.pool);
+    let bounds = pools.filter_map(|pool| Some((pool.clone(), late_rate(ledger, pool)?))).collect();
+    let missed = ledger.schedules().iter().map(|(_, schedule)| schedule).filter(|schedule| may_wait(schedule));
+    (late(ledger), bounds, missed.cloned().collect(), ledger.head().now)
 }
 
 /// Looks until `stop`.
@@ -90,7 +171,10 @@ pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
     let mut every = tokio::time::interval(LOOK_EVERY);
     while stop.run_until_cancelled(every.tick()).await.is_some() {
         let now = site.clock.boot();
-        let (backlogs, ledger_time) = site.replica.read(|ledger| (watch.look(ledger, now), ledger.head().now));
+        let (mut found, bounds, missed, ledger_time) = site.replica.read(seen);
+        // The calendar is asked outside the state's lock.
+        add_waiting(&mut found, &missed, &site.zones, ledger_time);
+        let backlogs = watch.look(found, |pool| bounds.get(pool).copied(), now);
         for (pool, _) in std::mem::take(&mut gauges) {
             gauges.insert(pool, (0.0, 0.0));
         }

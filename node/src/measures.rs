@@ -67,7 +67,7 @@ pub const MEASURES: &[Measure] = &[
     plain(LeaderGauge, "reveille_nodes_behind", "Nodes that are given no claims because they do not apply"),
     plain(LeaderGauge, "reveille_nodes_resting", "Nodes that are given no claims after three deaths"),
     by("pool", Gauge, "reveille_backlog_recipients", "Recipients that are late: caught up or backfilled, and not sent"),
-    by("pool", Gauge, "reveille_backlog_age_seconds", "How long ago the oldest run of what is late was due"),
+    by("pool", Gauge, "reveille_backlog_age_seconds", "How long ago the oldest instant of what is late was due"),
     by(
         "outcome",
         Counter,

@@ -1,9 +1,14 @@
 //! What a node says of a backlog, second by second.
 
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Cause, Command, Entry, EpochStart, Fire, Opening, Reading, Relay, RunPause};
+use reveille_ledger::command::{
+    Cause, Command, Entry, EpochStart, Fire, Next, Opening, Reading, Relay, RunPause, ScheduleCreate, SchedulePause,
+};
 use reveille_ledger::content::Recipient;
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId};
+use reveille_ledger::policy::{CatchUp, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 
 use super::*;
@@ -13,9 +18,13 @@ const DUE: Time = Time(60_000);
 const RUN: RunId = RunId { index: 5, place: 0 };
 
 fn put(ledger: &mut Ledger, command: Command) -> Outcome {
+    put_at(ledger, DUE, command)
+}
+
+fn put_at(ledger: &mut Ledger, now: Time, command: Command) -> Outcome {
     let index = ledger.head().applied + 1;
     let epoch = ledger.head().epoch.map_or(Epoch(0), |epoch| epoch.epoch);
-    ledger.apply(index, &Entry { epoch, now: DUE, command }).reply.outcome
+    ledger.apply(index, &Entry { epoch, now, command }).reply.outcome
 }
 
 /// A run of `recipients`, opened for this cause, and a relay with a rate.
@@ -61,6 +70,34 @@ fn opened(recipients: u32, cause: Cause) -> Ledger {
     ledger
 }
 
+fn look(watch: &mut Watch, ledger: &Ledger, at: Duration) -> Vec<Backlog> {
+    let (mut found, bounds, missed, now) = seen(ledger);
+    add_waiting(&mut found, &missed, &Zones::bundled("test"), now);
+    watch.look(found, |pool| bounds.get(pool).copied(), at)
+}
+
+/// A schedule of ten recipients whose runs stand one after the other, opened for the first time after an outage.
+fn one_after_the_other(when: When, outage_ms: i64) -> (Ledger, Time) {
+    let mut ledger = opened(9, Cause::Due);
+    let policies = Policies { catch_up: CatchUp::All, overlap: Overlap::BufferOne, ..Policies::default() };
+    let next = Next { nominal: Nominal::Instant(DUE), due: DUE, jitter_ms: 0 };
+    let recipients = (0..10).map(|number| samples::recipient(&format!("r{number}@example.net"))).collect();
+    let schedule = samples::schedule(DUE, recipients);
+    let create = ScheduleCreate { name: "often".into(), when: when.clone(), policies, next: Some(next), ..schedule };
+    let Outcome::Schedule(id) = put(&mut ledger, Command::ScheduleCreate(Box::new(create))) else { panic!("refused") };
+    let now = DUE.plus_ms(outage_ms);
+    let readings = (1..=2).map(|node| Reading { node: NodeId(node), wall: now }).collect();
+    let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+    put_at(&mut ledger, now, Command::EpochStart(EpochStart::new(leader, 2, readings)));
+    put_at(&mut ledger, now, Command::Tick);
+    let (zone, pattern) =
+        (Zones::bundled("test").get("UTC").expect("UTC"), Pattern::compile(&when).expect("a pattern"));
+    let fire = plan_fire(&ledger, id, &pattern, &zone, now).expect("it is due");
+    let outcome = put_at(&mut ledger, now, Command::Fire(vec![fire]));
+    assert!(matches!(&outcome, Outcome::Fired(fired) if fired[0].is_ok()), "{outcome:?}");
+    (ledger, DUE)
+}
+
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -68,7 +105,7 @@ fn seconds(seconds: u64) -> Duration {
 #[test]
 fn it_has_a_size_an_age_a_rate_and_an_end() {
     let mut watch = Watch::default();
-    let first = watch.look(&opened(1_000, Cause::CatchUp), seconds(0));
+    let first = look(&mut watch, &opened(1_000, Cause::CatchUp), seconds(0));
     let expected = Backlog {
         pool: "default".to_owned(),
         recipients: 1_000,
@@ -77,25 +114,71 @@ fn it_has_a_size_an_age_a_rate_and_an_end() {
         shrinks_per_second: None,
         eta: None,
         measured: false,
+        waiting: 0,
+        is_lower_bound: false,
     };
     assert_eq!(first.as_slice(), std::slice::from_ref(&expected), "nobody has looked for long enough");
-    let later = watch.look(&opened(900, Cause::Backfill), seconds(10));
+    let later = look(&mut watch, &opened(900, Cause::Backfill), seconds(10));
     let expected = Backlog { measured: true, ..expected };
     let shrinks =
         Backlog { recipients: 900, shrinks_per_second: Some(10.0), eta: Some(seconds(90)), ..expected.clone() };
     assert_eq!(later, [shrinks]);
-    let grown = watch.look(&opened(5_000, Cause::CatchUp), seconds(15));
+    let grown = look(&mut watch, &opened(5_000, Cause::CatchUp), seconds(15));
     assert_eq!(grown, [Backlog { recipients: 5_000, ..expected.clone() }], "what grows has no end");
-    let stands = watch.look(&opened(5_000, Cause::CatchUp), seconds(200));
+    let stands = look(&mut watch, &opened(5_000, Cause::CatchUp), seconds(200));
     assert_eq!(stands, [Backlog { recipients: 5_000, ..expected }], "only the last minute counts");
 }
 
 #[test]
 fn what_is_on_time_or_paused_is_no_backlog() {
     let mut watch = Watch::default();
-    assert_eq!(watch.look(&opened(9, Cause::Due), seconds(0)), []);
-    assert_eq!(watch.look(&opened(9, Cause::Trigger), seconds(5)), []);
+    assert_eq!(look(&mut watch, &opened(9, Cause::Due), seconds(0)), []);
+    assert_eq!(look(&mut watch, &opened(9, Cause::Trigger), seconds(5)), []);
     let mut paused = opened(9, Cause::CatchUp);
     put(&mut paused, Command::RunPause(RunPause { run: RUN, reason: "look".into() }));
-    assert_eq!(watch.look(&paused, seconds(10)), []);
+    assert_eq!(look(&mut watch, &paused, seconds(10)), []);
+}
+
+#[test]
+fn what_waits_its_turn_is_in_it_from_the_beginning() {
+    let when = When::Every { period_ms: 3_600_000, anchor_ms: DUE.0 };
+    let (mut ledger, oldest) = one_after_the_other(when, 3 * 3_600_000 + 600_000);
+    let mut watch = Watch::default();
+    let first = look(&mut watch, &ledger, seconds(0));
+    let expected = Backlog {
+        pool: "default".to_owned(),
+        recipients: 40,
+        oldest,
+        bound_per_second: Some(25.0),
+        shrinks_per_second: None,
+        eta: None,
+        measured: false,
+        waiting: 3,
+        is_lower_bound: false,
+    };
+    assert_eq!(first, [expected], "one run of ten is open, and three wait behind it");
+    let run = ledger.runs().next_back().map(|(id, ..)| id).expect("a run");
+    let now = ledger.head().now;
+    put_at(&mut ledger, now, Command::RunCancel(run));
+    let second = look(&mut watch, &ledger, seconds(10));
+    assert_eq!((second[0].recipients, second[0].eta), (30, Some(seconds(30))), "the end of all, not of one run");
+    let schedule = *ledger.schedules().iter().next_back().expect("it").0;
+    let pause = SchedulePause { schedule, reason: "rest".into() };
+    put_at(&mut ledger, now, Command::SchedulePause(pause));
+    assert_eq!(look(&mut watch, &ledger, seconds(15)), [], "what is paused is not caught up");
+}
+
+#[test]
+fn where_more_waits_than_is_counted_no_end_is_told() {
+    let when = When::Cron { expression: "* * * * *".into() };
+    let (ledger, _) = one_after_the_other(when, 11 * 3_600_000);
+    let ((mut found, _, missed, now), mut watch) = (seen(&ledger), Watch::default());
+    let many = vec![missed[0].clone(); 100];
+    add_waiting(&mut found, &many, &Zones::bundled("test"), now);
+    let late = found["default"];
+    assert!((WAITING_MAX..WAITING_MAX + 100).contains(&late.waiting), "{late:?}");
+    assert!(!late.is_all);
+    watch.look(found.clone(), |_| None, seconds(0));
+    let told = watch.look(found, |_| None, seconds(10));
+    assert_eq!((told[0].is_lower_bound, told[0].measured, told[0].eta), (true, false, None));
 }

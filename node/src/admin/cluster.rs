@@ -123,6 +123,8 @@ fn backlog(backlog: Backlog) -> v1::Backlog {
         shrinks_per_second: backlog.shrinks_per_second.unwrap_or_default(),
         eta: backlog.eta.map(|eta| views::duration(whole_ms(eta))),
         measured: backlog.measured,
+        waiting: backlog.waiting,
+        lower_bound: backlog.is_lower_bound,
     }
 }
 

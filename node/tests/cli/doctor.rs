@@ -233,6 +233,10 @@ async fn work_that_stands_is_named() {
     patient.status.backlogs = vec![fresh.clone()];
     let new = patient.clone().examined("-o json").await.json();
     assert_eq!(new[6]["what"], "7 recipients late in pool bulk", "nobody knows yet whether it shrinks");
+    patient.status.backlogs = vec![v1::Backlog { waiting: 1, lower_bound: true, ..fresh.clone() }];
+    let more = patient.clone().examined("-o json").await.json();
+    let what = "at least 7 recipients late in pool bulk (at least 1 of its instants waits its turn)";
+    assert_eq!(more[6]["what"], what);
     patient.status.backlogs = vec![v1::Backlog { measured: true, ..fresh }];
     let ended = patient.examined("-o json").await;
     let expected = [

@@ -308,6 +308,8 @@ async fn a_cluster() {
             shrinks_per_second: 20.0,
             eta: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
             measured: true,
+            waiting: 3,
+            lower_bound: false,
         }],
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
@@ -320,12 +322,13 @@ async fn a_cluster() {
         json["backlog"],
         json!([{
             "pool": "default", "recipients": 1200, "oldest": "2026-03-08T13:05:00Z", "bound_per_second": 25.0,
-            "shrinks_per_second": 20.0, "eta_ms": 60_000, "measured": true,
+            "shrinks_per_second": 20.0, "eta_ms": 60_000, "measured": true, "waiting": 3,
+            "lower_bound": false,
         }])
     );
     let table = fake.reveille("cluster status").await.stdout;
-    let told = "1,200 recipients late in pool default, the oldest due 2026-03-08T13:05:00Z; 20.0 a second, over in 1m \
-                (at most 25 a second)\n";
+    let told = "1,200 recipients late in pool default (3 of its instants wait their turn), the oldest due \
+                2026-03-08T13:05:00Z; 20.0 a second, over in 1m (at most 25 a second)\n";
     assert!(table.ends_with(told), "{table}");
     let fields = "address applied_index clock_offset_ms id incarnation lag name role state_hash tzdb version";
     assert_eq!((keys(&json["members"][0]), keys(&json["members"][1])), (fields.into(), fields.into()));

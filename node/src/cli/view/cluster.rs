@@ -70,6 +70,10 @@ pub struct BacklogView {
     eta_ms: Option<i64>,
     /// Was it looked at for long enough to say whether it shrinks?
     measured: bool,
+    /// Instants of it that wait their turn behind other runs of their schedules.
+    waiting: u64,
+    /// More waits than was counted.
+    lower_bound: bool,
 }
 
 /// How a member stands; null where it did not answer.
@@ -185,6 +189,8 @@ impl From<v1::Backlog> for BacklogView {
             shrinks_per_second: some(backlog.shrinks_per_second),
             eta_ms: backlog.eta.as_ref().map(duration_ms),
             measured: backlog.measured,
+            waiting: backlog.waiting,
+            lower_bound: backlog.lower_bound,
         }
     }
 }
@@ -192,7 +198,13 @@ impl From<v1::Backlog> for BacklogView {
 impl BacklogView {
     /// In words: how many, how old, how fast, how long.
     pub fn told(&self) -> String {
+        let least = if self.lower_bound { "at least " } else { "" };
         let recipients = human::counted(self.recipients, "recipient");
+        let waiting = match self.waiting {
+            0 => String::new(),
+            1 => format!(" ({least}1 of its instants waits its turn)"),
+            waiting => format!(" ({least}{} of its instants wait their turn)", human::count(waiting)),
+        };
         let oldest = self.oldest.as_ref().map(|oldest| format!(", the oldest due {oldest}")).unwrap_or_default();
         let goes = match (self.shrinks_per_second, self.eta_ms) {
             (Some(rate), Some(eta)) => format!("; {rate:.1} a second, over in {}", human::duration(eta)),
@@ -200,7 +212,7 @@ impl BacklogView {
             _ => String::new(),
         };
         let bound = self.bound_per_second.map(|bound| format!(" (at most {bound} a second)")).unwrap_or_default();
-        format!("{recipients} late in pool {}{oldest}{goes}{bound}", self.pool)
+        format!("{least}{recipients} late in pool {}{waiting}{oldest}{goes}{bound}", self.pool)
     }
 }
 

@@ -7,6 +7,6 @@ pub mod backfill;
 pub mod calendar;
 pub mod catch_up;
 pub mod edit;
-mod overlap;
+pub mod overlap;
 pub mod prune;
 pub mod replan;

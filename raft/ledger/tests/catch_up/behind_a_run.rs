@@ -5,6 +5,8 @@ use reveille_ledger::check::check;
 use reveille_ledger::command::{Cause, Command, Reason, SchedulePause, ScheduleResume, Trigger};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::catch_up::ON_TIME_MS;
+use reveille_ledger::decide::edit::Calendar;
+use reveille_ledger::decide::overlap::{Waits, missed_that_wait};
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
@@ -35,6 +37,16 @@ impl Drill {
         self.ledger.runs().map(|(_, _, run)| (minutes(run.due), run.cause, run.waited_for)).collect()
     }
 
+    /// What was missed and waits its turn: how many instants, and when the first was due.
+    fn waits(&self, most: u64) -> Option<Waits> {
+        let schedule = self.ledger.schedules().get(&self.schedule).expect("the schedule");
+        missed_that_wait(schedule, Calendar { pattern: &self.pattern, zone: &self.zone }, self.now, most)
+    }
+
+    fn late_runs(&self) -> usize {
+        self.ledger.runs().filter(|(_, _, run)| run.cause == Cause::CatchUp).count()
+    }
+
     fn run_at(&self, place: usize) -> Option<RunId> {
         self.ledger.runs().nth(place).map(|(id, ..)| id)
     }
@@ -61,6 +73,36 @@ fn what_was_missed_is_late_though_it_waits_for_the_run_before_it() {
         drill.told(),
         [(60, Cause::CatchUp, None), (120, Cause::CatchUp, waited_for(0)), (180, Cause::CatchUp, waited_for(1)),]
     );
+}
+
+#[test]
+fn what_waits_its_turn_is_counted_until_it_opens() {
+    let mut drill = one_by_one(60, CatchUp::All);
+    assert_eq!(drill.waits(100), None);
+    drill.after_outage(3 * HOUR_MS + 10 * MINUTE_MS);
+    for (instants, first) in [(2, 2), (1, 3)] {
+        let oldest = drill.created.plus_ms(first * HOUR_MS);
+        assert_eq!(drill.waits(100), Some(Waits { instants, oldest, is_all: true }));
+        drill.pass(5 * MINUTE_MS);
+        drill.finish();
+    }
+    assert_eq!(drill.waits(100), None, "the last one has opened");
+}
+
+#[test]
+fn where_more_waits_than_is_counted_it_says_so() {
+    let created = at("2026-03-02T00:00:00Z");
+    let policies = Policies { catch_up: CatchUp::All, overlap: Overlap::BufferOne, ..Policies::default() };
+    let wish = Wish { policies, ..Wish::default() };
+    let mut drill = Drill::new(super::cron(super::MINUTELY), "UTC", created, &wish);
+    drill.after_outage(11 * MINUTE_MS);
+    let oldest = created.plus_ms(2 * MINUTE_MS);
+    assert_eq!(drill.waits(4), Some(Waits { instants: 4, oldest, is_all: false }));
+    // The last two are on time: the one a minute ago, and the one now.
+    assert_eq!(drill.waits(100), Some(Waits { instants: 8, oldest, is_all: true }));
+    let mut last = Drill::new(super::cron(super::MINUTELY), "UTC", created, &Wish { max_runs: Some(3), ..wish });
+    last.after_outage(11 * MINUTE_MS);
+    assert_eq!(last.waits(2), Some(Waits { instants: 2, oldest, is_all: true }), "no more than may open");
 }
 
 #[test]
@@ -216,5 +258,11 @@ proptest! {
             }
         }
         prop_assert!(drill.now.since_ms(drill.created) < 2 * DAY_MS);
+        // What is said to wait its turn is what opens late when its turn comes.
+        let (waits, before) = (drill.waits(u64::MAX).map_or(0, |waits| waits.instants), drill.late_runs());
+        while !drill.unfinished().is_empty() {
+            drill.finish();
+        }
+        prop_assert_eq!(waits as usize, drill.late_runs() - before);
     }
 }
