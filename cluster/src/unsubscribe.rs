@@ -139,7 +139,12 @@ fn check_url(url: &str) -> Result<String, String> {
     let (scheme, rest) =
         url.split_once("://").ok_or_else(|| format!("'{url}' is no address: write https://HOST/PATH"))?;
     let host = rest.split('/').next().unwrap_or_default();
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_start_matches('[').trim_end_matches(']');
+    // An IPv6 address has colons of its own, and so stands in brackets.
+    let name = match host.strip_prefix('[').map(|host| host.split_once(']')) {
+        Some(Some((address, port))) if port.is_empty() || port.starts_with(':') => address,
+        Some(_) => "",
+        None => host.split(':').next().unwrap_or_default(),
+    };
     if !(scheme == "https" || scheme == "http" && is_loopback(name)) {
         return Err(format!("'{url}' does not begin with https://, which mail programs demand (RFC 8058)"));
     }
@@ -293,7 +298,11 @@ mod tests {
         {
             refused(url, None, std::slice::from_ref(&key));
         }
-        for url in ["http://127.0.0.1:7681", "http://localhost/u", "http://[::1]:80/u", "https://a.example:8443"] {
+        for url in ["https://[::1", "http://[::1]x/u", "http://[2001:db8::1]/u", "https://[]/u"] {
+            refused(url, None, std::slice::from_ref(&key));
+        }
+        let taken = ["http://127.0.0.1:7681", "http://localhost/u", "http://[::1]:80/u", "https://a.example:8443"];
+        for url in taken.into_iter().chain(["http://[::1]", "http://[::1]/u", "https://[2001:db8::1]/u"]) {
             assert!(Unsubscribe::new(url, None, std::slice::from_ref(&key)).is_ok(), "{url}");
         }
         for mailto in ["", "ann", "a?b@c.example", "zoë@example.com"] {
