@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
-use reveille_proto::admin::v1::{InitClusterRequest, InitClusterResponse};
+use reveille_proto::admin::v1::{ErrorReason, InitClusterRequest, InitClusterResponse};
 use reveille_raft::peer::{Hiccup, Rejection};
 use reveille_raft::{ClusterId, Member};
 use tokio::task::JoinSet;
+use tonic::Code;
 
 use super::validate::Fields;
 use super::{Admin, Fault, refusals, views};
@@ -159,7 +160,7 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
     }
     let mut answers = asked.join_all().await;
     answers.sort_by(|one, other| one.0.cmp(&other.0));
-    let mut fields = Fields::default();
+    let (mut fields, mut silent) = (Fields::default(), Vec::new());
     for (address, answer) in answers {
         let description = match answer {
             Ok(description) => description,
@@ -170,7 +171,7 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
                 continue;
             }
             Err(hiccup) => {
-                fields.refuse("peers", format!("{address} does not answer: {hiccup}; start it, and ask again"));
+                silent.push(format!("{address} does not answer: {hiccup}"));
                 continue;
             }
         };
@@ -196,7 +197,13 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
         // Its own word for its address is what the others will use, so it is what was reached that counts.
         members.insert(description.node, Member { name: description.name, address, votes: true });
     }
-    fields.done(Some(members))
+    let members = fields.done(Some(members))?;
+    if silent.is_empty() {
+        return Ok(members);
+    }
+    // Nothing is wrong with what was asked for: it is too early for it.
+    let fault = Fault::new(Code::Unavailable, ErrorReason::NoQuorum, silent.join("; "));
+    Err(fault.next("start each of the founders, and give the same command again"))
 }
 
 #[cfg(test)]

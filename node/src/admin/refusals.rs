@@ -230,6 +230,16 @@ pub fn no_campaign(name: &str) -> Fault {
         .next("reveille campaign list")
 }
 
+const CHANGED: &str = "the schedule has changed meanwhile";
+
+/// What the ledger refused of a change of this schedule.
+pub fn refused_of(schedule: &str, refusal: &Refusal) -> Fault {
+    match refusal {
+        Refusal::StalePlan => stale_etag(schedule, CHANGED),
+        refusal => refused(refusal),
+    }
+}
+
 /// What the ledger refused: certain, and equal on every node.
 pub fn refused(refusal: &Refusal) -> Fault {
     let message = refusal.to_string();
@@ -245,8 +255,10 @@ pub fn refused(refusal: &Refusal) -> Fault {
             Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message).next(format!("reveille relay show {name}"))
         }
         Refusal::RequestReused(_) => Fault::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
-        // The entry names it by number only.
-        Refusal::StalePlan => stale_etag("NAME", "the schedule has changed meanwhile"),
+        // It has no name here: who knows it says it (`refused_of`).
+        Refusal::StalePlan => {
+            Fault::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED).next("reveille schedule list")
+        }
         Refusal::TooLarge { .. } => Fault::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
         Refusal::ClocksDisagree => not_possible(message).next(LOOK_AT_CLUSTER),
         Refusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),
@@ -323,5 +335,8 @@ mod tests {
             format!("{} NAME_TAKEN: {}", Code::AlreadyExists, Refusal::NameTaken("daily".to_owned()))
         );
         assert_eq!(refused(&Refusal::StalePlan).reason(), ErrorReason::EtagMismatch);
+        let status = tonic::Status::from(refused_of("daily", &Refusal::StalePlan));
+        let details = status.get_details_error_info().expect("details");
+        assert_eq!(details.metadata.get("next").map(String::as_str), Some("reveille schedule show daily"));
     }
 }

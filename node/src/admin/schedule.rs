@@ -218,7 +218,9 @@ impl ScheduleService for Admin {
         }
         let (opens, rehearsal) = self.calendar(move |zones| resumed(&found, zones)).await??;
         if !request.validate_only {
-            self.write(Command::ScheduleResume(ScheduleResume { schedule: id, plan_version }), "", deadline).await?;
+            let resume = Command::ScheduleResume(ScheduleResume { schedule: id, plan_version });
+            let resumed = self.try_write(resume, "", deadline).await?;
+            resumed.map_err(|refusal| refusals::refused_of(&request.name, &refusal))?;
         }
         Ok(Response::new(ResumeScheduleResponse {
             schedule: Some(self.show_schedule(id, &request.name).await?),

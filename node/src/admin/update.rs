@@ -84,7 +84,7 @@ pub async fn update(
         match tried {
             Ok(answer) => return Ok(answer),
             Err(refusal) if tries == TRIES || !is_overtaken(&refusal) => {
-                return Err(refusals::refused(&refusal).request(&request.request_id));
+                return Err(refusals::refused_of(&asked.name, &refusal).request(&request.request_id));
             }
             Err(Refusal::NotDue(_)) => until = Until::Applied,
             Err(refusal) => tracing::debug!(%refusal, "an edit is planned anew"),

@@ -1,5 +1,7 @@
 //! Texts of strangers on their way to a terminal: names, lines of files, answers of relays.
 
+use std::fmt::Write;
+
 /// Could it repaint the terminal, or make a line read otherwise than it is? Control characters, and those that
 /// turn the direction of writing.
 pub fn is_harmful(one: char) -> bool {
@@ -7,9 +9,32 @@ pub fn is_harmful(one: char) -> bool {
         || matches!(one, '\u{200E}' | '\u{200F}' | '\u{061C}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The same text, with a sign in the place of each character that could do harm, but for those that may stay.
-pub fn masked(text: &str, but: &[char]) -> String {
-    text.chars().map(|one| if is_harmful(one) && !but.contains(&one) { '\u{FFFD}' } else { one }).collect()
+/// The same text, with each character that could do harm spelled out, as `\u{202e}` or `\n`, but for those that may
+/// stay.
+pub fn spelled(text: &str, but: &[char]) -> String {
+    let is_spelled = |one: char| is_harmful(one) && !but.contains(&one);
+    text.chars().fold(String::with_capacity(text.len()), |mut out, one| {
+        match one {
+            '\n' | '\r' | '\t' if is_spelled(one) => out.extend(one.escape_default()),
+            one if is_spelled(one) => out.extend(one.escape_unicode()),
+            one => out.push(one),
+        }
+        out
+    })
+}
+
+/// JSON in which each of them is an escape of JSON: the same value to whoever reads it. Line ends are ours: those of
+/// a value are escapes already.
+pub fn json(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, one| {
+        if is_harmful(one) && one != '\n' {
+            // All of them are in the basic plane. Into memory: it does not fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(one));
+        } else {
+            out.push(one);
+        }
+        out
+    })
 }
 
 #[cfg(test)]
@@ -17,10 +42,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_repaints_or_turns_a_line_is_masked() {
-        for harmful in ["\u{1b}", "\u{7}", "\u{9b}", "\u{202e}", "\u{2066}", "\u{200f}", "\u{2028}", "\n"] {
-            assert_eq!(masked(harmful, &[]), "\u{FFFD}", "{harmful:?}");
+    fn what_repaints_or_turns_a_line_is_spelled_out() {
+        for harmful in ["\u{1b}", "\u{7}", "\u{9b}", "\u{202e}", "\u{2066}", "\u{200f}", "\u{2028}"] {
+            let code = format!("\\u{{{:x}}}", harmful.chars().next().map_or(0, u32::from));
+            assert_eq!(spelled(harmful, &[]), code);
         }
-        assert_eq!(masked("a\n\tb ümläut שלום", &['\n', '\t']), "a\n\tb ümläut שלום");
+        assert_eq!(spelled("a\nb\tc", &['\n']), "a\nb\\tc");
+        assert_eq!(spelled("a\n\tb ümläut שלום", &['\n', '\t']), "a\n\tb ümläut שלום");
+    }
+
+    #[test]
+    fn json_is_the_same_value_without_them() {
+        let value = serde_json::json!({ "name": "a\u{202e}b\u{9b}\u{7f}\n\u{1b}", "שלום": [1] });
+        let text = json(&serde_json::to_string_pretty(&value).expect("JSON"));
+        assert!(!text.chars().any(|one| is_harmful(one) && one != '\n'), "{text}");
+        assert!(text.contains("a\\u202eb\\u009b\\u007f\\n\\u001b"), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).ok(), Some(value));
     }
 }

@@ -115,7 +115,7 @@ impl Terminal {
     pub fn object(&self, name: &str, value: &Value) -> Result<(), Stop> {
         match self.format {
             Format::Table | Format::Name => self.data(name),
-            Format::Json => self.data(&value.to_string()),
+            Format::Json => self.data(&harmless::json(&value.to_string())),
             Format::Yaml => self.data(&format!("---\n{}", super::yaml::document(value))),
         }
     }
@@ -163,7 +163,9 @@ impl Terminal {
         if self.yes {
             return Ok(());
         }
-        let question = &on_one_line(question);
+        let shown = &on_one_line(question);
+        // Programs get the names as they are.
+        let question = if self.format == Format::Json { question } else { shown };
         let refused = |message: String| {
             let next = Some("the same command with --yes".to_owned());
             Failure { exit: Exit::Usage, reason: "NOT_CONFIRMED".into(), message, next, ..Failure::default() }
@@ -172,7 +174,7 @@ impl Terminal {
             return Err(refused(format!("{question} (nobody to ask: stdin is no terminal)")).into());
         }
         let mut stderr = io::stderr().lock();
-        let asked = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+        let asked = write!(stderr, "{shown} [y/N] ").and_then(|()| stderr.flush());
         let mut answer = String::new();
         let read = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
         match (read, answer.trim()) {
@@ -207,7 +209,7 @@ impl Terminal {
 
     fn tell(&self, failure: &Failure) {
         if self.format == Format::Json {
-            return talk(&failure.to_json());
+            return talk(&harmless::json(&failure.to_json()));
         }
         let (on, dim, off) = if self.paint_talk { ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
         talk(&format!("{on}error:{off} {}", harmless(&failure.message)));
@@ -227,12 +229,12 @@ impl Terminal {
 
 /// Names and answers come from strangers; lines and columns are ours.
 fn harmless(text: &str) -> String {
-    harmless::masked(text, &['\n', '\t'])
+    harmless::spelled(text, &['\n', '\t'])
 }
 
 /// A text in which somebody's name stands, and which is one line: a line end in it is written as `\n`.
 fn on_one_line(text: &str) -> String {
-    text.chars().map(|one| if one.is_control() { one.escape_default().to_string() } else { one.to_string() }).collect()
+    harmless::spelled(text, &[])
 }
 
 /// A line on stderr. That nobody reads it is no error.
@@ -242,7 +244,7 @@ fn talk(text: &str) {
 
 fn pretty<T: Serialize>(value: &T) -> String {
     // Views are plain data with string keys: serde_json has nothing to refuse there.
-    serde_json::to_string_pretty(value).unwrap_or_default()
+    harmless::json(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
 fn yaml<T: Serialize>(value: &T) -> String {

@@ -7,6 +7,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::harmless;
+
 /// A value as one document, without a line end.
 pub fn document(value: &Value) -> String {
     let mut out = String::new();
@@ -56,7 +58,7 @@ pub fn text(string: &str) -> String {
         && string.bytes().all(word)
         && string.len() > 1
         && !MEAN_SOMETHING.contains(&string.to_ascii_lowercase().as_str());
-    if is_plain { string.to_owned() } else { Value::from(string).to_string() }
+    if is_plain { string.to_owned() } else { harmless::json(&Value::from(string).to_string()) }
 }
 
 #[cfg(test)]

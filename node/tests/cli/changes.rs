@@ -2,6 +2,7 @@
 
 use prost::Message;
 use reveille_proto::admin::v1;
+use serde_json::Value;
 
 use crate::fake::{Fake, one, unknown};
 
@@ -58,6 +59,41 @@ async fn a_trigger_carries_the_request_id_that_was_given_or_one_that_is_drawn() 
     let drawn: std::collections::BTreeSet<&&str> = ids.iter().skip(1).collect();
     assert_eq!(drawn.len(), 2, "each is drawn anew: {ids:?}");
     assert!(drawn.iter().all(|id| id.len() == 36), "{ids:?}");
+}
+
+#[tokio::test]
+async fn a_trigger_that_is_only_looked_at_shows_no_run_that_is_there() {
+    let run = v1::Run {
+        tenant: "default".into(),
+        schedule: "morning".into(),
+        nominal: "trigger:mine".into(),
+        cause: v1::RunCause::Trigger.into(),
+        state: v1::RunState::Open.into(),
+        audience: 1_200,
+        ..v1::Run::default()
+    };
+    let answer = v1::TriggerScheduleResponse { run: Some(run), warnings: vec![] };
+    let fake = Fake::answering("TriggerSchedule", answer).await;
+    let ended = fake.reveille("schedule trigger morning --dry-run").await;
+    let card = "schedule   morning (default)\nrun        would open now\nfinish by  -\naudience   1,200\n";
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), card), "{ended:?}");
+    let json = fake.reveille("schedule trigger morning --dry-run -o json").await.json();
+    assert_eq!((&json["run"], &json["opened_index"], &json["audience"]), (&Value::Null, &Value::Null, &1_200.into()));
+}
+
+#[tokio::test]
+async fn a_name_that_turns_a_line_around_is_spelled_out_where_it_is_repeated() {
+    let fake = Fake::start(|method, _| Err(unknown(method))).await;
+    let asked = fake.reveille("schedule delete a\u{202e}b\u{9b}2J").await;
+    assert_eq!(asked.code, Some(2), "{asked:?}");
+    assert!(asked.stderr.contains("Delete schedule a\\u{202e}b\\u{9b}2J?"), "{}", asked.stderr);
+    let asked = fake.reveille("schedule delete a\u{202e}b -o json").await;
+    assert!(asked.stderr.is_ascii() && asked.stderr.contains("a\\u202eb"), "{}", asked.stderr);
+    let schedule = v1::Schedule { name: "a\u{202e}b".into(), ..v1::Schedule::default() };
+    let answer = v1::GetScheduleResponse { schedule: Some(schedule), ..v1::GetScheduleResponse::default() };
+    let shown = Fake::answering("GetSchedule", answer).await.reveille("schedule show x -o json").await;
+    assert!(shown.stdout.contains("\"a\\u202eb\""), "{}", shown.stdout);
+    assert_eq!(shown.json()["name"], "a\u{202e}b", "the value is what it was");
 }
 
 async fn paused_schedule(missed: u32) -> Fake {

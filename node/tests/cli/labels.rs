@@ -176,6 +176,11 @@ async fn all_that_have_the_labels_are_paused_after_a_yes_that_saw_their_names() 
     assert!(asked.stderr.contains("1 schedule of 3 left as they are: not active"), "{}", asked.stderr);
     let looked = fake.reveille("schedule pause -l team=ops --reason look --dry-run -o json").await;
     assert_eq!((looked.code, &looked.json()[1]["outcome"]), (Some(0), &"would_pause".into()));
+    assert_eq!(looked.json()[1]["opens_count"], 0, "programs get the same fields for a pause and a resume");
+    let table = fake.reveille("schedule pause -l team=ops --reason look --dry-run").await.stdout;
+    assert_eq!(table, "NAME  OUTCOME          REASON\ngood  would be paused  -\nbad   would be paused  -\n");
+    let resumed = fake.reveille("schedule resume -l team=ops --dry-run").await.stdout;
+    assert!(resumed.starts_with("NAME    OUTCOME           OPENS  EXPLAINED  REASON\n"), "{resumed}");
     assert!(!fake.methods().contains(&"PauseSchedule".to_owned()), "nothing was changed yet");
 
     let ended = fake.reveille("schedule pause -l team=ops --reason look --yes -o json -q").await;

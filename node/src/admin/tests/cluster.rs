@@ -64,6 +64,11 @@ async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
     let mistaken = InitClusterRequest { peers: vec![admin_port], ..InitClusterRequest::default() };
     let mistaken = cluster.init_cluster(mistaken).await.expect_err("no peer port");
     assert!(mistaken.message().contains("answers, but is no peer port"), "{mistaken:?}");
+    // Nobody listens there: not a mistake in the request.
+    let silent = InitClusterRequest { peers: vec!["127.0.0.1:1".to_owned()], ..InitClusterRequest::default() };
+    let silent = cluster.init_cluster(silent).await.expect_err("nobody answers");
+    assert_eq!(reason(&silent), (Code::Unavailable, "NO_QUORUM".to_owned()));
+    assert!(silent.message().contains("127.0.0.1:1 does not answer"), "{silent:?}");
     let request = InitClusterRequest { peers: request.peers.into_iter().take(1).collect(), ..request };
     let foreign = cluster.init_cluster(request).await.expect_err("its peer belongs to a cluster");
     assert!(foreign.message().contains("belongs to cluster"), "{foreign:?}");

@@ -71,7 +71,13 @@ pub fn waited_for(former: RunId) -> String {
 pub fn inside_gap(ledger: &Ledger, id: RunId) -> Option<String> {
     let (run, near) = (ledger.run(id)?, ledger.too_near_of(id));
     let gap = in_words(run.policies.min_gap_ms);
-    (near > 0).then(|| format!("min_gap: {near} of {} got a mail less than {gap} away, and get none", run.count))
+    (near > 0).then(|| kept_back(near.into(), run.count.into(), &gap))
+}
+
+fn kept_back(near: u64, all: u64, gap: &str) -> String {
+    let who = if all == 1 { "its recipient".to_owned() } else { format!("{near} of {all}") };
+    let get = if near == 1 { "gets" } else { "get" };
+    format!("min_gap: {who} got a mail less than {gap} away, and {get} none")
 }
 
 /// The instant that is due and waits for a run to be finished, if there is one (`overlap`).
@@ -116,6 +122,14 @@ fn why(reason: Reason, policies: &Policies) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_told_as_one_and_many_as_many() {
+        let told = |near, all| kept_back(near, all, "20 h");
+        assert_eq!(told(1, 1), "min_gap: its recipient got a mail less than 20 h away, and gets none");
+        assert_eq!(told(1, 3), "min_gap: 1 of 3 got a mail less than 20 h away, and gets none");
+        assert_eq!(told(2, 3), "min_gap: 2 of 3 got a mail less than 20 h away, and get none");
+    }
 
     #[test]
     fn the_handbook_has_a_line_for_each_reason() {

@@ -96,10 +96,7 @@ impl<'a> Screen<'a> {
             return Ok(());
         }
         match (self.terminal.format(), scene.kind) {
-            (Format::Table, _) => {
-                let gap = if last.is_some() && scene.kind == Kind::List { "\n" } else { "" };
-                self.terminal.text(&format!("{gap}{}", scene.text))
-            }
+            (Format::Table, _) => self.terminal.text(&format!("{}{}", gap(last.is_some(), &scene.text), scene.text)),
             (_, Kind::One) => scene.objects.iter().try_for_each(|(name, value)| self.terminal.object(name, value)),
             (_, Kind::List) => {
                 let before = last.map(|last| last.objects).unwrap_or_default();
@@ -107,6 +104,11 @@ impl<'a> Screen<'a> {
             }
         }
     }
+}
+
+/// What stands between two scenes that are printed one below the other: an empty line, but between lines.
+fn gap(is_another: bool, text: &str) -> &'static str {
+    if is_another && text.contains('\n') { "\n" } else { "" }
 }
 
 /// Rows that came, changed or went, each with `change`: `added`, `changed` or `gone`.
@@ -131,6 +133,12 @@ fn changes(before: &[(String, Value)], now: &[(String, Value)]) -> Vec<(String, 
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn cards_and_tables_stand_apart_and_lines_do_not() {
+        assert_eq!(["one line", "now   noon\nahead 1 h"].map(|text| gap(true, text)), ["", "\n"]);
+        assert_eq!(gap(false, "now   noon\nahead 1 h"), "", "nothing stands above the first one");
+    }
 
     #[test]
     fn rows_come_change_and_go() {

@@ -13,7 +13,7 @@ use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::human;
 use crate::cli::view::schedule::ScheduleView;
-use crate::cli::view::several::{Outcome, SeveralView};
+use crate::cli::view::several::{Outcome, PausedView, SeveralView};
 
 /// Schedules that one command changes.
 const SEVERAL_MAX: u32 = 1_000;
@@ -63,13 +63,13 @@ pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dr
         desk.terminal.say(&format!("{few} of {all} left as they are: not {}", act.acts_on()));
     }
     if dry_run {
-        desk.terminal.list(&rows)?;
+        list(desk, &act, &rows)?;
         desk.terminal.say(CHECKED);
         return Ok(());
     }
     if rows.is_empty() {
         // That they are left as they are was said; programs get their empty list.
-        return if desk.terminal.format() == Format::Table { Ok(()) } else { desk.terminal.list(&rows) };
+        return if desk.terminal.format() == Format::Table { Ok(()) } else { list(desk, &act, &rows) };
     }
     let names: Vec<String> = rows.iter().map(SeveralView::in_words).collect();
     let count = human::counted(rows.len() as u64, "schedule");
@@ -88,7 +88,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dr
             }
         }
     }
-    desk.terminal.list(&rows)?;
+    list(desk, &act, &rows)?;
     let undone = rows.iter().filter(|row| row.outcome != act.done()).count();
     match (undone, stopped) {
         (0, _) => Ok(()),
@@ -101,6 +101,14 @@ pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dr
             ..Failure::default()
         }
         .into()),
+    }
+}
+
+/// What became of each.
+fn list(desk: &Desk<'_>, act: &Act, rows: &[SeveralView]) -> Result<(), Stop> {
+    match act {
+        Act::Pause(_) => desk.terminal.list(&rows.iter().cloned().map(PausedView).collect::<Vec<_>>()),
+        Act::Resume => desk.terminal.list(rows),
     }
 }
 

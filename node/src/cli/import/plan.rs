@@ -231,7 +231,7 @@ fn title(text: &str) -> String {
 
 /// The end of a long path says more than its beginning.
 fn shortened(file: &str) -> String {
-    let file = harmless::masked(file, &[]);
+    let file = harmless::spelled(file, &[]);
     match file.chars().count().checked_sub(FILE_CHARACTERS_MAX) {
         Some(more @ 1..) => format!("…{}", file.chars().skip(more).collect::<String>()),
         _ => file,

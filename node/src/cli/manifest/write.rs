@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::tree::{Node, Shape};
-use crate::cli::yaml;
+use crate::cli::{harmless, yaml};
 
 /// One document of YAML, without a line end.
 pub fn yaml(node: &Node) -> String {
@@ -25,7 +25,7 @@ fn nested(node: &Node, depth: usize) -> String {
         let parts: Vec<String> = parts.into_iter().map(|part| format!("  {space}{part}")).collect();
         format!("{open}\n{}\n{space}{close}", parts.join(",\n"))
     };
-    let string = |text: &str| Value::from(text).to_string();
+    let string = |text: &str| harmless::json(&Value::from(text).to_string());
     match &node.shape {
         Shape::Nothing => "null".to_owned(),
         Shape::Text(text) => string(text),

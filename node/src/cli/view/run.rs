@@ -1,7 +1,7 @@
 //! What `run …` prints.
 
 use reveille_proto::admin::v1;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::barrier::BarrierView;
 use super::sheet::{Cell, Tone, card};
@@ -13,6 +13,8 @@ use crate::cli::word::word;
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunView {
+    /// Null: it was only checked, and is not there.
+    #[serde(serialize_with = "or_null")]
     run: String,
     tenant: String,
     schedule: String,
@@ -22,6 +24,7 @@ pub struct RunView {
     reason: Option<String>,
     audience: u32,
     counts: CountsView,
+    #[serde(serialize_with = "or_null")]
     opened_index: u64,
     finished_index: Option<u64>,
     due: Option<String>,
@@ -35,6 +38,11 @@ pub struct RunView {
     /// Only of a run that was just paused or cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<BarrierView>,
+}
+
+/// What has no value is null.
+fn or_null<T: Default + PartialEq + Serialize, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    (*value != T::default()).then_some(value).serialize(serializer)
 }
 
 /// Recipients by state; their sum is the audience (P1).
@@ -205,6 +213,17 @@ impl RunView {
         format!("{recipients} would be cancelled{rest}")
     }
 
+    /// One that was only checked, and has no number.
+    fn would_open(&self, paint: bool) -> String {
+        let pairs = vec![
+            ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
+            ("run", Cell::toned("would open now", Tone::Notable)),
+            ("finish by", Cell::or_dash(self.finish_by.as_deref())),
+            ("audience", human::count(self.audience.into()).into()),
+        ];
+        card(pairs, paint)
+    }
+
     fn tone(&self) -> Tone {
         match self.state.as_str() {
             "open" => Tone::Plain,
@@ -221,6 +240,9 @@ impl View for RunView {
     }
 
     fn text(&self, paint: bool) -> String {
+        if self.run.is_empty() {
+            return self.would_open(paint);
+        }
         let state = match &self.reason {
             Some(reason) => format!("{}: {reason}", self.state),
             None => self.state.clone(),
@@ -235,21 +257,17 @@ impl View for RunView {
             (Some(at), Some(former)) => format!("{at}, waited for {former}").into(),
             (at, _) => Cell::or_dash(at.as_deref()),
         };
-        // One that was only checked has no number and no index.
-        let is_there = !self.run.is_empty();
-        let mut pairs = if is_there { vec![("run", Cell::from(self.run.as_str()))] } else { Vec::new() };
-        pairs.extend([
+        let mut pairs = vec![
+            ("run", Cell::from(self.run.as_str())),
             ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
             ("nominal", nominal.into()),
             ("state", Cell::toned(state, self.tone())),
             ("due", Cell::or_dash(self.due.as_deref())),
             ("opened", opened),
             ("finish by", Cell::or_dash(self.finish_by.as_deref())),
-        ]);
-        if is_there {
-            pairs.push(("log index", format!("opened at {}{finished}", self.opened_index).into()));
-        }
-        pairs.push(("audience", human::count(self.audience.into()).into()));
+            ("log index", format!("opened at {}{finished}", self.opened_index).into()),
+            ("audience", human::count(self.audience.into()).into()),
+        ];
         let counts = self.counts.named().into_iter().filter(|(name, count, _)| *count > 0 || *name == "sent");
         pairs.extend(counts.map(|(name, count, tone)| (name, Cell::count(count.into(), tone))));
         if let Some(canary) = self.canary() {

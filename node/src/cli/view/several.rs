@@ -38,6 +38,11 @@ impl Outcome {
     }
 }
 
+/// A schedule of several that were paused: it opens and explains nothing, so that is in no column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct PausedView(pub SeveralView);
+
 /// One schedule of several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SeveralView {
@@ -88,6 +93,26 @@ impl View for SeveralView {
 
     fn text(&self, paint: bool) -> String {
         card(vec![("name", self.name.as_str().into()), ("outcome", self.outcome.cell())], paint)
+    }
+}
+
+impl View for PausedView {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        self.0.text(paint)
+    }
+}
+
+impl Row for PausedView {
+    const NOUN: &'static str = SeveralView::NOUN;
+    const COLUMNS: &'static [&'static str] = &["NAME", "OUTCOME", "REASON"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let SeveralView { name, outcome, reason, .. } = &self.0;
+        vec![name.as_str().into(), outcome.cell(), Cell::or_dash(reason.as_deref())]
     }
 }
 
