@@ -9,7 +9,7 @@
 //! reads by the head, and never more than it reads. An end is counted from the first byte after the head.
 
 use reveille_ledger::bitmap::CHUNK;
-use reveille_ledger::content::Recipient;
+use reveille_ledger::content::{COLUMNS_MAX, Recipient};
 use reveille_ledger::ids::Hash;
 use serde::{Deserialize, Serialize};
 
@@ -20,11 +20,11 @@ const MAGIC: &[u8; 8] = b"rvlpart\x01";
 const ENTRY: usize = 4 + 32;
 
 /// One recipient as it is written. Most keys are the address itself.
-#[derive(Serialize, Deserialize)]
-struct Line {
-    address: String,
-    key: Option<String>,
-    values: Vec<String>,
+#[derive(Serialize)]
+struct Line<'a> {
+    address: &'a str,
+    key: Option<&'a str>,
+    values: &'a [String],
 }
 
 /// Where each block is, and what it must be.
@@ -94,18 +94,42 @@ impl Head {
         if blake3::hash(bytes) != *hash {
             return Err(format!("block {number} is not the one that was sealed"));
         }
-        let lines: Vec<Line> =
-            postcard::from_bytes(bytes).map_err(|error| format!("block {number} does not read: {error}"))?;
         let expected = (self.rows - u32::from(number) * u32::from(BLOCK)).min(u32::from(BLOCK));
-        if lines.len() != expected as usize {
-            return Err(format!("block {number} has {} recipients, not {expected}", lines.len()));
-        }
-        let recipient = |Line { address, key, values }| Recipient {
-            key: key.unwrap_or_else(|| String::clone(&address)),
-            address,
-            values,
+        let read = || {
+            let mut lines = Lines { left: bytes };
+            let has: usize = lines.take()?;
+            if has != expected as usize {
+                return Err(format!("has {has} recipients, not {expected}"));
+            }
+            let recipients = (0..has).map(|_| lines.recipient()).collect::<Result<Vec<_>, _>>()?;
+            if lines.left.is_empty() { Ok(recipients) } else { Err("has something behind its last one".to_owned()) }
         };
-        Ok(lines.into_iter().map(recipient).collect())
+        read().map_err(|what| format!("block {number} {what}"))
+    }
+}
+
+/// The bytes of a block that are still to be read. Somebody may have sent them: each count is looked at before
+/// anything is made of it, so what is made is never much more than what was sent.
+struct Lines<'a> {
+    left: &'a [u8],
+}
+
+impl<'a> Lines<'a> {
+    fn take<T: Deserialize<'a>>(&mut self) -> Result<T, String> {
+        let (taken, left) = postcard::take_from_bytes(self.left).map_err(|error| format!("does not read: {error}"))?;
+        self.left = left;
+        Ok(taken)
+    }
+
+    /// As a [`Line`] is written.
+    fn recipient(&mut self) -> Result<Recipient, String> {
+        let (address, key): (&str, Option<&str>) = self.take()?;
+        let has: usize = self.take()?;
+        if has > COLUMNS_MAX {
+            return Err(format!("has a recipient with {has} values, more than {COLUMNS_MAX}"));
+        }
+        let values = (0..has).map(|_| self.take().map(str::to_owned)).collect::<Result<_, _>>()?;
+        Ok(Recipient { address: address.to_owned(), key: key.unwrap_or(address).to_owned(), values })
     }
 }
 
@@ -114,12 +138,10 @@ pub fn encode(recipients: &[Recipient]) -> Vec<u8> {
     let mut head = [MAGIC.as_slice(), &(recipients.len() as u32).to_le_bytes()].concat();
     let mut body: Vec<u8> = Vec::new();
     for block in recipients.chunks(usize::from(BLOCK)) {
-        let line = |recipient: &Recipient| Line {
-            address: recipient.address.clone(),
-            key: (recipient.key != recipient.address).then(|| recipient.key.clone()),
-            values: recipient.values.clone(),
-        };
-        let lines: Vec<Line> = block.iter().map(line).collect();
+        let lines: Vec<Line<'_>> = block
+            .iter()
+            .map(|Recipient { address, key, values }| Line { address, key: (key != address).then_some(key), values })
+            .collect();
         // Strings in memory: postcard has nothing to refuse there.
         let bytes = postcard::to_stdvec(&lines).unwrap_or_default();
         body.extend(&bytes);

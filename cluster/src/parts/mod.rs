@@ -52,6 +52,8 @@ const LACKING_MAX: usize = 1_024;
 const COPIES_MAX: usize = 64;
 /// A part that is younger is not made younger each time somebody asks for it.
 const YOUNG_FOR: Duration = Duration::from_secs(3_600);
+/// Bytes of the volume that parts leave to the log, or a tenth of a small one.
+const KEPT_FREE: u64 = 256 * 1024 * 1024;
 /// The name of a file that is not whole yet ends so.
 const UNFINISHED: &str = "unfinished";
 
@@ -231,6 +233,7 @@ impl Parts {
             file.set_modified(SystemTime::now())?;
             file.sync_all()?;
         } else {
+            room_beside(&self.folder, bytes.len() as u64)?;
             let unfinished = path.with_extension(UNFINISHED);
             let written = write_synced(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
             if let Err(error) = written {
@@ -304,9 +307,23 @@ impl Parts {
         }
     }
 
-    /// Nobody needs these parts any more: they are not lacking.
-    pub(crate) fn keep_lacking(&self, needed: &BTreeSet<Hash>) {
-        self.lacking.lock().retain(|part| needed.contains(part));
+    /// What nobody needs is not lacking. Nor is it kept where it could not be read: so it is asked for anew when it
+    /// is on its way to a seal.
+    ///
+    /// # Errors
+    /// When a file cannot be removed.
+    pub(crate) fn keep_lacking(&self, needed: &BTreeSet<Hash>) -> io::Result<()> {
+        // What is put meanwhile is whole.
+        let _changing = self.changing.lock();
+        let unneeded = |part: &Hash| !needed.contains(part);
+        let gone: Vec<Hash> = self.lacking.lock().iter().copied().filter(unneeded).collect();
+        for part in gone {
+            match fs::remove_file(self.path(part)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => self.lacking.lock().remove(&part),
+            };
+        }
+        Ok(())
     }
 
     /// Parts that are needed here and cannot be read; not more than can be named at once.
@@ -341,6 +358,23 @@ impl Parts {
 
 fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Is there room for a part, and what the log needs beside it? A node whose log finds no room stops.
+fn room_beside(folder: &Path, bytes: u64) -> io::Result<()> {
+    let volume = rustix::fs::statvfs(folder)?;
+    leaves_room(bytes, volume.f_bavail * volume.f_frsize, volume.f_blocks * volume.f_frsize)
+}
+
+fn leaves_room(bytes: u64, free: u64, total: u64) -> io::Result<()> {
+    let kept = KEPT_FREE.min(total / 10);
+    if free >= bytes.saturating_add(kept) {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes / (1024 * 1024);
+    let (bytes, free, kept) = (mib(bytes), mib(free), mib(kept));
+    let message = format!("{free} MiB are free for its {bytes}, and {kept} are kept free for the log");
+    Err(io::Error::new(io::ErrorKind::StorageFull, message))
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {

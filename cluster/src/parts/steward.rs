@@ -52,7 +52,9 @@ async fn look(site: &Arc<Site>, clears: bool) -> Option<Vec<Hash>> {
     let looked = tokio::task::spawn_blocking(move || {
         let parts = &own.parts;
         needed.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.lack(*part));
-        parts.keep_lacking(&needed);
+        if let Err(error) = parts.keep_lacking(&needed) {
+            tracing::warn!(%error, "a damaged part that nobody needs cannot be removed");
+        }
         if clears {
             match parts.remove_unneeded(&needed, UNNEEDED_FOR, SystemTime::now()) {
                 Ok(0) => {}

@@ -153,6 +153,54 @@ proptest! {
     }
 }
 
+/// A part of one block of these bytes that says it has so many recipients.
+fn forged(rows: u32, block: &[u8]) -> Vec<u8> {
+    let mut bytes = [b"rvlpart\x01".as_slice(), &rows.to_le_bytes()].concat();
+    bytes.extend((block.len() as u32).to_le_bytes());
+    bytes.extend(blake3::hash(block).as_bytes());
+    bytes.extend(block);
+    bytes
+}
+
+#[test]
+fn what_a_block_claims_is_looked_at_before_it_is_made() {
+    let refused = |rows, block: Vec<u8>| file::verify(&forged(rows, &block)).expect_err("refused");
+    let line = |values: usize| postcard::to_stdvec(&("a@x.org", None::<&str>, vec![""; values])).expect("bytes");
+    let block = |rows: usize, lines: &[u8]| [postcard::to_stdvec(&rows).expect("bytes"), lines.to_vec()].concat();
+    assert!(file::verify(&forged(1, &block(1, &line(64)))).is_ok(), "it is forged as parts are made");
+    assert_eq!(refused(1, block(5_000_000, &[0; 8])), "block 0 has 5000000 recipients, not 1");
+    assert_eq!(refused(1, block(1, &line(65))), "block 0 has a recipient with 65 values, more than 64");
+    // A million values of one byte each would be 24 MB.
+    assert_eq!(refused(1, block(1, &line(1 << 20))), "block 0 has a recipient with 1048576 values, more than 64");
+    let more = [block(1, &line(1)), vec![0]].concat();
+    assert_eq!(refused(1, more), "block 0 has something behind its last one");
+    assert!(refused(2, block(2, &line(1))).starts_with("block 0 does not read: "));
+}
+
+#[test]
+fn a_part_leaves_room_for_the_log() {
+    const GIB: u64 = 1024 * 1024 * 1024;
+    assert!(leaves_room(GIB, 2 * GIB, 100 * GIB).is_ok());
+    assert!(leaves_room(GIB, GIB + KEPT_FREE, 100 * GIB).is_ok());
+    let refused = leaves_room(GIB, GIB + KEPT_FREE - 1, 100 * GIB).expect_err("nothing would be left");
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    assert_eq!(refused.to_string(), "1279 MiB are free for its 1024, and 256 are kept free for the log");
+    assert!(leaves_room(GIB / 2, GIB - GIB / 10, GIB).is_ok(), "of a small volume a tenth is kept");
+}
+
+#[test]
+fn what_is_damaged_and_nobody_needs_is_not_kept() {
+    let (folder, parts) = parts();
+    let (needed, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(4).1).expect("kept"));
+    for part in [needed, other] {
+        fs::write(folder.path().join("parts").join(part.to_string()), b"damaged").expect("it is damaged");
+        assert!(parts.read(part, &[0]).is_err());
+    }
+    parts.keep_lacking(&[needed].into()).expect("it is looked at");
+    assert_eq!((parts.lacking(), parts.has(needed), parts.has(other)), (vec![needed], true, false));
+    assert_eq!(parts.hold(&[other], SystemTime::now()).ok(), Some(vec![other]), "so it is asked for again");
+}
+
 fn sent(addresses: &[&str]) -> Vec<Recipient> {
     let one = |address: &&str| Recipient {
         key: address.to_lowercase(),

@@ -16,6 +16,7 @@ use reveille_proto::admin::v1::{
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Request, Status, Streaming};
 
 use super::audience::{Order, WAITING_MAX, not_written, stopping};
@@ -25,6 +26,8 @@ use super::{Admin, Fault, deadline};
 pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long the next piece of a part is waited for.
 const PIECE_WITHIN: Duration = Duration::from_secs(30);
+/// How long all of a part may take: one of the largest at a megabit a second.
+const PART_WITHIN: Duration = Duration::from_secs(600);
 /// How often it is told how many parts were looked at.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 /// What to do where a part is not what it was.
@@ -44,24 +47,11 @@ impl Admin {
         Ok(PrepareAudienceResponse { missing: missing.into_iter().map(|part| part.0.to_vec()).collect() })
     }
 
-    pub(super) async fn receive(&self, mut pieces: Streaming<PutPartRequest>) -> Result<PutPartResponse, Status> {
+    pub(super) async fn receive(&self, pieces: Streaming<PutPartRequest>) -> Result<PutPartResponse, Status> {
         let busy = || Fault::new(Code::Unavailable, ErrorReason::Busy, "too many parts are received here now");
         let one = timeout(PIECE_WITHIN, Arc::clone(&self.uploads).acquire_owned()).await;
         let _one = one.ok().and_then(Result::ok).ok_or_else(busy)?;
-        let (mut named, mut bytes): (Option<(Hash, u32)>, Vec<u8>) = (None, Vec::new());
-        loop {
-            let late = |_| Status::from(Fault::of_field("piece", "did not come in time"));
-            let Some(next) = timeout(PIECE_WITHIN, pieces.message()).await.map_err(late)?? else { break };
-            if named.is_none() {
-                named = Some((hash(&next.part)?, next.number));
-            }
-            if bytes.len() + next.piece.len() > PART_BYTES_MAX {
-                let message = format!("makes a part of more than {PART_BYTES_MAX} bytes; leave out columns");
-                return Err(Fault::of_field("piece", message).into());
-            }
-            bytes.extend_from_slice(&next.piece);
-        }
-        let (part, number) = named.ok_or_else(|| Fault::of_field("part", "is missing"))?;
+        let Sent { part, number, bytes } = sent(pieces, PIECE_WITHIN, PART_WITHIN).await?;
         let site = Arc::clone(&self.site);
         let kept = tokio::task::spawn_blocking(move || site.parts.admit(part, &bytes)).await;
         match kept.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
@@ -96,15 +86,19 @@ impl Admin {
         if let Some(wrong) = seal.wrong() {
             return Err(Fault::of_field("parts", wrong));
         }
-        // What is sealed has been looked at; the ledger says so once more.
+        // What is sealed has been looked at. Who has it is asked each time: it may be taken away just now, and its
+        // parts be as old as they are.
         let is_new = self.free(&order, deadline).await? != Some(seal.blob().hash);
         let (words, heard) = mpsc::channel(WAITING_MAX);
         let admin = self.share();
         tokio::spawn(async move {
             let count = seal.parts.len() as u32;
+            let check = async {
+                admin.check_held(&seal).await?;
+                if is_new { admin.check(&seal, words.clone()).await } else { Ok(()) }
+            };
             let checked = tokio::select! {
-                checked = admin.check(&seal, words.clone()), if is_new => checked,
-                () = std::future::ready(()), if !is_new => Ok(()),
+                checked = check => checked,
                 () = words.closed() => return,
                 () = admin.stop.cancelled() => Err(stopping()),
             };
@@ -120,13 +114,18 @@ impl Admin {
         Ok(heard)
     }
 
-    /// Are all parts on a majority, and nobody in them twice?
-    async fn check(&self, seal: &Seal, words: mpsc::Sender<Result<SealAudienceResponse, Status>>) -> Result<(), Fault> {
+    /// Are all parts on a majority, and as young as if they were new?
+    async fn check_held(&self, seal: &Seal) -> Result<(), Fault> {
         let missing = spread(&self.site, &seal.parts).await.map_err(|error| not_written(&error))?;
-        if !missing.is_empty() {
-            let message = format!("{} of {} parts are on no node", missing.len(), seal.parts.len());
-            return Err(Fault::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(AGAIN));
+        if missing.is_empty() {
+            return Ok(());
         }
+        let message = format!("{} of {} parts are on no node", missing.len(), seal.parts.len());
+        Err(Fault::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(AGAIN))
+    }
+
+    /// Is each recipient what the seal says, and nobody there twice?
+    async fn check(&self, seal: &Seal, words: mpsc::Sender<Result<SealAudienceResponse, Status>>) -> Result<(), Fault> {
         for part in seal.parts.iter().filter(|part| !self.site.parts.has(**part)) {
             fetch(&self.site, *part).await;
         }
@@ -151,6 +150,44 @@ impl Admin {
     }
 }
 
+/// A part as somebody sent it.
+#[derive(Debug)]
+struct Sent {
+    part: Hash,
+    number: u32,
+    bytes: Vec<u8>,
+}
+
+/// Takes in the pieces of a part: each within its time, and all within theirs. Whoever sends slowly has a place that
+/// others wait for.
+async fn sent(
+    mut pieces: impl Stream<Item = Result<PutPartRequest, Status>> + Unpin,
+    piece_within: Duration,
+    part_within: Duration,
+) -> Result<Sent, Status> {
+    let ends = tokio::time::Instant::now() + part_within;
+    let (mut named, mut bytes): (Option<(Hash, u32)>, Vec<u8>) = (None, Vec::new());
+    loop {
+        let late = |_| Status::from(Fault::of_field("piece", "did not come in time"));
+        let too_slow = |_| {
+            let message = format!("part did not come within {} s; make the connection faster", part_within.as_secs());
+            Status::from(Fault::of_field("piece", message))
+        };
+        let next = tokio::time::timeout_at(ends, timeout(piece_within, pieces.next())).await;
+        let Some(next) = next.map_err(too_slow)?.map_err(late)?.transpose()? else { break };
+        if named.is_none() {
+            named = Some((hash(&next.part)?, next.number));
+        }
+        if bytes.len() + next.piece.len() > PART_BYTES_MAX {
+            let message = format!("makes a part of more than {PART_BYTES_MAX} bytes; leave out columns");
+            return Err(Fault::of_field("piece", message).into());
+        }
+        bytes.extend_from_slice(&next.piece);
+    }
+    let (part, number) = named.ok_or_else(|| Fault::of_field("part", "is missing"))?;
+    Ok(Sent { part, number, bytes })
+}
+
 fn hashes(parts: &[Vec<u8>]) -> Result<Vec<Hash>, Fault> {
     if parts.len() > PARTS_MAX {
         return Err(Fault::of_field("parts", format!("are {}, more than {PARTS_MAX}", parts.len())));
@@ -160,4 +197,41 @@ fn hashes(parts: &[Vec<u8>]) -> Result<Vec<Hash>, Fault> {
 
 fn hash(bytes: &[u8]) -> Result<Hash, Fault> {
     bytes.try_into().map(Hash).map_err(|_| Fault::of_field("part", "is no hash of 32 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(bytes: usize) -> Result<PutPartRequest, Status> {
+        Ok(PutPartRequest { part: vec![7; 32], number: 3, piece: vec![0; bytes] })
+    }
+
+    #[tokio::test]
+    async fn a_part_is_its_pieces_and_has_a_size() {
+        let minute = Duration::from_secs(60);
+        let whole = sent(tokio_stream::iter([piece(2), piece(3)]), minute, minute).await.expect("it came");
+        assert_eq!((whole.part, whole.number, whole.bytes.len()), (Hash([7; 32]), 3, 5));
+        let large = tokio_stream::iter([piece(PART_BYTES_MAX), piece(1)]);
+        let refused = sent(large, minute, minute).await.expect_err("too large");
+        assert!(refused.message().contains("more than 67108864 bytes"), "{refused:?}");
+        let nothing = sent(tokio_stream::iter([]), minute, minute).await.expect_err("nothing came");
+        assert_eq!(nothing.message(), "part: is missing");
+    }
+
+    /// One of four places is taken by whoever sends; it may not be kept by a byte now and then.
+    #[tokio::test]
+    async fn whoever_sends_slowly_is_sent_away() {
+        let (minute, soon) = (Duration::from_secs(60), Duration::from_millis(100));
+        let drip = || {
+            Box::pin(tokio_stream::iter(std::iter::repeat_with(|| piece(0))).then(|piece| async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                piece
+            }))
+        };
+        let slow = tokio::time::timeout(minute, sent(drip(), minute, soon)).await.expect("it ends by itself");
+        assert!(slow.expect_err("too slow").message().contains("did not come within"));
+        let silent = sent(tokio_stream::pending(), soon, minute).await.expect_err("nothing comes");
+        assert_eq!(silent.message(), "piece: did not come in time");
+    }
 }

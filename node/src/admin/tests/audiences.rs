@@ -1,9 +1,11 @@
 //! Sealed audiences over the API: made, sent to by the schedules that name them, and forgotten.
 
+use reveille_cluster::parts::{Recipe, encode, name as part_name};
 use reveille_proto::admin::v1::{
     Audience, Daily, DeleteAudienceRequest, DeleteScheduleRequest, ExplainRequest, GenerateAudienceRequest,
-    GenerateAudienceResponse, GetAudienceRequest, GetScheduleRequest, ListAudiencesRequest, Policies, RecipientState,
-    Run, RunState, ScheduleBody, SealedAudience, TriggerScheduleRequest, When, when,
+    GenerateAudienceResponse, GetAudienceRequest, GetScheduleRequest, ListAudiencesRequest, Policies,
+    PrepareAudienceRequest, PutPartRequest, RecipientState, Run, RunState, ScheduleBody, SealAudienceRequest,
+    SealedAudience, TriggerScheduleRequest, When, when,
 };
 use tonic::{Code, Status};
 
@@ -173,5 +175,60 @@ async fn each_of_it_gets_one_mail_is_found_and_what_is_used_is_kept() {
     assert_eq!(list.audiences, []);
     let story = node.runs().explain(explain("#17")).await.expect("the run keeps its part").into_inner();
     assert_eq!(story.recipient, "r00000017.s7@audience.invalid");
+    node.stop().await;
+}
+
+/// The seal of a list with this part; the last word, once it is sealed.
+async fn sealed(node: &Node, part: &[u8]) -> Result<SealedAudience, Status> {
+    let request = SealAudienceRequest {
+        name: "list".to_owned(),
+        recipients: RECIPIENTS,
+        columns: vec!["name".to_owned()],
+        parts: vec![part.to_vec()],
+        request_id: uuid::Uuid::new_v4().to_string(),
+        ..SealAudienceRequest::default()
+    };
+    let mut words = node.audiences().seal_audience(request).await?.into_inner();
+    let mut last = None;
+    while let Some(word) = words.message().await? {
+        last = word.audience;
+    }
+    Ok(last.expect("the last word has it"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_the_parts_is_asked_before_every_seal() {
+    let node = node("").await;
+    let bytes = encode(&Recipe { seed: 9, rows: RECIPIENTS, columns: vec!["name".to_owned()] }.part(0));
+    let part = part_name(&bytes).expect("a part");
+    let put = || PutPartRequest { part: part.0.to_vec(), number: 1, piece: bytes.clone() };
+    let prepare = || PrepareAudienceRequest {
+        name: "list".to_owned(),
+        recipients: RECIPIENTS,
+        columns: vec!["name".to_owned()],
+        parts: vec![part.0.to_vec()],
+        ..PrepareAudienceRequest::default()
+    };
+    let missing = async || node.audiences().prepare_audience(prepare()).await.expect("asked").into_inner().missing;
+    assert_eq!(missing().await, [part.0.to_vec()]);
+    let early = sealed(&node, &part.0).await.expect_err("nobody has it");
+    assert!(early.message().contains("1 of 1 parts are on no node"), "{early:?}");
+    node.audiences().put_part(tokio_stream::iter([put()])).await.expect("it is kept");
+    assert_eq!(missing().await, Vec::<Vec<u8>>::new());
+    let first = sealed(&node, &part.0).await.expect("sealed");
+
+    // What is sealed already may be deleted while it is sealed again: its parts have to be there, and young.
+    let file = node.folder.path().join("parts").join(part.to_string());
+    std::fs::remove_file(&file).expect("it was there");
+    let gone = sealed(&node, &part.0).await.expect_err("its part is gone");
+    assert_eq!(reason(&gone), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(missing().await, [part.0.to_vec()]);
+    node.audiences().put_part(tokio_stream::iter([put()])).await.expect("it is kept again");
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7 * 3_600);
+    let opened = std::fs::File::options().append(true).open(&file);
+    opened.and_then(|file| file.set_modified(old)).expect("it is old");
+    assert_eq!(sealed(&node, &part.0).await.expect("it is there"), first);
+    let since = std::fs::metadata(&file).and_then(|about| about.modified()).expect("its age");
+    assert!(since > old + std::time::Duration::from_secs(3_600), "it is as young as if it were new");
     node.stop().await;
 }

@@ -133,7 +133,7 @@ pub struct Node {
     pub sink: Sink,
     station: Option<Station>,
     stop: CancellationToken,
-    _folder: TempDir,
+    pub folder: TempDir,
 }
 
 impl Founder {
@@ -150,7 +150,7 @@ impl Founder {
         let faults = faults.parse().expect("a fault plan");
         let options = SinkOptions { faults, keep_bodies: MAILS_KEPT, ..SinkOptions::default() };
         let sink = Sink::start(options).expect("a mailbox");
-        let node = Node { channel: self.channel, sink, station: Some(station), stop: self.stop, _folder: self.folder };
+        let node = Node { channel: self.channel, sink, station: Some(station), stop: self.stop, folder: self.folder };
         let relay = node.relay();
         node.relays()
             .add_relay(AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() })

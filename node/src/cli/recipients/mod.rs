@@ -361,8 +361,8 @@ mod tests {
     fn a_file_that_is_no_text_is_not_poured_over_the_terminal() {
         let zip = refused(b"PK\x03\x04\x14\0\x06\0\x08\0");
         assert_eq!(zip, "line 1: the file is a spreadsheet or an archive (ZIP), no text; save it as CSV (UTF-8)");
-        let binary = refused(b"\x7fELF\x02\x01\x01\0\0\0\x1b[2J,b\n");
-        let name = "\\u{7f}ELF\\u{2}\\u{1}\\u{1}\\u{0}\\u{0}\\u{0}\\u{1b}[2J";
+        let binary = refused(b"\x7fELF\x02\x01\x01\x1b[2J,b\n");
+        let name = "\\u{7f}ELF\\u{2}\\u{1}\\u{1}\\u{1b}[2J";
         let why = "is not the name of a column: it holds a control character; is this a CSV file?";
         assert_eq!(binary, format!("line 1: `{name}` {why}"));
         let long = refused(format!("{}\n", vec!["x".repeat(5_000); 50].join(",")).as_bytes());

@@ -179,6 +179,12 @@ impl List<'_> {
     }
 
     fn open(&self) -> Result<Reader<std::io::BufReader<Text>>, Failure> {
+        let about = std::fs::metadata(self.path);
+        if about.as_ref().map_or(self.path == Path::new("-"), |about| !about.is_file()) {
+            let message = "is no file: a list is read twice, so it cannot come from a pipe; write it to a file, which \
+                           may be packed by gzip or zstd";
+            return Err(self.wrong(message.to_owned()));
+        }
         let text = Text::open(self.path).map_err(|error| self.wrong(format!("cannot be read: {error}")))?;
         Reader::open(text.buffered()).map_err(|bad| self.fatal(bad))
     }
@@ -291,6 +297,16 @@ mod tests {
         assert_eq!(lines.len(), 102);
         assert_eq!(lines[..2], ["line,kind,problem", "3,refused,'nobody0' has no '@': an address is LOCAL@DOMAIN"]);
         assert_eq!(lines[101], "103,duplicate,an earlier row has this address");
+    }
+
+    #[test]
+    fn what_cannot_be_read_twice_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for path in [folder.path(), Path::new("-"), Path::new("/dev/null")] {
+            let read = AtomicU64::new(0);
+            let failed = list(path, &read).survey().map(|survey| survey.rows).expect_err("no file");
+            assert!(failed.message.starts_with("is no file: a list is read twice"), "{failed:?}");
+        }
     }
 
     #[test]

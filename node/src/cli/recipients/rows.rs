@@ -1,6 +1,6 @@
 //! A CSV file in rows, one at a time: quoted fields, LF, CRLF or CR, commas or what the header has instead.
 //!
-//! It promises that memory does not grow with the file, nor with a row; that each row has the line on which it
+//! It promises that memory grows neither with the file nor with a row, its fields or their number; that each row has the line on which it
 //! begins, whatever stands before it; and that no row is lost in another one: where a quote does not close, there
 //! is no telling what belongs together, and the file as a whole is refused.
 
@@ -10,8 +10,16 @@ use super::BadRow;
 
 /// Bytes of a row without its quotes: room for sixteen values of the longest kind.
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
-/// How spreadsheets and archives begin.
-const ZIP: &[u8] = b"PK\x03\x04";
+/// Fields of a row: far more than an audience has columns.
+pub const FIELDS_MAX: usize = 1_024;
+/// How files begin that are taken for lists by mistake, and what they are.
+const OTHERS: [(&[u8], &str); 5] = [
+    (b"PK\x03\x04", "a spreadsheet or an archive (ZIP), no text"),
+    (b"\xD0\xCF\x11\xE0", "a spreadsheet of an old kind (XLS), no text"),
+    (b"\xFF\xD8\xFF", "an image (JPEG), no text"),
+    (b"\x89PNG", "an image (PNG), no text"),
+    (b"%PDF-", "a PDF, no text"),
+];
 const BYTE_ORDER_MARK: &[u8] = &[0xEF, 0xBB, 0xBF];
 
 /// The rows of a file.
@@ -71,8 +79,14 @@ impl<R: BufRead> Rows<R> {
         if head.starts_with(&[0xFF, 0xFE]) || head.starts_with(&[0xFE, 0xFF]) {
             return Err(wrong("the file is UTF-16; save it as UTF-8"));
         }
-        if head.starts_with(ZIP) {
-            return Err(wrong("the file is a spreadsheet or an archive (ZIP), no text; save it as CSV (UTF-8)"));
+        if let Some((_, what)) = OTHERS.iter().find(|(begin, _)| head.starts_with(begin)) {
+            return Err(wrong(&format!("the file is {what}; save it as CSV (UTF-8)")));
+        }
+        if head.contains(&0) {
+            return Err(wrong("the file holds NUL bytes: it is UTF-16, or no text; save it as CSV (UTF-8)"));
+        }
+        if is_json(&head) {
+            return Err(wrong("the file is JSON, no CSV: its first line has to name the columns, as in `email,name`"));
         }
         if head.starts_with(BYTE_ORDER_MARK) {
             head.drain(..BYTE_ORDER_MARK.len());
@@ -183,7 +197,12 @@ impl Place {
                     *state = State::Quoted;
                 }
                 (_, byte) if byte == delimiter => {
-                    row.ends.push(row.bytes.len());
+                    if row.ends.len() + 1 >= FIELDS_MAX {
+                        bad.get_or_insert_with(|| format!("more than {FIELDS_MAX} fields in one row"));
+                    }
+                    if bad.is_none() {
+                        row.ends.push(row.bytes.len());
+                    }
                     *state = State::Start;
                 }
                 (_, byte) if is_line_end(byte) => {
@@ -241,6 +260,12 @@ impl Row {
         self.ends.push(self.bytes.len());
         bad.map_or(Next::Row, Next::Bad)
     }
+}
+
+/// Does it begin as an object, or as an array of something?
+fn is_json(head: &[u8]) -> bool {
+    let mut marks = head.iter().filter(|byte| !byte.is_ascii_whitespace());
+    matches!((marks.next(), marks.next()), (Some(b'{' | b'['), None | Some(b'"' | b'{' | b'[' | b']' | b'}')))
 }
 
 fn run(bytes: &[u8], stops: impl Fn(u8) -> bool) -> usize {
@@ -345,6 +370,36 @@ mod tests {
         let endless = [b"a\n\"".as_slice(), &b"x\n".repeat(ROW_BYTES_MAX)].concat();
         let refused = all(&endless, 4096).map(|rows| panic!("{} rows", rows.len()));
         assert_eq!(refused.unwrap_or_else(|bad: BadRow| bad.line), 2);
+    }
+
+    #[test]
+    fn what_is_no_csv_is_named() {
+        let told = |bytes: &[u8]| all(bytes, 4096).map(|rows| panic!("{rows:?}")).unwrap_or_else(|bad| bad.problem);
+        for (bytes, words) in [
+            (b"\xFF\xD8\xFF\xE0\0\x10JFIF".as_slice(), "the file is an image (JPEG), no text"),
+            (b"%PDF-1.4\n", "the file is a PDF, no text"),
+            (b"e\0m\0a\0i\0l\0\n\0", "the file holds NUL bytes: it is UTF-16, or no text"),
+            (b"[{\"email\": \"a@x.org\"}]", "the file is JSON, no CSV"),
+            (b" {\n \"email\": 1}", "the file is JSON, no CSV"),
+            (b"[\n", "the file is JSON, no CSV"),
+        ] {
+            assert!(told(bytes).starts_with(words), "{bytes:?}: {}", told(bytes));
+        }
+        assert_eq!(read("[id],email\n"), [good(1, &["[id]", "email"])], "a name may begin so");
+    }
+
+    #[test]
+    fn a_row_of_too_many_fields_is_passed_over_and_not_kept() {
+        let line = |commas: usize| format!("{}\n", ",".repeat(commas));
+        let text = ["a\n".to_owned(), line(FIELDS_MAX - 1), line(FIELDS_MAX), "y\n".to_owned()].concat();
+        let rows = read(&text);
+        assert_eq!(rows[1].1.as_ref().map(Vec::len), Ok(FIELDS_MAX));
+        let why = format!("more than {FIELDS_MAX} fields in one row");
+        assert_eq!(rows[2..], [(3, Err(why)), good(4, &["y"])]);
+        let text = line(10_000_000);
+        let (mut rows, mut row) = (Rows::open(text.as_bytes()).expect("a text"), Row::default());
+        assert!(matches!(rows.next(&mut row), Ok(Next::Bad(_))));
+        assert!(row.ends.capacity() <= FIELDS_MAX, "{} ends were kept", row.ends.capacity());
     }
 
     #[test]
