@@ -25,6 +25,7 @@ use crate::compose::Compiled;
 use crate::site::Site;
 use crate::stumbles::Stumbles;
 use crate::term::Term;
+use crate::{blocked, dispatcher};
 
 /// Time between two sweeps. With the margin of a lease it bounds how long a row of a lost holder stays
 /// claimed (I15: lease + margin + 1 s).
@@ -44,10 +45,12 @@ const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
 /// Sweeps until the term ends.
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
     let (mut stumbles, mut quarantined) = (Stumbles::new(), BTreeSet::new());
+    let mut blocked = blocked::Watch::default();
     let mut pruning = Pruning { next: Time(i64::MIN), place: Place::default() };
     let _gauges = Gauges;
     while !term.ended() {
         sweep(&site, &term, &mut stumbles).await;
+        block(&site, &term, &mut blocked).await;
         pruning.go_on(&site, &term).await;
         quarantine(&term, &stumbles, &mut quarantined).await;
         term.sleep_until_bell(&term.late, SWEEP_EVERY).await;
@@ -65,6 +68,24 @@ async fn quarantine(term: &Term, stumbles: &Stumbles<RunId>, quarantined: &mut B
             quarantined.insert(run);
         }
     }
+}
+
+/// P20: marks the runs that wait for what no live node has.
+async fn block(site: &Site, term: &Term, watch: &mut blocked::Watch) {
+    let now = site.clock.monotonic();
+    let mut changed = site.replica.read(|ledger| {
+        let live = dispatcher::live_holders(ledger, term).into_keys().map(|node| (node, term.lacking(node)));
+        watch.look(ledger, &live.collect(), now)
+    });
+    changed.truncate(ITEMS_MAX);
+    if changed.is_empty() {
+        return;
+    }
+    let found = changed.iter().filter(|block| block.part.is_some()).count();
+    if found > 0 {
+        catch("a part that no live node has", found);
+    }
+    term.propose(Command::RunBlock(changed)).await;
 }
 
 async fn sweep(site: &Site, term: &Term, stumbles: &mut Stumbles<RunId>) {
@@ -223,9 +244,10 @@ fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
 struct Gauges;
 
 impl Gauges {
-    fn set(overdue: usize, behind: usize, pending: u64, claimed: u64, in_doubt: u64) {
+    fn set(overdue: usize, behind: usize, blocked: usize, pending: u64, claimed: u64, in_doubt: u64) {
         metrics::gauge!("reveille_schedules_overdue").set(overdue as f64);
         metrics::gauge!("reveille_nodes_behind").set(behind as f64);
+        metrics::gauge!("reveille_runs_blocked").set(blocked as f64);
         metrics::gauge!("reveille_recipients_pending").set(pending as f64);
         metrics::gauge!("reveille_recipients_claimed").set(claimed as f64);
         metrics::gauge!("reveille_recipients_in_doubt").set(in_doubt as f64);
@@ -234,7 +256,7 @@ impl Gauges {
 
 impl Drop for Gauges {
     fn drop(&mut self) {
-        Gauges::set(0, 0, 0, 0, 0);
+        Gauges::set(0, 0, 0, 0, 0, 0);
     }
 }
 
@@ -244,9 +266,10 @@ fn watch(ledger: &Ledger, term: &Term, now: Time) {
     if overdue > 0 && term.clocks_agree() {
         tracing::warn!(overdue, "schedules are behind their instants");
     }
-    let mut standings = [0_u64; 9];
+    let (mut standings, mut blocked) = ([0_u64; 9], 0);
     for (id, page) in ledger.open_pages() {
         for run in &page.runs {
+            blocked += usize::from(run.blocked.is_some());
             if run.counts.total() != u64::from(run.count) {
                 tracing::error!(page = %id, run = run.name, "P1: the accounts of a run do not close");
                 metrics::counter!("reveille_violations_total").increment(1);
@@ -258,5 +281,5 @@ fn watch(ledger: &Ledger, term: &Term, now: Time) {
     }
     let in_doubt: u64 = ledger.rows().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
     let (pending, claimed) = (standings[Standing::Pending as usize], standings[Standing::Claimed as usize]);
-    Gauges::set(overdue, term.nodes_behind(), pending, claimed, in_doubt);
+    Gauges::set(overdue, term.nodes_behind(), blocked, pending, claimed, in_doubt);
 }

@@ -150,7 +150,7 @@ impl Views {
 }
 
 /// Current lives that this term may give claims.
-fn live_holders(ledger: &Ledger, term: &Term) -> BTreeMap<NodeId, Holder> {
+pub(crate) fn live_holders(ledger: &Ledger, term: &Term) -> BTreeMap<NodeId, Holder> {
     let current = ledger.nodes().iter().map(|(node, known)| Holder { node: *node, incarnation: known.incarnation });
     current.filter(|holder| term.may_claim(*holder)).map(|holder| (holder.node, holder)).collect()
 }

@@ -22,6 +22,7 @@ mod auditor;
 pub mod backlog;
 pub mod barrier;
 mod behind;
+mod blocked;
 mod claim_cap;
 pub mod clock;
 pub mod compose;

@@ -64,6 +64,7 @@ pub const MEASURES: &[Measure] = &[
         "reveille_handovers_total",
         "Leaderships given up because the node could not do its work",
     ),
+    plain(LeaderGauge, "reveille_runs_blocked", "Runs that wait for a part of an audience that no live node has"),
     plain(LeaderGauge, "reveille_nodes_behind", "Nodes that are given no claims because they do not apply"),
     plain(LeaderGauge, "reveille_nodes_resting", "Nodes that are given no claims after three deaths"),
     by("pool", Gauge, "reveille_backlog_recipients", "Recipients that are late: caught up or backfilled, and not sent"),

@@ -164,3 +164,40 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
     assert!(file(&cluster, leads, needed).exists(), "{run} needs it");
     cluster.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
+    let cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let (part, to) = sealed(&cluster, leads).await;
+    let bytes = std::fs::read(file(&cluster, leads, part)).expect("it was written");
+    let gone = |place| match std::fs::remove_file(file(&cluster, place, part)) {
+        Ok(()) => false,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
+    // From all of them at each look: who had fetched it from another meanwhile loses it, too.
+    let all_lack = || {
+        let gone = [0, 1, 2].map(gone);
+        gone == [true; 3] && (0..3).all(|place| cluster.nodes[place].site().parts.lacking() == [part])
+    };
+    until("no node has it", || all_lack().then_some(())).await;
+    cluster.put(leads, relay(&cluster, 0)).await;
+    cluster.put(leads, schedule_to(to)).await;
+    let blocked = |place: usize| {
+        let site: &reveille_cluster::site::Site = cluster.nodes[place].site();
+        site.replica.read(|ledger| ledger.runs().next().and_then(|(_, _, run)| run.blocked))
+    };
+    for place in 0..3 {
+        let mark = until("it is said, on every node", || blocked(place)).await;
+        assert_eq!(mark.part, 0);
+    }
+    assert_eq!(cluster.sink.accepted_count(), 0);
+
+    // As an import of the same list does.
+    cluster.nodes[(leads + 1) % 3].site().parts.admit(part, &bytes).expect("it is kept");
+    all_arrive_once(&cluster, leads).await;
+    for place in 0..3 {
+        until("it is free", || blocked(place).is_none().then_some(())).await;
+    }
+    cluster.end().await;
+}

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::backlog::Backlog;
 use reveille_cluster::handover;
-use reveille_ledger::ids::NodeId;
+use reveille_ledger::ids::{NodeId, RunId};
+use reveille_ledger::{Ledger, Run};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
@@ -90,6 +91,7 @@ impl Admin {
             members: shown.collect(),
             leaderless: raft.leaderless_for.map(|silence| views::duration(whole_ms(silence))),
             backlogs: self.site.backlogs().into_iter().map(backlog).collect(),
+            blocked: self.site.replica.read(blocked),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
         }
     }
@@ -126,6 +128,21 @@ fn backlog(backlog: Backlog) -> v1::Backlog {
         waiting: backlog.waiting,
         lower_bound: backlog.is_lower_bound,
     }
+}
+
+/// P20: runs of which something waits for what no live node has.
+fn blocked(ledger: &Ledger) -> Vec<v1::BlockedRun> {
+    let told = |id: RunId, tenant: &str, run: &Run| v1::BlockedRun {
+        run: id.to_string(),
+        tenant: tenant.to_owned(),
+        schedule: run.name.clone(),
+        why: views::blocked(run),
+    };
+    let runs = ledger.open_pages().flat_map(|(id, page)| {
+        let name = move |place: usize| RunId { index: id.index, place: id.place + place as u32 };
+        page.runs.iter().enumerate().map(move |(place, run)| (name(place), page.tenant.as_str(), run))
+    });
+    runs.filter(|(.., run)| run.blocked.is_some()).map(|(id, tenant, run)| told(id, tenant, run)).collect()
 }
 
 /// One line of the status.

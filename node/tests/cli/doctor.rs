@@ -229,17 +229,21 @@ async fn work_that_stands_is_named() {
     patient.runs.push(run("r2.0", v1::RunState::Expired, late, 900_000));
     patient.doubts = vec![v1::Doubt { run: "r8.0".into(), ..Default::default() }];
     patient.dead_letters = vec![v1::DeadLetter { run: "r8.0".into(), ..Default::default() }; 2];
+    let why = "no live node has part 0 of its audience".to_owned();
+    let blocked = v1::BlockedRun { run: "r9.0".into(), schedule: "morning".into(), why, ..Default::default() };
+    patient.status.blocked = vec![blocked];
     let fresh = v1::Backlog { pool: "bulk".into(), recipients: 7, ..Default::default() };
     patient.status.backlogs = vec![fresh.clone()];
     let new = patient.clone().examined("-o json").await.json();
-    assert_eq!(new[6]["what"], "7 recipients late in pool bulk", "nobody knows yet whether it shrinks");
+    assert_eq!(new[7]["what"], "7 recipients late in pool bulk", "nobody knows yet whether it shrinks");
     patient.status.backlogs = vec![v1::Backlog { waiting: 1, lower_bound: true, ..fresh.clone() }];
     let more = patient.clone().examined("-o json").await.json();
     let what = "at least 7 recipients late in pool bulk (at least 1 of its instants waits its turn)";
-    assert_eq!(more[6]["what"], what);
+    assert_eq!(more[7]["what"], what);
     patient.status.backlogs = vec![v1::Backlog { measured: true, ..fresh }];
     let ended = patient.examined("-o json").await;
     let expected = [
+        "problem blocked",
         "problem relay",
         "problem schedule",
         "problem overdue",
@@ -251,13 +255,14 @@ async fn work_that_stands_is_named() {
         "warning dead_letter",
     ];
     assert_eq!((ended.code, told(&ended)), (Some(1), expected.map(str::to_owned).to_vec()), "{ended:?}");
-    let what: Vec<Value> = (0..9).map(|place| ended.json()[place]["what"].clone()).collect();
-    assert_eq!(what[0], "no relay is in pool bulk, by which these send: news");
-    assert_eq!(what[3], "campaign spring did not fire: its audience was not sealed");
-    assert_eq!(what[4], "run r7.0 of morning is paused with 4 recipients waiting: 10 refusals in a row");
-    assert_eq!(what[6], "7 recipients late in pool bulk; it does not shrink");
-    assert_eq!(what[7], "2 recipients expired within a day, in r8.0");
-    assert_eq!(what[8], "2 refused for good, in r8.0");
+    let what: Vec<Value> = (0..10).map(|place| ended.json()[place]["what"].clone()).collect();
+    assert_eq!(what[0], "run r9.0 of morning is blocked: no live node has part 0 of its audience");
+    assert_eq!(what[1], "no relay is in pool bulk, by which these send: news");
+    assert_eq!(what[4], "campaign spring did not fire: its audience was not sealed");
+    assert_eq!(what[5], "run r7.0 of morning is paused with 4 recipients waiting: 10 refusals in a row");
+    assert_eq!(what[7], "7 recipients late in pool bulk; it does not shrink");
+    assert_eq!(what[8], "2 recipients expired within a day, in r8.0");
+    assert_eq!(what[9], "2 refused for good, in r8.0");
 }
 
 #[tokio::test]

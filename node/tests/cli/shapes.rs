@@ -311,6 +311,12 @@ async fn a_cluster() {
             waiting: 3,
             lower_bound: false,
         }],
+        blocked: vec![v1::BlockedRun {
+            run: "r9.0".into(),
+            tenant: "default".into(),
+            schedule: "spring".into(),
+            why: "no live node has part 0 of its audience".into(),
+        }],
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
     let json = fake.reveille("cluster status -o json").await.json();
@@ -326,9 +332,17 @@ async fn a_cluster() {
             "lower_bound": false,
         }])
     );
+    assert_eq!(
+        json["blocked"],
+        json!([{
+            "run": "r9.0", "tenant": "default", "schedule": "spring",
+            "why": "no live node has part 0 of its audience",
+        }])
+    );
     let table = fake.reveille("cluster status").await.stdout;
     let told = "1,200 recipients late in pool default (3 of its instants wait their turn), the oldest due \
-                2026-03-08T13:05:00Z; 20.0 a second, over in 1m (at most 25 a second)\n";
+                2026-03-08T13:05:00Z; 20.0 a second, over in 1m (at most 25 a second)\n\nrun r9.0 of spring is \
+                blocked: no live node has part 0 of its audience\n";
     assert!(table.ends_with(told), "{table}");
     let fields = "address applied_index clock_offset_ms id incarnation lag name role state_hash tzdb version";
     assert_eq!((keys(&json["members"][0]), keys(&json["members"][1])), (fields.into(), fields.into()));

@@ -83,6 +83,9 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
             RunState::Paused { .. } => true,
         };
         check_canary(ledger, id, run, found);
+        report(found, "P20", run.blocked.is_none() || !counts.is_finished(), || {
+            format!("{}: over, and blocked", name())
+        });
         report(found, "P1", state_fits, || format!("run of {} on page {id}: {:?}, {counts:?}", run.name, run.state));
     }
 }

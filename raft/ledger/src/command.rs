@@ -110,6 +110,8 @@ pub enum Command {
     CampaignCancel(CampaignName),
     /// Forgets a campaign that is over.
     CampaignDelete(CampaignName),
+    /// Whether some live node has what runs are sent from (P20).
+    RunBlock(Vec<RunBlock>),
 }
 
 /// One voter's clock at the start of an epoch.
@@ -651,6 +653,15 @@ pub struct CampaignLaunch {
     pub again: bool,
     /// Version of the proposer's time zone database.
     pub tzdb: String,
+}
+
+/// See [`Command::RunBlock`]. A mark for people: what is claimed is decided by what each node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunBlock {
+    /// The run.
+    pub run: RunId,
+    /// A part of its audience that no live node has, by its place in the seal; none: there is no such part any more.
+    pub part: Option<u32>,
 }
 
 /// See [`Command::Prune`]: what is not old enough when this is applied stays.

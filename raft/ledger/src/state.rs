@@ -367,6 +367,17 @@ pub struct Run {
     pub waited_for: Option<RunId>,
     /// Those who go first, and how they fare (P6).
     pub canary: Option<Trial>,
+    /// What no live node has of its audience, as long as somebody waits for it (P20).
+    pub blocked: Option<Blocked>,
+}
+
+/// A part of an audience that no live node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    /// Its place in the seal.
+    pub part: u32,
+    /// Since when.
+    pub since: Time,
 }
 
 impl Run {

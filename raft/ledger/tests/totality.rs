@@ -377,6 +377,7 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         prop::collection::vec(run(), 0..3).prop_map(Command::Expire),
         (run(), text()).prop_map(|(run, reason)| Command::RunPause(RunPause { run, reason })),
         run().prop_map(Command::RunResume),
+        (run(), prop::option::of(number())).prop_map(|(run, part)| Command::RunBlock(vec![RunBlock { run, part }; 2])),
         run().prop_map(Command::RunCancel),
         (run(), numbers(), decision).prop_map(|(run, recipients, decision)| Command::Decide(Decide {
             run,

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_cluster::late::{is_late, late_rate};
 use reveille_cluster::relay::{CircuitStatus, Status};
+use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::canary::Trial;
 use reveille_ledger::command::Relay;
 use reveille_ledger::explain::Story;
 use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
+
+use crate::admin::views::blocked;
 
 /// What the answering node knows beside the ledger.
 pub struct Surroundings {
@@ -86,7 +89,11 @@ fn for_a_node(
     if let Some(obstacle) = obstacle(ledger, pool, around) {
         return obstacle;
     }
-    let audience = ledger.run(id).and_then(|run| ledger.seal(&run.audience));
+    let run = ledger.run(id);
+    if let Some(run) = run.filter(|run| run.blocked.is_some_and(|blocked| blocked.part == number / CHUNK)) {
+        return blocked(run);
+    }
+    let audience = run.and_then(|run| ledger.seal(&run.audience));
     let part = audience.and_then(|seal| Some((seal.place(number)?.0, seal.name)));
     if let Some((part, name)) = part.filter(|(part, _)| around.lacking.contains(part)) {
         let node = &around.node;

@@ -72,8 +72,8 @@ fn state(ledger: &Ledger, known: &Campaign, opened: Option<&(RunId, v1::Run)>) -
             RunState::Expired => CampaignState::Expired,
             RunState::Open | RunState::Unspecified => CampaignState::Open,
         };
-        let reason = if run.reason.is_empty() { why_it_opened(ledger, *id) } else { run.reason.clone() };
-        return (state, reason);
+        let reasons = [run.reason.clone(), run.blocked.clone(), why_it_opened(ledger, *id)];
+        return (state, reasons.into_iter().find(|reason| !reason.is_empty()).unwrap_or_default());
     }
     match &known.stage {
         Stage::Draft => (CampaignState::Draft, String::new()),

@@ -3,7 +3,7 @@
 use reveille_ledger::canary::{Trial, Verdict};
 use reveille_ledger::command::Cause;
 use reveille_ledger::ids::RunId;
-use reveille_ledger::{Counts, Page, Run, RunState, Standing, Summary};
+use reveille_ledger::{Blocked, Counts, Page, Run, RunState, Standing, Summary};
 use reveille_proto::admin::v1;
 
 use super::timestamp;
@@ -31,7 +31,16 @@ pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
         pruned_index: None,
         waited_for: run.waited_for.map(|former| former.to_string()).unwrap_or_default(),
         canary: run.canary.map(canary),
+        blocked: blocked(run),
     }
+}
+
+/// P20: what it waits for, and what helps; empty where nothing is missing.
+pub fn blocked(run: &Run) -> String {
+    run.blocked.map_or_else(String::new, |Blocked { part, since }| {
+        let helps = "start one that has it, or import the same list again";
+        format!("no live node has part {part} of its audience, since {since}: {helps}")
+    })
 }
 
 fn canary(trial: Trial) -> v1::RunCanary {
@@ -68,6 +77,7 @@ pub fn summary(id: RunId, summary: &Summary) -> v1::Run {
         pruned_index: Some(summary.pruned_index),
         waited_for: summary.waited_for.map(|former| former.to_string()).unwrap_or_default(),
         canary: None,
+        blocked: String::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberRole, MemberStat
 
 use crate::cli::clocks::{self, Verdict};
 use crate::cli::human;
-use crate::cli::view::cluster::BacklogView;
+use crate::cli::view::cluster::{BacklogView, BlockedView};
 use crate::cli::view::doctor::Finding;
 
 /// A follower is some entries behind at any moment; a busy second has hundreds.
@@ -26,6 +26,11 @@ pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> 
     findings.extend(states(&status.members));
     findings.extend(agreement(status));
     findings.extend(releases(&status.members, own_tzdb));
+    findings.extend(status.blocked.iter().cloned().map(|run| {
+        let why = "who waits for it gets no mail, and expires when the run's time is over";
+        let next = format!("reveille run show {}; it goes on by itself when a node has it again", run.run);
+        Finding::problem("blocked", BlockedView::from(run).told(), why, next)
+    }));
     findings.extend(status.backlogs.iter().cloned().map(|late| {
         let why = "it was missed and is caught up, or backfilled; what is on time goes before it";
         let next = "wait; or look at the relays (reveille relay list), and raise relay add --late-rate";

@@ -55,6 +55,7 @@ pub struct StatusView {
     answered_by: String,
     members: Vec<MemberStatusView>,
     backlog: Vec<BacklogView>,
+    blocked: Vec<BlockedView>,
 }
 
 /// What is late of a pool, and not sent yet.
@@ -74,6 +75,29 @@ pub struct BacklogView {
     waiting: u64,
     /// More waits than was counted.
     lower_bound: bool,
+}
+
+/// A run of which something waits for what no live node has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockedView {
+    run: String,
+    tenant: String,
+    schedule: String,
+    why: String,
+}
+
+impl From<v1::BlockedRun> for BlockedView {
+    fn from(blocked: v1::BlockedRun) -> BlockedView {
+        let v1::BlockedRun { run, tenant, schedule, why } = blocked;
+        BlockedView { run, tenant, schedule, why }
+    }
+}
+
+impl BlockedView {
+    /// In words: which, why, and what helps.
+    pub fn told(&self) -> String {
+        format!("run {} of {} is blocked: {}", self.run, self.schedule, self.why)
+    }
 }
 
 /// How a member stands; null where it did not answer.
@@ -130,6 +154,7 @@ impl From<v1::GetClusterStatusResponse> for StatusView {
             answered_by: status.answered_by,
             members: status.members.into_iter().map(MemberStatusView::from).collect(),
             backlog: status.backlogs.into_iter().map(BacklogView::from).collect(),
+            blocked: status.blocked.into_iter().map(BlockedView::from).collect(),
         }
     }
 }
@@ -308,7 +333,8 @@ impl View for StatusView {
         let cells = self.members.iter().map(|member| member.cells(off.contains(&member.name.as_str())));
         let members = table(&columns, cells.collect(), paint);
         let late: String = self.backlog.iter().map(|late| format!("\n\n{}", late.told())).collect();
-        format!("{}\n\n{members}{late}", card(pairs, paint))
+        let blocked: String = self.blocked.iter().map(|run| format!("\n\n{}", run.told())).collect();
+        format!("{}\n\n{members}{late}{blocked}", card(pairs, paint))
     }
 }
 

@@ -35,6 +35,7 @@ pub struct RunView {
     pruned_index: Option<u64>,
     waited_for: Option<String>,
     canary: Option<CanaryView>,
+    blocked: Option<String>,
     /// Only of a run that was just paused or cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<BarrierView>,
@@ -81,6 +82,7 @@ impl From<v1::Run> for RunView {
             pruned_index: run.pruned_index,
             waited_for: some(run.waited_for),
             canary: run.canary.map(CanaryView::from),
+            blocked: some(run.blocked),
             barrier: None,
         }
     }
@@ -180,8 +182,9 @@ impl RunView {
         let (done, all) = self.progress();
         let waits = self.canary.as_ref().filter(|canary| canary.verdict == "undecided");
         let canary = waits.map(|canary| format!("; canary {}", canary.words())).unwrap_or_default();
+        let blocked = self.blocked.as_ref().map(|why| format!("; blocked: {why}")).unwrap_or_default();
         let (done, all, counts) = (human::count(done), human::count(all), self.counts.words());
-        format!("{} {}: {done} of {all}, {counts}{canary}", self.run, self.state)
+        format!("{} {}: {done} of {all}, {counts}{canary}{blocked}", self.run, self.state)
     }
 
     /// How its canary stands, or stood at its verdict.
@@ -270,6 +273,9 @@ impl View for RunView {
         ];
         let counts = self.counts.named().into_iter().filter(|(name, count, _)| *count > 0 || *name == "sent");
         pairs.extend(counts.map(|(name, count, tone)| (name, Cell::count(count.into(), tone))));
+        if let Some(why) = &self.blocked {
+            pairs.push(("blocked", Cell::toned(why.as_str(), Tone::Bad)));
+        }
         if let Some(canary) = self.canary() {
             pairs.push(("canary", canary.into()));
         }

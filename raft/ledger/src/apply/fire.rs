@@ -269,6 +269,7 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u
         assumptions_disproved: 0,
         resent: 0,
         waited_for: None,
+        blocked: None,
         canary: schedule.policies.canary.map(|canary| Trial::begin(canary, schedule.recipients)),
     }
 }

@@ -186,6 +186,7 @@ impl Ledger {
             Command::CampaignArm(campaign) => self.campaign_arm(context, campaign),
             Command::CampaignCancel(campaign) => self.campaign_cancel(context, campaign),
             Command::CampaignDelete(campaign) => self.campaign_delete(context, campaign),
+            Command::RunBlock(blocks) => Ok(self.run_block(context, blocks)),
         }
     }
 

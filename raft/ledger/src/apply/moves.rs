@@ -81,6 +81,7 @@ impl Ledger {
                 (true, None) => {
                     run.finished_index = Some(context.index);
                     run.finished_at = Some(context.now);
+                    run.blocked = None;
                     context.emit(Effect::RunFinished(name));
                     turned.push((run.schedule, name));
                 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use crate::bitmap::Bitmap;
-use crate::command::RunPause;
+use crate::command::{RunBlock, RunPause};
 use crate::effect::Effect;
 use crate::ids::RunId;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::rulings::{RULINGS_MAX, Ruled, Ruling};
-use crate::state::{DeadLetter, Ledger, Run, RunState, Standing};
+use crate::state::{Blocked, DeadLetter, Ledger, Run, RunState, Standing};
 
 impl Ledger {
     pub(super) fn run_pause(&mut self, context: &mut Context, pause: &RunPause) -> Result<Outcome, Refusal> {
@@ -95,6 +95,32 @@ impl Ledger {
             }
         }
         Outcome::Moved(moved)
+    }
+
+    /// P20: marks runs that wait for a part which no live node has, and those that do so no longer. Answers how many
+    /// marks have changed.
+    pub(super) fn run_block(&mut self, context: &mut Context, blocks: &[RunBlock]) -> Outcome {
+        let mut changed = 0;
+        for RunBlock { run, part } in blocks {
+            let since = context.now;
+            let mut alarm = None;
+            let mark = |run: &mut Run| {
+                if run.counts.is_finished() || run.blocked.map(|blocked| blocked.part) == *part {
+                    return Err(Refusal::NothingPending);
+                }
+                run.blocked = part.map(|part| Blocked { part, since });
+                alarm = part.map(|part| {
+                    format!("run of {} is blocked: no live node has part {part} of its audience", run.name)
+                });
+                Ok(())
+            };
+            if let Ok(page) = self.change_run(*run, mark) {
+                changed += 1;
+                alarm.into_iter().for_each(|text| context.alarm(text));
+                context.emit(Effect::RunChanged(page));
+            }
+        }
+        Outcome::Moved(changed)
     }
 
     /// Edits a run; answers its page.

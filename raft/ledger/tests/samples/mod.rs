@@ -15,7 +15,7 @@ use reveille_ledger::strides::Strides;
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 37;
+pub const COMMANDS: u8 = 38;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -62,6 +62,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::CampaignArm(_) => "CampaignArm",
         Command::CampaignCancel(_) => "CampaignCancel",
         Command::CampaignDelete(_) => "CampaignDelete",
+        Command::RunBlock(_) => "RunBlock",
     }
 }
 
@@ -371,6 +372,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("CampaignArm", Command::CampaignArm(CampaignArm { campaign: campaign_name("spring"), wrong: None })),
         ("CampaignCancel", Command::CampaignCancel(campaign_name("spring"))),
         ("CampaignDelete", Command::CampaignDelete(campaign_name("spring"))),
+        ("RunBlock", Command::RunBlock(vec![RunBlock { run: RUN, part: Some(2) }, RunBlock { run: RUN, part: None }])),
     ]
 }
 

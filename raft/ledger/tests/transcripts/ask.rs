@@ -63,6 +63,10 @@ impl World {
                 reason: words.key("reason").unwrap_or("look").into(),
             }),
             "resume_run" => Command::RunResume(self.run(words.need("run")?)?),
+            "block" => Command::RunBlock(vec![RunBlock {
+                run: self.run(words.need("run")?)?,
+                part: words.key("part").map(str::parse).transpose()?,
+            }]),
             "cancel_run" => Command::RunCancel(self.run(words.need("run")?)?),
             "decide" => self.decide(words)?,
             "requeue" => {

@@ -180,6 +180,7 @@ fn run_facts(ledger: &Ledger, id: RunId) -> Facts {
         fact("assumptions disproved", run.assumptions_disproved.to_string()),
         fact("resent", run.resent.to_string()),
         fact("canary", canary(run)),
+        fact("blocked", run.blocked.map_or("no".to_owned(), |blocked| format!("by part {}", blocked.part))),
     ])
 }
 
