@@ -15,9 +15,9 @@ use reveille_ledger::command::{Claim, Command, SLICE_MAX};
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::ids::{Holder, NodeId, Time};
 
+use crate::bounds::{Bounds, Paces};
 use crate::claim_cap::{ClaimCap, Flow, claim_cap};
 use crate::fair::{Credit, Fair, Offer};
-use crate::late::{LateCredits, LatePaces};
 use crate::measure::Mean;
 use crate::relays::share;
 use crate::rests::{Rest, Rests};
@@ -42,7 +42,7 @@ struct Dispatcher {
     rests: Rests,
     /// The lane that had the last suspect.
     turn: Option<Lane>,
-    late: LatePaces,
+    paces: Paces,
     /// How long claims take from the look at the state to their entry's answer.
     commits: Mean,
 }
@@ -53,7 +53,7 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
         fair: Fair::new(),
         rests: Rests::default(),
         turn: None,
-        late: LatePaces::default(),
+        paces: Paces::default(),
         commits: Mean::default(),
     };
     while !term.ended() {
@@ -78,12 +78,12 @@ impl Dispatcher {
             }
             let lacking = holders.keys().map(|node| (*node, term.lacking(*node))).collect();
             let mut work = Work::of(ledger, &lacking, now, &mut self.turn);
-            let credits = credits(ledger, &allowances, &views.caps(ledger, &holders), &work.offers);
-            let given = self.late.credits(ledger, woke_at);
-            let mut late = given.clone();
-            let claims = claims(&mut self.fair, &mut work, (&credits, &mut late), &holders);
-            self.late.spend(&given, &late);
-            (claims, nap(&work, &late, &self.late), resting, holders.len())
+            let given = self.paces.bounds(ledger, woke_at);
+            let credits = credits(ledger, &allowances, &views.caps(ledger, &holders), (&work.offers, &given));
+            let mut bounds = given.clone();
+            let claims = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
+            self.paces.spend(&given, &bounds);
+            (claims, nap(&work, &bounds, &self.paces), resting, holders.len())
         });
         self.rests.look(resting, live);
         if claims.is_empty() {
@@ -101,13 +101,10 @@ impl Dispatcher {
     }
 }
 
-/// How long until what is left may be claimed, at most: late mail waits for its rate, which says when; all else for
-/// rows that end.
-fn nap(work: &Work, late: &LateCredits, paces: &LatePaces) -> Duration {
-    let naps = work.left().map(|offer| match offer.late && late.get(&offer.pool) == Some(&0) {
-        true => paces.until_gathered(&offer.pool),
-        false => NAP_FOR_CREDIT,
-    });
+/// How long until what is left may be claimed, at most: what waits for a rate is told when; all else waits for rows
+/// that end.
+fn nap(work: &Work, left: &Bounds, paces: &Paces) -> Duration {
+    let naps = work.left().map(|offer| paces.holds_back(offer, left).unwrap_or(NAP_FOR_CREDIT));
     naps.min().unwrap_or(NAP_MAX).clamp(NAP_MIN, NAP_MAX)
 }
 
@@ -176,12 +173,14 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
     .collect()
 }
 
-/// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has open.
+/// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has open. Beside a
+/// tenant with a larger share that could fill the cap by itself, the others' are smaller in proportion: so the relays'
+/// sessions go by shares too, and not the turns alone.
 fn credits(
     ledger: &Ledger,
     allowances: &BTreeMap<NodeId, Allowance>,
     caps: &BTreeMap<(&str, NodeId), ClaimCap>,
-    offers: &[Offer],
+    (offers, bounds): (&[Offer], &Bounds),
 ) -> Vec<Credit> {
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
     for (_, row) in ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty()) {
@@ -190,6 +189,7 @@ fn credits(
             *of_pool.entry(&page.tenant).or_default() += row.claimed.len();
         }
     }
+    let weights = Weights::of(offers, bounds);
     let nothing = BTreeMap::new();
     let lanes: BTreeSet<(&str, &str)> =
         offers.iter().map(|offer| (offer.pool.as_str(), offer.tenant.as_str())).collect();
@@ -208,20 +208,51 @@ fn credits(
         };
         credit(None, cap.of_all, open.values().sum());
         for (_, tenant) in lanes.iter().filter(|(of, _)| of == pool) {
-            credit(Some(tenant), cap.of_a_tenant, open.get(tenant).copied().unwrap_or(0));
+            let cap = weights.part(pool, tenant, cap.of_a_tenant);
+            credit(Some(tenant), cap, open.get(tenant).copied().unwrap_or(0));
         }
     }
     credits
 }
 
+/// How large each tenant's share is beside those of others that wait for the same pool.
+struct Weights<'a> {
+    bounds: &'a Bounds,
+    /// Of tenants with another share than 1: what they could claim now, by pool.
+    wanted: BTreeMap<&'a str, BTreeMap<&'a str, u64>>,
+}
+
+impl<'a> Weights<'a> {
+    fn of(offers: &'a [Offer], bounds: &'a Bounds) -> Weights<'a> {
+        let mut wanted: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+        for offer in offers.iter().filter(|offer| bounds.shares.contains_key(&offer.tenant)) {
+            *wanted.entry(&offer.pool).or_default().entry(&offer.tenant).or_default() += u64::from(offer.claimable);
+        }
+        Weights { bounds, wanted }
+    }
+
+    /// A tenant's part of a cap: one at least, so that nobody is shut out. Only who could take all of it counts: a
+    /// share that is not used is there for the others.
+    fn part(&self, pool: &str, tenant: &str, cap: u32) -> u32 {
+        let own = self.bounds.share(tenant);
+        let fills = |(other, wanted): (&&str, &u64)| {
+            let could = (*wanted).min(self.bounds.of_tenant(other).into());
+            (could >= u64::from(cap)).then(|| self.bounds.share(other))
+        };
+        let largest = self.wanted.get(pool).and_then(|wanted| wanted.iter().filter_map(fills).max());
+        let largest = u64::from(largest.unwrap_or(1).max(own));
+        (u64::from(cap) * u64::from(own)).div_ceil(largest) as u32
+    }
+}
+
 fn claims(
     fair: &mut Fair,
     work: &mut Work,
-    (credits, late): (&[Credit], &mut LateCredits),
+    (credits, bounds): (&[Credit], &mut Bounds),
     holders: &BTreeMap<NodeId, Holder>,
 ) -> Vec<Claim> {
     let mut claims = Vec::new();
-    for grant in fair.grants(&work.offers, credits, late, CLAIMS_MAX) {
+    for grant in fair.grants(&work.offers, credits, bounds, CLAIMS_MAX) {
         let source = (grant.page, grant.chunk, grant.pool);
         let (Some(left), Some(holder)) = (work.slots.get_mut(&source), holders.get(&grant.node)) else { continue };
         let mut claim = |slice: Bitmap| {

@@ -5,10 +5,11 @@
 //!
 //! What it promises:
 //! - **Never above a credit** (P12, P25): the grants of a call keep within every credit that covers them, and
-//!   within what is claimable; late ones within what their pool's rate for them allows (P16).
-//! - **Fair shares.** Tenants of a pool that can be served whenever anybody can get the same number of
-//!   recipients, to within one [`QUANTUM`], over any span of calls and wherever a call or a shared credit
-//!   ends. Who could not be served while others were saves nothing.
+//!   within what is claimable; late ones within what their pool's rate for them allows (P16), and a tenant within
+//!   its own rate and concurrency.
+//! - **Fair shares.** Tenants of a pool that can be served whenever anybody can get recipients in proportion to their
+//!   shares, the one with the largest to within one [`QUANTUM`], over any span of calls and wherever a call or a
+//!   shared credit ends. Who could not be served while others were saves nothing.
 //! - **No starvation** of a tenant: before one that can be served is served, every other one of its pool gets a
 //!   quantum at most, whatever their backlog, priorities and credits. Pools take turns slice by slice.
 //! - **Order within a tenant** (and a pool): priority, then on time before late, then oldest first. It is
@@ -23,9 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use reveille_ledger::command::SLICE_MAX;
 use reveille_ledger::ids::{NodeId, RunId, Time};
 
-use crate::late::LateCredits;
+use crate::bounds::Bounds;
 
-/// Recipients that a tenant may send in its turn: a whole slice, so that turns do not cut slices.
+/// Recipients that the tenant with the largest share may send in its turn: a whole slice, so that turns do not cut
+/// slices. The others' turns are shorter: nobody waits longer because somebody's share is large.
 pub const QUANTUM: u32 = SLICE_MAX;
 
 /// What could be claimed in one chunk by one pool.
@@ -102,13 +104,7 @@ impl Fair {
 
     /// The next slices, at most `slices`, in the order in which they should be claimed. Sorts the offers
     /// once; a slice costs one look at the nodes.
-    pub fn grants(
-        &mut self,
-        offers: &[Offer],
-        credits: &[Credit],
-        late: &mut LateCredits,
-        slices: usize,
-    ) -> Vec<Grant> {
+    pub fn grants(&mut self, offers: &[Offer], credits: &[Credit], bounds: &mut Bounds, slices: usize) -> Vec<Grant> {
         let mut pools = pools(offers, credits);
         // A pool that nobody offers for has no turn to remember.
         self.rings.retain(|pool, _| pools.contains_key(pool.as_str()));
@@ -118,7 +114,7 @@ impl Fair {
             && let Some(pool) = pools.get_mut(name)
         {
             self.last_pool = name.to_owned();
-            match self.rings.entry(name.to_owned()).or_default().next_slice(pool, late.get_mut(name)) {
+            match self.rings.entry(name.to_owned()).or_default().next_slice(name, pool, bounds) {
                 Some(grant) => grants.push(grant),
                 None => drop(pools.remove(name)),
             }
@@ -144,16 +140,22 @@ struct Ring {
 impl Ring {
     /// A slice for the tenant whose turn it is, or for the next one that can be served. When nobody can,
     /// the turn stays where it was, with what is left of it: it goes on when there is credit again.
-    fn next_slice(&mut self, pool: &mut Pool<'_>, mut late: Option<&mut u32>) -> Option<Grant> {
+    fn next_slice(&mut self, name: &str, pool: &mut Pool<'_>, bounds: &mut Bounds) -> Option<Grant> {
         let before = self.clone();
         loop {
             if self.deficit == 0 || !pool.tenants.contains_key(self.turn.as_str()) {
                 let Some(next) = next_after(&pool.tenants, &self.turn) else { break };
-                *self = Ring { turn: next.to_owned(), deficit: QUANTUM };
+                *self = Ring { turn: next.to_owned(), deficit: pool.turn(next, bounds) };
             }
             let queue = pool.tenants.get_mut(self.turn.as_str())?;
-            if let Some(grant) = queue.slice(&mut pool.shared, late.as_deref_mut(), self.deficit) {
+            let most = self.deficit.min(bounds.of_tenant(&self.turn));
+            if most > 0
+                && let Some(grant) = queue.slice(&mut pool.shared, bounds.late.get_mut(name), most)
+            {
                 self.deficit -= grant.recipients;
+                if let Some(left) = bounds.tenants.get_mut(&self.turn) {
+                    *left -= grant.recipients;
+                }
                 return Some(grant);
             }
             // Within a call no credit grows, so it is out for the rest of it.
@@ -170,6 +172,15 @@ impl Ring {
 struct Pool<'a> {
     tenants: BTreeMap<&'a str, Queue<'a>>,
     shared: BTreeMap<NodeId, u32>,
+}
+
+impl Pool<'_> {
+    /// A tenant's turn: by its share among those that are left.
+    fn turn(&self, tenant: &str, bounds: &Bounds) -> u32 {
+        let others = bounds.shares.iter().filter(|(name, _)| self.tenants.contains_key(name.as_str()));
+        let largest = others.map(|(_, share)| *share).max().unwrap_or(1);
+        (QUANTUM / largest).max(1).saturating_mul(bounds.share(tenant)).min(QUANTUM)
+    }
 }
 
 /// One tenant's offers and credits in a pool.
@@ -250,6 +261,7 @@ impl Queue<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use reveille_ledger::tenant::SHARE_MAX;
 
     fn offer(tenant: &str, page: u64, claimable: u32) -> Offer {
         Offer {
@@ -273,6 +285,17 @@ mod tests {
         Credit { tenant: None, ..credit("", node, recipients) }
     }
 
+    fn late_credits(pool: &str, recipients: u32) -> Bounds {
+        Bounds { late: [(pool.to_owned(), recipients)].into(), ..Bounds::default() }
+    }
+
+    fn shares(shares: &[(&str, u32)]) -> Bounds {
+        Bounds {
+            shares: shares.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect(),
+            ..Bounds::default()
+        }
+    }
+
     fn pages(grants: &[Grant]) -> Vec<(u64, u32)> {
         grants.iter().map(|grant| (grant.page.index, grant.recipients)).collect()
     }
@@ -280,7 +303,7 @@ mod tests {
     #[test]
     fn a_small_tenant_does_not_wait_for_a_large_one() {
         let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
-        let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], &mut LateCredits::new(), 4);
+        let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], &mut Bounds::default(), 4);
         assert_eq!(pages(&grants), [(1, 256), (2, 3), (1, 256), (1, 256)]);
     }
 
@@ -293,7 +316,7 @@ mod tests {
             Offer { due: Time(90), priority: 7, ..offer("a", 4, 1) },
             Offer { due: Time(5), late: true, ..offer("a", 5, 1) },
         ];
-        let grants = Fair::new().grants(&offers, &[credit("a", 1, 100)], &mut LateCredits::new(), 100);
+        let grants = Fair::new().grants(&offers, &[credit("a", 1, 100)], &mut Bounds::default(), 100);
         assert_eq!(pages(&grants), [(4, 1), (3, 1), (1, 1), (5, 1), (2, 1)]);
     }
 
@@ -301,15 +324,38 @@ mod tests {
     fn late_mail_keeps_to_its_own_credit_and_holds_up_nothing() {
         let late = |page, priority| Offer { late: true, priority, ..offer("a", page, 1_000) };
         let offers = [late(1, 9), late(2, 0), offer("a", 3, 40), Offer { late: true, ..offer("b", 4, 1_000) }];
-        let mut credits = LateCredits::from([("default".to_owned(), 30)]);
+        let mut credits = late_credits("default", 30);
         let grants = Fair::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
         assert_eq!(pages(&grants), [(1, 30), (3, 40)], "priority goes first, and what is on time is not behind it");
-        assert_eq!(credits["default"], 0);
+        assert_eq!(credits.late["default"], 0);
         let grants = Fair::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
         assert_eq!(pages(&grants), [(3, 40)]);
-        let mut of_another = LateCredits::from([("other".to_owned(), 0)]);
+        let mut of_another = late_credits("other", 0);
         let grants = Fair::new().grants(&offers[1..2], &[shared(1, 500)], &mut of_another, 100);
         assert_eq!(pages(&grants), [(2, 256), (2, 244)], "a pool that is not named has no bound");
+    }
+
+    #[test]
+    fn a_tenant_keeps_to_its_own_bound_in_all_its_pools_and_holds_up_nobody() {
+        let fast = Offer { pool: "fast".to_owned(), ..offer("a", 2, 1_000) };
+        let offers = [offer("a", 1, 1_000), fast, offer("b", 3, 1_000)];
+        let credits = [shared(1, 500), Credit { pool: "fast".to_owned(), ..shared(1, 500) }];
+        let mut bounds = Bounds { tenants: [("a".to_owned(), 300)].into(), ..Bounds::default() };
+        let grants = Fair::new().grants(&offers, &credits, &mut bounds, 100);
+        assert_eq!(pages(&grants), [(1, 256), (2, 44), (3, 244)], "the rest of the credit is for the other one");
+        assert_eq!(bounds.tenants["a"], 0);
+        let grants = Fair::new().grants(&offers, &credits, &mut bounds, 100);
+        assert_eq!(pages(&grants), [(3, 256), (3, 244)]);
+    }
+
+    #[test]
+    fn turns_are_as_long_as_shares_are_and_never_longer_than_a_quantum() {
+        let offers = [offer("a", 1, 9_000), offer("b", 2, 9_000), offer("c", 3, 9_000)];
+        let mut bounds = shares(&[("a", 4), ("c", 2)]);
+        let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], &mut bounds, 6);
+        assert_eq!(pages(&grants), [(1, 256), (2, 64), (3, 128), (1, 256), (2, 64), (3, 128)]);
+        let grants = Fair::new().grants(&offers[1..], &[shared(1, 10_000)], &mut bounds, 4);
+        assert_eq!(pages(&grants), [(2, 128), (3, 256), (2, 128), (3, 256)], "of those that wait");
     }
 
     #[test]
@@ -317,22 +363,22 @@ mod tests {
         let dead = Offer { pool: "dead".to_owned(), priority: 9, ..offer("a", 1, 500) };
         let offers = [dead, offer("a", 2, 5), offer("b", 3, 5)];
         let grants =
-            Fair::new().grants(&offers, &[credit("a", 1, 100), credit("b", 1, 100)], &mut LateCredits::new(), 100);
+            Fair::new().grants(&offers, &[credit("a", 1, 100), credit("b", 1, 100)], &mut Bounds::default(), 100);
         assert_eq!(pages(&grants), [(2, 5), (3, 5)]);
-        assert_eq!(Fair::new().grants(&offers, &[], &mut LateCredits::new(), 100), [], "no credit, no claim");
+        assert_eq!(Fair::new().grants(&offers, &[], &mut Bounds::default(), 100), [], "no credit, no claim");
     }
 
     #[test]
     fn both_credits_bound_a_tenant_that_has_both() {
         let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
-        let grants = Fair::new().grants(&offers, &[shared(1, 150), credit("a", 1, 40)], &mut LateCredits::new(), 100);
+        let grants = Fair::new().grants(&offers, &[shared(1, 150), credit("a", 1, 40)], &mut Bounds::default(), 100);
         assert_eq!(pages(&grants), [(1, 40), (2, 110)]);
     }
 
     #[test]
     fn slices_go_where_the_most_room_is() {
         let credits = [credit("a", 1, 300), credit("a", 2, 400), credit("a", 3, 0)];
-        let grants = Fair::new().grants(&[offer("a", 1, 10_000)], &credits, &mut LateCredits::new(), 100);
+        let grants = Fair::new().grants(&[offer("a", 1, 10_000)], &credits, &mut Bounds::default(), 100);
         let nodes: Vec<(u64, u32)> = grants.iter().map(|grant| (grant.node.0, grant.recipients)).collect();
         assert_eq!(nodes, [(2, 256), (1, 256), (2, 144), (1, 44)]);
     }
@@ -342,12 +388,12 @@ mod tests {
         let part = Offer { barred: [NodeId(2)].into(), ..offer("a", 1, 300) };
         let offers = [part, offer("a", 2, 300)];
         let grants =
-            Fair::new().grants(&offers, &[credit("a", 1, 100), credit("a", 2, 900)], &mut LateCredits::new(), 100);
+            Fair::new().grants(&offers, &[credit("a", 1, 100), credit("a", 2, 900)], &mut Bounds::default(), 100);
         let mut who: Vec<(u64, u64)> = grants.iter().map(|grant| (grant.page.index, grant.node.0)).collect();
         who.dedup();
         assert_eq!(who, [(1, 1), (2, 2)], "what nobody may serve holds up nothing");
         let nobody = Offer { barred: [NodeId(1)].into(), ..offer("a", 1, 300) };
-        assert_eq!(Fair::new().grants(&[nobody], &[credit("a", 1, 100)], &mut LateCredits::new(), 100), []);
+        assert_eq!(Fair::new().grants(&[nobody], &[credit("a", 1, 100)], &mut Bounds::default(), 100), []);
     }
 
     #[test]
@@ -355,19 +401,19 @@ mod tests {
         let mut fair = Fair::new();
         let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
         assert_eq!(
-            pages(&fair.grants(&offers, &[shared(1, 100)], &mut LateCredits::new(), 9)),
+            pages(&fair.grants(&offers, &[shared(1, 100)], &mut Bounds::default(), 9)),
             [(1, 100)],
             "by a credit"
         );
-        assert_eq!(pages(&fair.grants(&offers, &[], &mut LateCredits::new(), 9)), [], "or by none");
+        assert_eq!(pages(&fair.grants(&offers, &[], &mut Bounds::default(), 9)), [], "or by none");
         assert_eq!(
-            pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut LateCredits::new(), 1)),
+            pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut Bounds::default(), 1)),
             [(1, 156)],
             "or by the number of slices"
         );
-        assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut LateCredits::new(), 2)), [(2, 256), (1, 256)]);
+        assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut Bounds::default(), 2)), [(2, 256), (1, 256)]);
         assert_eq!(
-            pages(&fair.grants(&offers[..1], &[shared(1, 9_000)], &mut LateCredits::new(), 1)),
+            pages(&fair.grants(&offers[..1], &[shared(1, 9_000)], &mut Bounds::default(), 1)),
             [(1, 256)],
             "alone, it has all turns"
         );
@@ -380,7 +426,7 @@ mod tests {
         let grants = Fair::new().grants(
             &[offer("a", 1, 1_000), fast],
             &[shared(1, 9_000), credit_fast],
-            &mut LateCredits::new(),
+            &mut Bounds::default(),
             4,
         );
         assert_eq!(pages(&grants), [(1, 256), (2, 256), (1, 256), (2, 256)]);
@@ -409,7 +455,7 @@ mod tests {
             };
             let mut fair = Fair::new();
             for slices in calls {
-                let grants = fair.grants(&offers, &credits, &mut LateCredits::new(), slices);
+                let grants = fair.grants(&offers, &credits, &mut Bounds::default(), slices);
                 prop_assert!(grants.len() <= slices);
                 let (mut credits_left, mut offers_left) = (credits.clone(), offers.clone());
                 for grant in &grants {
@@ -448,11 +494,33 @@ mod tests {
                     let rest = Offer { chunk: 99, ..offer(name, number as u64, 9_000) };
                     chunks.iter().enumerate().map(piece).chain([rest]).collect::<Vec<_>>()
                 }).collect();
-                for grant in fair.grants(&offers, &[shared(1, here), shared(2, there)], &mut LateCredits::new(), slices) {
+                for grant in fair.grants(&offers, &[shared(1, here), shared(2, there)], &mut Bounds::default(), slices) {
                     got[grant.page.index as usize] += grant.recipients;
                 }
                 let (least, most) = (got.iter().min().copied().unwrap_or(0), got.iter().max().copied().unwrap_or(0));
                 prop_assert!(most - least <= QUANTUM, "{:?}", got);
+            }
+        }
+
+        #[test]
+        fn shares_are_in_proportion_to_within_one_quantum(
+            weights in prop::collection::vec(1_u32..=SHARE_MAX, 2..6),
+            calls in prop::collection::vec((0_usize..40, 0_u32..2_000), 1..80),
+        ) {
+            let names = names(weights.len());
+            let named: Vec<(&str, u32)> = names.iter().map(String::as_str).zip(weights.iter().copied()).collect();
+            let mut bounds = shares(&named);
+            let mut fair = Fair::new();
+            let mut got = vec![0_u32; weights.len()];
+            for (slices, room) in calls {
+                let offers: Vec<Offer> = names.iter().zip(0..).map(|(name, page)| offer(name, page, 9_000)).collect();
+                for grant in fair.grants(&offers, &[shared(1, room)], &mut bounds, slices) {
+                    got[grant.page.index as usize] += grant.recipients;
+                }
+                let each = got.iter().zip(&weights).map(|(got, weight)| f64::from(*got) / f64::from(*weight));
+                let (least, most) = each.clone().fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(one), most.max(one)));
+                let largest = weights.iter().copied().max().unwrap_or(1);
+                prop_assert!(most - least <= f64::from(QUANTUM / largest), "{:?} by {:?}", got, weights);
             }
         }
 
@@ -471,12 +539,12 @@ mod tests {
                 pieces.iter().map(move |(claimable, priority)| Offer { priority: *priority, ..offer(name, number as u64, *claimable) })
             });
             let mut offers: Vec<Offer> = others.collect();
-            fair.grants(&offers, &[shared(1, 9_000)], &mut LateCredits::new(), before);
+            fair.grants(&offers, &[shared(1, 9_000)], &mut Bounds::default(), before);
             offers.push(offer(&names[patient], patient as u64, 1));
             let mut waited = 0;
             loop {
                 // One slice a call: the sharpest cut.
-                let grants = fair.grants(&offers, &[shared(1, room)], &mut LateCredits::new(), 1);
+                let grants = fair.grants(&offers, &[shared(1, room)], &mut Bounds::default(), 1);
                 prop_assert_eq!(grants.len(), 1);
                 if grants[0].page.index == patient as u64 {
                     break;

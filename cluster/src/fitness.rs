@@ -33,8 +33,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const LAG_MAX: Duration = Duration::from_secs(2);
 /// How long a write or sync of the log may take (P13).
 const SYNC_MAX: Duration = Duration::from_secs(5);
-/// Late mail that is claimed at this rate is claimed well within [`IDLE_MAX`]. Mails a second.
-const LATE_PER_SECOND_MIN: f64 = 1.0;
+/// What is claimed at this rate is claimed well within [`IDLE_MAX`]. Mails a second.
+const PER_SECOND_MIN: f64 = 1.0;
 /// How long there may be work, credit and no grant (P13).
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
@@ -159,10 +159,12 @@ fn could_grant(
     let may_hold: Lacking = may_hold.map(|(node, _)| (node, lacking(node))).collect();
     let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
     let is_due = || {
-        // P16: late mail may be claimed more rarely than this looks.
+        // P16, P25: late mail, and a tenant's, may be claimed more rarely than this looks.
+        let often = |rate: Option<f64>| rate.is_none_or(|rate| rate >= PER_SECOND_MIN);
         let soon = |page: &Page, pool: &str| {
             ledger.serves(pool)
-                && (!is_late(page) || late_rate(ledger, pool).is_none_or(|rate| rate >= LATE_PER_SECOND_MIN))
+                && (!is_late(page) || often(late_rate(ledger, pool)))
+                && often(ledger.tenant(&page.tenant).rate())
         };
         let somewhere = |page: &Page, part: &Part| barred(ledger, page, part.number, &may_hold).len() < may_hold.len();
         let could = |page: &Page, part: &Part| soon(page, part.pool) && somewhere(page, part);

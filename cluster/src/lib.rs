@@ -23,6 +23,8 @@ pub mod backlog;
 pub mod barrier;
 mod behind;
 mod blocked;
+mod bounds;
+mod buckets;
 mod claim_cap;
 pub mod clock;
 pub mod compose;

@@ -15,6 +15,8 @@ use super::*;
 use crate::samples;
 use crate::work::{Lacking, PREPARED_BY_MS, Slots};
 
+mod tenants;
+
 const PAGE: RunId = RunId { index: 6, place: 0 };
 const OPENED_AT: Time = Time(1_000);
 /// What both nodes hold at most: the relay answers within 10 ms, and claims and settles take 310 ms.
@@ -25,7 +27,8 @@ struct World {
     ledger: Ledger,
     now: Time,
     turn: Option<Lane>,
-    late: LatePaces,
+    paces: Paces,
+    fair: Fair,
     /// A clock that nobody sets.
     boot: Duration,
 }
@@ -60,8 +63,14 @@ impl World {
         cause: Cause,
         (rate_milli, late_rate_milli): (u64, u64),
     ) -> World {
-        let mut world =
-            World { ledger: Ledger::new(), now: Time(0), turn: None, late: LatePaces::default(), boot: Duration::ZERO };
+        let mut world = World {
+            ledger: Ledger::new(),
+            now: Time(0),
+            turn: None,
+            paces: Paces::default(),
+            fair: Fair::new(),
+            boot: Duration::ZERO,
+        };
         let readings = vec![Reading { node: NodeId(1), wall: Time(0) }, Reading { node: NodeId(2), wall: Time(0) }];
         world.put(Command::EpochStart(EpochStart::new(holder(1, 1), 2, readings)));
         world.up(1, 1);
@@ -128,12 +137,12 @@ impl World {
         let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
         let mut work = Work::of(&self.ledger, &lacking, self.now, &mut self.turn);
         let caps = self.views().caps(&self.ledger, &holders);
-        let credits = credits(&self.ledger, &allowances, &caps, &work.offers);
-        let given = self.late.credits(&self.ledger, self.boot);
-        let mut late = given.clone();
-        let claims = claims(&mut Fair::new(), &mut work, (&credits, &mut late), &holders);
-        self.late.spend(&given, &late);
-        let nap = nap(&work, &late, &self.late);
+        let given = self.paces.bounds(&self.ledger, self.boot);
+        let credits = credits(&self.ledger, &allowances, &caps, (&work.offers, &given));
+        let mut bounds = given.clone();
+        let claims = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
+        self.paces.spend(&given, &bounds);
+        let nap = nap(&work, &bounds, &self.paces);
         self.put(Command::Claim(claims.clone()));
         (claims, nap)
     }
@@ -250,8 +259,8 @@ fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
     let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
     let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
-    let credits = credits(&world.ledger, &allowances, &caps, &offers);
-    let grants = Fair::new().grants(&offers, &credits, &mut LateCredits::new(), CLAIMS_MAX);
+    let credits = credits(&world.ledger, &allowances, &caps, (&offers, &Bounds::default()));
+    let grants = Fair::new().grants(&offers, &credits, &mut Bounds::default(), CLAIMS_MAX);
     assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
 }
 
@@ -366,7 +375,7 @@ fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     let (holders, views) = (world.holders(), world.views());
     let allowances = allowances_of(&world.ledger, &holders, 3, world.now);
     let caps = views.caps(&world.ledger, &holders);
-    let left = credits(&world.ledger, &allowances, &caps, &[]);
+    let left = credits(&world.ledger, &allowances, &caps, (&[], &Bounds::default()));
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
     let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
@@ -480,7 +489,7 @@ fn whatever_is_late_what_is_on_time_is_offered() {
 fn a_new_leader_begins_the_late_rate_anew_and_never_above_it() {
     let mut world = World::opened(2_000, Cause::CatchUp, (50_000, 0));
     assert!((0..4).map(|_| claimed_in_a_second(&mut world)).sum::<u32>() > 0);
-    world.late = LatePaces::default();
+    world.paces = Paces::default();
     assert_eq!(claimed_in_a_second(&mut world), 0, "its bucket is empty");
     assert!((1..=50).contains(&claimed_in_a_second(&mut world)), "what two seconds bring");
 }

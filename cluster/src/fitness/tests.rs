@@ -10,6 +10,7 @@ use reveille_ledger::command::{
 use reveille_ledger::content::{Audience, Named, Seal, To};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
 use reveille_ledger::reply::Outcome;
+use reveille_ledger::tenant::TenantSet;
 
 use super::*;
 use crate::samples;
@@ -227,6 +228,24 @@ fn late_mail_that_is_paced_below_its_look_is_not_its_fault() {
         stage.relay_with("default", late_rate_milli);
         stage.caught_up();
         assert_eq!(could_grant(&stage.ledger, true, stage.now, |_| true, has_all), could, "{late_rate_milli}");
+    }
+}
+
+#[test]
+fn a_tenant_that_is_paced_below_its_look_is_not_its_fault() {
+    for (rate_milli, could) in [(0, true), (1_000, true), (50, false)] {
+        let mut stage = Stage::new();
+        stage.relay("default");
+        stage.run();
+        let set = TenantSet {
+            request: None,
+            name: "default".into(),
+            rate_milli: Some(rate_milli),
+            concurrency: Some(1),
+            share: None,
+        };
+        stage.play(Command::TenantSet(set));
+        assert_eq!(stage.could_grant(), could, "{rate_milli}");
     }
 }
 

@@ -16,6 +16,7 @@ use reveille_proto::admin::v1::opt_out_service_server::OptOutServiceServer;
 use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
 use reveille_proto::admin::v1::run_service_server::RunServiceServer;
 use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
+use reveille_proto::admin::v1::tenant_service_server::TenantServiceServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService;
@@ -94,6 +95,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(OptOutServiceServer::<Admin>::NAME)
         .with_service_name(AudienceServiceServer::<Admin>::NAME)
         .with_service_name(CampaignServiceServer::<Admin>::NAME)
+        .with_service_name(TenantServiceServer::<Admin>::NAME)
         .with_service_name(tonic_health::pb::health_server::SERVICE_NAME)
         .build_v1()?;
     let mut routes = Routes::new(reflection);
@@ -116,7 +118,8 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         DeadLetterServiceServer,
         OptOutServiceServer,
         AudienceServiceServer,
-        CampaignServiceServer
+        CampaignServiceServer,
+        TenantServiceServer
     );
     Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
 }

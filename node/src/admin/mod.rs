@@ -47,6 +47,7 @@ mod schedule;
 mod selector;
 mod send_test;
 mod story;
+mod tenant;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trigger;

@@ -240,6 +240,12 @@ pub fn refused_of(schedule: &str, refusal: &Refusal) -> Fault {
     }
 }
 
+/// Nothing belongs to such a tenant, and nobody has set its bounds.
+pub fn no_tenant(name: &str) -> Fault {
+    Fault::new(Code::NotFound, ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"))
+        .next("reveille tenant list")
+}
+
 /// What the ledger refused: certain, and equal on every node.
 pub fn refused(refusal: &Refusal) -> Fault {
     let message = refusal.to_string();
@@ -273,6 +279,9 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::LaunchedBefore { campaign, .. } => {
             not_possible(message).next(format!("reveille campaign status {campaign}; --again, if it is meant"))
         }
+        Refusal::NoSuchTenant(_) => {
+            Fault::new(Code::NotFound, ErrorReason::TenantNotFound, message).next("reveille tenant list")
+        }
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)
@@ -284,6 +293,7 @@ pub fn refused(refusal: &Refusal) -> Fault {
         | Refusal::HolderGone
         | Refusal::NothingPending
         | Refusal::CampaignIs(_)
+        | Refusal::AtConcurrency { .. }
         | Refusal::NotPossible(_) => not_possible(message),
     }
 }

@@ -191,6 +191,7 @@ fn next_of(reason: &str) -> Option<&'static str> {
         "RUN_NOT_FOUND" => "reveille run list",
         "RECIPIENT_NOT_FOUND" => "reveille run show RUN",
         "RELAY_NOT_FOUND" => "reveille relay list",
+        "TENANT_NOT_FOUND" => "reveille tenant list",
         "AUDIENCE_NOT_FOUND" => "reveille audience list",
         "CAMPAIGN_NOT_FOUND" => "reveille campaign list",
         "MEMBER_NOT_FOUND" => "reveille cluster members",

@@ -6,7 +6,7 @@ use super::args::{Question, ScheduleCommand};
 use super::failure::{Failure, Stop};
 
 /// Fields whose flag has another name, the longer path first.
-const NAMED: [(&str, &str); 32] = [
+const NAMED: [(&str, &str); 33] = [
     ("schedule.audience.recipients", "--to or --recipients"),
     ("schedule.audience.columns", "--recipients"),
     ("schedule.audience.sealed", "--audience"),
@@ -26,6 +26,7 @@ const NAMED: [(&str, &str); 32] = [
     ("relay.rate_per_second", "--rate"),
     ("relay.late_rate_per_second", "--late-rate"),
     ("relay.max_sessions", "--sessions"),
+    ("rate_per_second", "--rate"),
     ("filter.since", "--since"),
     ("update_mask", "--clear"),
     ("finish_within", "--timeout"),
@@ -46,7 +47,7 @@ const SEVERAL: [(&str, &str); 2] =
 /// Within these a field and its flag have one name.
 const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
 /// Fields of their own that are called as their flag is.
-const OWN: [&str; 6] = ["from", "to", "max", "pool", "reason", "resolution"];
+const OWN: [&str; 8] = ["from", "to", "max", "pool", "reason", "resolution", "concurrency", "share"];
 
 /// Do the values of a command come from its flags?
 pub fn give_its_values(question: &Question) -> bool {

@@ -155,6 +155,7 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::Audience(args) => ask::audience::run(desk, args).await,
         Question::Campaign(args) => ask::campaign::run(desk, args).await,
         Question::Optout(args) => ask::opt_out::run(desk, args).await,
+        Question::Tenant(args) => ask::tenant::run(desk, args).await,
         Question::Doctor(args) => ask::doctor::run(desk, args).await,
         Question::Config(args) => ask::config::run(desk, args),
         Question::Completion(args) => ask::completion::run(desk, &args),

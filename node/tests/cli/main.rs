@@ -22,6 +22,7 @@ mod preview;
 mod send_test;
 mod shapes;
 mod template;
+mod tenants;
 mod terminal;
 mod update;
 mod watch;

@@ -10,6 +10,7 @@ use crate::moments::{MOMENTS_MAX, What};
 use crate::renumber;
 use crate::rulings::RULINGS_MAX;
 use crate::state::{Chunk, Counts, History, Ledger, Page, Row, Run, RunState, Standing};
+use crate::tenant::SHARE_MAX;
 
 /// A rule that the state breaks: a fault of the ledger, never of its users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +37,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     check_blobs(ledger, &mut found);
     check_audiences(ledger, &mut found);
     check_campaigns(ledger, &mut found);
+    check_tenants(ledger, &mut found);
     check_summaries(ledger, &mut found);
     found
 }
@@ -288,6 +290,9 @@ fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
     let answers = derived.answers_by_index == ledger.derived.answers_by_index
         && derived.answers_of_tenant == ledger.derived.answers_of_tenant;
     report(found, "P20", derived.seals == ledger.derived.seals, || "the index of seals is wrong".to_owned());
+    report(found, "P12", derived.claimed == ledger.derived.claimed, || {
+        "the index of who is claimed is wrong".to_owned()
+    });
     report(found, "P17", answers, || "the index of stored answers is wrong".to_owned());
 }
 
@@ -343,6 +348,14 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<Violation>) {
         let known = ledger.history().range(first..).take_while(|((schedule, _), _)| *schedule == id);
         let opened = known.filter(|(_, known)| known.run().is_some()).count();
         report(found, "P7", opened <= 1, || format!("campaign {name} has opened {opened} times"));
+    }
+}
+
+/// P12: whoever has bounds has a share.
+fn check_tenants(ledger: &Ledger, found: &mut Vec<Violation>) {
+    for (name, tenant) in ledger.tenants().iter() {
+        let sound = (1..=SHARE_MAX).contains(&tenant.share) && tenant.index > 0;
+        report(found, "P12", sound, || format!("tenant {name}: {tenant:?}"));
     }
 }
 

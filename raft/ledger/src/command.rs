@@ -14,6 +14,7 @@ use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId,
 use crate::labels::Labels;
 use crate::policy::Policies;
 use crate::strides::Strides;
+use crate::tenant::TenantSet;
 
 /// Bytes of one encoded entry; a larger one is refused before it is proposed.
 pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
@@ -112,6 +113,10 @@ pub enum Command {
     CampaignDelete(CampaignName),
     /// Whether some live node has what runs are sent from (P20).
     RunBlock(Vec<RunBlock>),
+    /// Sets bounds of a tenant (P12, P25).
+    TenantSet(TenantSet),
+    /// Takes the bounds of a tenant away, by its name.
+    TenantRemove(String),
 }
 
 /// One voter's clock at the start of an epoch.

@@ -27,6 +27,7 @@ pub mod rulings;
 mod state;
 pub mod strides;
 mod table;
+pub mod tenant;
 
 pub use apply::{
     ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, CAMPAIGN_FINISH_MS_MIN, LEAP_MS_MAX, Look, OPENINGS_MAX,

@@ -138,4 +138,15 @@ pub enum Refusal {
         /// When it was launched.
         at: Time,
     },
+    /// Nobody has set bounds of a tenant of that name.
+    #[error("no bounds are set for a tenant named '{0}'")]
+    NoSuchTenant(String),
+    /// P12: as much of the tenant is claimed as may be at once.
+    #[error("tenant '{tenant}' has as many recipients claimed as it may at once: {most}")]
+    AtConcurrency {
+        /// Whose.
+        tenant: String,
+        /// How many at once.
+        most: u32,
+    },
 }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::command::{Cause, Unreadable};
 use crate::ids::{Fence, Hash, NodeId, Nominal, RunId, ScheduleId};
 use crate::key::Key;
-use crate::state::{Derived, Ledger};
+use crate::state::{Derived, Ledger, Standing};
 use crate::table::Table;
 
 /// A key and its value; no value: the row was removed.
@@ -131,6 +131,7 @@ tables! {
     14 => rulings: (RunId, u64),
     15 => audiences: (String, String),
     16 => campaigns: (String, String),
+    17 => tenants: String,
 }
 
 impl Ledger {
@@ -169,6 +170,12 @@ impl Ledger {
         for (id, schedule) in self.schedules.iter() {
             derived.names.insert((schedule.tenant.clone(), schedule.name.clone()), *id);
             derived.due.extend(schedule.wakes_at(busy.contains(id)).map(|due| (due, *id)));
+        }
+        for (_, page) in self.pages.iter() {
+            let claimed = page.runs.iter().map(|run| run.counts.get(Standing::Claimed)).sum::<u32>();
+            if claimed > 0 {
+                *derived.claimed.entry(page.tenant.clone()).or_default() += claimed;
+            }
         }
         let open = self.pages.iter().filter(|(_, page)| page.is_open());
         derived.open_pages = open.map(|(id, _)| *id).collect();

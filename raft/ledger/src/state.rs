@@ -24,6 +24,7 @@ use crate::reply::Outcome;
 use crate::rulings::Ruling;
 use crate::strides::Strides;
 use crate::table::Table;
+use crate::tenant::Tenant;
 
 /// The tenant that exists from the first entry.
 pub const DEFAULT_TENANT: &str = "default";
@@ -778,6 +779,7 @@ pub struct Ledger {
     pub(crate) rulings: Table<(RunId, u64), Vec<Ruling>>,
     pub(crate) audiences: Table<(String, String), SealedAudience>,
     pub(crate) campaigns: Table<(String, String), Campaign>,
+    pub(crate) tenants: Table<String, Tenant>,
     pub(crate) derived: Derived,
 }
 
@@ -821,6 +823,8 @@ pub(crate) struct Derived {
     pub seals: BTreeSet<Hash>,
     pub answers_by_index: BTreeMap<u64, (String, String)>,
     pub answers_of_tenant: BTreeMap<String, BTreeSet<u64>>,
+    /// Recipients of a tenant that are claimed; who has none is not named (P12).
+    pub claimed: BTreeMap<String, u32>,
 }
 
 impl Default for Ledger {
@@ -860,6 +864,7 @@ impl Ledger {
             rulings: Table::default(),
             audiences: Table::default(),
             campaigns: Table::default(),
+            tenants: Table::default(),
             derived: Derived::default(),
         }
     }
@@ -937,6 +942,41 @@ impl Ledger {
     /// Campaigns by tenant and name (P7).
     pub fn campaigns(&self) -> &Table<(String, String), Campaign> {
         &self.campaigns
+    }
+
+    /// Bounds of tenants by name, where somebody has set them (P12).
+    pub fn tenants(&self) -> &Table<String, Tenant> {
+        &self.tenants
+    }
+
+    /// The bounds of a tenant.
+    pub fn tenant(&self, name: &str) -> Tenant {
+        if self.tenants.is_empty() {
+            return Tenant::default();
+        }
+        self.tenants.get(&name.to_owned()).copied().unwrap_or_default()
+    }
+
+    /// Every tenant that has bounds, schedules or campaigns, and the default one; from this name on, in order.
+    pub fn tenant_names_from(&self, from: String) -> impl Iterator<Item = String> + '_ {
+        let mut next = Some(from);
+        std::iter::from_fn(move || {
+            let from = next.take()?;
+            let place = (from.clone(), String::new());
+            let bounded = self.tenants.range(from.clone()..).next().map(|(name, _)| name.as_str());
+            let scheduled = self.derived.names.range(place.clone()..).next().map(|((tenant, _), _)| tenant.as_str());
+            let campaigning = self.campaigns.range(place..).next().map(|((tenant, _), _)| tenant.as_str());
+            let default = Some(DEFAULT_TENANT).filter(|name| *name >= from.as_str());
+            let found = [bounded, scheduled, campaigning, default].into_iter().flatten().min()?.to_owned();
+            // The first name that comes after it.
+            next = Some(format!("{found}\0"));
+            Some(found)
+        })
+    }
+
+    /// Recipients of a tenant that are claimed (P12).
+    pub fn claimed_of(&self, tenant: &str) -> u32 {
+        self.derived.claimed.get(tenant).copied().unwrap_or(0)
     }
 
     /// The seal of an audience, where it is a sealed one.

@@ -15,6 +15,7 @@ use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::strides::Strides;
+use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{ANSWERS_MAX, Ledger};
 
 fn listed(count: u32) -> Audience {
@@ -392,6 +393,12 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         (text(), prop::collection::vec(text(), 0..3))
             .prop_map(|(tenant, keys)| Command::OptOut(OptOut { tenant, keys })),
         (item, text()).prop_map(|(item, cause)| Command::Quarantine(Quarantine { item, cause })),
+        (text(), prop::option::of(long()), prop::option::of(number()), prop::option::of(number())).prop_map(
+            |(name, rate_milli, concurrency, share)| {
+                Command::TenantSet(TenantSet { request: None, name, rate_milli, concurrency, share })
+            }
+        ),
+        text().prop_map(Command::TenantRemove),
         Just(Command::TestClock),
         wild_advance(),
     ]

@@ -109,12 +109,20 @@ fn for_a_node(
     let suspect = ledger.place_of(id, number).is_some_and(|(page, chunk, slot)| {
         ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))
     });
+    let tenant = ledger.tenant(&page.tenant);
+    if let Some(most) = tenant.at_once().filter(|most| ledger.claimed_of(&page.tenant) >= *most) {
+        return format!("for others of tenant '{}', which may have {most} under way at once", page.tenant);
+    }
+    let paced = tenant.rate().map(|rate| format!("; tenant '{}' has {rate} a second at most", page.tenant));
+    let paced = paced.unwrap_or_default();
     match (suspect, late_rate(ledger, pool).filter(|_| is_late(page))) {
         (true, _) => "for a node to take it alone: it was being prepared when its holder died".to_owned(),
         (false, Some(rate)) => {
-            format!("for its turn: what is late goes after what is on time, in pool '{pool}' {rate} a second at most")
+            format!(
+                "for its turn: what is late goes after what is on time, in pool '{pool}' {rate} a second at most{paced}"
+            )
         }
-        (false, None) => "for a node to take it".to_owned(),
+        (false, None) => format!("for a node to take it{paced}"),
     }
 }
 

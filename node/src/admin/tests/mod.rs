@@ -16,5 +16,6 @@ mod schedules;
 mod send_test;
 mod sizes;
 mod too_late;
+mod tenants;
 mod troubles;
 mod updates;

@@ -29,6 +29,7 @@ use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, Audience, Content, CreateScheduleRequest, CreateScheduleResponse, GetRunRequest,
     InitClusterRequest, ListRunsRequest, Overlap, Policies, Recipient, Relay, Run, ScheduleBody,
@@ -219,7 +220,8 @@ clients!(
     runs: RunServiceClient,
     doubts: DoubtServiceClient,
     dead_letters: DeadLetterServiceClient,
-    opt_outs: OptOutServiceClient
+    opt_outs: OptOutServiceClient,
+    tenants: TenantServiceClient
 );
 
 impl Node {

@@ -5,10 +5,10 @@ use reveille_cluster::zones::Zones;
 use reveille_ledger::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX};
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::{
-    Audience, Content, Every, Field, Policies, Recipient, Relay, ScheduleBody, When, when,
+    Audience, Content, Every, Field, Policies, Recipient, Relay, ScheduleBody, SetTenantRequest, When, when,
 };
 
-use super::{Fields, relay, schedule};
+use super::{Fields, relay, schedule, tenant_bounds};
 
 /// 2026-11-20T12:00:00Z.
 const NOW: Time = Time(1_795_176_000_000);
@@ -224,6 +224,16 @@ fn each_other_limit_is_where_the_page_says() {
         let mut fields = Fields::default();
         fields.request_id(&long(length));
         assert_eq!(fields.done(Some(())).is_ok(), passes, "{length}");
+    }
+    let tenant = || SetTenantRequest { name: "acme".into(), ..SetTenantRequest::default() };
+    holds("`--rate` of a tenant", "0.001 to 1,000,000 a second");
+    for (rate, passes) in [(0.001, true), (1_000_000.0, true), (0.000_9, false), (1_000_001.0, false)] {
+        let asked = SetTenantRequest { rate_per_second: Some(rate), ..tenant() };
+        assert_eq!(tenant_bounds(asked).is_ok(), passes, "{rate}");
+    }
+    holds("`--share` of a tenant", "1 to 100");
+    for (share, passes) in [(1, true), (100, true), (0, false), (101, false)] {
+        assert_eq!(tenant_bounds(SetTenantRequest { share: Some(share), ..tenant() }).is_ok(), passes, "{share}");
     }
     holds("occurrences of one backfill", "1,000");
     assert_eq!(reveille_ledger::BACKFILL_MAX, 1_000);

@@ -11,6 +11,7 @@ mod limits;
 mod policies;
 mod relay;
 mod schedule;
+mod tenant;
 #[cfg(test)]
 mod tests;
 mod when;
@@ -30,6 +31,7 @@ pub use canary::canary;
 pub use clock::target as clock_target;
 pub use relay::relay;
 pub use schedule::{Asked, content, schedule};
+pub use tenant::tenant_bounds;
 
 /// Characters of the name of a schedule.
 pub const SCHEDULE_NAME_MAX: usize = 128;

@@ -19,6 +19,7 @@ mod relay;
 mod run;
 mod schedule;
 mod template;
+mod tenant;
 mod when;
 
 use std::time::Duration;
@@ -48,6 +49,7 @@ pub use schedule::{
     UpdateArgs,
 };
 pub use template::{RenderArgs, SendTestArgs, TemplateArgs, TemplateCommand};
+pub use tenant::{SetTenantArgs, TenantArgs, TenantCommand};
 pub use when::WhenArgs;
 
 use super::instant::parse_duration;
@@ -195,6 +197,8 @@ pub enum Question {
     Campaign(CampaignArgs),
     /// Recipients who want no more mail
     Optout(OptOutArgs),
+    /// Tenants: rate, concurrency and share of each
+    Tenant(TenantArgs),
     /// What is wrong, why it matters, and the next command; exit 1 when something is
     Doctor(DoctorArgs),
     /// The configuration file of a node: a sample, a check, what counts

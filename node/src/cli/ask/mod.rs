@@ -26,6 +26,7 @@ mod send_test;
 mod several;
 mod suppress;
 pub mod template;
+pub mod tenant;
 mod update;
 mod upload;
 pub mod version;

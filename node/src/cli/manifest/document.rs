@@ -144,7 +144,7 @@ fn kind(pairs: &mut Vec<(String, Node)>, line: usize) -> Result<&'static str, Fa
     let line = node.line;
     let text = scalar("kind", node)?.unwrap_or_default();
     if text == "tenant" {
-        let message = "tenants are not made by documents: a tenant is the name that a schedule has in `tenant`";
+        let message = "tenants are not made by documents: one is the name that a schedule has in `tenant`, and `reveille tenant set` sets its bounds";
         return Err(Fault::new(line, message));
     }
     KINDS.into_iter().find(|kind| *kind == text).ok_or_else(|| {

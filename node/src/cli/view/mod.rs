@@ -30,6 +30,7 @@ pub mod send_test;
 pub mod several;
 pub mod sheet;
 pub mod template;
+pub mod tenant;
 pub mod update;
 pub mod version;
 

@@ -29,6 +29,7 @@ impl Ledger {
         if granted.is_empty() {
             return Err(Refusal::NothingPending);
         }
+        let granted = self.within_concurrency(claim.page, granted)?;
         let epoch = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let fence = Fence { group: GROUP, epoch, index: context.index, place };
         let row = Row {

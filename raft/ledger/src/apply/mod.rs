@@ -25,6 +25,7 @@ mod run;
 mod schedule;
 mod send_test;
 mod settle;
+mod tenant;
 mod test_clock;
 
 pub use backfill::BACKFILL_MAX;
@@ -187,6 +188,8 @@ impl Ledger {
             Command::CampaignCancel(campaign) => self.campaign_cancel(context, campaign),
             Command::CampaignDelete(campaign) => self.campaign_delete(context, campaign),
             Command::RunBlock(blocks) => Ok(self.run_block(context, blocks)),
+            Command::TenantSet(set) => self.tenant_set(context, set),
+            Command::TenantRemove(name) => self.tenant_remove(name),
         }
     }
 

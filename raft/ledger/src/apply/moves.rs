@@ -56,6 +56,7 @@ impl Ledger {
         to: Standing,
     ) {
         let (Some(page), Some(lowest)) = (self.pages.edit(&id), slots.min()) else { return };
+        note_claimed(&mut self.derived.claimed, &page.tenant, (from, to), slots.len());
         let base = chunk * CHUNK;
         let mut left = slots.len();
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
@@ -131,6 +132,24 @@ impl Ledger {
     /// The chunks over which a run extends.
     pub(super) fn chunks_of_run(first: u32, count: u32) -> std::ops::Range<u32> {
         first / CHUNK..first.saturating_add(count).div_ceil(CHUNK)
+    }
+}
+
+/// P12: how many of a tenant are claimed.
+fn note_claimed(claimed: &mut BTreeMap<String, u32>, tenant: &str, (from, to): (Standing, Standing), count: u32) {
+    if to == Standing::Claimed {
+        match claimed.get_mut(tenant) {
+            Some(known) => *known += count,
+            None => drop(claimed.insert(tenant.to_owned(), count)),
+        }
+    }
+    if from == Standing::Claimed
+        && let Some(known) = claimed.get_mut(tenant)
+    {
+        *known -= count;
+        if *known == 0 {
+            claimed.remove(tenant);
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::strides::Strides;
+use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{Ledger, Standing};
 
 /// What a step is drawn from; the numbers pick among what exists when its turn comes.
@@ -46,6 +47,7 @@ enum Step {
     OptOut(u8),
     Stray(u8, u8),
     Leap(u32),
+    Tenant(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -74,6 +76,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => small().prop_map(Step::OptOut),
         2 => (small(), small()).prop_map(|(kind, row)| Step::Stray(kind, row)),
         1 => (0u32..900_000).prop_map(Step::Leap),
+        1 => small().prop_map(Step::Tenant),
     ]
 }
 
@@ -247,6 +250,12 @@ impl World {
                 self.put(Command::OptOut(OptOut { tenant: "default".into(), keys: vec![format!("u{which}@x.org")] }));
             }
             Step::Stray(kind, row) => self.stray(kind, row),
+            Step::Tenant(number) => {
+                let concurrency = Some(u32::from(number % 8));
+                let name = "default".to_owned();
+                let set = TenantSet { request: None, name, rate_milli: None, concurrency, share: None };
+                assert_eq!(self.put(Command::TenantSet(set)), Outcome::Done);
+            }
             Step::Leap(milliseconds) => self.epoch(1, self.ledger.head().now.plus_ms(i64::from(milliseconds))),
         }
     }

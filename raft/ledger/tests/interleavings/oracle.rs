@@ -62,8 +62,31 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
         assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", told());
     }
     grows(before, after);
+    judge_concurrency(before, entry, after);
     for (id, _, run) in after.runs().filter(|(id, ..)| before.run(*id).is_none()) {
         judge_overlap(after, id, run);
+    }
+}
+
+/// P12: how many of the page's tenant may be claimed at once.
+fn at_once(ledger: &Ledger, page: RunId) -> Option<u32> {
+    ledger.tenant(&ledger.pages().get(&page)?.tenant).at_once()
+}
+
+/// P12: a claim takes a tenant up to its bound and not beyond.
+fn judge_concurrency(before: &Ledger, entry: &Entry, after: &Ledger) {
+    let Command::Claim(claims) = &entry.command else { return };
+    let claimed = |ledger: &Ledger, tenant: &str| {
+        let of_tenant = ledger.pages().iter().filter(|(_, page)| page.tenant == tenant);
+        let runs = of_tenant.flat_map(|(_, page)| &page.runs);
+        runs.map(|run| run.counts.get(Standing::Claimed)).sum::<u32>()
+    };
+    for claim in claims {
+        let (Some(page), Some(most)) = (before.pages().get(&claim.page), at_once(before, claim.page)) else { continue };
+        let (was, is) = (claimed(before, &page.tenant), claimed(after, &page.tenant));
+        assert!(is <= most.max(was), "P12: {is} of {} are claimed, {was} were, {most} may be", page.tenant);
+        let gone = after.claimed_of(&page.tenant);
+        assert_eq!(gone, is, "P12: the index of who is claimed");
     }
 }
 
@@ -239,6 +262,10 @@ fn must_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused
     match &entry.command {
         Command::Claim(claims) => {
             let [claim] = &claims[..] else { return None };
+            if at_once(before, claim.page).is_some() {
+                // P12: how many is judged by itself.
+                return None;
+            }
             let asked = (claim.page, claim.chunk) == (page, chunk) && claim.slice.contains(slot);
             let fits = claim.slice.len() <= SLICE_MAX && before.is_current(claim.holder);
             let alone = claim.slice.len() == 1 || !is_suspect(before, seat);

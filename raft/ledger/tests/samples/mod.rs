@@ -12,10 +12,11 @@ use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Moved, Outcome, Reply};
 use reveille_ledger::strides::Strides;
+use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 38;
+pub const COMMANDS: u8 = 40;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -63,6 +64,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::CampaignCancel(_) => "CampaignCancel",
         Command::CampaignDelete(_) => "CampaignDelete",
         Command::RunBlock(_) => "RunBlock",
+        Command::TenantSet(_) => "TenantSet",
+        Command::TenantRemove(_) => "TenantRemove",
     }
 }
 
@@ -373,7 +376,19 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("CampaignCancel", Command::CampaignCancel(campaign_name("spring"))),
         ("CampaignDelete", Command::CampaignDelete(campaign_name("spring"))),
         ("RunBlock", Command::RunBlock(vec![RunBlock { run: RUN, part: Some(2) }, RunBlock { run: RUN, part: None }])),
+        ("TenantSet", Command::TenantSet(tenant_set())),
+        ("TenantRemove", Command::TenantRemove("acme".into())),
     ]
+}
+
+fn tenant_set() -> TenantSet {
+    TenantSet {
+        request: Some("request-11".into()),
+        name: "acme".into(),
+        rate_milli: Some(14_000),
+        concurrency: Some(300),
+        share: Some(7),
+    }
 }
 
 fn epoch_start(voters: u32, readings: Vec<Reading>) -> EpochStart {
@@ -431,6 +446,8 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::CampaignIs("cancelled".into()),
         Refusal::OfCampaign("spring".into()),
         Refusal::LaunchedBefore { campaign: "spring".into(), at: Time(1_772_409_600_000) },
+        Refusal::NoSuchTenant("acme".into()),
+        Refusal::AtConcurrency { tenant: "acme".into(), most: 300 },
     ];
     let refused = refusals.into_iter().map(Outcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();
@@ -515,6 +532,7 @@ pub fn ledger() -> Ledger {
     put(later, Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
     assert_eq!(put(later, Command::Prune(prune(triggered))), Outcome::Pruned(1));
     put(later, other("late", "request-8"));
+    put(later, Command::TenantSet(tenant_set()));
     put(later, Command::AudienceSeal(audience_seal()));
     put(later, sealed());
     for name in ["autumn", "spring", "summer"] {

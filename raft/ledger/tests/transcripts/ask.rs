@@ -16,6 +16,7 @@ use reveille_ledger::ids::*;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::strides::{Strides, distance_ms};
+use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{Activity, BACKFILL_MAX};
 
 use crate::words::{Told, Words, milliseconds, slots};
@@ -92,6 +93,8 @@ impl World {
             }),
             "cancel_campaign" => Command::CampaignCancel(campaign_name(words)?),
             "forget_campaign" => Command::CampaignDelete(campaign_name(words)?),
+            "tenant" => Self::tenant(words)?,
+            "remove_tenant" => Command::TenantRemove(words.need("name")?.into()),
             "test_clock" => Command::TestClock,
             "advance" => Command::Advance(Advance {
                 to: self.first.plus_ms(milliseconds(words.need("to when")?)?),
@@ -100,6 +103,17 @@ impl World {
             _ => return Ok(None),
         };
         self.commit(command, words).map(Some)
+    }
+
+    /// `tenant acme rate_milli=5000 concurrency=3 share=2`: what is not named stays.
+    fn tenant(words: &mut Words) -> Told<Command> {
+        Ok(Command::TenantSet(TenantSet {
+            request: words.key("request").map(str::to_owned),
+            name: words.need("name")?.into(),
+            rate_milli: words.key("rate_milli").map(str::parse).transpose()?,
+            concurrency: words.key("concurrency").map(str::parse).transpose()?,
+            share: words.key("share").map(str::parse).transpose()?,
+        }))
     }
 
     /// `seal all rows=70000 of=one`: parts are made up from the word behind `of`; `parts=` says another number.

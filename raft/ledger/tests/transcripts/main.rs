@@ -69,6 +69,7 @@ scripts! {
     send_test_p3
     sole_clock_p18
     suspects_p12
+    tenants_p12
     test_clock_p19
     trigger_p17
 }

@@ -29,6 +29,7 @@ impl World {
             "pages" => Ok(self.show_pages()),
             "audiences" => Ok(self.show_audiences()),
             "campaigns" => Ok(self.show_campaigns()),
+            "tenants" => Ok(self.show_tenants()),
             "frozen" => self.show_frozen(words),
             "kept" => Ok(self.show_kept()),
             "answers" => Ok(format!("{} requests are remembered\n", self.remembered())),
@@ -193,6 +194,18 @@ impl World {
             known.map(|((tenant, name), one)| format!("{tenant}/{name}: {} rows, sealed by {}\n", one.rows, one.index));
         let needed = self.ledger.seals().map(|seal| format!("needed: {} parts of {}\n", seal.parts.len(), seal.name));
         known.chain(needed).collect()
+    }
+
+    /// Tenants by name: their bounds, and how much of them is claimed.
+    fn show_tenants(&self) -> String {
+        let line = |name: String| {
+            let tenant = self.ledger.tenant(&name);
+            let claimed = self.ledger.claimed_of(&name);
+            let (rate, at_once) = (tenant.rate(), tenant.at_once());
+            let set = if tenant.index > 0 { format!(", set by {}", tenant.index) } else { String::new() };
+            format!("{name}: rate {rate:?}, at once {at_once:?}, share {}, claimed {claimed}{set}\n", tenant.share)
+        };
+        self.ledger.tenant_names_from(String::new()).map(line).collect()
     }
 
     /// Campaigns by name: how far each has come, and its run.

@@ -1,0 +1,79 @@
+//! What bounds claims beside the nodes' credits: the rate of what is late (P16), the rate and the concurrency of a
+//! tenant (P12, P25); and each tenant's share.
+//!
+//! Made by the leader's dispatcher for each of its looks, counted down by `fair.rs` as it grants. The leader alone
+//! claims, so these budgets need no splitting over nodes. A tenant's concurrency is bounded by `apply` too, which
+//! cuts a claim to it; here it is kept to so that nothing is asked for in vain.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use reveille_ledger::Ledger;
+
+use crate::buckets::{Buckets, Gathered};
+use crate::fair::Offer;
+use crate::late::late_rates;
+
+/// What may be claimed now; who is not named has no bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Late recipients, by pool.
+    pub late: Gathered,
+    /// Recipients of a tenant, whatever their pools.
+    pub tenants: Gathered,
+    /// The shares of tenants that have another than 1.
+    pub shares: BTreeMap<String, u32>,
+}
+
+impl Bounds {
+    /// A tenant's share.
+    pub fn share(&self, tenant: &str) -> u32 {
+        self.shares.get(tenant).copied().unwrap_or(1).max(1)
+    }
+
+    /// How many of a tenant may be claimed.
+    pub fn of_tenant(&self, tenant: &str) -> u32 {
+        self.tenants.get(tenant).copied().unwrap_or(u32::MAX)
+    }
+}
+
+/// What one term keeps of it.
+#[derive(Debug, Default)]
+pub(crate) struct Paces {
+    late: Buckets,
+    tenants: Buckets,
+}
+
+impl Paces {
+    /// What may be claimed at `now`.
+    pub fn bounds(&mut self, ledger: &Ledger, now: Duration) -> Bounds {
+        let rates = ledger.tenants().iter().filter_map(|(name, tenant)| Some((name.clone(), tenant.rate()?)));
+        let mut tenants = self.tenants.gathered(rates.collect(), now);
+        let mut shares = BTreeMap::new();
+        for (name, tenant) in ledger.tenants().iter() {
+            if let Some(most) = tenant.at_once() {
+                let room = most.saturating_sub(ledger.claimed_of(name));
+                tenants.entry(name.clone()).and_modify(|known| *known = room.min(*known)).or_insert(room);
+            }
+            if tenant.share > 1 {
+                shares.insert(name.clone(), tenant.share);
+            }
+        }
+        Bounds { late: self.late.gathered(late_rates(ledger), now), tenants, shares }
+    }
+
+    /// What is left of what was given was not used.
+    pub fn spend(&mut self, given: &Bounds, left: &Bounds) {
+        self.late.spend(&given.late, &left.late);
+        self.tenants.spend(&given.tenants, &left.tenants);
+    }
+
+    /// How long after the last look an offer that a rate holds back may be claimed; none where no rate does.
+    pub fn holds_back(&self, offer: &Offer, left: &Bounds) -> Option<Duration> {
+        let late = || self.late.until_gathered(&offer.pool).filter(|_| left.late.get(&offer.pool) == Some(&0));
+        let late = if offer.late { late() } else { None };
+        let out = left.of_tenant(&offer.tenant) == 0;
+        let tenant = self.tenants.until_gathered(&offer.tenant).filter(|until| out && !until.is_zero());
+        late.max(tenant)
+    }
+}

@@ -1,0 +1,136 @@
+//! Tenants beside each other: rate, concurrency, share.
+
+use reveille_ledger::tenant::TenantSet;
+
+use super::*;
+
+impl World {
+    /// Bounds of a tenant: mails a second in thousandths, at once, share; zero binds nothing.
+    fn bound(&mut self, name: &str, (rate_milli, concurrency, share): (u64, u32, u32)) {
+        let set = TenantSet {
+            request: None,
+            name: name.into(),
+            rate_milli: Some(rate_milli),
+            concurrency: Some(concurrency),
+            share: Some(share),
+        };
+        assert_eq!(self.put(Command::TenantSet(set)), Outcome::Done);
+    }
+
+    /// A page of another tenant.
+    fn open(&mut self, tenant: &str, recipients: u32) {
+        let create = ScheduleCreate { tenant: tenant.into(), ..schedule(recipients) };
+        let Outcome::Schedule(id) = self.put(Command::ScheduleCreate(Box::new(create))) else { panic!("{tenant}") };
+        let trigger = reveille_ledger::command::Trigger { schedule: id, request: tenant.into() };
+        let opened = self.put(Command::Trigger(trigger));
+        assert!(matches!(opened, Outcome::Run(_)), "{opened:?}");
+    }
+
+    /// Recipients that each tenant has claimed.
+    fn held_by_tenant(&self) -> BTreeMap<String, u32> {
+        let mut held = BTreeMap::new();
+        for (_, row) in self.ledger.rows().iter() {
+            let page = self.ledger.pages().get(&row.page).expect("a page");
+            *held.entry(page.tenant.clone()).or_default() += row.claimed.len();
+        }
+        held.retain(|_, claimed| *claimed > 0);
+        held
+    }
+}
+
+#[test]
+fn a_tenant_is_claimed_at_its_rate_whatever_its_relays_and_beside_it_others_are_not() {
+    for per_second in [2, 25, 120] {
+        let mut world = World::with(3_000);
+        world.bound("default", (per_second * 1_000, 0, 1));
+        world.open("other", 9_000);
+        let (mut own, mut others) = (0, 0);
+        for _ in 0..200 {
+            world.boot += NAP_FOR_CREDIT;
+            world.dispatch();
+            let held = world.held_by_tenant();
+            own += u64::from(held.get("default").copied().unwrap_or(0));
+            others += held.get("other").copied().unwrap_or(0);
+            world.settle();
+        }
+        // Ten seconds; a bucket that starts empty gives nothing in the first.
+        assert!((9 * per_second..=10 * per_second).contains(&own), "{own} at {per_second} a second");
+        assert!(others > 8_000, "as much as the nodes' caps let through: {others}");
+    }
+}
+
+/// P25: whoever leads, and however often that changes.
+#[test]
+fn a_tenants_rate_holds_across_a_fail_over() {
+    let mut world = World::with(3_000);
+    world.bound("default", (20_000, 0, 1));
+    let mut claimed = Vec::new();
+    for _ in 0..4 {
+        claimed.extend((0..3).map(|_| claimed_in_a_second(&mut world)));
+        // What the former leader had claimed is open and counted as spent; the new one's bucket is empty.
+        world.paces = Paces::default();
+    }
+    let all: u32 = claimed.iter().sum();
+    assert!((4 * 2 * 20 - 20..=12 * 20).contains(&all), "{claimed:?}");
+    for span in claimed.windows(2) {
+        assert!(span.iter().sum::<u32>() <= 3 * 20, "two seconds, and what a bucket holds: {claimed:?}");
+    }
+}
+
+#[test]
+fn a_tenant_holds_no_more_at_once_than_it_may_over_all_nodes_and_pools() {
+    let mut world = World::with(1_000);
+    world.bound("default", (0, 7, 1));
+    world.open("other", 1_000);
+    world.dispatch();
+    assert_eq!(world.held_by_tenant(), [("default".into(), 7), ("other".into(), 2 * CAP)].into());
+    assert_eq!(world.dispatch(), [], "neither has credit, and nothing is asked for in vain");
+    world.bound("default", (0, 9, 1));
+    world.dispatch();
+    assert_eq!(world.held_by_tenant()["default"], 9);
+    world.bound("default", (0, 3, 1));
+    assert_eq!(world.dispatch(), [], "nothing is taken away, and nothing added");
+    world.settle();
+    world.dispatch();
+    assert_eq!(world.held_by_tenant()["default"], 3);
+}
+
+#[test]
+fn a_larger_share_holds_more_where_it_could_fill_the_cap_and_else_nobody_is_kept_back() {
+    let mut world = World::with(1_000);
+    world.open("other", 1_000);
+    world.dispatch();
+    assert_eq!(world.held_by_tenant(), [("default".into(), 2 * CAP), ("other".into(), 2 * CAP)].into(), "equal shares");
+    world.settle();
+    world.bound("other", (0, 0, 4));
+    world.dispatch();
+    assert_eq!(world.held_by_tenant(), [("default".into(), 2 * CAP / 4), ("other".into(), 2 * CAP)].into());
+    world.settle();
+    world.bound("other", (0, 5, 4));
+    world.dispatch();
+    assert_eq!(world.held_by_tenant(), [("default".into(), 2 * CAP), ("other".into(), 5)].into(), "it may not use it");
+    world.settle();
+    let mut world = World::with(1_000);
+    world.open("other", CAP - 1);
+    world.bound("other", (0, 0, 100));
+    world.dispatch();
+    assert_eq!(world.held_by_tenant()["default"], 2 * CAP, "what is over at once takes nothing from the others");
+}
+
+#[test]
+fn a_tenant_that_waits_for_its_rate_does_not_keep_the_dispatcher_awake() {
+    let mut world = World::with(1_000);
+    world.bound("default", (2_000, 0, 1));
+    let mut looks = 0;
+    while world.boot < Duration::from_secs(10) {
+        let (_, nap) = world.look();
+        world.settle();
+        world.boot += nap;
+        looks += 1;
+    }
+    assert!(looks <= 60, "{looks} looks in ten seconds");
+    // One that waits for its own rows is looked after as ever: they end at any time.
+    world.bound("default", (0, 2, 1));
+    world.look();
+    assert_eq!(world.look().1, NAP_FOR_CREDIT);
+}

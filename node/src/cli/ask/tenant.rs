@@ -1,0 +1,60 @@
+//! `reveille tenant …`.
+
+use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient as Service;
+use reveille_proto::admin::v1::{GetTenantRequest, ListTenantsRequest, RemoveTenantRequest, SetTenantRequest};
+
+use super::{Desk, Page, Seen};
+use crate::cli::args::{SetTenantArgs, TenantArgs, TenantCommand, Watch};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::relay::RemovedView;
+use crate::cli::view::tenant::TenantView;
+
+/// Does what the verb says.
+pub async fn run(desk: &Desk<'_>, args: TenantArgs) -> Result<(), Stop> {
+    match args.command {
+        TenantCommand::Set(args) => set(desk, args).await,
+        TenantCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
+        TenantCommand::Show { name, watch } => show(desk, name, watch).await,
+        TenantCommand::Remove { name } => remove(desk, name).await,
+    }
+}
+
+async fn set(desk: &Desk<'_>, args: SetTenantArgs) -> Result<(), Stop> {
+    let question = SetTenantRequest {
+        name: args.name,
+        rate_per_second: args.rate,
+        concurrency: args.concurrency,
+        share: args.share,
+        request_id: desk.client.request_id().to_owned(),
+    };
+    let call = |channel, question| async move { Service::new(channel).set_tenant(question).await };
+    let answer = desk.change(question, call).await?;
+    desk.terminal.show(&TenantView::from(answer.tenant.unwrap_or_default()))
+}
+
+async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Page<TenantView>, Failure> {
+    let question = ListTenantsRequest { page_size, page_token, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).list_tenants(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let rows = answer.tenants.into_iter().map(TenantView::from).collect();
+    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+}
+
+async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
+    let look = async || {
+        let question = GetTenantRequest { name: name.clone(), stale: desk.stale };
+        let call = |channel, question| async move { Service::new(channel).get_tenant(question).await };
+        let answer = desk.client.ask(Nature::Read, question, call).await?;
+        Ok(Seen::of(TenantView::from(answer.tenant.unwrap_or_default()), answer.freshness))
+    };
+    desk.one(watch, look).await
+}
+
+async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+    desk.terminal.confirm(&format!("Take the bounds of tenant {name} away?"))?;
+    let question = RemoveTenantRequest { name: name.clone() };
+    let call = |channel, question| async move { Service::new(channel).remove_tenant(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    desk.terminal.show(&RemovedView { name, index: answer.index })
+}

@@ -1,0 +1,68 @@
+//! What `tenant …` prints.
+
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::sheet::{Cell, card};
+use super::{Row, View};
+use crate::cli::human;
+
+/// A tenant and its bounds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TenantView {
+    name: String,
+    /// Null: no bound.
+    rate_per_second: Option<f64>,
+    /// Null: no bound.
+    concurrency: Option<u32>,
+    share: u32,
+    /// Recipients under way now.
+    claimed: u32,
+    /// Null: nobody has set bounds.
+    index: Option<u64>,
+}
+
+impl From<v1::Tenant> for TenantView {
+    fn from(tenant: v1::Tenant) -> TenantView {
+        TenantView {
+            name: tenant.name,
+            rate_per_second: (tenant.rate_per_second > 0.0).then_some(tenant.rate_per_second),
+            concurrency: (tenant.concurrency > 0).then_some(tenant.concurrency),
+            share: tenant.share,
+            claimed: tenant.claimed,
+            index: (tenant.index > 0).then_some(tenant.index),
+        }
+    }
+}
+
+impl View for TenantView {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let names = TenantView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
+        let mut pairs: Vec<(&str, Cell)> = names.iter().map(String::as_str).zip(self.cells()).collect();
+        if let Some(index) = self.index {
+            pairs.push(("set", format!("log index {index}").into()));
+        }
+        card(pairs, paint)
+    }
+}
+
+impl Row for TenantView {
+    const NOUN: &'static str = "tenants";
+    const COLUMNS: &'static [&'static str] = &["NAME", "RATE", "CONCURRENCY", "SHARE", "CLAIMED"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let rate = self.rate_per_second.map(|rate| format!("{rate}/s"));
+        let concurrency = self.concurrency.map(|most| human::count(most.into()));
+        vec![
+            self.name.as_str().into(),
+            Cell::or_dash(rate.as_deref()),
+            Cell::or_dash(concurrency.as_deref()),
+            self.share.to_string().into(),
+            human::count(self.claimed.into()).into(),
+        ]
+    }
+}

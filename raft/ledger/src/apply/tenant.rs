@@ -1,0 +1,56 @@
+//! Tenants: their bounds are set, taken away, and kept to where something is claimed (P12).
+//!
+//! How many recipients of a tenant are claimed at once is the ledger's to bound: it knows at every index. Its rate
+//! is time's, and the dispatcher's, which alone claims (P25).
+
+use super::Context;
+use super::schedule::bounded;
+use crate::bitmap::Bitmap;
+use crate::command::body_hash;
+use crate::ids::RunId;
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::Ledger;
+use crate::tenant::{SHARE_MAX, TENANT_RATE_MILLI_MAX, Tenant, TenantSet};
+
+impl Ledger {
+    pub(super) fn tenant_set(&mut self, context: &mut Context, set: &TenantSet) -> Result<Outcome, Refusal> {
+        let TenantSet { request, name, rate_milli, concurrency, share } = set;
+        let (request, body) = (request.as_deref(), body_hash(&("tenant", name, rate_milli, concurrency, share)));
+        if let Some(outcome) = self.answered_again(context, name, request, body)? {
+            return Ok(outcome);
+        }
+        let known = self.tenant(name);
+        let wanted = Tenant {
+            rate_milli: rate_milli.unwrap_or(known.rate_milli),
+            concurrency: concurrency.unwrap_or(known.concurrency),
+            share: share.unwrap_or(known.share),
+            index: known.index,
+        };
+        bounded("rate of a tenant (thousandths)", wanted.rate_milli as usize, TENANT_RATE_MILLI_MAX as usize)?;
+        bounded("share of a tenant", wanted.share as usize, SHARE_MAX as usize)?;
+        if wanted.share == 0 {
+            return Err(Refusal::NotPossible("a tenant has a share of 1 at least; pause what it must not send".into()));
+        }
+        if wanted != known || known.index == 0 {
+            self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });
+        }
+        self.remember(context, name, request, body, &Outcome::Done);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn tenant_remove(&mut self, name: &str) -> Result<Outcome, Refusal> {
+        self.tenants.remove(&name.to_owned()).ok_or_else(|| Refusal::NoSuchTenant(name.to_owned()))?;
+        Ok(Outcome::Done)
+    }
+
+    /// P12: of what could be granted, as much as its tenant may have claimed at once.
+    pub(super) fn within_concurrency(&self, page: RunId, granted: Bitmap) -> Result<Bitmap, Refusal> {
+        let Some(tenant) = self.pages.get(&page).map(|page| page.tenant.as_str()) else { return Ok(granted) };
+        let Some(most) = self.tenant(tenant).at_once() else { return Ok(granted) };
+        match most.saturating_sub(self.claimed_of(tenant)) {
+            0 => Err(Refusal::AtConcurrency { tenant: tenant.to_owned(), most }),
+            room => Ok(granted.first(room)),
+        }
+    }
+}
