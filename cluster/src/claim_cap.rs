@@ -10,7 +10,7 @@
 //!
 //! - Never more than can begin in time: what was not begun after [`BEGIN_WITHIN`] goes back, and would come
 //!   again, and go back again.
-//! - Where there is a relay, at least one; never above [`CLAIM_CAP_MAX`].
+//! - Where a relay lets anything through, at least one; never above [`CLAIM_CAP_MAX`].
 
 use std::time::Duration;
 
@@ -42,6 +42,14 @@ pub(crate) struct Flow {
     pub dialogue: Option<Duration>,
 }
 
+impl Flow {
+    /// A relay that the node leaves alone, because it fails or takes no more today, lets nothing through until it may
+    /// be tried: what was claimed for it could only be given back.
+    pub fn lets_through(&self) -> bool {
+        self.sessions > 0 && self.rate_per_second > 0.0
+    }
+}
+
 /// What a node may have claimed of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClaimCap {
@@ -55,7 +63,7 @@ pub(crate) struct ClaimCap {
 pub(crate) fn claim_cap(relays: &[Flow], around: Duration) -> ClaimCap {
     let around = around.min(AROUND_MAX).as_secs_f64();
     let (mut wanted, mut in_time) = (0.0, 0.0);
-    for relay in relays.iter().filter(|relay| relay.sessions > 0) {
+    for relay in relays.iter().filter(|relay| relay.lets_through()) {
         let dialogue = relay.dialogue.unwrap_or(UNKNOWN_DIALOGUE).max(SHORTEST_DIALOGUE).as_secs_f64();
         let per_session = if relay.dialogue.is_some() { PER_SESSION } else { UNKNOWN_PER_SESSION };
         let sessions = f64::from(relay.sessions);
@@ -64,7 +72,7 @@ pub(crate) fn claim_cap(relays: &[Flow], around: Duration) -> ClaimCap {
         wanted += (flow * (around + dialogue)).max(per_session * sessions).min(begins);
         in_time += begins;
     }
-    let least = u32::from(relays.iter().any(|relay| relay.sessions > 0));
+    let least = u32::from(relays.iter().any(Flow::lets_through));
     // A cast of a float stops at the ends of the integer.
     let cap = |recipients: f64| (recipients.round() as u32).clamp(least, CLAIM_CAP_MAX);
     ClaimCap { of_a_tenant: cap(wanted), of_all: cap(in_time) }
@@ -122,8 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_a_relay_there_is_one_at_least() {
-        assert_eq!(of_a_tenant(relay(1, 0.0, 5)), 1);
+    fn where_a_relay_lets_anything_through_there_is_one_at_least() {
+        assert_eq!(of_a_tenant(relay(1, 0.001, 5)), 1);
+        assert_eq!(of_a_tenant(relay(1, 0.0, 5)), 0, "it is left alone");
         assert_eq!(of_a_tenant(relay(0, UNBOUNDED, 5)), 0);
         assert_eq!(claim_cap(&[], AROUND), ClaimCap::default());
     }

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Claim, Command, SLICE_MAX};
+use reveille_ledger::command::{Claim, Command, Relay, SLICE_MAX};
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::ids::{Holder, NodeId, Time};
+use reveille_raft::peer::Measured;
 
 use crate::bounds::{Bounds, Paces};
 use crate::claim_cap::{ClaimCap, Flow, claim_cap};
@@ -126,24 +127,34 @@ impl Views {
     ) -> BTreeMap<(&'a str, NodeId), ClaimCap> {
         let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
         let of = |pool: &str, holder: &Holder| {
-            let said = self.by_node.get(&holder.node).filter(|report| report.holder == *holder);
-            let said = said.map(|report| &report.measured);
-            let relays = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool).map(|(name, relay)| {
-                let said = said.and_then(|said| said.relays.get(name));
-                let share = share(relay, self.voters);
-                Flow {
-                    sessions: relay.max_sessions,
-                    // Its pace gives way to "too fast"; its share is what it may be at most (P25).
-                    rate_per_second: said.map_or(share, |said| share.min(said.rate_milli as f64 / 1_000.0)),
-                    dialogue: said.and_then(|said| said.dialogue),
-                }
-            });
+            let said = measured(&self.by_node, *holder);
             let settle = said.and_then(|said| said.settle).unwrap_or_default();
-            claim_cap(&relays.collect::<Vec<Flow>>(), self.commit + settle)
+            claim_cap(&flows(ledger, pool, said, self.voters), self.commit + settle)
         };
         let each = pools.iter().flat_map(|pool| holders.values().map(move |holder| (*pool, holder)));
         each.map(|(pool, holder)| ((pool, holder.node), of(pool, holder))).collect()
     }
+}
+
+/// What this life of a node said last.
+pub(crate) fn measured(reports: &BTreeMap<NodeId, Report>, holder: Holder) -> Option<&Measured> {
+    reports.get(&holder.node).filter(|report| report.holder == holder).map(|report| &report.measured)
+}
+
+/// The relays of a pool, as a node that said this sees them.
+pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&Measured>, voters: usize) -> Vec<Flow> {
+    let of_pool = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool);
+    let flow = |(name, relay): (&String, &Relay)| {
+        let said = said.and_then(|said| said.relays.get(name));
+        let share = share(relay, voters);
+        Flow {
+            sessions: relay.max_sessions,
+            // Its pace gives way to "too fast"; its share is what it may be at most (P25).
+            rate_per_second: said.map_or(share, |said| share.min(said.rate_milli as f64 / 1_000.0)),
+            dialogue: said.and_then(|said| said.dialogue),
+        }
+    };
+    of_pool.map(flow).collect()
 }
 
 /// Current lives that this term may give claims.

@@ -17,6 +17,8 @@ use reveille_ledger::ids::{Hash, Holder, NodeId, Time};
 use reveille_ledger::{Ledger, Node, Page};
 use reveille_raft::{Hint, Hints};
 
+use crate::claim_cap::Flow;
+use crate::dispatcher::{flows, measured};
 use crate::handover::{self, Unfit};
 use crate::late::{is_late, late_rate};
 use crate::site::Site;
@@ -130,14 +132,18 @@ async fn grants_until_next_look(term: &Term, hints: &mut Hints) -> bool {
 
 fn see(site: &Site, term: &Term, granted: bool) -> Seen {
     let status = site.replica.status();
-    let (now, several) = (term.now(), site.voters().len() > 1);
+    let (now, voters, reports) = (term.now(), site.voters().len(), term.reports());
+    let several = voters > 1;
     Seen {
         committed: status.committed_index,
         applied: status.applied_index,
         sync_running_for: site.replica.sync_running_for(),
         could_grant: !granted
             && site.replica.read(|ledger| {
-                could_grant(ledger, several, now, |holder| term.may_claim(holder), |node| term.lacking(node))
+                let said =
+                    |node| measured(&reports, Holder { node, incarnation: ledger.nodes().get(&node)?.incarnation });
+                let sends = |node, pool: &str| flows(ledger, pool, said(node), voters).iter().any(Flow::lets_through);
+                could_grant(ledger, several, now, |holder| term.may_claim(holder), (|node| term.lacking(node), sends))
             }),
         granted,
     }
@@ -145,13 +151,14 @@ fn see(site: &Site, term: &Term, granted: bool) -> Seen {
 
 /// Is there something that a dispatcher would claim, whatever its fairness and its caps are? Nobody has a
 /// claim, so there is credit; somebody may be given one and does not rest after deaths (P12); a recipient is due
-/// whose run sends, whose pool has a relay, and whose part of a sealed audience such a node does not lack (P20).
+/// whose run sends, and whose pool and part of a sealed audience such a node has: a relay that it does not leave
+/// alone, and a file (P20).
 fn could_grant(
     ledger: &Ledger,
     several: bool,
     now: Time,
     may_claim: impl Fn(Holder) -> bool,
-    lacking: impl Fn(NodeId) -> BTreeSet<Hash>,
+    (lacking, sends): (impl Fn(NodeId) -> BTreeSet<Hash>, impl Fn(NodeId, &str) -> bool),
 ) -> bool {
     let live = |(node, known): &(&NodeId, &Node)| may_claim(Holder { node: **node, incarnation: known.incarnation });
     let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
@@ -166,7 +173,10 @@ fn could_grant(
                 && (!is_late(page) || often(late_rate(ledger, pool)))
                 && often(ledger.tenant(&page.tenant).rate())
         };
-        let somewhere = |page: &Page, part: &Part| barred(ledger, page, part.number, &may_hold).len() < may_hold.len();
+        let somewhere = |page: &Page, part: &Part| {
+            let barred = barred(ledger, page, part.number, &may_hold);
+            may_hold.keys().any(|node| !barred.contains(node) && sends(*node, part.pool))
+        };
         let could = |page: &Page, part: &Part| soon(page, part.pool) && somewhere(page, part);
         let mut pages = ledger.open_pages();
         pages.any(|(id, page)| claimable(ledger, id, page, now).any(|part| could(page, &part)))

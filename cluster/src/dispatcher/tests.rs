@@ -239,6 +239,16 @@ fn the_cap_is_by_what_the_life_that_holds_it_measured() {
     assert_eq!(caps(views), [CAP, 3], "by the pace that a throttle left: three begin in time");
 }
 
+#[test]
+fn nothing_is_claimed_for_a_relay_that_a_node_leaves_alone() {
+    let world = World::with(1);
+    let holders = world.holders();
+    let mut views = world.views();
+    views.by_node.insert(NodeId(1), said(holder(1, 1), 10, 0));
+    let caps = views.caps(&world.ledger, &holders);
+    assert_eq!([1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant), [0, CAP]);
+}
+
 fn offer(tenant: &str, chunk: u32) -> Offer {
     Offer {
         tenant: tenant.into(),

@@ -174,12 +174,16 @@ impl Stage {
     }
 
     fn could_grant(&self) -> bool {
-        could_grant(&self.ledger, true, NOW, |holder| holder == HOLDER, has_all)
+        could_grant(&self.ledger, true, NOW, |holder| holder == HOLDER, (has_all, sends))
     }
 }
 
 fn has_all(_: NodeId) -> BTreeSet<Hash> {
     BTreeSet::new()
+}
+
+fn sends(_: NodeId, _: &str) -> bool {
+    true
 }
 
 #[test]
@@ -189,7 +193,7 @@ fn it_could_grant_what_is_due_to_a_holder_with_a_lease_and_a_relay() {
     assert!(!stage.could_grant(), "no work");
     stage.run();
     assert!(stage.could_grant());
-    assert!(!could_grant(&stage.ledger, true, NOW, |_| false, has_all), "nobody has a lease");
+    assert!(!could_grant(&stage.ledger, true, NOW, |_| false, (has_all, sends)), "nobody has a lease");
 }
 
 #[test]
@@ -206,9 +210,18 @@ fn a_paused_run_and_one_past_its_deadline_are_not_its_fault() {
     stage.relay("default");
     let run = stage.run();
     let over = NOW.plus_ms(400 * 86_400_000);
-    assert!(!could_grant(&stage.ledger, true, over, |_| true, has_all), "past its deadline");
+    assert!(!could_grant(&stage.ledger, true, over, |_| true, (has_all, sends)), "past its deadline");
     stage.play(Command::RunPause(RunPause { run, reason: "by hand".into() }));
     assert!(!stage.could_grant(), "paused");
+}
+
+#[test]
+fn relays_that_every_node_leaves_alone_are_not_its_fault() {
+    let mut stage = Stage::new();
+    stage.relay("default");
+    stage.run();
+    assert!(stage.could_grant());
+    assert!(!could_grant(&stage.ledger, true, NOW, |_| true, (has_all, |_, pool: &str| pool != "default")));
 }
 
 #[test]
@@ -227,7 +240,7 @@ fn late_mail_that_is_paced_below_its_look_is_not_its_fault() {
         let mut stage = Stage::new();
         stage.relay_with("default", late_rate_milli);
         stage.caught_up();
-        assert_eq!(could_grant(&stage.ledger, true, stage.now, |_| true, has_all), could, "{late_rate_milli}");
+        assert_eq!(could_grant(&stage.ledger, true, stage.now, |_| true, (has_all, sends)), could, "{late_rate_milli}");
     }
 }
 
@@ -256,7 +269,7 @@ fn a_part_that_nobody_has_is_not_its_fault() {
     let part = Hash::of(b"a part");
     stage.sealed_run(part);
     assert!(stage.could_grant());
-    assert!(!could_grant(&stage.ledger, true, NOW, |_| true, |_| [part].into()), "whoever may claim lacks it");
+    assert!(!could_grant(&stage.ledger, true, NOW, |_| true, (|_| [part].into(), sends)), "whoever may claim lacks it");
     stage.run();
-    assert!(could_grant(&stage.ledger, true, NOW, |_| true, |_| [part].into()), "the other run lacks nothing");
+    assert!(could_grant(&stage.ledger, true, NOW, |_| true, (|_| [part].into(), sends)), "the other run lacks nothing");
 }

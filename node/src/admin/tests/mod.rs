@@ -15,7 +15,7 @@ mod overlap;
 mod schedules;
 mod send_test;
 mod sizes;
-mod too_late;
 mod tenants;
+mod too_late;
 mod troubles;
 mod updates;

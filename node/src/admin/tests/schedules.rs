@@ -43,9 +43,8 @@ async fn a_schedule_is_created_once_however_often_it_is_asked_for() {
     let but_for_now = |schedule| v1::Schedule { now: None, ..Option::unwrap_or_default(schedule) };
     assert_eq!(but_for_now(first.schedule), but_for_now(again.schedule));
     let other = ScheduleBody { priority: 9, ..body() };
-    let asked = |request_id: &str| {
-        CreateScheduleRequest { request_id: request_id.to_owned(), ..request(other.clone(), false) }
-    };
+    let asked =
+        |request_id: &str| CreateScheduleRequest { request_id: request_id.to_owned(), ..request(other.clone(), false) };
     let taken = node.schedules().create_schedule(asked("another")).await.expect_err("another body");
     assert_eq!(reason(&taken), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
     let reused = node.schedules().create_schedule(request(other.clone(), false)).await.expect_err("another body");
