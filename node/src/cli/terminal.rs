@@ -28,18 +28,21 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// By the flags, NO_COLOR, and what stdout and stderr are.
+    /// By the flags, NO_COLOR, TERM, and what stdout and stderr are.
     pub fn new(global: &Global) -> Terminal {
+        let draws = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
         let wanted = |is_terminal: bool| match global.color {
             ColorWhen::Always => true,
             ColorWhen::Never => false,
-            ColorWhen::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            ColorWhen::Auto => {
+                is_terminal && draws && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
         };
         Terminal {
             format: global.output,
             paint: wanted(io::stdout().is_terminal()),
             paint_talk: wanted(io::stderr().is_terminal()),
-            screen: io::stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb"),
+            screen: io::stdout().is_terminal() && draws,
             verbose: global.verbose > 0,
             quiet: global.quiet,
             yes: global.yes,

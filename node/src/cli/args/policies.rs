@@ -54,7 +54,7 @@ pub struct PolicyArgs {
         value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
     pub in_doubt: String,
     /// Attempts about a mailbox before its recipient is dead [default: 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub max_attempts: Option<u8>,
     /// Who got what is kept this long after a run finished, and its counts for 400 days [default: 90d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
