@@ -5,22 +5,28 @@ use std::ops::Bound;
 use std::time::Instant;
 
 use reveille_ledger::address::Address;
-use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut};
+use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut, OptOutTakeBack};
 use reveille_ledger::reply::Outcome;
+use reveille_ledger::{Ledger, TakenBack};
 use reveille_proto::admin::v1::opt_out_service_server::OptOutService;
 use reveille_proto::admin::v1::{
     self, AddOptOutRequest, AddOptOutResponse, CheckOptOutRequest, CheckOptOutResponse, ImportOptOutsRequest,
-    ImportOptOutsResponse, ListOptOutsRequest, ListOptOutsResponse,
+    ImportOptOutsResponse, ListOptOutsRequest, ListOptOutsResponse, TakeBackOptOutRequest, TakeBackOptOutResponse,
 };
 use reveille_raft::peer::About;
 use tonic::{Request, Response, Status};
 
 use super::paging::Paging;
-use super::{Admin, Fault, deadline, validate, views};
+use super::validate::Fields;
+use super::{Admin, Fault, deadline, refusals, validate, views};
 
 fn key_of(field: &str, recipient: &str) -> Result<String, Fault> {
     let address = Address::parse(recipient).map_err(|error| Fault::of_field(field, error.to_string()))?;
     Ok(address.key())
+}
+
+fn taken_back(back: &TakenBack) -> v1::TakenBack {
+    v1::TakenBack { index: back.index, at: Some(views::timestamp(back.at)), reason: back.reason.clone() }
 }
 
 /// Opt-outs that hold.
@@ -73,15 +79,50 @@ impl OptOutService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let place = (validate::tenant(&request.tenant)?, key_of("recipient", &request.recipient)?);
-        let look = self.read(request.stale, deadline, |ledger| ledger.opted_out().get(&place).copied());
-        let (known, freshness) = look.await?;
+        let look = self.read(request.stale, deadline, |ledger| {
+            (ledger.opted_out().get(&place).copied(), ledger.taken_back().get(&place).map(taken_back))
+        });
+        let ((known, taken_back), freshness) = look.await?;
         Ok(Response::new(CheckOptOutResponse {
             recipient: place.1,
             opted_out: known.is_some(),
             index: known.map(|opted_out| opted_out.index),
             at: known.map(|opted_out| views::timestamp(opted_out.at)),
             freshness,
+            taken_back,
         }))
+    }
+
+    async fn take_back_opt_out(
+        &self,
+        request: Request<TakeBackOptOutRequest>,
+    ) -> Result<Response<TakeBackOptOutResponse>, Status> {
+        let deadline = deadline::of(&request);
+        let TakeBackOptOutRequest { tenant, recipient, reason, validate_only } = request.into_inner();
+        let mut fields = Fields::default();
+        let reason = fields.reason("reason", &reason);
+        if reason.trim().is_empty() {
+            fields.refuse("reason", "is missing; say what it rests on, such as a letter or a call, and when it was");
+        }
+        let reason = fields.done(Some(reason))?;
+        let place = (validate::tenant(&tenant)?, key_of("recipient", &recipient)?);
+        let known = |ledger: &Ledger| {
+            (ledger.opted_out().get(&place).map(|known| known.last), ledger.taken_back().get(&place).map(taken_back))
+        };
+        let ((last, before), _) = self.read(false, deadline, known).await?;
+        let Some(last) = last else {
+            let never = || refusals::not_opted_out(&place.1);
+            let taken_back = before.ok_or_else(never)?;
+            return Ok(Response::new(TakeBackOptOutResponse { recipient: place.1, taken_back: Some(taken_back) }));
+        };
+        if validate_only {
+            return Ok(Response::new(TakeBackOptOutResponse { recipient: place.1, taken_back: None }));
+        }
+        let (tenant, key) = place.clone();
+        let back = OptOutTakeBack { tenant, key, last, reason };
+        self.write(Command::OptOutTakeBack(back), "", deadline).await?;
+        let (_, taken_back) = self.site.replica.read(known);
+        Ok(Response::new(TakeBackOptOutResponse { recipient: place.1.clone(), taken_back }))
     }
 
     async fn import_opt_outs(

@@ -224,6 +224,12 @@ pub fn no_audience(name: &str) -> Fault {
         .next("reveille audience list")
 }
 
+/// Somebody who has not opted out.
+pub fn not_opted_out(key: &str) -> Fault {
+    Fault::new(Code::NotFound, ErrorReason::RecipientNotFound, format!("{key} has not opted out"))
+        .next("reveille optout list")
+}
+
 /// There is no campaign of that name.
 pub fn no_campaign(name: &str) -> Fault {
     Fault::new(Code::NotFound, ErrorReason::CampaignNotFound, format!("no campaign is named {name:?}"))

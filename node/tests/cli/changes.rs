@@ -96,6 +96,35 @@ async fn a_name_that_turns_a_line_around_is_spelled_out_where_it_is_repeated() {
     assert_eq!(shown.json()["name"], "a\u{202e}b", "the value is what it was");
 }
 
+#[tokio::test]
+async fn an_opt_out_is_taken_back_for_a_reason_and_after_a_yes() {
+    let fake = Fake::start(|method, bytes| {
+        if method != "TakeBackOptOut" {
+            return Err(unknown(method));
+        }
+        let request = v1::TakeBackOptOutRequest::decode(bytes).expect("a request");
+        let back = v1::TakenBack { index: 12, at: None, reason: request.reason };
+        let taken_back = (!request.validate_only).then_some(back);
+        one(v1::TakeBackOptOutResponse { recipient: "ann@example.com".into(), taken_back })
+    })
+    .await;
+    let line = "optout remove Ann@example.com --reason letter";
+    assert_eq!(fake.reveille("optout remove ann@example.com --yes").await.code, Some(2), "not without a reason");
+    let looked = fake.reveille(&format!("{line} --dry-run")).await;
+    assert_eq!(
+        (looked.code, looked.stdout.as_str()),
+        (Some(0), "ann@example.com has opted out, and would get mail again\n")
+    );
+    let asked = fake.reveille(line).await;
+    let question = "Send mail of tenant default to ann@example.com again? It has opted out.";
+    assert!(asked.code == Some(2) && asked.stderr.contains(question), "{asked:?}");
+    let asked: Vec<v1::TakeBackOptOutRequest> = fake.requests("TakeBackOptOut");
+    assert!(asked.iter().all(|asked| asked.validate_only), "nothing was changed yet");
+    let ended = fake.reveille(&format!("{line} --yes -o json")).await;
+    let back = serde_json::json!({ "index": 12, "at": null, "reason": "letter" });
+    assert_eq!(ended.json(), serde_json::json!({ "recipient": "ann@example.com", "taken_back": back }));
+}
+
 async fn paused_schedule(missed: u32) -> Fake {
     Fake::start(move |method, bytes| {
         if method != "ResumeSchedule" {

@@ -230,7 +230,7 @@ async fn an_opt_out_names_what_crossed_and_who_was_silent() {
     .await;
     assert_eq!(
         fake.reveille("optout check bob@example.com -o json").await.json(),
-        json!({"recipient": "bob@example.com", "opted_out": false, "index": null, "at": null})
+        json!({"recipient": "bob@example.com", "opted_out": false, "index": null, "at": null, "taken_back": null})
     );
 }
 

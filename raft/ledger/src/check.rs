@@ -39,7 +39,15 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     check_campaigns(ledger, &mut found);
     check_tenants(ledger, &mut found);
     check_summaries(ledger, &mut found);
+    check_opt_outs(ledger, &mut found);
     found
+}
+
+/// P15: an opt-out holds or was taken back.
+fn check_opt_outs(ledger: &Ledger, found: &mut Vec<Violation>) {
+    for (place, _) in ledger.taken_back().iter() {
+        report(found, "P15", !ledger.opted_out().contains(place), || format!("{place:?} has opted out, and has not"));
+    }
 }
 
 fn report(found: &mut Vec<Violation>, rule: &'static str, holds: bool, what: impl FnOnce() -> String) {

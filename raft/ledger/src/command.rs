@@ -117,6 +117,8 @@ pub enum Command {
     TenantSet(TenantSet),
     /// Takes the bounds of a tenant away, by its name.
     TenantRemove(String),
+    /// Takes an opt-out back: mail goes to this recipient again (P15).
+    OptOutTakeBack(OptOutTakeBack),
 }
 
 /// One voter's clock at the start of an epoch.
@@ -925,6 +927,19 @@ pub struct OptOut {
     pub tenant: String,
     /// The recipients' address keys; at most [`OPT_OUTS_MAX`].
     pub keys: Vec<String>,
+}
+
+/// See [`Command::OptOutTakeBack`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OptOutTakeBack {
+    /// Tenant.
+    pub tenant: String,
+    /// The recipient's address key.
+    pub key: String,
+    /// The last entry by which it opted out, as whoever asks knows it: a later one stands.
+    pub last: u64,
+    /// What it rests on, for people.
+    pub reason: String,
 }
 
 /// What a leader takes out of the way after its second panic on it.

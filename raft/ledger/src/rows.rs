@@ -132,6 +132,7 @@ tables! {
     15 => audiences: (String, String),
     16 => campaigns: (String, String),
     17 => tenants: String,
+    18 => taken_back: (String, String),
 }
 
 impl Ledger {

@@ -780,6 +780,7 @@ pub struct Ledger {
     pub(crate) audiences: Table<(String, String), SealedAudience>,
     pub(crate) campaigns: Table<(String, String), Campaign>,
     pub(crate) tenants: Table<String, Tenant>,
+    pub(crate) taken_back: Table<(String, String), TakenBack>,
     pub(crate) derived: Derived,
 }
 
@@ -803,6 +804,19 @@ pub struct OptedOut {
     pub index: u64,
     /// Ledger time.
     pub at: Time,
+    /// Log index of the last entry that said so again.
+    pub last: u64,
+}
+
+/// How an opt-out was taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenBack {
+    /// Log index.
+    pub index: u64,
+    /// Ledger time.
+    pub at: Time,
+    /// Why.
+    pub reason: String,
 }
 
 /// Indices that are computed from the rows and never stored.
@@ -865,6 +879,7 @@ impl Ledger {
             audiences: Table::default(),
             campaigns: Table::default(),
             tenants: Table::default(),
+            taken_back: Table::default(),
             derived: Derived::default(),
         }
     }
@@ -932,6 +947,11 @@ impl Ledger {
     /// Opt-outs by tenant and address key.
     pub fn opted_out(&self) -> &Table<(String, String), OptedOut> {
         &self.opted_out
+    }
+
+    /// Opt-outs that were taken back, by tenant and address key.
+    pub fn taken_back(&self) -> &Table<(String, String), TakenBack> {
+        &self.taken_back
     }
 
     /// Sealed audiences by tenant and name (P20).

@@ -392,6 +392,9 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(vec![Picked { run, recipients }])),
         (text(), prop::collection::vec(text(), 0..3))
             .prop_map(|(tenant, keys)| Command::OptOut(OptOut { tenant, keys })),
+        (text(), text(), 0_u64..200, text()).prop_map(|(tenant, key, last, reason)| {
+            Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason })
+        }),
         (item, text()).prop_map(|(item, cause)| Command::Quarantine(Quarantine { item, cause })),
         (text(), prop::option::of(long()), prop::option::of(number()), prop::option::of(number())).prop_map(
             |(name, rate_milli, concurrency, share)| {

@@ -42,6 +42,7 @@ pub fn tell(
     events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     complete_with_letter(&story, run, &mut events);
     events.extend(key.and_then(|key| opted_out(ledger, &page.tenant, key)));
+    events.extend(key.and_then(|key| taken_back(ledger, &page.tenant, key)));
     // Stable: what one entry did stays in the order in which it is told here.
     events.sort_by_key(|event| event.index);
     let last = events.last().map_or(id.index, |event| event.index);
@@ -184,4 +185,10 @@ fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<Event> {
     let opted_out = ledger.opted_out().get(&(tenant.to_owned(), key.to_owned()))?;
     let event = event(opted_out.index, "opted out", "nothing of this tenant goes to this recipient any more");
     Some(Event { instant: Some(timestamp(opted_out.at)), ..event })
+}
+
+fn taken_back(ledger: &Ledger, tenant: &str, key: &str) -> Option<Event> {
+    let back = ledger.taken_back().get(&(tenant.to_owned(), key.to_owned()))?;
+    let event = event(back.index, "opt-out taken back", back.reason.clone());
+    Some(Event { instant: Some(timestamp(back.at)), ..event })
 }

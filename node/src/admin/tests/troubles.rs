@@ -3,7 +3,8 @@
 use reveille_proto::admin::v1::{
     AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, DoubtGroup, ExplainRequest,
     ExplainResponse, GetDoubtRequest, ListDeadLettersRequest, ListDoubtsRequest, PauseRunRequest, RecipientState,
-    RequeueDeadLettersRequest, Resolution, ResolveDoubtsRequest, ResumeRunRequest, RunState, WatchRunRequest,
+    RequeueDeadLettersRequest, Resolution, ResolveDoubtsRequest, ResumeRunRequest, RunState, TakeBackOptOutRequest,
+    WatchRunRequest,
 };
 use tonic::Code;
 
@@ -100,6 +101,31 @@ async fn an_opt_out_holds_when_it_is_answered_and_a_repeat_names_the_first() {
     assert_eq!(story.state(), RecipientState::Suppressed);
     assert_eq!(story.events.first().map(|event| (event.what.as_str(), event.index)), Some(("opted out", index)));
     assert_eq!(node.sink.accepted_count(), 1);
+
+    // Taken back for a reason, and what comes then is sent.
+    let back = |recipient: &str, reason: &str| TakeBackOptOutRequest {
+        recipient: recipient.to_owned(),
+        reason: reason.to_owned(),
+        ..TakeBackOptOutRequest::default()
+    };
+    let groundless = node.opt_outs().take_back_opt_out(back("ada@example.net", " ")).await.expect_err("no reason");
+    assert_eq!(groundless.code(), Code::InvalidArgument);
+    let never = node.opt_outs().take_back_opt_out(back("bob@example.net", "why not")).await.expect_err("not out");
+    assert_eq!(reason(&never), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
+    let look = TakeBackOptOutRequest { validate_only: true, ..back("ada@example.net", "her letter") };
+    let looked = node.opt_outs().take_back_opt_out(look).await.expect("looked at").into_inner();
+    assert_eq!((looked.recipient.as_str(), looked.taken_back), ("ada@example.net", None));
+    let asked = node.opt_outs().take_back_opt_out(back("Ada@example.net", "her letter")).await;
+    let taken = asked.expect("taken back").into_inner().taken_back.expect("an entry");
+    assert_eq!((taken.reason.as_str(), taken.index > index), ("her letter", true));
+    let again = node.opt_outs().take_back_opt_out(back("ada@example.net", "again")).await.expect("it is done");
+    assert_eq!(again.into_inner().taken_back, Some(taken.clone()), "what was done first stands");
+    let known = node.opt_outs().check_opt_out(check("ada@example.net")).await.expect("checked").into_inner();
+    assert_eq!((known.opted_out, known.taken_back), (false, Some(taken)));
+    let run = node.triggered("news", &["ada@example.net"], "").await.run;
+    let run = node.until(&run, |run| run.finished_index.is_some()).await;
+    assert_eq!(run.counts.map(|counts| counts.sent), Some(1), "{run:?}");
+    assert_eq!(node.sink.accepted_count(), 2);
     node.stop().await;
 }
 

@@ -28,6 +28,21 @@ pub enum OptOutCommand {
         /// The address
         recipient: String,
     },
+    /// Send to an address again that has opted out: its own word is needed, and is kept as the reason
+    ///
+    /// Later mail goes to it. Who was left out of a run because of the opt-out stays so, and who opts out again while
+    /// this is under way stays out.
+    #[command(after_long_help = "Example:\n  reveille optout remove ann@example.com --reason 'her letter of 3 March'")]
+    Remove {
+        /// The address
+        recipient: String,
+        /// What it rests on: who said so, how and when
+        #[arg(long)]
+        reason: String,
+        /// Look, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Has an address opted out?
     #[command(after_long_help = "Example:\n  reveille optout check ann@example.com")]
     Check {

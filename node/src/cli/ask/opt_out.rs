@@ -1,20 +1,23 @@
 //! `reveille optout …`.
 
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient as Service;
-use reveille_proto::admin::v1::{AddOptOutRequest, CheckOptOutRequest, ListOptOutsRequest};
+use reveille_proto::admin::v1::{AddOptOutRequest, CheckOptOutRequest, ListOptOutsRequest, TakeBackOptOutRequest};
 
 use super::export::export;
 use super::{Desk, Page, suppress};
 use crate::cli::args::{OptOutArgs, OptOutCommand};
 use crate::cli::client::{Client, Nature};
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::opt_out::{OptOutCheckView, OptOutView, OptedOutView};
+use crate::cli::view::opt_out::{OptOutCheckView, OptOutView, OptedOutView, TakenBackView};
 
 /// Does what the verb says.
 pub async fn run(desk: &Desk<'_>, args: OptOutArgs) -> Result<(), Stop> {
     let OptOutArgs { tenant, command } = args;
     match command {
         OptOutCommand::Add { recipient } => add(desk, tenant, recipient).await,
+        OptOutCommand::Remove { recipient, reason, dry_run } => {
+            take_back(desk, TakeBackOptOutRequest { tenant, recipient, reason, validate_only: dry_run }).await
+        }
         OptOutCommand::Check { recipient } => check(desk, tenant, recipient).await,
         OptOutCommand::List { paging } => {
             let question = ListOptOutsRequest { tenant, stale: desk.stale, ..ListOptOutsRequest::default() };
@@ -40,6 +43,23 @@ async fn add(desk: &Desk<'_>, tenant: String, recipient: String) -> Result<(), S
     let call = |channel, question| async move { Service::new(channel).add_opt_out(question).await };
     let answer = desk.change(question, call).await?;
     desk.terminal.show(&OptedOutView::from(answer))
+}
+
+async fn take_back(desk: &Desk<'_>, question: TakeBackOptOutRequest) -> Result<(), Stop> {
+    let dry_run = question.validate_only;
+    let call = |channel, question| async move { Service::new(channel).take_back_opt_out(question).await };
+    let look = TakeBackOptOutRequest { validate_only: true, ..question.clone() };
+    let looked = desk.client.ask(Nature::Read, look, call).await?;
+    let is_done = looked.taken_back.is_some();
+    if dry_run || is_done {
+        desk.terminal.show(&TakenBackView::from(looked))?;
+        desk.checked(dry_run);
+        return Ok(());
+    }
+    let (recipient, tenant) = (&looked.recipient, &question.tenant);
+    desk.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
+    let answer = desk.client.ask(Nature::Once, question, call).await?;
+    desk.terminal.show(&TakenBackView::from(answer))
 }
 
 async fn check(desk: &Desk<'_>, tenant: String, recipient: String) -> Result<(), Stop> {

@@ -26,6 +26,53 @@ pub struct OptOutCheckView {
     opted_out: bool,
     index: Option<u64>,
     at: Option<String>,
+    taken_back: Option<BackView>,
+}
+
+/// How an opt-out was taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct BackView {
+    index: u64,
+    at: Option<String>,
+    reason: String,
+}
+
+/// An opt-out that is taken back; or would be, where nothing else stands there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TakenBackView {
+    recipient: String,
+    taken_back: Option<BackView>,
+}
+
+impl From<v1::TakenBack> for BackView {
+    fn from(back: v1::TakenBack) -> BackView {
+        BackView { index: back.index, at: text(back.at.as_ref()), reason: back.reason }
+    }
+}
+
+impl From<v1::TakeBackOptOutResponse> for TakenBackView {
+    fn from(answer: v1::TakeBackOptOutResponse) -> TakenBackView {
+        TakenBackView { recipient: answer.recipient, taken_back: answer.taken_back.map(BackView::from) }
+    }
+}
+
+impl BackView {
+    fn sentence(&self) -> String {
+        format!("{} at log index {}: {}", self.at.as_deref().unwrap_or("?"), self.index, self.reason)
+    }
+}
+
+impl View for TakenBackView {
+    fn name(&self) -> String {
+        self.recipient.clone()
+    }
+
+    fn text(&self, _paint: bool) -> String {
+        match &self.taken_back {
+            Some(back) => format!("{} gets mail again: taken back {}", self.recipient, back.sentence()),
+            None => format!("{} has opted out, and would get mail again", self.recipient),
+        }
+    }
 }
 
 impl From<v1::AddOptOutResponse> for OptedOutView {
@@ -41,6 +88,7 @@ impl From<v1::CheckOptOutResponse> for OptOutCheckView {
             recipient: check.recipient,
             opted_out: check.opted_out,
             index: check.index,
+            taken_back: check.taken_back.map(BackView::from),
         }
     }
 }
@@ -65,6 +113,7 @@ impl View for OptOutCheckView {
         let mut pairs = vec![("recipient", self.recipient.as_str().into()), ("opted out", verdict)];
         pairs.extend(self.at.as_deref().map(|at| ("since", at.into())));
         pairs.extend(self.index.map(|index| ("log index", index.to_string().into())));
+        pairs.extend(self.taken_back.as_ref().map(|back| ("taken back", back.sentence().into())));
         card(pairs, paint)
     }
 }

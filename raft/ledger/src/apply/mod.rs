@@ -190,6 +190,7 @@ impl Ledger {
             Command::RunBlock(blocks) => Ok(self.run_block(context, blocks)),
             Command::TenantSet(set) => self.tenant_set(context, set),
             Command::TenantRemove(name) => self.tenant_remove(name),
+            Command::OptOutTakeBack(back) => self.take_back(context, back),
         }
     }
 

@@ -3,13 +3,13 @@
 use super::Context;
 use crate::DEFAULT_TENANT;
 use crate::access::is_loopback;
-use crate::command::{OptOut, Quarantine, Quarantined, RelayPut, body_hash};
+use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut, body_hash};
 use crate::content::Blob;
 use crate::effect::Effect;
 use crate::ids::Hash;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
-use crate::state::{Activity, Ledger, OptedOut, StoredBlob};
+use crate::state::{Activity, Ledger, OptedOut, StoredBlob, TakenBack};
 
 impl Ledger {
     pub(super) fn relay_put(&mut self, context: &mut Context, put: &RelayPut) -> Result<Outcome, Refusal> {
@@ -49,14 +49,38 @@ impl Ledger {
         let mut added = 0;
         for key in &optout.keys {
             let key = (optout.tenant.clone(), key.clone());
-            if !self.opted_out.contains(&key) {
-                self.opted_out.put(key, OptedOut { index: context.index, at: context.now });
-                added += 1;
+            match self.opted_out.edit(&key) {
+                Some(known) => known.last = context.index,
+                None => {
+                    self.taken_back.remove(&key);
+                    self.opted_out.put(key, OptedOut { index: context.index, at: context.now, last: context.index });
+                    added += 1;
+                }
             }
         }
         self.head.forbidden_index = context.index;
         context.emit(Effect::OptedOut { tenant: optout.tenant.clone(), keys: optout.keys.clone() });
         Outcome::Moved(added)
+    }
+
+    /// P15: an operator says that the recipient wants mail again. Who has opted out again since whoever asked looked
+    /// stays out.
+    pub(super) fn take_back(&mut self, context: &mut Context, back: &OptOutTakeBack) -> Result<Outcome, Refusal> {
+        let OptOutTakeBack { tenant, key, last, reason } = back;
+        let place = (tenant.clone(), key.clone());
+        if reason.trim().is_empty() {
+            return Err(Refusal::NotPossible("an opt-out is taken back for a reason, and there is none".to_owned()));
+        }
+        match self.opted_out.get(&place) {
+            Some(known) if known.last == *last => {}
+            Some(_) => return Err(Refusal::NotPossible(format!("{key} has opted out again meanwhile"))),
+            None if self.taken_back.contains(&place) => return Ok(Outcome::Moved(0)),
+            None => return Err(Refusal::NotPossible(format!("{key} has not opted out"))),
+        }
+        self.opted_out.remove(&place);
+        let reason = reason.clone();
+        self.taken_back.put(place, TakenBack { index: context.index, at: context.now, reason });
+        Ok(Outcome::Moved(1))
     }
 
     pub(super) fn quarantine(&mut self, context: &mut Context, quarantine: &Quarantine) -> Result<Outcome, Refusal> {

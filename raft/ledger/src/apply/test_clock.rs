@@ -17,7 +17,7 @@ impl Ledger {
             return Ok(Outcome::Done);
         }
         let is_fresh = self.relays.is_empty() && self.schedules.is_empty() && self.history.is_empty();
-        let is_used = !is_fresh || !self.pages.is_empty() || !self.opted_out.is_empty();
+        let is_used = !is_fresh || !self.pages.is_empty() || !self.opted_out.is_empty() || !self.taken_back.is_empty();
         if is_used {
             let why = "a test clock is chosen when a cluster is made, and this one is in use with real time";
             return Err(Refusal::NotPossible(why.to_owned()));

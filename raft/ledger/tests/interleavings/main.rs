@@ -247,7 +247,16 @@ impl World {
                 });
             }
             Step::OptOut(which) => {
-                self.put(Command::OptOut(OptOut { tenant: "default".into(), keys: vec![format!("u{which}@x.org")] }));
+                let (tenant, key) = ("default".to_owned(), format!("u{which}@x.org"));
+                let known = self.ledger.opted_out().get(&(tenant.clone(), key.clone())).copied();
+                self.put(match known.filter(|_| which % 2 == 0) {
+                    // Of each second one by what was known, or by what was known before.
+                    Some(known) => {
+                        let last = known.last - u64::from(which % 4 == 0);
+                        Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason: "by letter".into() })
+                    }
+                    None => Command::OptOut(OptOut { tenant, keys: vec![key] }),
+                });
             }
             Step::Stray(kind, row) => self.stray(kind, row),
             Step::Tenant(number) => {

@@ -16,7 +16,7 @@ use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 40;
+pub const COMMANDS: u8 = 41;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -66,6 +66,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::RunBlock(_) => "RunBlock",
         Command::TenantSet(_) => "TenantSet",
         Command::TenantRemove(_) => "TenantRemove",
+        Command::OptOutTakeBack(_) => "OptOutTakeBack",
     }
 }
 
@@ -378,6 +379,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("RunBlock", Command::RunBlock(vec![RunBlock { run: RUN, part: Some(2) }, RunBlock { run: RUN, part: None }])),
         ("TenantSet", Command::TenantSet(tenant_set())),
         ("TenantRemove", Command::TenantRemove("acme".into())),
+        ("OptOutTakeBack", Command::OptOutTakeBack(take_back("u1@example.org", 300))),
     ]
 }
 
@@ -389,6 +391,10 @@ fn tenant_set() -> TenantSet {
         concurrency: Some(300),
         share: Some(7),
     }
+}
+
+fn take_back(key: &str, last: u64) -> OptOutTakeBack {
+    OptOutTakeBack { tenant: "default".into(), key: key.into(), last, reason: "by letter".into() }
 }
 
 fn epoch_start(voters: u32, readings: Vec<Reading>) -> EpochStart {
@@ -541,6 +547,12 @@ pub fn ledger() -> Ledger {
     }
     assert_eq!(put(later, Command::CampaignLaunch(campaign_launch("spring"))), Outcome::Done);
     assert_eq!(put(later, Command::CampaignCancel(campaign_name("summer"))), Outcome::Done);
+    put(later, Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u9@example.org".into()] }));
+    let head = ledger.head();
+    let command = Command::OptOutTakeBack(take_back("u9@example.org", head.applied));
+    let (epoch, next) = (head.epoch.map_or(Epoch(0), |epoch| epoch.epoch), head.applied + 1);
+    let taken_back = ledger.apply(next, &Entry { epoch, now: Time(later), command }).reply;
+    assert_eq!(taken_back.outcome, Outcome::Moved(1));
     assert_eq!(ledger.nodes().get(&NODE).map(|node| node.deaths.times()), Some(&[Time(14_000)][..]));
     assert!(matches!(ledger.run(page).map(|run| &run.state), Some(RunState::Paused { .. })));
     ledger

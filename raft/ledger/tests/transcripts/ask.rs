@@ -79,6 +79,12 @@ impl World {
                 tenant: words.key("tenant").unwrap_or("default").into(),
                 keys: words.rest().into_iter().map(str::to_owned).collect(),
             }),
+            "take_back" => Command::OptOutTakeBack(OptOutTakeBack {
+                tenant: words.key("tenant").unwrap_or("default").into(),
+                last: words.number("last", 0_u64)?,
+                reason: words.key("reason").unwrap_or_default().into(),
+                key: words.need("address")?.into(),
+            }),
             "quarantine" => self.quarantine(words)?,
             "seal" => Self::seal(words)?,
             "forget" => Command::AudienceDelete(AudienceDelete {

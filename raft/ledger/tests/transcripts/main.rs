@@ -56,6 +56,7 @@ scripts! {
     ledger_time_p18
     min_gap_p17
     names_p7
+    opt_out_taken_back_p15
     overlap_p16
     pages
     policy_refusals_p6

@@ -7,7 +7,7 @@ use reveille_ledger::content::Recipients;
 use reveille_ledger::deaths::allowances;
 use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::moments::{Moment, What};
-use reveille_ledger::{History, OptedOut, Standing};
+use reveille_ledger::{History, Standing};
 
 use crate::tell::{instant, state, word};
 use crate::words::{Told, Words};
@@ -171,20 +171,24 @@ impl World {
         if let Some(run) = story.kept_apart_by {
             let _ = writeln!(text, "  kept apart by {run}");
         }
-        if let Some(opted_out) = self.opted_out(run, number) {
+        let place = self.place_of(run, number);
+        if let Some(opted_out) = place.as_ref().and_then(|place| self.ledger.opted_out().get(place)) {
             let _ = writeln!(text, "  opted out at {}", opted_out.index);
+        }
+        if let Some(back) = place.and_then(|place| self.ledger.taken_back().get(&place)) {
+            let _ = writeln!(text, "  taken back at {}: {}", back.index, back.reason);
         }
         Ok(text)
     }
 
-    /// When a recipient of a listed audience opted out.
-    fn opted_out(&self, run: RunId, number: u32) -> Option<OptedOut> {
+    /// Where opt-outs have a recipient of a listed audience.
+    fn place_of(&self, run: RunId, number: u32) -> Option<(String, String)> {
         let (_, page, place) = self.ledger.page_of(run)?;
         let Recipients::Inline(audience) = Recipients::from_blob(self.ledger.blob(&page.runs[place].audience)?)? else {
             return None;
         };
         let key = audience.recipients.get(number as usize)?.key.clone();
-        self.ledger.opted_out().get(&(page.tenant.clone(), key)).copied()
+        Some((page.tenant.clone(), key))
     }
 
     /// Sealed audiences by name, and whose parts are needed.
