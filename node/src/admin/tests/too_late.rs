@@ -67,7 +67,8 @@ async fn after_a_short_outage_a_campaign_is_sent_late_at_its_rate_and_once() {
     let run = done.run.clone().expect("a run");
     assert_eq!((done.state(), run.cause()), (CampaignState::Finished, RunCause::CatchUp), "{done:?}");
     assert_eq!(run.counts.map(|counts| counts.sent), Some(RECIPIENTS), "{run:?}");
-    assert_eq!(done.reason, "missed, and caught up 20 min late");
+    let late = done.reason.strip_prefix("missed, and caught up ").and_then(|rest| rest.strip_suffix(" min late"));
+    assert!(late.and_then(|minutes| minutes.parse::<u32>().ok()).is_some_and(|minutes| minutes >= 20), "{done:?}");
     let told = history(&node).await;
     assert_eq!((told.outcome(), &told.reason), (HistoryOutcome::Fired, &done.reason));
     all_arrived_once(&node);

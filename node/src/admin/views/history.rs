@@ -2,7 +2,7 @@
 
 use reveille_ledger::command::{Cause, Reason, Unopened};
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
-use reveille_ledger::policy::Policies;
+use reveille_ledger::policy::{MINUTE_MS, Policies};
 use reveille_ledger::{History, Ledger, RunState, Schedule};
 use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 
@@ -50,7 +50,10 @@ pub fn why_it_opened(ledger: &Ledger, id: RunId) -> String {
 }
 
 fn why_opened(cause: Cause, waited: Option<RunId>, opened_at: Time, due: Time) -> String {
-    let late = in_words(opened_at.since_ms(due).max(0) / 1_000 * 1_000);
+    let late_ms = opened_at.since_ms(due).max(0);
+    // Seconds tell nothing of what is late by more than some minutes.
+    let whole_ms = if late_ms < 10 * MINUTE_MS { 1_000 } else { MINUTE_MS };
+    let late = in_words(late_ms / whole_ms * whole_ms);
     match (cause, waited) {
         (Cause::Due, None) => String::new(),
         (Cause::Due, Some(former)) => format!("{}, {late} late", waited_for(former)),
