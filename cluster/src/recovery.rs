@@ -6,14 +6,14 @@
 //! an acceptance counts for ever (P14). A journal is deleted when all that is settled and no row of its life is
 //! open.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry, RowOutcome};
 use reveille_ledger::ids::{Epoch, Fence, Holder, Incarnation, Time};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Ledger, Row};
+use reveille_ledger::{Ledger, Row, Standing};
 use tokio_util::sync::CancellationToken;
 
 use crate::journal::{self, Journal, Owner, Reading};
@@ -122,10 +122,10 @@ fn former_lives(ledger: &Ledger, me: Holder) -> BTreeSet<Incarnation> {
 /// What the journal says of each row of a life. Rows whose lease was over are in doubt already, or closed by a
 /// decision: a whole journal resolves them, another one adds nothing.
 fn outcomes(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<RowOutcome> {
-    let open = ledger.rows().iter().map(|(fence, row)| (*fence, row));
-    let closed = ledger.closed().iter().map(|((_, fence), row)| (*fence, row));
-    let own = open.chain(closed).filter(|(_, row)| row.holder == life);
-    let outcome = |(fence, row): (Fence, &Row)| {
+    let open = ledger.rows().iter().map(|(fence, row)| (*fence, row.clone()));
+    let mut rows: BTreeMap<Fence, Row> = open.chain(closed_rows(ledger, reading)).collect();
+    rows.retain(|_, row| row.holder == life);
+    let outcome = |(fence, row): (Fence, Row)| {
         let mut slots = row.claimed.clone();
         slots.add(&row.in_doubt);
         if let Reading::Whole(rows) = reading {
@@ -134,5 +134,14 @@ fn outcomes(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<RowOutcome>
         }
         (!slots.is_empty()).then(|| reading.outcome(row.page, row.chunk, fence, &slots))
     };
-    own.filter_map(outcome).collect()
+    rows.into_iter().filter_map(outcome).collect()
+}
+
+/// The closed rows about which a journal can say anything new: those that it names, since an acceptance counts for
+/// ever, and those of chunks where somebody is assumed, since its silence disproves that.
+fn closed_rows(ledger: &Ledger, reading: &Reading) -> Vec<(Fence, Row)> {
+    let Reading::Whole(rows) = reading else { return Vec::new() };
+    let named = rows.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_row(chunk, fence)?)));
+    let assumes = ledger.chunks().iter().filter(|(_, chunk)| !chunk.set(Standing::Assumed).is_empty());
+    named.chain(assumes.flat_map(|(chunk, _)| ledger.closed_rows_of(*chunk))).collect()
 }

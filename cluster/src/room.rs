@@ -72,12 +72,12 @@ impl Room {
     /// The row is closed in the state that this node has applied. Its records stay where somebody is assumed:
     /// the next life would take their absence for the proof that nothing was begun (P14).
     pub fn forget(&self, fence: Fence) {
-        let page = self.journal.lock().page(fence);
-        let assumes = |page| {
-            let look = |ledger: &Ledger| ledger.closed().get(&(page, fence)).map(|row| !row.assumed.is_empty());
+        let chunk = self.journal.lock().chunk(fence);
+        let assumes = |chunk| {
+            let look = |ledger: &Ledger| ledger.closed_row(chunk, fence).map(|row| !row.assumed.is_empty());
             self.site.replica.read(look).unwrap_or(false)
         };
-        if !page.is_some_and(assumes) {
+        if !chunk.is_some_and(assumes) {
             self.journal.lock().forget(fence);
         }
     }

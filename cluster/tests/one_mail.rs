@@ -183,7 +183,7 @@ async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_po
     assert!(met > 0, "nobody met it");
     node.until("who met it has left it", |_| given_up.load(Ordering::SeqCst) >= met).await;
     node.until("all are sent", |site| counts(site, Standing::Sent) == 8).await;
-    let granted: u32 = node.site.replica.read(|ledger| ledger.closed().iter().map(|(_, row)| row.granted.len()).sum());
+    let granted: u32 = node.site.replica.read(|ledger| ledger.closed_rows().map(|(_, row)| row.granted.len()).sum());
     assert_eq!(granted, 8 + met, "whoever met it once does not meet it again");
     assert_eq!(sink.accepted_count(), 8, "I1: nobody got two");
     assert_sound(&node.site);
@@ -210,7 +210,7 @@ async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_u
     .await;
     assert_eq!(most_at_first, 16, "P12: four for each of four sessions");
     assert_eq!(most_later, 8, "P12: two, once it is known how slow it is");
-    let granted: u32 = node.site.replica.read(|ledger| ledger.closed().iter().map(|(_, row)| row.granted.len()).sum());
+    let granted: u32 = node.site.replica.read(|ledger| ledger.closed_rows().map(|(_, row)| row.granted.len()).sum());
     assert_eq!(granted, 60, "P12: everybody was granted once");
     assert_eq!(sink.accepted_count(), 60, "I1: nobody got two");
     assert_sound(&node.site);

@@ -192,7 +192,7 @@ fn who_was_open_when_its_holder_died_is_sent_in_a_row_of_its_own() {
         assert_eq!(sink.accepted_count(), 6, "I1: nobody got two");
         let granted = |slot: u16| {
             life.site.replica.read(|ledger| {
-                let rows = ledger.closed().iter().map(|(_, row)| row).filter(|row| row.holder == life.owner.holder);
+                let rows = ledger.closed_rows().map(|(_, row)| row).filter(|row| row.holder == life.owner.holder);
                 rows.map(|row| row.granted.clone()).filter(|granted| granted.contains(slot)).collect::<Vec<_>>()
             })
         };

@@ -140,9 +140,9 @@ impl Journal {
         Ok(())
     }
 
-    /// The page of a row that it has records of.
-    pub fn page(&self, fence: Fence) -> Option<RunId> {
-        self.rows.page(fence)
+    /// Page and chunk of a row that it has records of.
+    pub fn chunk(&self, fence: Fence) -> Option<(RunId, u32)> {
+        self.rows.chunk(fence)
     }
 
     /// The row is closed in the state that this node has applied: its records are needed no more.

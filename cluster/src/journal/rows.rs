@@ -89,9 +89,14 @@ impl Rows {
         fates.filter(|(_, fate)| **fate == Fate::Accepted).map(|(slot, _)| *slot).collect()
     }
 
-    /// The page of a row, if anything is known of it.
-    pub(super) fn page(&self, fence: Fence) -> Option<RunId> {
-        self.0.get(&fence).map(|row| row.page)
+    /// Page and chunk of a row, if anything is known of it.
+    pub(super) fn chunk(&self, fence: Fence) -> Option<(RunId, u32)> {
+        self.0.get(&fence).map(|row| (row.page, row.chunk))
+    }
+
+    /// The rows of which anything is known, each with its page and chunk.
+    pub fn places(&self) -> impl Iterator<Item = (Fence, (RunId, u32))> + '_ {
+        self.0.iter().map(|(fence, row)| (*fence, (row.page, row.chunk)))
     }
 
     /// The outcome of a row of a former incarnation whose recipients `slots` are still claimed (P10):

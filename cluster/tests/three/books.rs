@@ -60,8 +60,8 @@ pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policie
 /// The rows, open and closed, that were revoked.
 pub fn revoked_rows(site: &Site) -> usize {
     site.replica.read(|ledger| {
-        let all = ledger.rows().iter().map(|(_, row)| row).chain(ledger.closed().iter().map(|(_, row)| row));
-        all.filter(|row| row.was_revoked()).count()
+        let open = ledger.rows().iter().map(|(_, row)| row.clone());
+        open.chain(ledger.closed_rows().map(|(_, row)| row)).filter(|row| row.was_revoked()).count()
     })
 }
 
@@ -147,9 +147,9 @@ pub async fn judge(cluster: &Cluster, recipients: u32) {
 }
 
 fn judge_by(ledger: &Ledger, cluster: &Cluster, run: RunId, recipients: u32) {
-    let open = ledger.rows().iter().map(|(fence, row)| (fence.to_string(), row));
-    let closed = ledger.closed().iter().map(|((_, fence), row)| (fence.to_string(), row));
-    let rows: BTreeMap<String, &Row> = open.chain(closed).collect();
+    let open = ledger.rows().iter().map(|(fence, row)| (*fence, row.clone()));
+    let rows = open.chain(ledger.closed_rows()).map(|(fence, row)| (fence.to_string(), row));
+    let rows: BTreeMap<String, Row> = rows.collect();
     let mut accepted = BTreeSet::new();
     for (_, accept) in cluster.sink.mails().iter() {
         let number = number_of(&accept.recipient);

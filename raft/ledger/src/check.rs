@@ -180,7 +180,8 @@ fn check_letters(ledger: &Ledger, found: &mut Vec<Violation>) {
 /// P14: every accept that a row has seen is somebody sent, a known duplicate or a contradiction.
 fn check_accepts(ledger: &Ledger, found: &mut Vec<Violation>) {
     let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
-    for row in ledger.rows().iter().map(|(_, row)| row).chain(ledger.closed().iter().map(|(_, row)| row)) {
+    let open = ledger.rows().iter().map(|(_, row)| row.clone());
+    for row in open.chain(ledger.closed_rows().map(|(_, row)| row)) {
         for slot in row.sent.iter() {
             if let Some((run, _)) = ledger.recipient_at((row.page, row.chunk), slot) {
                 *accepts.entry(run).or_default() += 1;
@@ -216,9 +217,15 @@ fn check_rows(ledger: &Ledger, found: &mut Vec<Violation>) {
             suspects.is_some_and(|set| !set.and(&row.claimed).is_empty() || !set.and(&row.in_doubt).is_empty());
         report(found, "P12", !holds_one || row.granted.len() == 1, || format!("row {fence}: a suspect among others"));
     }
-    for ((_, fence), row) in ledger.closed().iter() {
-        report(found, "P4", row.is_closed(), || format!("row {fence} is open but among the evidence"));
-        check_row(*fence, row, found);
+    let mut former = None;
+    for ((page, chunk, first), sheet) in ledger.evidence().iter() {
+        for (fence, row) in sheet.rows((*page, *chunk)) {
+            let is_there = former < Some((*page, *chunk, fence)) && *first <= fence;
+            report(found, "P4", is_there, || format!("row {fence} of chunk {chunk} of {page} is on the wrong sheet"));
+            report(found, "P4", !ledger.rows().contains(&fence), || format!("row {fence} is open and closed"));
+            check_row(fence, &row, found);
+            former = Some((*page, *chunk, fence));
+        }
     }
     let none = (Bitmap::new(), Bitmap::new());
     for (place, chunk) in ledger.chunks().iter() {
@@ -377,7 +384,8 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<Violation>) {
         report(found, "P24", finished, || format!("{id} was pruned while it was open: {:?}", summary.counts));
     }
     let orphan = |page: &RunId| ledger.pages().get(page).is_none();
-    let rows = ledger.rows().iter().map(|(_, row)| row.page).chain(ledger.closed().iter().map(|((page, _), _)| *page));
+    let rows =
+        ledger.rows().iter().map(|(_, row)| row.page).chain(ledger.evidence().iter().map(|((page, _, _), _)| *page));
     let mut rulings: BTreeMap<RunId, usize> = BTreeMap::new();
     for ((run, _), _) in ledger.rulings().iter() {
         *rulings.entry(*run).or_default() += 1;

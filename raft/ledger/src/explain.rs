@@ -41,12 +41,11 @@ impl Ledger {
     pub fn story(&self, run: RunId, number: u32) -> Option<Story> {
         let (page, chunk, slot) = self.place_of(run, number)?;
         let slots = self.chunks.get(&(page, chunk))?;
-        let held = |row: &Row| row.chunk == chunk && row.granted.contains(slot);
-        let open = self.rows.iter().filter(|(_, row)| row.page == page && held(row));
-        let first = Fence { group: 0, epoch: crate::ids::Epoch(0), index: 0, place: 0 };
-        let closed = self.closed.range((page, first)..).take_while(|((of, _), _)| *of == page);
-        let closed = closed.filter(|(_, row)| held(row)).map(|((_, fence), row)| (fence, row));
-        let mut rows: Vec<Chapter> = open.chain(closed).map(|(fence, row)| chapter(*fence, row, slot)).collect();
+        let held = |row: &Row| row.granted.contains(slot);
+        let open = self.rows.iter().filter(|(_, row)| (row.page, row.chunk) == (page, chunk) && held(row));
+        let mut rows: Vec<Chapter> = open.map(|(fence, row)| chapter(*fence, row, slot)).collect();
+        let closed = self.closed_rows_of((page, chunk)).filter(|(_, row)| held(row));
+        rows.extend(closed.map(|(fence, row)| chapter(fence, &row, slot)));
         rows.sort_by_key(|chapter| chapter.fence);
         let waiting = slots.waves.iter().find(|(_, wave)| wave.contains(slot));
         let rulings = self.rulings.range((run, 0)..=(run, u64::MAX));

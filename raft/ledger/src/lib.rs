@@ -13,6 +13,7 @@ pub mod content;
 pub mod deaths;
 pub mod decide;
 pub mod effect;
+pub mod evidence;
 pub mod explain;
 pub mod ids;
 mod key;
@@ -28,6 +29,7 @@ mod state;
 pub mod strides;
 mod table;
 pub mod tenant;
+mod weight;
 
 pub use apply::{
     ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, CAMPAIGN_FINISH_MS_MIN, LEAP_MS_MAX, Look, OPENINGS_MAX,
@@ -36,3 +38,4 @@ pub use apply::{
 pub use rows::{Change, Changed};
 pub use state::*;
 pub use table::Table;
+pub use weight::Weight;

@@ -121,6 +121,11 @@ impl Moment {
     pub fn slots<'a>(&'a self, granted: &'a Bitmap) -> &'a Bitmap {
         self.slots.as_ref().unwrap_or(granted)
     }
+
+    /// The recipients that it tells of, where these are not all.
+    pub(crate) fn some(&self) -> Option<&Bitmap> {
+        self.slots.as_ref()
+    }
 }
 
 /// The moments of a row, in the order of log indices; at most [`MOMENTS_MAX`].
@@ -131,6 +136,16 @@ impl Moments {
     /// All of them.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Moment> + ExactSizeIterator {
         self.0.iter()
+    }
+
+    /// The same, told by indices and instants that are so much later; whatever wraps around comes back.
+    pub(crate) fn moved_by(&self, index: u64, at: i64) -> Moments {
+        let moved = |moment: &Moment| Moment {
+            index: moment.index.wrapping_add(index),
+            at: Time(moment.at.0.wrapping_add(at)),
+            ..moment.clone()
+        };
+        Moments(self.0.iter().map(moved).collect())
     }
 
     /// Those in whose doubt nothing was heard of the holder, or of its journal, since its lease was over.

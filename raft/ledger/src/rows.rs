@@ -4,15 +4,18 @@
 //! neighbouring numbers lie together. Values are postcard. Equal states are equal rows, byte for byte.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::command::{Cause, Unreadable};
+use crate::evidence::SheetKey;
 use crate::ids::{Fence, Hash, NodeId, Nominal, RunId, ScheduleId};
 use crate::key::Key;
 use crate::state::{Derived, Ledger, Standing};
 use crate::table::Table;
+use crate::weight::{Held, Weight};
 
 /// A key and its value; no value: the row was removed.
 pub type Change = (Vec<u8>, Option<Vec<u8>>);
@@ -67,6 +70,35 @@ fn restore<K: Key + Ord + Clone, V: DeserializeOwned>(
     Ok(())
 }
 
+/// A walk over the tables that ends after so many bytes.
+struct Scales<'a> {
+    from: &'a [u8],
+    most: u64,
+    weight: Weight,
+    next: Option<Vec<u8>>,
+}
+
+impl Scales<'_> {
+    fn weigh<K: Key + Ord + Clone, V: Held>(&mut self, tag: u8, table: &Table<K, V>) {
+        let start = match self.from.split_first() {
+            Some((first, _)) if *first > tag => return,
+            Some((first, mut key)) if *first == tag => K::take(&mut key).map_or(Bound::Unbounded, Bound::Included),
+            _ => Bound::Unbounded,
+        };
+        if self.next.is_some() {
+            return;
+        }
+        for (key, value) in table.range((start, Bound::Unbounded)) {
+            let bytes = key_bytes(tag, key);
+            if self.weight.disk >= self.most {
+                self.next = Some(bytes);
+                return;
+            }
+            self.weight += Weight::of::<K, V>(bytes.len(), value);
+        }
+    }
+}
+
 /// The one list of tables and their tags: writing, reading and hashing all go by it.
 macro_rules! tables {
     ($($tag:literal => $table:ident: $key:ty),* $(,)?) => {
@@ -98,6 +130,18 @@ macro_rules! tables {
                 std::iter::once((vec![HEAD], encode(&self.head)))$(.chain(rows($tag, &self.$table)))*
             }
 
+            /// What some rows weigh, from a key on that an earlier call gave (at first the empty one), until they
+            /// are `most` bytes as stored; and the key to go on from, where there is more.
+            pub fn weigh(&self, from: &[u8], most: u64) -> (Weight, Option<Vec<u8>>) {
+                let mut scales = Scales { from, most, weight: Weight::default(), next: None };
+                if from.is_empty() {
+                    let head = 1 + encode(&self.head).len() as u64;
+                    scales.weight = Weight { memory: size_of::<Ledger>() as u64, disk: head };
+                }
+                $(scales.weigh($tag, &self.$table);)*
+                (scales.weight, scales.next)
+            }
+
             /// How many rows there are.
             pub fn row_count(&self) -> usize {
                 1 $(+ self.$table.len())*
@@ -123,7 +167,7 @@ tables! {
     6 => pages: RunId,
     7 => chunks: (RunId, u32),
     8 => rows: Fence,
-    9 => closed: (RunId, Fence),
+    9 => closed: SheetKey,
     10 => dead: (RunId, u32),
     11 => opted_out: (String, String),
     12 => answers: (String, String),

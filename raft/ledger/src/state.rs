@@ -15,6 +15,7 @@ use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
 use crate::content::{Recipients, Seal};
 use crate::deaths::Deaths;
 use crate::decide::calendar::When;
+use crate::evidence::{Sheet, SheetKey};
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
 use crate::moments::{Doubt, Moments, What};
@@ -537,6 +538,16 @@ impl Chunk {
         self.elsewhere.iter().find(|(_, slots)| slots.contains(slot)).map(|(pool, _)| pool.as_str())
     }
 
+    /// Is nothing of it pending or claimed?
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.set(Standing::Pending).is_empty() && self.set(Standing::Claimed).is_empty()
+    }
+
+    /// Takes as little memory as it can: not much of it is expected to move any more.
+    pub(crate) fn rest(&mut self) {
+        self.sets.iter_mut().for_each(Bitmap::optimize);
+    }
+
     /// The slots of one standing.
     pub fn set(&self, standing: Standing) -> &Bitmap {
         &self.sets[standing as usize]
@@ -604,13 +615,6 @@ impl Row {
     /// Nothing claimed and nothing in doubt: only evidence is left.
     pub fn is_closed(&self) -> bool {
         self.claimed.is_empty() && self.in_doubt.is_empty()
-    }
-
-    /// Takes as little memory as it can: it is not expected to change any more.
-    pub(crate) fn rest(&mut self) {
-        for set in [&mut self.granted, &mut self.sent, &mut self.assumed] {
-            set.optimize();
-        }
     }
 
     /// Was it taken from its holder, whose lease was over (P9)?
@@ -771,7 +775,7 @@ pub struct Ledger {
     pub(crate) pages: Table<RunId, Page>,
     pub(crate) chunks: Table<(RunId, u32), Chunk>,
     pub(crate) rows: Table<Fence, Row>,
-    pub(crate) closed: Table<(RunId, Fence), Row>,
+    pub(crate) closed: Table<SheetKey, Sheet>,
     pub(crate) dead: Table<(RunId, u32), DeadLetter>,
     pub(crate) opted_out: Table<(String, String), OptedOut>,
     pub(crate) answers: Table<(String, String), Answer>,
@@ -922,11 +926,6 @@ impl Ledger {
     /// Rows with something claimed or in doubt, by fence.
     pub fn rows(&self) -> &Table<Fence, Row> {
         &self.rows
-    }
-
-    /// Rows of which only evidence is left, by page and fence.
-    pub fn closed(&self) -> &Table<(RunId, Fence), Row> {
-        &self.closed
     }
 
     /// Dead letters by run and recipient number.

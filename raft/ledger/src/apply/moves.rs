@@ -40,6 +40,9 @@ impl Ledger {
                 !waiting.is_empty()
             });
         }
+        if chunk.is_at_rest() {
+            chunk.rest();
+        }
         self.shift_counts(context, place, slots, from, to);
         if to == Standing::Pending {
             self.derived.open_pages.insert(place.0);

@@ -10,7 +10,7 @@
 use super::Context;
 use crate::command::Prune;
 use crate::effect::Effect;
-use crate::ids::{Epoch, Fence, Nominal, RunId, ScheduleId, Time};
+use crate::ids::{Nominal, RunId, ScheduleId, Time};
 use crate::policy::DAY_MS;
 use crate::reply::Outcome;
 use crate::state::{History, Ledger, Page, Run, SUMMARIES_MS, Summary};
@@ -92,12 +92,7 @@ impl Ledger {
                 context.emit(Effect::RowClosed { fence, holder: row.holder });
             }
         }
-        let first = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
-        let closed = self.closed.range((id, first)..).take_while(|((page, _), _)| *page == id);
-        let closed: Vec<_> = closed.map(|(key, _)| *key).collect();
-        for key in &closed {
-            self.closed.remove(key);
-        }
+        self.prune_closed(id);
     }
 
     fn prune_summary(&mut self, run: RunId, now: Time) {

@@ -30,15 +30,15 @@ impl Ledger {
     }
 
     fn settle_row(&mut self, context: &mut Context, outcome: &RowOutcome) -> u64 {
-        let key = (outcome.page, outcome.fence);
-        let (mut row, was_open) = match (self.rows.get(&outcome.fence), self.closed.get(&key)) {
-            (Some(row), _) => (row.clone(), true),
-            (None, Some(row)) => (row.clone(), false),
-            (None, None) => return 0,
+        let place = (outcome.page, outcome.chunk);
+        let (mut row, was_open) = match self.rows.get(&outcome.fence) {
+            Some(row) if (row.page, row.chunk) != place => return 0,
+            Some(row) => (row.clone(), true),
+            None => match self.closed_row(place, outcome.fence) {
+                Some(row) => (row, false),
+                None => return 0,
+            },
         };
-        if (row.page, row.chunk) != (outcome.page, outcome.chunk) {
-            return 0;
-        }
         let before = row.clone();
         let mut moved = self.accept(context, &mut row, outcome);
         name_relay(context, &mut row, outcome);
@@ -57,7 +57,7 @@ impl Ledger {
     }
 
     /// Puts a row where it belongs: among the open ones, or among the evidence.
-    pub(super) fn put_row(&mut self, fence: Fence, mut row: Row, was_open: bool) {
+    pub(super) fn put_row(&mut self, fence: Fence, row: Row, was_open: bool) {
         if !row.is_closed() {
             self.rows.put(fence, row);
             return;
@@ -65,8 +65,7 @@ impl Ledger {
         if was_open {
             self.rows.remove(&fence);
         }
-        row.rest();
-        self.closed.put((row.page, fence), row);
+        self.put_closed(fence, &row);
     }
 
     /// P14, first line: an accept is true for ever.

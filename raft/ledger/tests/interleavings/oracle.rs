@@ -330,7 +330,7 @@ fn settled(ledger: &Ledger, outcome: &RowOutcome, seat: Seat, former: Standing, 
         return Some(if moves { Standing::Sent } else { former });
     }
     let attempts = ledger.chunks().get(&(page, chunk))?.attempts.get(&slot).copied().unwrap_or(0);
-    if is_mine(row, slot, former)
+    if is_mine(&row, slot, former)
         && let Some(to) = not_sent(run, outcome, slot, attempts, now)
     {
         let killed = outcome.was_open().contains(slot) && outcome.alone;
@@ -342,9 +342,9 @@ fn settled(ledger: &Ledger, outcome: &RowOutcome, seat: Seat, former: Standing, 
 }
 
 /// The row that an outcome names, where it was granted the recipient.
-fn row_of<'a>(ledger: &'a Ledger, outcome: &RowOutcome, (page, chunk, slot): Seat) -> Option<&'a Row> {
-    let closed = ledger.closed().get(&(outcome.page, outcome.fence));
-    let row = ledger.rows().get(&outcome.fence).or(closed)?;
+fn row_of(ledger: &Ledger, outcome: &RowOutcome, (page, chunk, slot): Seat) -> Option<Row> {
+    let closed = || ledger.closed_rows().find(|(fence, _)| *fence == outcome.fence).map(|(_, row)| row);
+    let row = ledger.rows().get(&outcome.fence).cloned().or_else(closed)?;
     let named = (row.page, row.chunk) == (outcome.page, outcome.chunk) && (page, chunk) == (row.page, row.chunk);
     (named && row.granted.contains(slot)).then_some(row)
 }

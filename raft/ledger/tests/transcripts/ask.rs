@@ -650,8 +650,8 @@ impl World {
         for name in words.rest() {
             let fence = self.fence(name)?;
             let open = self.ledger.rows().get(&fence).map(|row| (row.page, row.chunk));
-            let closed = self.ledger.closed().iter().find(|((_, known), _)| *known == fence);
-            let place = open.or(closed.map(|((page, _), row)| (*page, row.chunk)));
+            let closed = self.ledger.closed_rows().find(|(known, _)| *known == fence);
+            let place = open.or(closed.map(|(_, row)| (row.page, row.chunk)));
             let (page, chunk) = place.unwrap_or((RunId { index: 0, place: 0 }, 0));
             let (released, was_open) = (words.slots("released")?, words.slots("was_open")?);
             let witness = witness(words.key("witness"), !was_open.is_empty())?;

@@ -57,11 +57,11 @@ impl World {
     }
 
     fn show_rows(&self) -> String {
-        let closed = self.ledger.closed().iter().map(|((_, fence), row)| (fence, row));
-        let rows = self.ledger.rows().iter().chain(closed);
-        let one = |(fence, row): (&reveille_ledger::ids::Fence, &reveille_ledger::Row)| {
+        let open = self.ledger.rows().iter().map(|(fence, row)| (*fence, row.clone()));
+        let rows = open.chain(self.ledger.closed_rows());
+        let one = |(fence, row): (reveille_ledger::ids::Fence, reveille_ledger::Row)| {
             let mut text =
-                format!("{} of {} by {}: granted {:?}", self.fence_name(*fence), row.page, row.holder, row.granted);
+                format!("{} of {} by {}: granted {:?}", self.fence_name(fence), row.page, row.holder, row.granted);
             let sets = [
                 ("claimed", &row.claimed),
                 ("in_doubt", &row.in_doubt),
@@ -235,7 +235,7 @@ impl World {
             ledger.pages().len(),
             ledger.chunks().len(),
             ledger.rows().len(),
-            ledger.closed().len(),
+            ledger.closed_rows().count(),
             ledger.dead().len(),
             ledger.history().len(),
             ledger.summaries().len(),

@@ -1,0 +1,431 @@
+//! Closed rows: what is left of claims of which nothing is claimed or in doubt any more (P4, P14).
+//!
+//! They are most of what a large run leaves behind, and are looked at seldom: when late evidence comes, when a
+//! recipient's story is told, and when a life of a node settles what an earlier one left. So they lie packed, in
+//! sheets of some two kilobytes; a sheet is of one chunk, and its rows are in the order of their fences. To find a
+//! row is to find its sheet and to pass over the rows before it, by their lengths; only the row itself is unpacked.
+//!
+//! A row in a sheet, in bytes: length 1; fence 8 (group 1, epoch and index 3 each as distance from the page's
+//! index, place 1); holder 1 (its number in the sheet's list); claimed at 3 (as distance from the sheet's first);
+//! granted 7 where it is one run; sent 1 where it is what was granted; assumed 1 where it is nothing; moments 9
+//! where all were accepted (index and time as distances from those of the claim). That is 31: 0.12 of a byte a
+//! recipient for rows of 256, 0.52 for rows of 60. In memory a sheet costs some 300 bytes beside its rows (key,
+//! list, and a tree whose leaves may be half empty): 0.02 to 0.07 of a byte a recipient.
+//! What was refused, put off or released in a row is told on top of that, at some ten bytes and its text each, and
+//! a row of slots far from each other at two bytes a slot.
+//!
+//! On which sheet a row lies is decided by the order in which rows were closed. That is the log's, so it is the same on
+//! every replica, and a snapshot holds the sheets as they are (P2).
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::bitmap::Bitmap;
+use crate::ids::{Epoch, Fence, Holder, RunId, Time};
+use crate::moments::Moments;
+use crate::state::{Ledger, Row};
+use crate::table::Table;
+
+/// A sheet that is longer is cut in two, unless it is of one row.
+const SHEET_BYTES: usize = 2_048;
+/// Below every fence: the first sheet of a chunk begins here.
+const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
+
+/// Where a sheet lies: page, chunk, and a fence that is not above its rows' and not below those of the sheet
+/// before it.
+pub type SheetKey = (RunId, u32, Fence);
+
+/// Closed rows of one chunk, packed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Stored")]
+pub struct Sheet {
+    /// Who worked its rows.
+    holders: Vec<Holder>,
+    /// When the first of them came.
+    since: Time,
+    /// Each row after its length.
+    #[serde(serialize_with = "as_bytes")]
+    packed: Vec<u8>,
+}
+
+/// The same bytes as a sequence of numbers, written at once.
+fn as_bytes<S: Serializer>(packed: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(packed)
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    holders: Vec<Holder>,
+    since: Time,
+    packed: Vec<u8>,
+}
+
+/// Of a closed row what its sheet does not say of all of them. The page is in the key.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    fence: PackedFence,
+    holder: u32,
+    claimed_at: i64,
+    granted: Bitmap,
+    sent: Part,
+    assumed: Part,
+    moments: Moments,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct PackedFence {
+    group: u32,
+    epoch: i64,
+    index: i64,
+    place: u32,
+}
+
+/// Some of what was granted.
+#[derive(Serialize, Deserialize)]
+enum Part {
+    None,
+    All,
+    Some(Bitmap),
+}
+
+impl Part {
+    fn of(granted: &Bitmap, part: &Bitmap) -> Part {
+        match () {
+            () if part.is_empty() => Part::None,
+            () if part == granted => Part::All,
+            () => Part::Some(part.clone()),
+        }
+    }
+
+    fn slots(self, granted: &Bitmap) -> Bitmap {
+        match self {
+            Part::None => Bitmap::new(),
+            Part::All => granted.clone(),
+            Part::Some(slots) => slots,
+        }
+    }
+}
+
+/// What wraps around comes back when it is unpacked: no number is refused.
+impl PackedFence {
+    fn of(page: RunId, fence: Fence) -> PackedFence {
+        let distance = |index: u64| index.wrapping_sub(page.index) as i64;
+        let Fence { group, epoch, index, place } = fence;
+        PackedFence { group, epoch: distance(epoch.0), index: distance(index), place }
+    }
+
+    fn fence(self, page: RunId) -> Fence {
+        let index = |distance: i64| page.index.wrapping_add(distance as u64);
+        Fence { group: self.group, epoch: Epoch(index(self.epoch)), index: index(self.index), place: self.place }
+    }
+}
+
+impl TryFrom<Stored> for Sheet {
+    type Error = &'static str;
+
+    /// Only what can be read later, too: each row whole, and of a known holder.
+    fn try_from(stored: Stored) -> Result<Sheet, &'static str> {
+        let Stored { holders, since, packed } = stored;
+        let sheet = Sheet { holders, since, packed };
+        let page = RunId { index: 0, place: 0 };
+        let whole = sheet.spans(page).last().is_some_and(|last| last.end == sheet.packed.len());
+        match whole && sheet.rows((page, 0)).count() == sheet.spans(page).count() {
+            true => Ok(sheet),
+            false => Err("closed rows that are none"),
+        }
+    }
+}
+
+/// A row in a sheet: from its length to its end.
+struct Span {
+    fence: Fence,
+    start: usize,
+    end: usize,
+}
+
+impl Sheet {
+    fn of(rows: &[(Fence, Row)]) -> Sheet {
+        let mut sheet = Sheet::default();
+        for (fence, row) in rows {
+            sheet.put(*fence, row);
+        }
+        sheet
+    }
+
+    /// Its rows, in the order of their fences.
+    pub fn rows(&self, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Row)> + '_ {
+        self.spans(place.0).filter_map(move |span| Some((span.fence, self.unpack(place, &span)?)))
+    }
+
+    /// The bytes that it points to.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.holders.capacity() * size_of::<Holder>() + self.packed.capacity()
+    }
+
+    fn get(&self, place: (RunId, u32), fence: Fence) -> Option<Row> {
+        let span = self.spans(place.0).find(|span| span.fence == fence)?;
+        self.unpack(place, &span)
+    }
+
+    /// Where its rows are. Ends at what is no row; there is none in a sheet that was made or read here.
+    fn spans(&self, page: RunId) -> impl Iterator<Item = Span> + '_ {
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let left = self.packed.get(start..)?;
+            let (length, rows) = postcard::take_from_bytes::<u32>(left).ok()?;
+            let row = rows.get(..length as usize)?;
+            let (fence, _) = postcard::take_from_bytes::<PackedFence>(row).ok()?;
+            let end = start + left.len() - rows.len() + row.len();
+            let span = Span { fence: fence.fence(page), start, end };
+            start = end;
+            Some(span)
+        })
+    }
+
+    fn unpack(&self, (page, chunk): (RunId, u32), span: &Span) -> Option<Row> {
+        let (_, row) = postcard::take_from_bytes::<u32>(self.packed.get(span.start..span.end)?).ok()?;
+        let packed: Packed = match postcard::take_from_bytes(row) {
+            Ok((packed, [])) => packed,
+            _ => return None,
+        };
+        let claimed_at = Time(self.since.0.wrapping_add(packed.claimed_at));
+        Some(Row {
+            page,
+            chunk,
+            holder: *self.holders.get(packed.holder as usize)?,
+            claimed_at,
+            claimed: Bitmap::new(),
+            in_doubt: Bitmap::new(),
+            sent: packed.sent.slots(&packed.granted),
+            assumed: packed.assumed.slots(&packed.granted),
+            moments: packed.moments.moved_by(span.fence.index, claimed_at.0),
+            granted: packed.granted,
+        })
+    }
+
+    /// Puts a row, in place of a former one of its fence.
+    fn put(&mut self, fence: Fence, row: &Row) {
+        if self.packed.is_empty() {
+            self.since = row.claimed_at;
+        }
+        let known = self.holders.iter().position(|holder| *holder == row.holder);
+        let holder = known.unwrap_or_else(|| {
+            self.holders.push(row.holder);
+            self.holders.len() - 1
+        });
+        let packed = Packed {
+            fence: PackedFence::of(row.page, fence),
+            holder: holder as u32,
+            claimed_at: row.claimed_at.0.wrapping_sub(self.since.0),
+            granted: row.granted.clone(),
+            sent: Part::of(&row.granted, &row.sent),
+            assumed: Part::of(&row.granted, &row.assumed),
+            moments: row.moments.moved_by(fence.index.wrapping_neg(), row.claimed_at.0.wrapping_neg()),
+        };
+        // Plain data in memory: postcard has nothing to refuse there.
+        let bytes = postcard::to_stdvec(&packed).unwrap_or_default();
+        let end = self.packed.len();
+        let next = self.spans(row.page).find(|span| span.fence >= fence);
+        let (from, to) = next.map_or((end, end), |span| match span.fence == fence {
+            true => (span.start, span.end),
+            false => (span.start, span.start),
+        });
+        let length = postcard::to_stdvec(&(bytes.len() as u32)).unwrap_or_default();
+        self.packed.reserve_exact(length.len() + bytes.len());
+        self.packed.splice(from..to, length.into_iter().chain(bytes));
+    }
+}
+
+impl Ledger {
+    /// Rows of which only evidence is left, packed, by page, chunk and fence.
+    pub fn evidence(&self) -> &Table<SheetKey, Sheet> {
+        &self.closed
+    }
+
+    /// All rows of which only evidence is left. Costs a look at each.
+    pub fn closed_rows(&self) -> impl Iterator<Item = (Fence, Row)> + '_ {
+        self.closed.iter().flat_map(|((page, chunk, _), sheet)| sheet.rows((*page, *chunk)))
+    }
+
+    /// Those of one chunk, in the order of their fences.
+    pub fn closed_rows_of(&self, (page, chunk): (RunId, u32)) -> impl Iterator<Item = (Fence, Row)> + '_ {
+        let sheets = self.closed.range((page, chunk, FIRST)..);
+        let sheets = sheets.take_while(move |((of, number, _), _)| (*of, *number) == (page, chunk));
+        sheets.flat_map(move |(_, sheet)| sheet.rows((page, chunk)))
+    }
+
+    /// One of them.
+    pub fn closed_row(&self, place: (RunId, u32), fence: Fence) -> Option<Row> {
+        self.closed.get(&self.sheet_of(place, fence))?.get(place, fence)
+    }
+
+    /// The sheet on which a row lies, or would.
+    fn sheet_of(&self, (page, chunk): (RunId, u32), fence: Fence) -> SheetKey {
+        let before = self.closed.range((page, chunk, FIRST)..=(page, chunk, fence)).next_back();
+        before.map_or((page, chunk, FIRST), |(key, _)| *key)
+    }
+
+    /// Puts a row among the closed ones, in place of what it was there.
+    pub(crate) fn put_closed(&mut self, fence: Fence, row: &Row) {
+        let place = (row.page, row.chunk);
+        let key = self.sheet_of(place, fence);
+        let mut sheet = self.closed.remove(&key).unwrap_or_default();
+        sheet.put(fence, row);
+        let rows: Vec<(Fence, Row)> = match sheet.packed.len() > SHEET_BYTES {
+            true => sheet.rows(place).collect(),
+            false => Vec::new(),
+        };
+        // Rows close much in the order in which they were granted: the lower sheet is left nearly full, with room for
+        // those that come late, and the upper one is to fill.
+        let cut = rows.len() - rows.len().div_ceil(8);
+        let (lower, upper) = rows.split_at(cut);
+        let (Some((first, _)), false) = (upper.first(), lower.is_empty()) else {
+            self.closed.put(key, sheet);
+            return;
+        };
+        self.closed.put(key, Sheet::of(lower));
+        self.closed.put((row.page, row.chunk, *first), Sheet::of(upper));
+    }
+
+    /// Forgets the closed rows of a page.
+    pub(crate) fn prune_closed(&mut self, page: RunId) {
+        let sheets = self.closed.range((page, 0, FIRST)..).take_while(|((of, _, _), _)| *of == page);
+        let sheets: Vec<SheetKey> = sheets.map(|(key, _)| *key).collect();
+        for key in &sheets {
+            self.closed.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::command::Why;
+    use crate::ids::{Incarnation, NodeId};
+    use crate::moments::What;
+    use crate::state::Standing;
+
+    const PAGE: RunId = RunId { index: 5_000_000, place: 3 };
+
+    fn fence(number: u32) -> Fence {
+        Fence { group: 1, epoch: Epoch(4_999_000), index: PAGE.index + 1 + u64::from(number / 4), place: number % 4 }
+    }
+
+    /// A closed row: who got it, whom it holds, and what became of them.
+    fn row(number: u32, (node, first, count, step): (u64, u32, u32, u16), fates: u8) -> Row {
+        let granted: Bitmap = Bitmap::range(first, count).iter().step_by(usize::from(step)).collect();
+        let part = |of: u8| granted.iter().filter(|slot| fates & 4 == 0 || slot % 3 == u16::from(of)).collect();
+        let (sent, assumed): (Bitmap, Bitmap) = (part(0), part(1));
+        let claimed_at = Time(1_800_000_000_000 + i64::from(number) * 35);
+        let mut moments = Moments::default();
+        let mut note = |after: u64, fate, slots: &Bitmap| {
+            moments.note((fence(number).index + after, claimed_at.plus_ms(after as i64 * 7)), fate, slots, &granted);
+        };
+        note(3, (What::Released(Some(Why::Busy)), Standing::Pending), &granted);
+        if fates & 1 != 0 {
+            note(70, (What::Accepted, Standing::Sent), &sent);
+        }
+        Row {
+            page: PAGE,
+            chunk: 2,
+            holder: Holder { node: NodeId(node.wrapping_mul(0x9e37_79b9_7f4a_7c15)), incarnation: Incarnation(node) },
+            claimed_at,
+            claimed: Bitmap::new(),
+            in_doubt: Bitmap::new(),
+            sent: if fates & 1 != 0 { sent } else { Bitmap::new() },
+            assumed: if fates & 2 != 0 { assumed } else { Bitmap::new() },
+            moments,
+            granted,
+        }
+    }
+
+    fn rows() -> impl Strategy<Value = Vec<(u32, Row)>> {
+        let shape = (0..4_u64, 0..65_000_u32, 1..300_u32, prop_oneof![3 => Just(1_u16), 1 => 2..9_u16]);
+        let one = (0..400_u32, shape, 0..8_u8).prop_map(|(number, shape, fates)| (number, row(number, shape, fates)));
+        prop::collection::vec(one, 1..300)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// In whatever order they close, and however often they change: each is found, in its order, as it was put.
+        #[test]
+        fn what_was_packed_is_found_as_it_was(rows in rows(), in_order in any::<bool>()) {
+            let mut rows = rows;
+            if in_order {
+                rows.sort_by_key(|(number, _)| *number);
+            }
+            let mut ledger = Ledger::new();
+            let mut model: BTreeMap<Fence, Row> = BTreeMap::new();
+            for (number, row) in &rows {
+                ledger.put_closed(fence(*number), row);
+                model.insert(fence(*number), row.clone());
+            }
+            for number in 0..400 {
+                prop_assert_eq!(ledger.closed_row((PAGE, 2), fence(number)), model.get(&fence(number)).cloned());
+                prop_assert_eq!(ledger.closed_row((PAGE, 1), fence(number)), None, "of another chunk");
+            }
+            let all: Vec<(Fence, Row)> = model.into_iter().collect();
+            prop_assert_eq!(&ledger.closed_rows_of((PAGE, 2)).collect::<Vec<_>>(), &all);
+            prop_assert_eq!(&ledger.closed_rows().collect::<Vec<_>>(), &all);
+            prop_assert_eq!(ledger.closed_rows_of((PAGE, 3)).count(), 0);
+            for (_, sheet) in ledger.evidence().iter() {
+                let count = sheet.rows((PAGE, 2)).count();
+                prop_assert!(count > 0);
+                prop_assert!(sheet.packed.len() <= SHEET_BYTES + 4_096 || count == 1, "{count} rows, {} B", sheet.packed.len());
+            }
+            let read = Ledger::from_rows(ledger.all_rows()).expect("it reads back");
+            prop_assert_eq!(read.closed_rows().collect::<Vec<_>>(), all);
+            ledger.prune_closed(PAGE);
+            prop_assert!(ledger.evidence().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_sheet_that_is_damaged_is_refused_or_read_and_never_ends_the_node() {
+        let mut sheet = Sheet::default();
+        for number in 0..4 {
+            sheet.put(fence(number), &row(number, (1, number * 100, 100, 1), 5));
+        }
+        let bytes = postcard::to_stdvec(&sheet).expect("plain data");
+        for length in 0..bytes.len() {
+            assert!(postcard::from_bytes::<Sheet>(&bytes[..length]).is_err(), "the first {length} bytes");
+        }
+        let whole = (sheet.holders.clone(), sheet.since, &sheet.packed[..sheet.packed.len() - 1]);
+        let cut = postcard::to_stdvec(&whole).expect("plain data");
+        assert!(postcard::from_bytes::<Sheet>(&cut).is_err(), "its last row is not whole");
+        let nobody = postcard::to_stdvec(&(Vec::<Holder>::new(), sheet.since, &sheet.packed)).expect("plain data");
+        assert!(postcard::from_bytes::<Sheet>(&nobody).is_err(), "nobody has worked its rows");
+        let (place, mut refused) = ((PAGE, 2), 0);
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut other = bytes.clone();
+                other[at] ^= 1 << bit;
+                match postcard::from_bytes::<Sheet>(&other) {
+                    Ok(sheet) => assert!(sheet.rows(place).count() >= 1),
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+        assert!(refused > 100, "{refused} of {}", bytes.len() * 8);
+    }
+
+    /// The arithmetic of this page.
+    #[test]
+    fn a_row_that_was_sent_takes_some_thirty_bytes() {
+        let mut sheet = Sheet::default();
+        let mut former = 0;
+        for number in 0..40 {
+            let mut moments = Moments::default();
+            let row = row(number, (1, number * 256, 256, 1), 1);
+            let stamp = (fence(number).index + 20, row.claimed_at.plus_ms(150));
+            moments.note(stamp, (What::Accepted, Standing::Sent), &row.granted, &row.granted);
+            sheet.put(fence(number), &Row { moments, ..row });
+            assert!(sheet.packed.len() - former <= 32, "row {number}: {} bytes", sheet.packed.len() - former);
+            former = sheet.packed.len();
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What the state weighs: the bytes that its rows take in memory and where they are stored.
+//!
+//! On disk it is exact: keys and values as they are written. In memory a row counts twice its size, since the leaves
+//! of a tree are at least half full; and what it points to. That is exact for what grows with the recipients (sets
+//! and packed rows); of everything else it is nearly all text, and counts as much as it has bytes when written.
+//!
+//! A look costs an encoding of every row. So it is made in portions, each at a state of its own, and by nobody who
+//! applies.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+use crate::bitmap::Bitmap;
+use crate::campaign::Campaign;
+use crate::command::Relay;
+use crate::evidence::Sheet;
+use crate::moments::Moment;
+use crate::rulings::Ruling;
+use crate::state::{
+    Answer, Chunk, DeadLetter, History, Node, OptedOut, Page, Row, Schedule, SealedAudience, StoredBlob, Summary,
+    TakenBack,
+};
+use crate::tenant::Tenant;
+
+/// Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    /// In memory.
+    pub memory: u64,
+    /// As rows of the state store or of a snapshot.
+    pub disk: u64,
+}
+
+impl AddAssign for Weight {
+    fn add_assign(&mut self, other: Weight) {
+        self.memory += other.memory;
+        self.disk += other.disk;
+    }
+}
+
+impl Weight {
+    /// Of a row of a table.
+    pub(crate) fn of<K, V: Held>(key_bytes: usize, value: &V) -> Weight {
+        let encoded = encoded_len(value);
+        let in_tree = 2 * (size_of::<K>() + size_of::<V>());
+        Weight { memory: (in_tree + value.heap(encoded)) as u64, disk: (key_bytes + encoded) as u64 }
+    }
+}
+
+fn encoded_len<V: Serialize>(value: &V) -> usize {
+    // Plain data in memory: postcard has nothing to refuse there.
+    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).unwrap_or_default()
+}
+
+/// What is held in a table.
+pub trait Held: Serialize {
+    /// The bytes that it points to, where it is written in `encoded` bytes.
+    fn heap(&self, encoded: usize) -> usize {
+        encoded
+    }
+}
+
+macro_rules! mostly_text {
+    ($($row:ty),* $(,)?) => {$(impl Held for $row {})*};
+}
+mostly_text!(
+    Answer,
+    Campaign,
+    DeadLetter,
+    History,
+    Node,
+    OptedOut,
+    Page,
+    Relay,
+    Schedule,
+    SealedAudience,
+    StoredBlob,
+    Summary,
+    TakenBack,
+    Tenant,
+    Vec<Ruling>,
+);
+
+impl Held for Sheet {
+    fn heap(&self, _: usize) -> usize {
+        self.heap_bytes()
+    }
+}
+
+impl Held for Row {
+    fn heap(&self, encoded: usize) -> usize {
+        let sets = [&self.granted, &self.claimed, &self.in_doubt, &self.sent, &self.assumed];
+        let of_moments = |moment: &Moment| size_of::<Moment>() + moment.some().map_or(0, Bitmap::heap_bytes);
+        encoded
+            + sets.into_iter().map(Bitmap::heap_bytes).sum::<usize>()
+            + self.moments.iter().map(of_moments).sum::<usize>()
+    }
+}
+
+impl Held for Chunk {
+    fn heap(&self, _: usize) -> usize {
+        let sets = self.sets.iter().chain([&self.suspects, &self.too_near]);
+        let sets = sets.map(Bitmap::heap_bytes).sum::<usize>();
+        let attempts = 2 * self.attempts.len() * (size_of::<u16>() + size_of::<u8>());
+        sets + attempts + in_tree(&self.waves, |_| 0) + in_tree(&self.elsewhere, String::len)
+    }
+}
+
+fn in_tree<K>(sets: &BTreeMap<K, Bitmap>, key: impl Fn(&K) -> usize) -> usize {
+    sets.iter().map(|(of, set)| 2 * (size_of::<K>() + size_of::<Bitmap>()) + key(of) + set.heap_bytes()).sum()
+}

@@ -1,0 +1,205 @@
+//! What a recipient of a large run costs when it is over (P4): at most one byte in memory, and one on disk.
+//!
+//! Bytes are those of everything that the ledger holds more than before the run. On disk that is exact: keys and
+//! values as they are stored. In memory it is the sum over what is held, see `weight.rs`.
+
+use reveille_ledger::bitmap::{Bitmap, CHUNK};
+use reveille_ledger::check::check;
+use reveille_ledger::command::{
+    AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, Refused, RowOutcome, ScheduleCreate, Scope,
+    Trigger,
+};
+use reveille_ledger::content::{Content, Named, Seal, To};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, RunId, ScheduleId, Time};
+use reveille_ledger::labels::Labels;
+use reveille_ledger::policy::Policies;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{LEVEL, Ledger, Standing, Weight};
+
+const START: i64 = 1_800_000_000_000;
+/// Entries before the run: its indices are those of a cluster that has lived a while.
+const BEFORE: u64 = 3_000_000;
+
+/// Three nodes with numbers as they are drawn.
+fn holder(number: u32) -> Holder {
+    let nodes = [0x9e37_79b9_7f4a_7c15, 0xd192_ed03_9acb_a2f1, 0xa54f_f53a_5f1d_36f1];
+    Holder { node: NodeId(nodes[number as usize % 3]), incarnation: Incarnation(7) }
+}
+
+struct World {
+    ledger: Ledger,
+    now: i64,
+}
+
+impl World {
+    /// A cluster that has lived a while, and has sealed an audience.
+    fn new(recipients: u32) -> World {
+        let mut world = World { ledger: Ledger::new(), now: START };
+        let readings = vec![Reading { node: holder(0).node, wall: Time(START) }];
+        world.put(Command::EpochStart(EpochStart::new(holder(0), 1, readings)));
+        for number in 0..3 {
+            let name = format!("node {number}");
+            world.put(Command::NodeUp(NodeUp { holder: holder(number), name, level: LEVEL, life: 1 }));
+        }
+        (world.ledger.head().applied + 1..BEFORE).for_each(|index| world.ledger.skip(index));
+        let parts = (0..recipients.div_ceil(CHUNK)).map(|part| Hash::of(&part.to_be_bytes())).collect();
+        let seal = Seal { name: "all".into(), columns: vec![], rows: recipients, parts };
+        let named = Named { name: "all".into(), seal: seal.blob().hash, rows: recipients };
+        let sealed = AudienceSeal { request: None, tenant: "default".into(), seal };
+        assert_eq!(world.put(Command::AudienceSeal(sealed)), Outcome::Done);
+        let created = world.put(Command::ScheduleCreate(Box::new(schedule(To::Sealed(named)))));
+        assert!(matches!(created, Outcome::Schedule(_)), "{created:?}");
+        world
+    }
+
+    fn put(&mut self, command: Command) -> Outcome {
+        let head = self.ledger.head();
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        self.ledger.apply(head.applied + 1, &Entry { epoch, now: Time(self.now), command }).reply.outcome
+    }
+
+    fn open(&mut self) -> RunId {
+        let (schedule, _) = self.ledger.schedules().iter().next().expect("the schedule");
+        let schedule: ScheduleId = *schedule;
+        match self.put(Command::Trigger(Trigger { schedule, request: "once".into() })) {
+            Outcome::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Sends all of a run in slices of so many, two a node at a time; each row is settled in five portions, and of
+    /// every so many recipients one is refused.
+    fn send(&mut self, page: RunId, recipients: u32, slice: u32, refused: Option<u32>) {
+        for chunk in 0..recipients.div_ceil(CHUNK) {
+            let slots = CHUNK.min(recipients - chunk * CHUNK);
+            for first in (0..slots).step_by(6 * slice as usize) {
+                let slices: Vec<Bitmap> = (0..6)
+                    .map(|number| first + number * slice)
+                    .filter(|first| *first < slots)
+                    .map(|first| Bitmap::range(first, slice.min(slots - first)))
+                    .collect();
+                let claim = |(number, slice): (usize, &Bitmap)| Claim {
+                    page,
+                    chunk,
+                    slice: slice.clone(),
+                    holder: holder(number as u32),
+                };
+                let Outcome::Claimed(fences) = self.put(Command::Claim(slices.iter().enumerate().map(claim).collect()))
+                else {
+                    panic!("no claim")
+                };
+                let rows: Vec<(Fence, Bitmap)> =
+                    fences.into_iter().map(|fence| fence.expect("granted")).zip(slices).collect();
+                for portion in 0..5 {
+                    self.now += 20;
+                    // A portion of a row each, in another order than they were granted in.
+                    for (fence, slice) in rows.iter().rev() {
+                        self.put(Command::Settle(vec![settled((page, chunk, *fence), slice, portion, refused)]));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn settled(
+    (page, chunk, fence): (RunId, u32, Fence),
+    slice: &Bitmap,
+    portion: u16,
+    refused: Option<u32>,
+) -> RowOutcome {
+    let mine = slice.iter().filter(|slot| slot % 5 == portion);
+    let is_refused = |slot: &u16| refused.is_some_and(|every| u32::from(*slot) % every == 0);
+    let (no, yes): (Vec<u16>, Vec<u16>) = mine.partition(is_refused);
+    let refuse = |slot: u16| Refused {
+        slot,
+        code: 550,
+        enhanced: Some((5, 1, 1)),
+        scope: Scope::Mailbox,
+        text: "no such user".into(),
+    };
+    RowOutcome {
+        accepted: yes.into_iter().collect(),
+        refused: no.into_iter().map(refuse).collect(),
+        ..RowOutcome::empty(page, chunk, fence)
+    }
+}
+
+fn schedule(audience: To) -> ScheduleCreate {
+    ScheduleCreate {
+        request: None,
+        tenant: "default".into(),
+        name: "spring".into(),
+        when: When::At { instant_ms: START + 86_400_000 },
+        zone: "UTC".into(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies: Policies::default(),
+        pool: "default".into(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: "a@example.org".into(),
+            reply_to: None,
+            subject: "s".into(),
+            text: Some("t".into()),
+            html: None,
+            headers: vec![],
+            variables: vec![],
+            bulk: false,
+        },
+        audience,
+        after: Time(START),
+        next: None,
+        tzdb: String::new(),
+        labels: Labels::default(),
+    }
+}
+
+/// Bytes a recipient of a finished run: memory and disk.
+fn cost(recipients: u32, slice: u32, refused: Option<u32>) -> (f64, f64) {
+    let mut world = World::new(recipients);
+    let before = weigh(&world.ledger);
+    let run = world.open();
+    world.send(run, recipients, slice, refused);
+    let counts = world.ledger.run(run).expect("the run").counts;
+    let dead = counts.get(Standing::Dead);
+    assert_eq!(counts.get(Standing::Sent) + dead, recipients);
+    assert_eq!(dead > 0, refused.is_some());
+    assert!(world.ledger.rows().is_empty(), "no row is open");
+    assert_eq!(check(&world.ledger), []);
+    let read = Ledger::from_rows(world.ledger.all_rows()).expect("the rows read back");
+    assert_eq!(read.state_hash(), world.ledger.state_hash());
+
+    let after = weigh(&world.ledger);
+    let bytes: usize = world.ledger.all_rows().map(|(key, value)| key.len() + value.len()).sum();
+    assert_eq!(after.disk, bytes as u64, "what is weighed is what is stored");
+    let each = |after: u64, before: u64| (after - before) as f64 / f64::from(recipients);
+    let (memory, disk) = (each(after.memory, before.memory), each(after.disk, before.disk));
+    println!("{recipients} recipients in rows of {slice}, {dead} dead: {memory:.3} B in memory, {disk:.3} B on disk");
+    (memory, disk)
+}
+
+/// All of it, in portions as a node weighs it.
+fn weigh(ledger: &Ledger) -> Weight {
+    let mut weight = Weight::default();
+    let mut from = Some(vec![]);
+    while let Some(start) = from {
+        let (some, next) = ledger.weigh(&start, 1_000);
+        weight += some;
+        from = next;
+    }
+    weight
+}
+
+#[test]
+fn a_recipient_of_a_finished_run_costs_less_than_a_byte() {
+    for (recipients, slice) in [(1_000_000, 256), (1_000_000, 60), (1_000, 256)] {
+        let (memory, disk) = cost(recipients, slice, None);
+        // A page, a chunk and a run are some 2 KB, whatever their size.
+        let fixed = 3_000.0 / f64::from(recipients);
+        assert!(memory <= 1.0 + fixed && disk <= 1.0 + fixed, "rows of {slice}: {memory} and {disk}");
+    }
+}
