@@ -79,6 +79,7 @@ mod tests {
                        reveille_wal_syncs_total_of_others 7\nwal_gates{why=\"a } b\"} 2\nwal_gates{why=\"c\"} 3\n";
         assert_eq!(sum(metrics, "reveille_wal_syncs_total"), 41);
         assert_eq!(sum(metrics, "wal_gates"), 5);
+        assert_eq!(sum(metrics, "wal_gates{why=\"c\"}"), 3, "or of one label alone");
         assert_eq!(sum(metrics, "unknown"), 0);
     }
 

@@ -44,6 +44,7 @@ mod proposer;
 mod replica;
 mod role;
 mod routing;
+mod scales;
 pub mod snapshot;
 mod start;
 mod state;

@@ -29,7 +29,7 @@ use crate::state::Keeper;
 use crate::state_machine::StateMachine;
 use crate::transfer::Receiver;
 use crate::wal::{WalHealth, WalOptions};
-use crate::{Raft, archive, role, state, watchdog};
+use crate::{Raft, archive, role, scales, state, watchdog};
 
 /// Raft gets this long to end its tasks, and then the runtime this long.
 const RAFT_END: Duration = Duration::from_secs(5);
@@ -170,6 +170,7 @@ async fn begin(
     let throw = move |may_stand| switched.runtime_config().elect(may_stand);
     tokio::spawn(admission.clone().keep(throw, stop.clone()));
     tokio::spawn(watchdog::watch(stop.clone()));
+    tokio::spawn(scales::keep(Arc::clone(&core), stop.clone()));
     let kept = archive::keep(archive, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
     tokio::spawn(kept);
     tokio::spawn(watch_faults(raft.clone(), health.clone(), faults.clone(), stop.clone()));

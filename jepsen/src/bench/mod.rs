@@ -5,6 +5,7 @@
 //! record: there the ledger's own count is all that is known, and nothing is verified.
 
 mod flow;
+mod weight;
 mod yardstick;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +91,9 @@ struct Report {
     cpu_seconds: BTreeMap<String, f64>,
     /// At the end, of each node.
     rss_mb: BTreeMap<String, f64>,
+    /// What the ledger holds more than before the run: in memory or on disk, whichever is more, on the node where it
+    /// is most.
+    ledger_bytes_per_recipient: f64,
     verified: bool,
 }
 
@@ -115,6 +119,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED).await?;
     let generate_seconds = begun.elapsed().as_secs_f64();
     eprintln!("{mails} recipients are sealed, in {generate_seconds:.1} s");
+    let empty = weight::ledgers(&cluster).await?;
     let due = SystemTime::now() + AHEAD;
     cluster.admin().create(body(due, args.body_bytes)).await?;
     let before = cluster.cpu_seconds()?;
@@ -127,6 +132,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let cpu_seconds = used.collect();
     let rss_mb = resident(&cluster)?;
     tokio::time::sleep(QUIET_AFTER).await;
+    let full = weight::ledgers(&cluster).await?;
     let doubts = match seen.last.in_doubt {
         0 => BTreeSet::new(),
         _ => cluster.admin().doubts(&seen.run).await?,
@@ -161,6 +167,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         kill: seen.killed_us.map(|killed| Kill::of(record.flow.cost_of_a_kill(killed))),
         cpu_seconds,
         rss_mb,
+        ledger_bytes_per_recipient: rounded(weight::most_grown(&empty, &full) as f64 / f64::from(args.recipients)),
         verified: own.is_some() && valid,
     };
     Outcome::new(&report, valid)
