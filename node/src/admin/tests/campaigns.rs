@@ -173,5 +173,15 @@ async fn what_cannot_be_a_campaign_is_refused_by_its_field() {
         assert!(format!("{refused:?}").contains(words), "{refused:?}");
     }
     assert_eq!(reason(&launched(&node, "missing", None).await.expect_err("unknown")).1, "CAMPAIGN_NOT_FOUND");
+
+    // Of an audience that is sealed later nobody knew the columns.
+    let mut later = body("later", "tomorrow", hour);
+    later.schedule.as_mut().and_then(|schedule| schedule.content.as_mut()).map(subject);
+    node.campaigns().create_campaign(later).await.expect("a draft");
+    seal(&node, "tomorrow").await;
+    let refused = launched(&node, "later", None).await.expect_err("it does not fit");
+    for words in ["audience 'tomorrow'", "subject", "unknown variable 'nam'"] {
+        assert!(refused.message().contains(words), "{refused}");
+    }
     node.stop().await;
 }
