@@ -1,14 +1,15 @@
 //! What bounds claims beside the nodes' credits: the rate of what is late (P16), the rate and the concurrency of a
-//! tenant (P12, P25); and each tenant's share.
+//! tenant, the day's cap of a pool that is warmed up (P12, P25); and each tenant's share.
 //!
 //! Made by the leader's dispatcher for each of its looks, counted down by `fair.rs` as it grants. The leader alone
-//! claims, so these budgets need no splitting over nodes. A tenant's concurrency is bounded by `apply` too, which
-//! cuts a claim to it; here it is kept to so that nothing is asked for in vain.
+//! claims, so these budgets need no splitting over nodes. Concurrency and cap are bounded by `apply`, which cuts a claim
+//! to them; here they are kept to so that nothing is asked for in vain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
+use reveille_ledger::ids::Time;
 
 use crate::buckets::{Buckets, Gathered};
 use crate::fair::Offer;
@@ -19,6 +20,8 @@ use crate::late::late_rates;
 pub(crate) struct Bounds {
     /// Late recipients, by pool.
     pub late: Gathered,
+    /// Recipients of a pool, whosever they are.
+    pub pools: Gathered,
     /// Recipients of a tenant, whatever their pools.
     pub tenants: Gathered,
     /// The shares of tenants that have another than 1.
@@ -29,6 +32,11 @@ impl Bounds {
     /// A tenant's share.
     pub fn share(&self, tenant: &str) -> u32 {
         self.shares.get(tenant).copied().unwrap_or(1).max(1)
+    }
+
+    /// How many of a pool may be claimed.
+    pub fn of_pool(&self, pool: &str) -> u32 {
+        self.pools.get(pool).copied().unwrap_or(u32::MAX)
     }
 
     /// How many of a tenant may be claimed.
@@ -46,7 +54,7 @@ pub(crate) struct Paces {
 
 impl Paces {
     /// What may be claimed at `now`.
-    pub fn bounds(&mut self, ledger: &Ledger, now: Duration) -> Bounds {
+    pub fn bounds(&mut self, ledger: &Ledger, now: Duration, ledger_time: Time) -> Bounds {
         let rates = ledger.tenants().iter().filter_map(|(name, tenant)| Some((name.clone(), tenant.rate()?)));
         let mut tenants = self.tenants.gathered(rates.collect(), now);
         let mut shares = BTreeMap::new();
@@ -59,7 +67,9 @@ impl Paces {
                 shares.insert(name.clone(), tenant.share);
             }
         }
-        Bounds { late: self.late.gathered(late_rates(ledger), now), tenants, shares }
+        let room = |pool: &String| Some((pool.clone(), ledger.room_today(pool, ledger_time)?));
+        let pools = ledger.warm_ups().iter().filter_map(|(pool, _)| room(pool)).collect();
+        Bounds { late: self.late.gathered(late_rates(ledger), now), pools, tenants, shares }
     }
 
     /// What is left of what was given was not used.
@@ -68,12 +78,14 @@ impl Paces {
         self.tenants.spend(&given.tenants, &left.tenants);
     }
 
-    /// How long after the last look an offer that a rate holds back may be claimed; none where no rate does.
+    /// How long after the last look an offer that a rate holds back may be claimed; none where no rate does. Where the
+    /// day's cap does, it is looked at as seldom as may be.
     pub fn holds_back(&self, offer: &Offer, left: &Bounds) -> Option<Duration> {
         let late = || self.late.until_gathered(&offer.pool).filter(|_| left.late.get(&offer.pool) == Some(&0));
         let late = if offer.late { late() } else { None };
         let out = left.of_tenant(&offer.tenant) == 0;
         let tenant = self.tenants.until_gathered(&offer.tenant).filter(|until| out && !until.is_zero());
-        late.max(tenant)
+        let pool = (left.of_pool(&offer.pool) == 0).then_some(Duration::MAX);
+        late.max(tenant).max(pool)
     }
 }

@@ -79,7 +79,7 @@ impl Dispatcher {
             }
             let lacking = holders.keys().map(|node| (*node, term.lacking(*node))).collect();
             let mut work = Work::of(ledger, &lacking, now, &mut self.turn);
-            let given = self.paces.bounds(ledger, woke_at);
+            let given = self.paces.bounds(ledger, woke_at, now);
             let credits = credits(ledger, &allowances, &views.caps(ledger, &holders), (&work.offers, &given));
             let mut bounds = given.clone();
             let claims = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);

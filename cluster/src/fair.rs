@@ -5,8 +5,8 @@
 //!
 //! What it promises:
 //! - **Never above a credit** (P12, P25): the grants of a call keep within every credit that covers them, and
-//!   within what is claimable; late ones within what their pool's rate for them allows (P16), and a tenant within
-//!   its own rate and concurrency.
+//!   within what is claimable; late ones within what their pool's rate for them allows (P16), a tenant within its own
+//!   rate and concurrency, a pool that is warmed up within the day's cap.
 //! - **Fair shares.** Tenants of a pool that can be served whenever anybody can get recipients in proportion to their
 //!   shares, the one with the largest to within one [`QUANTUM`], over any span of calls and wherever a call or a
 //!   shared credit ends. Who could not be served while others were saves nothing.
@@ -148,12 +148,12 @@ impl Ring {
                 *self = Ring { turn: next.to_owned(), deficit: pool.turn(next, bounds) };
             }
             let queue = pool.tenants.get_mut(self.turn.as_str())?;
-            let most = self.deficit.min(bounds.of_tenant(&self.turn));
+            let most = self.deficit.min(bounds.of_tenant(&self.turn)).min(bounds.of_pool(name));
             if most > 0
                 && let Some(grant) = queue.slice(&mut pool.shared, bounds.late.get_mut(name), most)
             {
                 self.deficit -= grant.recipients;
-                if let Some(left) = bounds.tenants.get_mut(&self.turn) {
+                for left in [bounds.tenants.get_mut(&self.turn), bounds.pools.get_mut(name)].into_iter().flatten() {
                     *left -= grant.recipients;
                 }
                 return Some(grant);
@@ -346,6 +346,18 @@ mod tests {
         assert_eq!(bounds.tenants["a"], 0);
         let grants = Fair::new().grants(&offers, &credits, &mut bounds, 100);
         assert_eq!(pages(&grants), [(3, 256), (3, 244)]);
+    }
+
+    #[test]
+    fn a_pool_keeps_to_the_days_cap_whosever_turn_it_is() {
+        let fast = Offer { pool: "fast".to_owned(), ..offer("a", 3, 1_000) };
+        let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000), fast];
+        let credits = [shared(1, 900), Credit { pool: "fast".to_owned(), ..shared(1, 200) }];
+        let mut bounds = Bounds { pools: [("default".to_owned(), 300)].into(), ..Bounds::default() };
+        let grants = Fair::new().grants(&offers, &credits, &mut bounds, 100);
+        assert_eq!(pages(&grants), [(1, 256), (3, 200), (2, 44)]);
+        assert_eq!(bounds.pools["default"], 0);
+        assert_eq!(pages(&Fair::new().grants(&offers, &credits, &mut bounds, 100)), [(3, 200)]);
     }
 
     #[test]

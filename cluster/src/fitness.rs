@@ -166,12 +166,13 @@ fn could_grant(
     let may_hold: Lacking = may_hold.map(|(node, _)| (node, lacking(node))).collect();
     let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
     let is_due = || {
-        // P16, P25: late mail, and a tenant's, may be claimed more rarely than this looks.
+        // P16, P25: late mail, and a tenant's, may be claimed more rarely than this looks; and the day may be used up.
         let often = |rate: Option<f64>| rate.is_none_or(|rate| rate >= PER_SECOND_MIN);
         let soon = |page: &Page, pool: &str| {
             ledger.serves(pool)
                 && (!is_late(page) || often(late_rate(ledger, pool)))
                 && often(ledger.tenant(&page.tenant).rate())
+                && ledger.room_today(pool, now) != Some(0)
         };
         let somewhere = |page: &Page, part: &Part| {
             let barred = barred(ledger, page, part.number, &may_hold);

@@ -16,6 +16,7 @@ use crate::samples;
 use crate::work::{Lacking, PREPARED_BY_MS, Slots};
 
 mod tenants;
+mod warm_up;
 
 const PAGE: RunId = RunId { index: 6, place: 0 };
 const OPENED_AT: Time = Time(1_000);
@@ -137,7 +138,7 @@ impl World {
         let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
         let mut work = Work::of(&self.ledger, &lacking, self.now, &mut self.turn);
         let caps = self.views().caps(&self.ledger, &holders);
-        let given = self.paces.bounds(&self.ledger, self.boot);
+        let given = self.paces.bounds(&self.ledger, self.boot, self.now);
         let credits = credits(&self.ledger, &allowances, &caps, (&work.offers, &given));
         let mut bounds = given.clone();
         let claims = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);

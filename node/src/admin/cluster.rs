@@ -18,7 +18,7 @@ use reveille_raft::{Member, Role, Status as RaftStatus};
 use tokio::task::JoinSet;
 use tonic::{Request, Response, Status};
 
-use super::{Admin, Fault, deadline, founders, refusals, views};
+use super::{Admin, Fault, deadline, founders, pool, refusals, views};
 
 /// How long a member may take to say how it stands.
 const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
@@ -92,6 +92,7 @@ impl Admin {
             leaderless: raft.leaderless_for.map(|silence| views::duration(whole_ms(silence))),
             backlogs: self.site.backlogs().into_iter().map(backlog).collect(),
             blocked: self.site.replica.read(blocked),
+            pools_used_up: self.site.replica.read(pool::used_up),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
         }
     }

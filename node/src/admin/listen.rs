@@ -13,6 +13,7 @@ use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
 use reveille_proto::admin::v1::doubt_service_server::DoubtServiceServer;
 use reveille_proto::admin::v1::opt_out_service_server::OptOutServiceServer;
+use reveille_proto::admin::v1::pool_service_server::PoolServiceServer;
 use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
 use reveille_proto::admin::v1::run_service_server::RunServiceServer;
 use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
@@ -96,6 +97,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(AudienceServiceServer::<Admin>::NAME)
         .with_service_name(CampaignServiceServer::<Admin>::NAME)
         .with_service_name(TenantServiceServer::<Admin>::NAME)
+        .with_service_name(PoolServiceServer::<Admin>::NAME)
         .with_service_name(tonic_health::pb::health_server::SERVICE_NAME)
         .build_v1()?;
     let mut routes = Routes::new(reflection);
@@ -119,7 +121,8 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         OptOutServiceServer,
         AudienceServiceServer,
         CampaignServiceServer,
-        TenantServiceServer
+        TenantServiceServer,
+        PoolServiceServer
     );
     Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
 }

@@ -36,6 +36,7 @@ mod naming;
 mod opt_out;
 mod paging;
 mod past;
+mod pool;
 mod probe;
 mod reads;
 mod refusals;

@@ -252,6 +252,12 @@ pub fn no_tenant(name: &str) -> Fault {
         .next("reveille tenant list")
 }
 
+/// No relay is in such a pool, and nobody has warmed it up.
+pub fn no_pool(name: &str) -> Fault {
+    Fault::new(Code::NotFound, ErrorReason::PoolNotFound, format!("no pool is named {name:?}"))
+        .next("reveille pool list")
+}
+
 /// What the ledger refused: certain, and equal on every node.
 pub fn refused(refusal: &Refusal) -> Fault {
     let message = refusal.to_string();
@@ -288,6 +294,9 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::NoSuchTenant(_) => {
             Fault::new(Code::NotFound, ErrorReason::TenantNotFound, message).next("reveille tenant list")
         }
+        Refusal::NoWarmUp(_) => {
+            Fault::new(Code::NotFound, ErrorReason::PoolNotFound, message).next("reveille pool list")
+        }
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)
@@ -300,6 +309,7 @@ pub fn refused(refusal: &Refusal) -> Fault {
         | Refusal::NothingPending
         | Refusal::CampaignIs(_)
         | Refusal::AtConcurrency { .. }
+        | Refusal::CapUsedUp { .. }
         | Refusal::NotPossible(_) => not_possible(message),
     }
 }

@@ -194,6 +194,7 @@ fn next_of(reason: &str) -> Option<&'static str> {
         "TENANT_NOT_FOUND" => "reveille tenant list",
         "AUDIENCE_NOT_FOUND" => "reveille audience list",
         "CAMPAIGN_NOT_FOUND" => "reveille campaign list",
+        "POOL_NOT_FOUND" => "reveille pool list",
         "MEMBER_NOT_FOUND" => "reveille cluster members",
         "NAME_TAKEN" => "choose another name, or remove what has it",
         "REQUEST_ID_REUSED" => "leave --request-id out: a new one is drawn",

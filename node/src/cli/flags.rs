@@ -47,7 +47,8 @@ const SEVERAL: [(&str, &str); 2] =
 /// Within these a field and its flag have one name.
 const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
 /// Fields of their own that are called as their flag is.
-const OWN: [&str; 8] = ["from", "to", "max", "pool", "reason", "resolution", "concurrency", "share"];
+const OWN: [&str; 10] =
+    ["from", "to", "max", "pool", "reason", "resolution", "concurrency", "share", "warm_up", "first_day"];
 
 /// Do the values of a command come from its flags?
 pub fn give_its_values(question: &Question) -> bool {

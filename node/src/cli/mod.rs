@@ -156,6 +156,7 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::Campaign(args) => ask::campaign::run(desk, args).await,
         Question::Optout(args) => ask::opt_out::run(desk, args).await,
         Question::Tenant(args) => ask::tenant::run(desk, args).await,
+        Question::Pool(args) => ask::pool::run(desk, args).await,
         Question::Doctor(args) => ask::doctor::run(desk, args).await,
         Question::Config(args) => ask::config::run(desk, args),
         Question::Completion(args) => ask::completion::run(desk, &args),

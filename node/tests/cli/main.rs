@@ -18,6 +18,7 @@ mod labels;
 mod letters;
 mod lists;
 mod nodes;
+mod pools;
 mod preview;
 mod send_test;
 mod shapes;

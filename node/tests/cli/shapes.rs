@@ -317,6 +317,7 @@ async fn a_cluster() {
             schedule: "spring".into(),
             why: "no live node has part 0 of its audience".into(),
         }],
+        pools_used_up: Vec::new(),
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
     let json = fake.reveille("cluster status -o json").await.json();

@@ -85,7 +85,9 @@ async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_ro
     let what = "--at 2099-01-01T00:00:00Z --tz UTC --sender b@example.net --subject s";
     let files = format!("--recipients {} --text {}", list.display(), folder.path().join("text").display());
     assert_eq!(node.reveille(&format!("schedule create one {what} {files}")).code, Some(0));
-    assert_eq!(node.reveille("schedule trigger one").code, Some(0));
+    // The node may be gone before it has answered.
+    let triggered = node.reveille("schedule trigger one").code;
+    assert!(matches!(triggered, Some(0 | 8)), "{triggered:?}");
     assert_eq!(node.ended(), Some(1), "{}", node.said());
     let last = node.said().lines().rfind(|line| line.contains("error:")).unwrap_or_default().to_owned();
     assert!(last.contains("the journal is broken") && last.contains("--journal-dir"), "{last}");

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Fence, Hash, RunId};
 use crate::moments::{MOMENTS_MAX, What};
+use crate::pool::Day;
 use crate::renumber;
 use crate::rulings::RULINGS_MAX;
 use crate::state::{Chunk, Counts, History, Ledger, Page, Row, Run, RunState, Standing};
@@ -38,6 +39,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     check_audiences(ledger, &mut found);
     check_campaigns(ledger, &mut found);
     check_tenants(ledger, &mut found);
+    check_warm_ups(ledger, &mut found);
     check_summaries(ledger, &mut found);
     check_opt_outs(ledger, &mut found);
     found
@@ -305,9 +307,12 @@ fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
     let answers = derived.answers_by_index == ledger.derived.answers_by_index
         && derived.answers_of_tenant == ledger.derived.answers_of_tenant;
     report(found, "P20", derived.seals == ledger.derived.seals, || "the index of seals is wrong".to_owned());
-    report(found, "P12", derived.claimed == ledger.derived.claimed, || {
-        "the index of who is claimed is wrong".to_owned()
-    });
+    report(
+        found,
+        "P12",
+        (&derived.claimed, &derived.claimed_by_pool) == (&ledger.derived.claimed, &ledger.derived.claimed_by_pool),
+        || "the index of who is claimed is wrong".to_owned(),
+    );
     report(found, "P17", answers, || "the index of stored answers is wrong".to_owned());
 }
 
@@ -371,6 +376,15 @@ fn check_tenants(ledger: &Ledger, found: &mut Vec<Violation>) {
     for (name, tenant) in ledger.tenants().iter() {
         let sound = (1..=SHARE_MAX).contains(&tenant.share) && tenant.index > 0;
         report(found, "P12", sound, || format!("tenant {name}: {tenant:?}"));
+    }
+}
+
+/// P25: a warm-up has a cap for each of its days, and has spent nothing in days to come.
+fn check_warm_ups(ledger: &Ledger, found: &mut Vec<Violation>) {
+    let today = Day::of(ledger.head().now);
+    for (pool, warm_up) in ledger.warm_ups().iter() {
+        let is_sound = !warm_up.caps.is_empty() && !warm_up.caps.contains(&0) && warm_up.day <= today;
+        report(found, "P25", is_sound, || format!("pool {pool}: {warm_up:?}"));
     }
 }
 

@@ -13,6 +13,7 @@ use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
 use crate::policy::Policies;
+use crate::pool::WarmUpSet;
 use crate::strides::Strides;
 use crate::tenant::TenantSet;
 
@@ -119,6 +120,10 @@ pub enum Command {
     TenantRemove(String),
     /// Takes an opt-out back: mail goes to this recipient again (P15).
     OptOutTakeBack(OptOutTakeBack),
+    /// Bounds what goes by a pool on each of its first days (P25).
+    WarmUpSet(WarmUpSet),
+    /// Takes the warm-up of a pool away.
+    WarmUpEnd(String),
 }
 
 /// One voter's clock at the start of an epoch.

@@ -20,6 +20,7 @@ mod key;
 pub mod labels;
 pub mod moments;
 pub mod policy;
+pub mod pool;
 pub mod refusal;
 mod renumber;
 pub mod reply;

@@ -149,4 +149,15 @@ pub enum Refusal {
         /// How many at once.
         most: u32,
     },
+    /// The pool is not warmed up.
+    #[error("pool '{0}' has no warm-up")]
+    NoWarmUp(String),
+    /// P25: as much as may go by the pool today has gone, or is on its way.
+    #[error("today's cap of pool '{pool}' is used up until {until}")]
+    CapUsedUp {
+        /// The pool.
+        pool: String,
+        /// When the next day begins.
+        until: Time,
+    },
 }

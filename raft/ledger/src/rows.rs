@@ -177,6 +177,7 @@ tables! {
     16 => campaigns: (String, String),
     17 => tenants: String,
     18 => taken_back: (String, String),
+    19 => warm_ups: String,
 }
 
 impl Ledger {
@@ -220,6 +221,12 @@ impl Ledger {
             let claimed = page.runs.iter().map(|run| run.counts.get(Standing::Claimed)).sum::<u32>();
             if claimed > 0 {
                 *derived.claimed.entry(page.tenant.clone()).or_default() += claimed;
+            }
+        }
+        for (_, row) in self.rows.iter().filter(|(_, row)| !row.claimed.is_empty()) {
+            if let Some(page) = self.pages.get(&row.page) {
+                let pool = self.pool_of_row(page, row).to_owned();
+                *derived.claimed_by_pool.entry(pool).or_default() += row.claimed.len();
             }
         }
         let open = self.pages.iter().filter(|(_, page)| page.is_open());

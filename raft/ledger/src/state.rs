@@ -20,6 +20,7 @@ use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal
 use crate::labels::Labels;
 use crate::moments::{Doubt, Moments, What};
 use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
+use crate::pool::{Day, WarmUp};
 use crate::renumber::Tables;
 use crate::reply::Outcome;
 use crate::rulings::Ruling;
@@ -785,6 +786,7 @@ pub struct Ledger {
     pub(crate) campaigns: Table<(String, String), Campaign>,
     pub(crate) tenants: Table<String, Tenant>,
     pub(crate) taken_back: Table<(String, String), TakenBack>,
+    pub(crate) warm_ups: Table<String, WarmUp>,
     pub(crate) derived: Derived,
 }
 
@@ -843,6 +845,8 @@ pub(crate) struct Derived {
     pub answers_of_tenant: BTreeMap<String, BTreeSet<u64>>,
     /// Recipients of a tenant that are claimed; who has none is not named (P12).
     pub claimed: BTreeMap<String, u32>,
+    /// The same by pool (P25).
+    pub claimed_by_pool: BTreeMap<String, u32>,
 }
 
 impl Default for Ledger {
@@ -884,6 +888,7 @@ impl Ledger {
             campaigns: Table::default(),
             tenants: Table::default(),
             taken_back: Table::default(),
+            warm_ups: Table::default(),
             derived: Derived::default(),
         }
     }
@@ -996,6 +1001,26 @@ impl Ledger {
     /// Recipients of a tenant that are claimed (P12).
     pub fn claimed_of(&self, tenant: &str) -> u32 {
         self.derived.claimed.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// Warm-ups by pool (P25).
+    pub fn warm_ups(&self) -> &Table<String, WarmUp> {
+        &self.warm_ups
+    }
+
+    /// Recipients of a pool that are claimed (P25).
+    pub fn claimed_by(&self, pool: &str) -> u32 {
+        self.derived.claimed_by_pool.get(pool).copied().unwrap_or(0)
+    }
+
+    /// How many more may be claimed for a pool today; none where there is no bound (P25).
+    pub fn room_today(&self, pool: &str, now: Time) -> Option<u32> {
+        if self.warm_ups.is_empty() {
+            return None;
+        }
+        let (day, warm_up) = (Day::of(now), self.warm_ups.get(&pool.to_owned())?);
+        let used = warm_up.spent(day).saturating_add(self.claimed_by(pool));
+        Some(warm_up.cap(day)?.saturating_sub(used))
     }
 
     /// The seal of an audience, where it is a sealed one.

@@ -17,6 +17,7 @@ use crate::campaign::Campaign;
 use crate::command::Relay;
 use crate::evidence::Sheet;
 use crate::moments::Moment;
+use crate::pool::WarmUp;
 use crate::rulings::Ruling;
 use crate::state::{
     Answer, Chunk, DeadLetter, History, Node, OptedOut, Page, Row, Schedule, SealedAudience, StoredBlob, Summary,
@@ -81,6 +82,7 @@ mostly_text!(
     TakenBack,
     Tenant,
     Vec<Ruling>,
+    WarmUp,
 );
 
 impl Held for Sheet {

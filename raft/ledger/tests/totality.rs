@@ -13,6 +13,7 @@ use reveille_ledger::content::{Audience, Content, Recipient, Recipients};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
+use reveille_ledger::pool::{Day, WarmUpSet};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
@@ -402,6 +403,10 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             }
         ),
         text().prop_map(Command::TenantRemove),
+        (text(), prop::collection::vec(number(), 0..3), prop::option::of(long())).prop_map(|(pool, caps, first)| {
+            Command::WarmUpSet(WarmUpSet { request: None, pool, caps, first: first.map(|day| Day(day as i64)) })
+        }),
+        text().prop_map(Command::WarmUpEnd),
         Just(Command::TestClock),
         wild_advance(),
     ]

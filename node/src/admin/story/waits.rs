@@ -10,6 +10,7 @@ use reveille_ledger::canary::Trial;
 use reveille_ledger::command::Relay;
 use reveille_ledger::explain::Story;
 use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::pool::Day;
 use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
 
 use crate::admin::views::blocked;
@@ -109,6 +110,10 @@ fn for_a_node(
     let suspect = ledger.place_of(id, number).is_some_and(|(page, chunk, slot)| {
         ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))
     });
+    if ledger.room_today(pool, ledger.head().now) == Some(0) {
+        let until = Day::of(ledger.head().now).end();
+        return format!("for {until}: today's cap of pool '{pool}', which is warmed up, is used up");
+    }
     let tenant = ledger.tenant(&page.tenant);
     if let Some(most) = tenant.at_once().filter(|most| ledger.claimed_of(&page.tenant) >= *most) {
         return format!("for others of tenant '{}', which may have {most} under way at once", page.tenant);

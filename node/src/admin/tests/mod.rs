@@ -12,6 +12,7 @@ mod limits;
 mod mails;
 pub(crate) mod node;
 mod overlap;
+mod pools;
 mod schedules;
 mod send_test;
 mod sizes;

@@ -26,6 +26,7 @@ use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
+use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
@@ -221,7 +222,8 @@ clients!(
     doubts: DoubtServiceClient,
     dead_letters: DeadLetterServiceClient,
     opt_outs: OptOutServiceClient,
-    tenants: TenantServiceClient
+    tenants: TenantServiceClient,
+    pools: PoolServiceClient
 );
 
 impl Node {

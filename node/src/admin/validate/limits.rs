@@ -5,10 +5,11 @@ use reveille_cluster::zones::Zones;
 use reveille_ledger::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX};
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::{
-    Audience, Content, Every, Field, Policies, Recipient, Relay, ScheduleBody, SetTenantRequest, When, when,
+    Audience, Content, Every, Field, Policies, Recipient, Relay, ScheduleBody, SetPoolRequest, SetTenantRequest, When,
+    when,
 };
 
-use super::{Fields, relay, schedule, tenant_bounds};
+use super::{Fields, relay, schedule, tenant_bounds, warm_up};
 
 /// 2026-11-20T12:00:00Z.
 const NOW: Time = Time(1_795_176_000_000);
@@ -234,6 +235,12 @@ fn each_other_limit_is_where_the_page_says() {
     holds("`--share` of a tenant", "1 to 100");
     for (share, passes) in [(1, true), (100, true), (0, false), (101, false)] {
         assert_eq!(tenant_bounds(SetTenantRequest { share: Some(share), ..tenant() }).is_ok(), passes, "{share}");
+    }
+    let pool =
+        |days: usize, cap: u32| SetPoolRequest { name: "bulk".into(), warm_up: vec![cap; days], ..Default::default() };
+    holds("days of a warm-up", "400");
+    for (days, cap, passes) in [(1, 1, true), (400, 1, true), (401, 1, false), (0, 1, false), (3, 0, false)] {
+        assert_eq!(warm_up(pool(days, cap)).is_ok(), passes, "{days} days of {cap}");
     }
     holds("occurrences of one backfill", "1,000");
     assert_eq!(reveille_ledger::BACKFILL_MAX, 1_000);

@@ -6,9 +6,11 @@
 mod audience;
 mod canary;
 mod clock;
+pub mod day;
 #[cfg(test)]
 mod limits;
 mod policies;
+mod pool;
 mod relay;
 mod schedule;
 mod tenant;
@@ -29,6 +31,7 @@ use super::fault::Violation;
 pub use audience::columns;
 pub use canary::canary;
 pub use clock::target as clock_target;
+pub use pool::warm_up;
 pub use relay::relay;
 pub use schedule::{Asked, content, schedule};
 pub use tenant::tenant_bounds;

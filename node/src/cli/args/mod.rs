@@ -15,6 +15,7 @@ mod import;
 mod labels;
 mod opt_out;
 mod policies;
+mod pool;
 mod relay;
 mod run;
 mod schedule;
@@ -42,6 +43,7 @@ pub use import::{CrontabArgs, ImportArgs, ImportCommand};
 pub use labels::SelectorArgs;
 pub use opt_out::{OptOutArgs, OptOutCommand};
 pub use policies::{DstArgs, PolicyArgs};
+pub use pool::{PoolArgs, PoolCommand, SetPoolArgs};
 pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, Tls};
 pub use run::{ExplainArgs, RunArgs, RunCommand};
 pub use schedule::{
@@ -199,6 +201,8 @@ pub enum Question {
     Optout(OptOutArgs),
     /// Tenants: rate, concurrency and share of each
     Tenant(TenantArgs),
+    /// Pools of relays: how each is warmed up, day by day
+    Pool(PoolArgs),
     /// What is wrong, why it matters, and the next command; exit 1 when something is
     Doctor(DoctorArgs),
     /// The configuration file of a node: a sample, a check, what counts

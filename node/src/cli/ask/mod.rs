@@ -17,6 +17,7 @@ mod follow;
 pub mod import;
 mod imported;
 pub mod opt_out;
+pub mod pool;
 mod preview;
 pub mod relay;
 pub mod run;

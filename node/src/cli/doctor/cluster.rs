@@ -8,6 +8,7 @@ use crate::cli::clocks::{self, Verdict};
 use crate::cli::human;
 use crate::cli::view::cluster::{BacklogView, BlockedView};
 use crate::cli::view::doctor::Finding;
+use crate::cli::view::pool::PoolView;
 
 /// A follower is some entries behind at any moment; a busy second has hundreds.
 const LAG_MAX: u64 = 1_000;
@@ -35,6 +36,10 @@ pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> 
         let why = "it was missed and is caught up, or backfilled; what is on time goes before it";
         let next = "wait; or look at the relays (reveille relay list), and raise relay add --late-rate";
         Finding::warning("backlog", BacklogView::from(late).told(), why, next)
+    }));
+    findings.extend(status.pools_used_up.iter().cloned().map(|pool| {
+        let next = format!("wait; or, if its reputation allows more, reveille pool set {} --warm-up N,…", pool.name);
+        Finding::warning("warm_up", PoolView::from(pool).told(), "it is warmed up: each of its days has a cap", next)
     }));
     findings
 }

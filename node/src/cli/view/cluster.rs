@@ -3,6 +3,7 @@
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
+use super::pool::PoolView;
 use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
 use crate::cli::clocks::{self, Verdict};
@@ -56,6 +57,8 @@ pub struct StatusView {
     members: Vec<MemberStatusView>,
     backlog: Vec<BacklogView>,
     blocked: Vec<BlockedView>,
+    /// Pools whose cap of today is used up while mail waits.
+    pools_used_up: Vec<PoolView>,
 }
 
 /// What is late of a pool, and not sent yet.
@@ -155,6 +158,7 @@ impl From<v1::GetClusterStatusResponse> for StatusView {
             members: status.members.into_iter().map(MemberStatusView::from).collect(),
             backlog: status.backlogs.into_iter().map(BacklogView::from).collect(),
             blocked: status.blocked.into_iter().map(BlockedView::from).collect(),
+            pools_used_up: status.pools_used_up.into_iter().map(PoolView::from).collect(),
         }
     }
 }
@@ -334,7 +338,8 @@ impl View for StatusView {
         let members = table(&columns, cells.collect(), paint);
         let late: String = self.backlog.iter().map(|late| format!("\n\n{}", late.told())).collect();
         let blocked: String = self.blocked.iter().map(|run| format!("\n\n{}", run.told())).collect();
-        format!("{}\n\n{members}{late}{blocked}", card(pairs, paint))
+        let used_up: String = self.pools_used_up.iter().map(|pool| format!("\n\n{}", pool.told())).collect();
+        format!("{}\n\n{members}{late}{used_up}{blocked}", card(pairs, paint))
     }
 }
 

@@ -23,6 +23,7 @@ pub mod instant;
 pub mod mail;
 pub mod moved;
 pub mod opt_out;
+pub mod pool;
 pub mod relay;
 pub mod run;
 pub mod schedule;

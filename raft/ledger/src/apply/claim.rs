@@ -30,6 +30,7 @@ impl Ledger {
             return Err(Refusal::NothingPending);
         }
         let granted = self.within_concurrency(claim.page, granted)?;
+        let granted = self.within_cap((claim.page, claim.chunk), granted, context.now)?;
         let epoch = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let fence = Fence { group: GROUP, epoch, index: context.index, place };
         let row = Row {

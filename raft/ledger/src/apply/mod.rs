@@ -27,6 +27,7 @@ mod send_test;
 mod settle;
 mod tenant;
 mod test_clock;
+mod warm_up;
 
 pub use backfill::BACKFILL_MAX;
 pub use campaign::CAMPAIGN_FINISH_MS_MIN;
@@ -191,6 +192,8 @@ impl Ledger {
             Command::TenantSet(set) => self.tenant_set(context, set),
             Command::TenantRemove(name) => self.tenant_remove(name),
             Command::OptOutTakeBack(back) => self.take_back(context, back),
+            Command::WarmUpSet(set) => self.warm_up_set(context, set),
+            Command::WarmUpEnd(pool) => self.warm_up_end(pool),
         }
     }
 

@@ -44,6 +44,9 @@ impl Ledger {
             chunk.rest();
         }
         self.shift_counts(context, place, slots, from, to);
+        if from == Standing::Claimed || to == Standing::Claimed {
+            self.note_pools(context, place, slots, (from, to));
+        }
         if to == Standing::Pending {
             self.derived.open_pages.insert(place.0);
             context.emit(Effect::WorkAppeared(place.0));
@@ -138,20 +141,25 @@ impl Ledger {
     }
 }
 
-/// P12: how many of a tenant are claimed.
-fn note_claimed(claimed: &mut BTreeMap<String, u32>, tenant: &str, (from, to): (Standing, Standing), count: u32) {
+/// P12, P25: how many of a tenant, or of a pool, are claimed.
+pub(super) fn note_claimed(
+    claimed: &mut BTreeMap<String, u32>,
+    whose: &str,
+    (from, to): (Standing, Standing),
+    count: u32,
+) {
     if to == Standing::Claimed {
-        match claimed.get_mut(tenant) {
+        match claimed.get_mut(whose) {
             Some(known) => *known += count,
-            None => drop(claimed.insert(tenant.to_owned(), count)),
+            None => drop(claimed.insert(whose.to_owned(), count)),
         }
     }
     if from == Standing::Claimed
-        && let Some(known) = claimed.get_mut(tenant)
+        && let Some(known) = claimed.get_mut(whose)
     {
         *known -= count;
         if *known == 0 {
-            claimed.remove(tenant);
+            claimed.remove(whose);
         }
     }
 }

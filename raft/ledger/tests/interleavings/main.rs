@@ -16,6 +16,7 @@ use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
+use reveille_ledger::pool::WarmUpSet;
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
@@ -48,6 +49,7 @@ enum Step {
     Stray(u8, u8),
     Leap(u32),
     Tenant(u8),
+    WarmUp(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -77,6 +79,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (small(), small()).prop_map(|(kind, row)| Step::Stray(kind, row)),
         1 => (0u32..900_000).prop_map(Step::Leap),
         1 => small().prop_map(Step::Tenant),
+        1 => small().prop_map(Step::WarmUp),
     ]
 }
 
@@ -264,6 +267,16 @@ impl World {
                 let name = "default".to_owned();
                 let set = TenantSet { request: None, name, rate_milli: None, concurrency, share: None };
                 assert_eq!(self.put(Command::TenantSet(set)), Outcome::Done);
+            }
+            Step::WarmUp(number) if number < 64 => {
+                let known = self.ledger.warm_ups().contains(&"default".to_owned());
+                let ended = self.put(Command::WarmUpEnd("default".to_owned()));
+                assert_eq!(ended == Outcome::Done, known, "{ended:?}");
+            }
+            Step::WarmUp(number) => {
+                let (pool, caps) = ("default".to_owned(), vec![1 + u32::from(number % 16)]);
+                let set = WarmUpSet { request: None, pool, caps, first: None };
+                assert_eq!(self.put(Command::WarmUpSet(set)), Outcome::Done);
             }
             Step::Leap(milliseconds) => self.epoch(1, self.ledger.head().now.plus_ms(i64::from(milliseconds))),
         }

@@ -9,6 +9,7 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::policy::Overlap;
+use reveille_ledger::pool::Day;
 use reveille_ledger::{Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
 
 type Seat = (RunId, u32, u16);
@@ -63,8 +64,32 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     }
     grows(before, after);
     judge_concurrency(before, entry, after);
+    judge_warm_up(before, entry, after);
     for (id, _, run) in after.runs().filter(|(id, ..)| before.run(*id).is_none()) {
         judge_overlap(after, id, run);
+    }
+}
+
+/// P25: a claim takes a pool up to today's cap and not beyond, and whoever is sent or in doubt has used it up.
+fn judge_warm_up(before: &Ledger, entry: &Entry, after: &Ledger) {
+    let used = |ledger: &Ledger, pool: &str| {
+        let warm_up = ledger.warm_ups().get(&pool.to_owned())?;
+        let day = Day::of(after.head().now);
+        let rows = ledger.rows().iter().filter(|(_, row)| {
+            let page = ledger.pages().get(&row.page).expect("a page");
+            ledger.pool_of_row(page, row) == pool
+        });
+        let claimed: u32 = rows.map(|(_, row)| row.claimed.len()).sum();
+        Some((warm_up.spent(day), claimed, warm_up.cap(day)))
+    };
+    for (pool, _) in after.warm_ups().iter() {
+        let Some((is_spent, is_claimed, cap)) = used(after, pool) else { continue };
+        let Some((was_spent, was_claimed, _)) = used(before, pool) else { continue };
+        assert!(is_spent >= was_spent, "P25: {pool}: {was_spent} were spent, and {is_spent} are after {entry:?}");
+        if let (Command::Claim(_), Some(cap)) = (&entry.command, cap) {
+            let (was, is) = (was_spent + was_claimed, is_spent + is_claimed);
+            assert!(is <= cap.max(was), "P25: {pool}: {was} were used, and {is} of {cap} are after {entry:?}");
+        }
     }
 }
 
@@ -262,8 +287,8 @@ fn must_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused
     match &entry.command {
         Command::Claim(claims) => {
             let [claim] = &claims[..] else { return None };
-            if at_once(before, claim.page).is_some() {
-                // P12: how many is judged by itself.
+            if at_once(before, claim.page).is_some() || before.warm_ups().iter().next().is_some() {
+                // P12, P25: how many is judged by itself.
                 return None;
             }
             let asked = (claim.page, claim.chunk) == (page, chunk) && claim.slice.contains(slot);

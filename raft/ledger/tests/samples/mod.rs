@@ -9,6 +9,7 @@ use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Policies as Dst, Wee
 use reveille_ledger::ids::*;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
+use reveille_ledger::pool::{Day, WarmUpSet};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Moved, Outcome, Reply};
 use reveille_ledger::strides::Strides;
@@ -16,7 +17,7 @@ use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 41;
+pub const COMMANDS: u8 = 43;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -67,6 +68,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::TenantSet(_) => "TenantSet",
         Command::TenantRemove(_) => "TenantRemove",
         Command::OptOutTakeBack(_) => "OptOutTakeBack",
+        Command::WarmUpSet(_) => "WarmUpSet",
+        Command::WarmUpEnd(_) => "WarmUpEnd",
     }
 }
 
@@ -380,7 +383,13 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("TenantSet", Command::TenantSet(tenant_set())),
         ("TenantRemove", Command::TenantRemove("acme".into())),
         ("OptOutTakeBack", Command::OptOutTakeBack(take_back("u1@example.org", 300))),
+        ("WarmUpSet", Command::WarmUpSet(warm_up_set())),
+        ("WarmUpEnd", Command::WarmUpEnd("bulk".into())),
     ]
+}
+
+fn warm_up_set() -> WarmUpSet {
+    WarmUpSet { request: Some("request-12".into()), pool: "bulk".into(), caps: vec![50, 300], first: Some(Day(2)) }
 }
 
 fn tenant_set() -> TenantSet {
@@ -454,6 +463,8 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::LaunchedBefore { campaign: "spring".into(), at: Time(1_772_409_600_000) },
         Refusal::NoSuchTenant("acme".into()),
         Refusal::AtConcurrency { tenant: "acme".into(), most: 300 },
+        Refusal::NoWarmUp("bulk".into()),
+        Refusal::CapUsedUp { pool: "bulk".into(), until: Time(1_772_409_600_000) },
     ];
     let refused = refusals.into_iter().map(Outcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();
@@ -539,6 +550,7 @@ pub fn ledger() -> Ledger {
     assert_eq!(put(later, Command::Prune(prune(triggered))), Outcome::Pruned(1));
     put(later, other("late", "request-8"));
     put(later, Command::TenantSet(tenant_set()));
+    put(later, Command::WarmUpSet(warm_up_set()));
     put(later, Command::AudienceSeal(audience_seal()));
     put(later, sealed());
     for name in ["autumn", "spring", "summer"] {

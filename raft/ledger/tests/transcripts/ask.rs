@@ -15,6 +15,7 @@ use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
+use reveille_ledger::pool::{Day, WarmUpSet};
 use reveille_ledger::strides::{Strides, distance_ms};
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{Activity, BACKFILL_MAX};
@@ -101,6 +102,8 @@ impl World {
             "forget_campaign" => Command::CampaignDelete(campaign_name(words)?),
             "tenant" => Self::tenant(words)?,
             "remove_tenant" => Command::TenantRemove(words.need("name")?.into()),
+            "warm_up" => self.warm_up(words)?,
+            "end_warm_up" => Command::WarmUpEnd(words.need("pool")?.into()),
             "test_clock" => Command::TestClock,
             "advance" => Command::Advance(Advance {
                 to: self.first.plus_ms(milliseconds(words.need("to when")?)?),
@@ -119,6 +122,18 @@ impl World {
             rate_milli: words.key("rate_milli").map(str::parse).transpose()?,
             concurrency: words.key("concurrency").map(str::parse).transpose()?,
             share: words.key("share").map(str::parse).transpose()?,
+        }))
+    }
+
+    /// `warm_up default caps=5,10 first=-1`: its first day counts from today.
+    fn warm_up(&self, words: &mut Words) -> Told<Command> {
+        let caps = words.key("caps").unwrap_or_default().split(',').filter(|cap| !cap.is_empty());
+        let first: Option<i64> = words.key("first").map(str::parse).transpose()?;
+        Ok(Command::WarmUpSet(WarmUpSet {
+            request: words.key("request").map(str::to_owned),
+            pool: words.need("pool")?.into(),
+            caps: caps.map(str::parse).collect::<Result<_, _>>()?,
+            first: first.map(|days| Day(Day::of(self.ledger.head().now).0 + days)),
         }))
     }
 

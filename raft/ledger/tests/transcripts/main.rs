@@ -73,4 +73,5 @@ scripts! {
     tenants_p12
     test_clock_p19
     trigger_p17
+    warm_up_p25
 }

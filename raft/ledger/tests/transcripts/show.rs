@@ -7,6 +7,7 @@ use reveille_ledger::content::Recipients;
 use reveille_ledger::deaths::allowances;
 use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::moments::{Moment, What};
+use reveille_ledger::pool::{Day, WarmUp};
 use reveille_ledger::{History, Standing};
 
 use crate::tell::{instant, state, word};
@@ -30,6 +31,7 @@ impl World {
             "audiences" => Ok(self.show_audiences()),
             "campaigns" => Ok(self.show_campaigns()),
             "tenants" => Ok(self.show_tenants()),
+            "warm_ups" => Ok(self.show_warm_ups()),
             "frozen" => self.show_frozen(words),
             "kept" => Ok(self.show_kept()),
             "answers" => Ok(format!("{} requests are remembered\n", self.remembered())),
@@ -198,6 +200,21 @@ impl World {
             known.map(|((tenant, name), one)| format!("{tenant}/{name}: {} rows, sealed by {}\n", one.rows, one.index));
         let needed = self.ledger.seals().map(|seal| format!("needed: {} parts of {}\n", seal.parts.len(), seal.name));
         known.chain(needed).collect()
+    }
+
+    /// Pools that are warmed up: today's cap, what of it is used, and what more may be claimed.
+    fn show_warm_ups(&self) -> String {
+        let now = self.ledger.head().now;
+        let line = |(pool, warm_up): (&String, &WarmUp)| {
+            let (day, claimed) = (Day::of(now), self.ledger.claimed_by(pool));
+            let (number, cap, spent) = (day.0 - warm_up.first.0 + 1, warm_up.cap(day), warm_up.spent(day));
+            let room = self.ledger.room_today(pool, now);
+            let set = warm_up.index;
+            format!(
+                "{pool}: day {number}, cap {cap:?}, spent {spent}, claimed {claimed}, room {room:?}, set by {set}\n"
+            )
+        };
+        self.ledger.warm_ups().iter().map(line).collect()
     }
 
     /// Tenants by name: their bounds, and how much of them is claimed.

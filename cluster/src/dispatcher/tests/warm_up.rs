@@ -1,0 +1,76 @@
+//! A pool that is warmed up: what goes by it in a day.
+
+use reveille_ledger::pool::WarmUpSet;
+
+use super::*;
+
+const DAY_MS: i64 = 86_400_000;
+
+impl World {
+    fn warm_up(&mut self, caps: &[u32]) {
+        let set = WarmUpSet { request: None, pool: "default".into(), caps: caps.to_vec(), first: None };
+        assert_eq!(self.put(Command::WarmUpSet(set)), Outcome::Done);
+    }
+
+    /// Ledger time goes on in the steps that it may take.
+    fn wait(&mut self, mut left_ms: i64) {
+        while left_ms > 0 {
+            let step = left_ms.min(60_000);
+            self.now = self.now.plus_ms(step);
+            left_ms -= step;
+            assert_eq!(self.put(Command::Tick), Outcome::Done);
+        }
+    }
+
+    /// All that can be claimed now, each settled at once.
+    fn sent(&mut self) -> u32 {
+        let mut sent = 0;
+        loop {
+            self.boot += NAP_FOR_CREDIT;
+            let claims = self.dispatch();
+            if claims.is_empty() {
+                return sent;
+            }
+            sent += self.held().values().sum::<u32>();
+            self.settle();
+        }
+    }
+}
+
+#[test]
+fn each_day_has_its_cap_and_after_the_last_one_there_is_none() {
+    let finish_by_ms = 5 * DAY_MS;
+    let mut world = World::with(2_000);
+    let run = world.ledger.runs().next().expect("a run").0;
+    world.put(Command::RunCancel(run));
+    let policies = Policies { finish_by_ms, ..Policies::default() };
+    let create = ScheduleCreate { name: "long".into(), policies, ..schedule(2_000) };
+    let Outcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
+    let trigger = reveille_ledger::command::Trigger { schedule: id, request: "long".into() };
+    assert!(matches!(world.put(Command::Trigger(trigger)), Outcome::Run(_)));
+    world.warm_up(&[50, 300]);
+    assert_eq!(world.sent(), 50);
+    let (claims, nap) = world.look();
+    assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is asked for, and nobody is kept awake");
+    // Another leader finds the same in the state.
+    world.paces = Paces::default();
+    world.fair = Fair::new();
+    assert_eq!(world.sent(), 0);
+    world.wait(DAY_MS);
+    assert_eq!(world.sent(), 300);
+    world.wait(DAY_MS);
+    assert_eq!(world.sent(), 2_000 - 350);
+}
+
+/// P25: the ledger cuts what a leader asks for that does not know what an earlier one was granted.
+#[test]
+fn a_leader_that_knows_less_exceeds_no_cap() {
+    let mut world = World::with(1_000);
+    let mut before = World { ledger: world.ledger.clone(), ..World::with(1) };
+    before.now = world.now;
+    world.warm_up(&[50]);
+    let asked: Vec<Claim> = before.dispatch();
+    assert!(asked.iter().map(|claim| claim.slice.len()).sum::<u32>() > 50, "{asked:?}");
+    world.put(Command::Claim(asked));
+    assert_eq!(world.held().values().sum::<u32>(), 50);
+}

@@ -1,0 +1,27 @@
+//! The warm-up of a pool, from the request to what the ledger keeps.
+
+use reveille_ledger::pool::{WARM_UP_DAYS_MAX, WarmUpSet};
+use reveille_proto::admin::v1::SetPoolRequest;
+
+use super::{Fields, NAME_MAX, day};
+use crate::admin::Fault;
+
+/// Validates a warm-up. Whether its first day has come is the ledger's to say, which has the time.
+pub fn warm_up(asked: SetPoolRequest) -> Result<WarmUpSet, Fault> {
+    let SetPoolRequest { name, warm_up: caps, first_day, request_id } = asked;
+    let mut fields = Fields::default();
+    let pool = fields.name("name", &name, NAME_MAX);
+    let request = fields.request_id(&request_id);
+    if caps.is_empty() || caps.len() > WARM_UP_DAYS_MAX {
+        let form = format!("give a cap for each of 1 to {WARM_UP_DAYS_MAX} days");
+        fields.refuse("warm_up", format!("has {} days; {form}", caps.len()));
+    }
+    if caps.contains(&0) {
+        fields.refuse("warm_up", "has a day without a mail; give 1 at least for each day");
+    }
+    let first = if first_day.is_empty() { None } else { day::read(&first_day) };
+    if first.is_none() && !first_day.is_empty() {
+        fields.refuse("first_day", format!("{first_day:?} is not a day; write it as 2026-11-22"));
+    }
+    fields.done(Some(WarmUpSet { request, pool, caps, first }))
+}

@@ -1,0 +1,58 @@
+//! `reveille pool …`.
+
+use clap::{Args, Subcommand};
+
+use super::{Paging, Watch};
+
+/// The noun.
+#[derive(Debug, Args)]
+pub struct PoolArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PoolCommand,
+}
+
+/// Its verbs.
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// Warm a pool up: a cap for each of its first days
+    ///
+    /// A pool need not be made: it is the name behind `relay add --pool`. Days are UTC. What is beyond a day's cap waits
+    /// for the next day, or for its deadline.
+    #[command(after_long_help = "\
+Examples:
+  reveille pool set bulk --warm-up 50,100,500,1000,5000
+  reveille pool set bulk --warm-up 50,100,500,1000,5000,10000 --first-day 2026-11-22")]
+    Set(SetPoolArgs),
+    /// Pools that have relays or a warm-up
+    #[command(after_long_help = "Example:\n  reveille pool list -o json")]
+    List(Paging),
+    /// One pool: today's cap, what of it is used, and how much waits
+    #[command(after_long_help = "Example:\n  reveille pool show bulk --watch")]
+    Show {
+        /// Its name
+        name: String,
+        /// Once, or on and on.
+        #[command(flatten)]
+        watch: Watch,
+    },
+    /// Take its warm-up away: from then on it sends what its relays take
+    #[command(after_long_help = "Example:\n  reveille pool remove bulk")]
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
+/// `pool set`.
+#[derive(Debug, Args)]
+pub struct SetPoolArgs {
+    /// Its name
+    pub name: String,
+    /// Mails on its first day, its second, and so on, at most; after the last one there is no bound
+    #[arg(long, required = true, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub warm_up: Vec<u32>,
+    /// The first of those days, as 2026-11-22: today or earlier [default: as it was, or today]
+    #[arg(long, value_name = "DAY")]
+    pub first_day: Option<String>,
+}

@@ -1,0 +1,59 @@
+//! `reveille pool …`.
+
+use reveille_proto::admin::v1::pool_service_client::PoolServiceClient as Service;
+use reveille_proto::admin::v1::{GetPoolRequest, ListPoolsRequest, RemovePoolRequest, SetPoolRequest};
+
+use super::{Desk, Page, Seen};
+use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs, Watch};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::pool::PoolView;
+use crate::cli::view::relay::RemovedView;
+
+/// Does what the verb says.
+pub async fn run(desk: &Desk<'_>, args: PoolArgs) -> Result<(), Stop> {
+    match args.command {
+        PoolCommand::Set(args) => set(desk, args).await,
+        PoolCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
+        PoolCommand::Show { name, watch } => show(desk, name, watch).await,
+        PoolCommand::Remove { name } => remove(desk, name).await,
+    }
+}
+
+async fn set(desk: &Desk<'_>, args: SetPoolArgs) -> Result<(), Stop> {
+    let question = SetPoolRequest {
+        name: args.name,
+        warm_up: args.warm_up,
+        first_day: args.first_day.unwrap_or_default(),
+        request_id: desk.client.request_id().to_owned(),
+    };
+    let call = |channel, question| async move { Service::new(channel).set_pool(question).await };
+    let answer = desk.change(question, call).await?;
+    desk.terminal.show(&PoolView::from(answer.pool.unwrap_or_default()))
+}
+
+async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Page<PoolView>, Failure> {
+    let question = ListPoolsRequest { page_size, page_token, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).list_pools(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let rows = answer.pools.into_iter().map(PoolView::from).collect();
+    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+}
+
+async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
+    let look = async || {
+        let question = GetPoolRequest { name: name.clone(), stale: desk.stale };
+        let call = |channel, question| async move { Service::new(channel).get_pool(question).await };
+        let answer = desk.client.ask(Nature::Read, question, call).await?;
+        Ok(Seen::of(PoolView::from(answer.pool.unwrap_or_default()), answer.freshness))
+    };
+    desk.one(watch, look).await
+}
+
+async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+    desk.terminal.confirm(&format!("Take the warm-up of pool {name} away?"))?;
+    let question = RemovePoolRequest { name: name.clone() };
+    let call = |channel, question| async move { Service::new(channel).remove_pool(question).await };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    desk.terminal.show(&RemovedView { name, index: answer.index })
+}

@@ -1,0 +1,100 @@
+//! What `pool …` prints, and what a status says of a pool whose day is used up.
+
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::sheet::{Cell, Tone, card};
+use super::{Row, View, some};
+use crate::cli::human;
+use crate::cli::instant::text;
+
+/// A pool and its warm-up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PoolView {
+    name: String,
+    relays: Vec<String>,
+    /// Empty: no warm-up.
+    warm_up: Vec<u32>,
+    /// Null: no warm-up.
+    first_day: Option<String>,
+    /// Null: no bound.
+    cap_today: Option<u32>,
+    /// Sent today, or perhaps, and under way; zero without a warm-up.
+    used_today: u32,
+    waiting: u64,
+    /// When today ends.
+    until: Option<String>,
+    /// Null: nobody has set a warm-up.
+    index: Option<u64>,
+}
+
+impl From<v1::Pool> for PoolView {
+    fn from(pool: v1::Pool) -> PoolView {
+        PoolView {
+            until: text(pool.until.as_ref()),
+            name: pool.name,
+            relays: pool.relays,
+            warm_up: pool.warm_up,
+            first_day: some(pool.first_day),
+            cap_today: pool.cap_today,
+            used_today: pool.used_today,
+            waiting: pool.waiting,
+            index: (pool.index > 0).then_some(pool.index),
+        }
+    }
+}
+
+impl PoolView {
+    /// That its day is used up, and what waits.
+    pub fn told(&self) -> String {
+        let cap = human::count(self.cap_today.unwrap_or_default().into());
+        let waits = human::counted(self.waiting, "mail");
+        let verb = if self.waiting == 1 { "waits" } else { "wait" };
+        format!("pool {}: today's cap of {cap} is used up; {waits} {verb} until 00:00 UTC", self.name)
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.cap_today.is_some_and(|cap| self.used_today >= cap)
+    }
+
+    fn used(&self) -> Cell {
+        let tone = if self.is_used_up() { Tone::Notable } else { Tone::Plain };
+        match self.cap_today {
+            Some(_) => Cell::toned(human::count(self.used_today.into()), tone),
+            None => Cell::or_dash(None),
+        }
+    }
+}
+
+impl View for PoolView {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let names = PoolView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
+        let mut pairs: Vec<(&str, Cell)> = names.iter().map(String::as_str).zip(self.cells()).collect();
+        if let Some(first) = &self.first_day {
+            let caps: Vec<String> = self.warm_up.iter().map(ToString::to_string).collect();
+            pairs.push(("warm-up", format!("{}, from {first}", caps.join(", ")).into()));
+        }
+        card(pairs, paint)
+    }
+}
+
+impl Row for PoolView {
+    const NOUN: &'static str = "pools";
+    const COLUMNS: &'static [&'static str] = &["NAME", "RELAYS", "CAP TODAY", "USED", "WAITING"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let relays = self.relays.join(", ");
+        let cap = self.cap_today.map(|cap| human::count(cap.into()));
+        vec![
+            self.name.as_str().into(),
+            Cell::or_dash(Some(relays.as_str()).filter(|relays| !relays.is_empty())),
+            Cell::or_dash(cap.as_deref()),
+            self.used(),
+            human::count(self.waiting).into(),
+        ]
+    }
+}

@@ -1,0 +1,89 @@
+//! Warm-ups: a pool's cap of the day is set, counted, and kept to where something is claimed (P25).
+//!
+//! Spent is who was sent today or may have been, and open rows count as if they were: so whoever leads, and whatever
+//! it knew when it asked, no more is sent in a day than its cap. Who comes back unsent gives its place back.
+
+use super::Context;
+use super::moves::Place;
+use super::schedule::bounded;
+use crate::DEFAULT_TENANT;
+use crate::bitmap::Bitmap;
+use crate::command::body_hash;
+use crate::ids::Time;
+use crate::pool::{Day, WARM_UP_DAYS_MAX, WarmUp, WarmUpSet};
+use crate::refusal::Refusal;
+use crate::reply::Outcome;
+use crate::state::{Ledger, Standing};
+
+impl Ledger {
+    pub(super) fn warm_up_set(&mut self, context: &mut Context, set: &WarmUpSet) -> Result<Outcome, Refusal> {
+        let WarmUpSet { request, pool, caps, first } = set;
+        let (request, body) = (request.as_deref(), body_hash(&("warm-up", pool, caps, first)));
+        // Pools belong to no tenant, as relays do.
+        if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
+            return Ok(outcome);
+        }
+        bounded("warm-up (days)", caps.len(), WARM_UP_DAYS_MAX)?;
+        if caps.is_empty() || caps.contains(&0) {
+            return Err(Refusal::NotPossible("a warm-up has a cap for each of its days, 1 at least".to_owned()));
+        }
+        let (today, known) = (Day::of(context.now), self.warm_ups.get(pool).cloned());
+        let first = first.or(known.as_ref().map(|known| known.first)).unwrap_or(today);
+        if first > today || today.0.saturating_sub(first.0) > WARM_UP_DAYS_MAX as i64 {
+            return Err(Refusal::NotPossible("a warm-up begins today, or began within the last 400 days".to_owned()));
+        }
+        let (day, spent) = known.as_ref().map_or((today, 0), |known| (known.day, known.spent));
+        let wanted = WarmUp { first, caps: caps.clone(), day, spent, index: context.index };
+        if known.as_ref().is_none_or(|known| (known.first, &known.caps) != (first, caps)) {
+            self.warm_ups.put(pool.clone(), wanted);
+        }
+        self.remember(context, DEFAULT_TENANT, request, body, &Outcome::Done);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn warm_up_end(&mut self, pool: &str) -> Result<Outcome, Refusal> {
+        self.warm_ups.remove(&pool.to_owned()).ok_or_else(|| Refusal::NoWarmUp(pool.to_owned()))?;
+        Ok(Outcome::Done)
+    }
+
+    /// Of what could be granted of a chunk, all of one pool: as much as may go by it today.
+    pub(super) fn within_cap(&self, (page, chunk): Place, granted: Bitmap, now: Time) -> Result<Bitmap, Refusal> {
+        let Some(lowest) = granted.min().filter(|_| !self.warm_ups.is_empty()) else { return Ok(granted) };
+        let Some(pool) = self.pages.get(&page).map(|known| self.pool_of(page, known, chunk, lowest)) else {
+            return Ok(granted);
+        };
+        match self.room_today(pool, now) {
+            Some(0) => Err(Refusal::CapUsedUp { pool: pool.to_owned(), until: Day::of(now).end() }),
+            Some(room) => Ok(granted.first(room)),
+            None => Ok(granted),
+        }
+    }
+
+    /// Somebody of a chunk is claimed, or no more: which pools have how many claimed, and what they have spent today.
+    pub(super) fn note_pools(
+        &mut self,
+        context: &Context,
+        place: Place,
+        slots: &Bitmap,
+        (from, to): (Standing, Standing),
+    ) {
+        let (Some(page), Some(chunk)) = (self.pages.get(&place.0), self.chunks.get(&place)) else { return };
+        let parts = match chunk.elsewhere.is_empty() {
+            true => vec![(page.pool.as_str(), slots.len())],
+            false => {
+                let parts = chunk.by_pool(slots).into_iter();
+                parts.map(|(pool, slots)| (pool.unwrap_or(&page.pool), slots.len())).collect()
+            }
+        };
+        let handed = from == Standing::Claimed && matches!(to, Standing::Sent | Standing::InDoubt);
+        for (pool, count) in parts {
+            super::moves::note_claimed(&mut self.derived.claimed_by_pool, pool, (from, to), count);
+            if handed
+                && !self.warm_ups.is_empty()
+                && let Some(warm_up) = self.warm_ups.edit(&pool.to_owned())
+            {
+                warm_up.spend(Day::of(context.now), count);
+            }
+        }
+    }
+}

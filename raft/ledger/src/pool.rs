@@ -1,0 +1,75 @@
+//! Pools of relays that are warmed up: how much may go by them on each of their first days (P25).
+//!
+//! A pool is the name that relays have. It needs no object: one without sends what its relays take. Days are those of
+//! ledger time in UTC.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Time;
+use crate::policy::DAY_MS;
+
+/// Days of a warm-up, at most.
+pub const WARM_UP_DAYS_MAX: usize = 400;
+
+/// A day in UTC: whole days since 1970-01-01.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Day(pub i64);
+
+impl Day {
+    /// The day of an instant.
+    pub fn of(now: Time) -> Day {
+        Day(now.0.div_euclid(DAY_MS))
+    }
+
+    /// When it is over.
+    pub fn end(self) -> Time {
+        Time(self.0.saturating_add(1).saturating_mul(DAY_MS))
+    }
+}
+
+/// A warm-up, and what was sent on its current day.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarmUp {
+    /// Its first day.
+    pub first: Day,
+    /// Mails on each of its days, at most; after the last one there is no bound.
+    pub caps: Vec<u32>,
+    /// The day of which `spent` tells.
+    pub day: Day,
+    /// Recipients that were sent on that day, or may have been: whoever was claimed and is sent or in doubt.
+    pub spent: u32,
+    /// Log index of the entry that set it last.
+    pub index: u64,
+}
+
+impl WarmUp {
+    /// How many may be sent on a day; none where there is no bound.
+    pub fn cap(&self, day: Day) -> Option<u32> {
+        let number = usize::try_from(day.0.checked_sub(self.first.0)?).ok()?;
+        self.caps.get(number).copied()
+    }
+
+    /// How many were sent on a day, or may have been.
+    pub fn spent(&self, day: Day) -> u32 {
+        if self.day == day { self.spent } else { 0 }
+    }
+
+    pub(crate) fn spend(&mut self, day: Day, count: u32) {
+        // Ledger time never goes back.
+        self.spent = self.spent(day).saturating_add(count);
+        self.day = day;
+    }
+}
+
+/// See [`crate::command::Command::WarmUpSet`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarmUpSet {
+    /// Request id, where the caller gave one.
+    pub request: Option<String>,
+    /// The pool.
+    pub pool: String,
+    /// As [`WarmUp::caps`].
+    pub caps: Vec<u32>,
+    /// Its first day; where none is given the one it has, or today.
+    pub first: Option<Day>,
+}
