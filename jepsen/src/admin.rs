@@ -92,11 +92,16 @@ impl Admin {
 
     /// The sink as the only relay, without a rate, with so many sessions on each node.
     pub async fn add_relay(&self, sink: SocketAddr, sessions: u32) -> Result<()> {
+        self.add_relay_of("sink", "default", sink, sessions).await
+    }
+
+    /// A relay without a rate, with so many sessions on each node.
+    pub async fn add_relay_of(&self, name: &str, pool: &str, address: SocketAddr, sessions: u32) -> Result<()> {
         let relay = Relay {
-            name: "sink".to_owned(),
-            pool: "default".to_owned(),
-            host: sink.ip().to_string(),
-            port: sink.port().into(),
+            name: name.to_owned(),
+            pool: pool.to_owned(),
+            host: address.ip().to_string(),
+            port: address.port().into(),
             tls: RelayTls::None.into(),
             rate_per_second: 0.0,
             max_sessions: sessions,

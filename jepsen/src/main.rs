@@ -14,6 +14,7 @@
 mod admin;
 mod almanac;
 mod bench;
+mod bulkhead;
 mod busy;
 mod calendar;
 mod cluster;
@@ -49,6 +50,7 @@ machine and with release builds only:
   target/release/reveille-jepsen punctual --schedules 1000 --kept 100000
   target/release/reveille-jepsen bench --recipients 1000000 --compare
   target/release/reveille-jepsen bench --recipients 1000000 --kill-leader
+  target/release/reveille-jepsen bulkhead --recipients 1000000
   target/release/reveille-jepsen idle --schedules 100000
   target/release/reveille-jepsen creates --clients 64 --seconds 10
   target/release/reveille-jepsen doubt --journal keep
@@ -76,6 +78,8 @@ struct Cli {
 enum Command {
     /// How many mails a second one run to a sealed audience comes to
     Bench(bench::Args),
+    /// How late one tenant's mails are beside another one's backlog and dead relay
+    Bulkhead(bulkhead::Args),
     /// How late mails come when many schedules are due in the same second
     Punctual(punctual::Args),
     /// What future schedules cost while nothing is due: CPU and memory of each node
@@ -131,6 +135,7 @@ async fn main() -> ExitCode {
 async fn obey(cli: Cli) -> Result<Outcome> {
     match cli.command {
         Command::Bench(args) => Box::pin(bench::run(&cli.start, &args)).await,
+        Command::Bulkhead(args) => Box::pin(bulkhead::run(&cli.start, &args)).await,
         Command::Punctual(args) => Box::pin(punctual::run(&cli.start, &args)).await,
         Command::Idle(args) => Box::pin(idle::run(&cli.start, &args)).await,
         Command::Creates(args) => Box::pin(creates::run(&cli.start, &args)).await,
@@ -185,6 +190,7 @@ mod tests {
     fn every_command_has_defaults_for_all_but_its_size() {
         for line in [
             "bench --recipients 5",
+            "bulkhead",
             "punctual --schedules 5",
             "idle --schedules 5",
             "creates",

@@ -134,3 +134,44 @@ fn a_tenant_that_waits_for_its_rate_does_not_keep_the_dispatcher_awake() {
     world.look();
     assert_eq!(world.look().1, NAP_FOR_CREDIT);
 }
+
+/// I12: one tenant has a backlog of 655,360 and a relay that is away, another one sends a hundred mails. Counted is
+/// how often the dispatcher looks until the last of them is claimed, not how long that takes.
+#[test]
+fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_longer() {
+    let looks_until_claimed = |mut world: World| {
+        world.open("other", 100);
+        for looks in 1..1_000 {
+            world.boot += NAP_FOR_CREDIT;
+            world.dispatch();
+            let others = world.ledger.runs().filter(|(_, page, _)| page.tenant == "other");
+            let waits = others.map(|(_, _, run)| run.counts.get(reveille_ledger::Standing::Pending)).sum::<u32>();
+            if waits == 0 {
+                return looks;
+            }
+            // Half of what is under way ends.
+            let ends = |(number, (fence, row)): (usize, (&Fence, &reveille_ledger::Row))| {
+                let accepted =
+                    RowOutcome { accepted: row.claimed.clone(), ..RowOutcome::empty(row.page, row.chunk, *fence) };
+                number.is_multiple_of(2).then_some(accepted)
+            };
+            let outcomes = world.ledger.rows().iter().enumerate().filter_map(ends).collect();
+            world.put(Command::Settle(outcomes));
+        }
+        panic!("it was never claimed");
+    };
+    let idle = looks_until_claimed(World::with(1));
+    let mut busy = World::sealed(10 * CHUNK);
+    let relay = busy.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
+    busy.put(Command::RelayPut(Relay { name: "dead".into(), pool: "dead".into(), ..relay }.into()));
+    let create = ScheduleCreate { name: "dead".into(), pool: "dead".into(), ..schedule(1_000) };
+    let Outcome::Schedule(id) = busy.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
+    let trigger = reveille_ledger::command::Trigger { schedule: id, request: "dead".into() };
+    assert!(matches!(busy.put(Command::Trigger(trigger)), Outcome::Run(_)));
+    for _ in 0..10 {
+        busy.boot += NAP_FOR_CREDIT;
+        busy.dispatch();
+    }
+    assert!(busy.held_by_tenant()["default"] >= 2 * CAP, "it has all that it may have");
+    assert_eq!(looks_until_claimed(busy), idle, "a tenant's credit is its own");
+}
