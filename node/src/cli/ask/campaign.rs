@@ -161,7 +161,8 @@ async fn page(
 }
 
 async fn delete(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    desk.terminal.confirm(&format!("Forget campaign {name}?"))?;
+    let question = format!("Forget campaign {name}, and that it was sent? Created again, it is sent again.");
+    desk.terminal.confirm(&question)?;
     let question = DeleteCampaignRequest { tenant, name: name.clone() };
     let call = |channel, question| async move { Service::new(channel).delete_campaign(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;

@@ -112,7 +112,7 @@ impl Import<'_> {
 
     /// The first reading, in a thread of its own.
     async fn survey(&self) -> Result<(Source, Survey), Failure> {
-        let report = self.args.report.as_deref().map(Report::create).transpose()?;
+        let report = self.args.report.as_deref().map(|report| Report::create(report, &self.args.file)).transpose()?;
         let mut source = Source { path: self.args.file.clone(), report, progress: Arc::clone(&self.progress) };
         let reading = tokio::task::spawn_blocking(move || {
             let survey = source.list().survey();

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -78,11 +79,16 @@ impl Survey {
 }
 
 impl Report {
-    /// Begins one.
+    /// Begins one, of this list.
     ///
     /// # Errors
-    /// When the file cannot be written.
-    pub fn create(path: &Path) -> Result<Report, Failure> {
+    /// When the file cannot be written, or is the list itself.
+    pub fn create(path: &Path, list: &Path) -> Result<Report, Failure> {
+        let named = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
+        if named(path).is_ok_and(|report| named(list).is_ok_and(|list| list == report)) {
+            let message = format!("{} is the list itself: the report would take its place", path.display());
+            return Err(Failure::usage("--report", message, "name another file"));
+        }
         let unwritten = |error: std::io::Error| unwritten(path, &error.to_string());
         let writer = csv::Writer::from_writer(BufWriter::new(File::create(path).map_err(unwritten)?));
         let mut report = Report { writer, place: path.to_owned() };
@@ -287,7 +293,10 @@ mod tests {
         let (folder, path) = file(&format!("email\na@x.org\n{many}A@x.org\n"));
         let place = folder.path().join("report.csv");
         let read = AtomicU64::new(0);
-        let mut report = Report::create(&place).expect("a file");
+        let own = Report::create(&path, &path).err().expect("it is the list");
+        assert!(own.to_json().contains("is the list itself"), "{}", own.to_json());
+        assert!(std::fs::read_to_string(&path).expect("the list").contains("email"), "and it is still there");
+        let mut report = Report::create(&place, &path).expect("a file");
         let mut list = List { report: Some(&mut report), ..list(&path, &read) };
         let survey = list.survey().expect("it can be used");
         assert_eq!((survey.refused, survey.shown.len()), (100, BAD_ROWS_SHOWN));

@@ -5,7 +5,6 @@ use super::catch_up::STEPS_MAX;
 use super::edit::Calendar;
 use crate::command::{Cause, Opening};
 use crate::ids::{Nominal, Time};
-use crate::policy::FINISH_MS_MIN;
 use crate::state::Schedule;
 
 /// Steps of a calendar that one backfill looks at.
@@ -35,7 +34,7 @@ pub fn range(
     let from = schedule.start.map_or(from, |start| from.max(start));
     let from = schedule.plan.forgotten_through.map_or(from, |forgotten| from.max(forgotten.plus_ms(1)));
     let to = to.min(schedule.plan.fired_through).min(schedule.end.unwrap_or(to));
-    let finish_by = now.plus_ms(schedule.policies.finish_by_ms.max(FINISH_MS_MIN));
+    let finish_by = now.plus_ms(schedule.policies.finish_by_ms);
     let mut found = Range::default();
     let mut after = from.plus_ms(-1);
     let mut looked = 0;

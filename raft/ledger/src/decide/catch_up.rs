@@ -232,11 +232,12 @@ fn verdict(schedule: &Schedule, late_ms: i64, waited: bool, is_latest: bool) -> 
     }
 }
 
-/// `finish_by`, at most until the next occurrence that is still to come opens, at least ten minutes from now.
+/// `finish_by`, at most until the next occurrence that is still to come opens; and from now on ten minutes at least, or
+/// all of `finish_by` where that is less.
 fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&Next>) -> Time {
     let wanted = due.plus_ms(schedule.policies.finish_by_ms);
     let until_next = next.map_or(wanted, |next| wanted.min(next.opens()));
-    until_next.max(now.plus_ms(FINISH_MS_MIN))
+    until_next.max(now.plus_ms(FINISH_MS_MIN.min(schedule.policies.finish_by_ms)))
 }
 
 /// Instants that did not open for one reason, with none in between that did, are one range: an outage of hours
