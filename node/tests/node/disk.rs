@@ -55,6 +55,15 @@ fn a_full_disk_stops_the_node_and_what_was_answered_is_there_when_there_is_room(
     assert!(create(&node, elsewhere.path(), 100), "and it goes on: {}", node.said());
 }
 
+/// Is there a file with something in it?
+fn holds_something(folder: &Path) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| match path.is_dir() {
+        true => holds_something(&path),
+        false => fs::metadata(&path).is_ok_and(|file| file.len() > 0),
+    })
+}
+
 /// Leaves room for nothing but what files have of their last pages.
 fn fill(folder: &Path) {
     let mut file = fs::File::create(folder.join("filled")).expect("a file");
@@ -80,14 +89,17 @@ async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_ro
     fs::write(&list, format!("email\n{}", rows.collect::<String>())).expect("written");
     fs::write(folder.path().join("text"), "hello\n").expect("written");
 
+    // A node that leads may not have begun its journal yet: it would stop before it has taken anything.
+    until("it has a journal", || holds_something(disk.path()));
     // The journal's first records still find room in its page; the rest of them does not.
     fill(disk.path());
     let what = "--at 2099-01-01T00:00:00Z --tz UTC --sender b@example.net --subject s";
     let files = format!("--recipients {} --text {}", list.display(), folder.path().join("text").display());
-    assert_eq!(node.reveille(&format!("schedule create one {what} {files}")).code, Some(0));
+    let created = node.reveille(&format!("schedule create one {what} {files}"));
+    assert_eq!(created.code, Some(0), "{created:?}");
     // The node may be gone before it has answered.
-    let triggered = node.reveille("schedule trigger one").code;
-    assert!(matches!(triggered, Some(0 | 8)), "{triggered:?}");
+    let triggered = node.reveille("schedule trigger one");
+    assert!(matches!(triggered.code, Some(0 | 8)), "{triggered:?}");
     assert_eq!(node.ended(), Some(1), "{}", node.said());
     let last = node.said().lines().rfind(|line| line.contains("error:")).unwrap_or_default().to_owned();
     assert!(last.contains("the journal is broken") && last.contains("--journal-dir"), "{last}");
