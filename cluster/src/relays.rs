@@ -244,7 +244,8 @@ fn flow(status: &Status, now: Instant) -> RelayFlow {
         rate_milli: match status.circuit {
             CircuitStatus::Open { until, .. } | CircuitStatus::Parked { until, .. } if now < until => 0,
             CircuitStatus::HalfOpen { .. } => 0,
-            _ => (status.rate_per_second * 1_000.0) as u64,
+            // Zero would say that nothing passes: a share may be slower than a mail in a thousand seconds.
+            _ => ((status.rate_per_second * 1_000.0) as u64).max(1),
         },
     }
 }
@@ -367,15 +368,17 @@ mod tests {
     #[test]
     fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
-        let rate_milli = |circuit| {
+        let rate_milli_at = |circuit, rate_per_second| {
             let (sessions_open, sessions_idle, waiting_dots, counters) = (0, 0, 0, Counters::default());
-            let (rate_per_second, dialogue) = (5.0, None);
+            let dialogue = None;
             let status =
                 Status { sessions_open, sessions_idle, waiting_dots, circuit, rate_per_second, dialogue, counters };
             flow(&status, now).rate_milli
         };
+        let rate_milli = |circuit| rate_milli_at(circuit, 5.0);
         let cause = || "no route to it from here".to_owned();
         assert_eq!(rate_milli(CircuitStatus::Closed), 5_000);
+        assert_eq!(rate_milli_at(CircuitStatus::Closed, 0.000_3), 1, "slow is not shut");
         assert_eq!(rate_milli(CircuitStatus::Open { until: now + second, cause: cause() }), 0);
         assert_eq!(rate_milli(CircuitStatus::Parked { until: now + second, cause: cause() }), 0);
         assert_eq!(rate_milli(CircuitStatus::Open { until: now, cause: cause() }), 5_000, "it may be tried again");
