@@ -35,6 +35,7 @@ use crate::relays::Way;
 use crate::room::Room;
 use crate::row_tasks::RowTasks;
 use crate::settler::Fate;
+use crate::turns::Waiting;
 
 /// A row not begun within this goes back (P12): a mail is begun when it has a session.
 pub const BEGIN_WITHIN: Duration = Duration::from_secs(10);
@@ -211,10 +212,11 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
 async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
     let deadline = Instant::now() + BEGIN_WITHIN;
     let work = Arc::new(with_recipients(&room, work).await);
+    let waiting = room.turns.of(&work.tenant, &work.pool);
     let mut gives_back = None;
     for (number, draft) in work.drafts.iter().enumerate() {
         if gives_back.is_none() {
-            match permit(&room, &work.pool, deadline).await {
+            match permit(&room, (&waiting, &work.pool), deadline).await {
                 Ok(way) => {
                     tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, way, deadline));
                     continue;
@@ -283,7 +285,7 @@ fn waits(place: Place, cause: &str) -> Fate {
 }
 
 /// The right to send one mail, or why there is none in time.
-async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Way, GivesBack> {
+async fn permit(room: &Room, (waiting, pool): (&Waiting, &str), deadline: Instant) -> Result<Way, GivesBack> {
     let back = |why| Err(GivesBack::Released(why));
     loop {
         let applied = room.site.replica.read(|ledger| ledger.head().applied);
@@ -293,7 +295,11 @@ async fn permit(room: &Room, pool: &str, deadline: Instant) -> Result<Way, Gives
         if !room.site.lease.runs(room.site.clock.boot(), applied) {
             return back(Why::LeaseOver);
         }
-        let asked = room.relays.acquire(pool, deadline);
+        let asked = async {
+            // Over as soon as there is a permit, or none: it is not held through a dialogue.
+            let _turn = waiting.turn(deadline).await.ok_or(Some(Unavailable::Busy))?;
+            room.relays.acquire(pool, deadline).await
+        };
         let unavailable = match room.drain.run_until_cancelled(asked).await {
             None => return back(Why::Stopping),
             Some(Ok(way)) => return Ok(way),

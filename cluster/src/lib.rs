@@ -62,6 +62,7 @@ mod stumbles;
 mod supervisor;
 pub mod term;
 mod timer;
+mod turns;
 pub mod unsubscribe;
 pub mod walk;
 mod work;

@@ -16,6 +16,7 @@ use crate::relays::Relays;
 use crate::settler::Settler;
 use crate::site::Site;
 use crate::supervisor::Failing;
+use crate::turns::Turns;
 
 /// Compiled contents and decoded audiences that are kept: what a busy minute needs, some 2 MiB each at
 /// the very most.
@@ -31,6 +32,8 @@ pub(crate) struct Room {
     pub settler: Settler,
     /// Who is between `open` and the gate on this node (P12).
     pub preparations: Preparations,
+    /// Whose rows ask for a session next (I12).
+    pub turns: Turns,
     /// Set when the node stops: what has not begun goes back.
     pub drain: CancellationToken,
     letters: Mutex<BTreeMap<(Hash, Hash), Arc<Letter>>>,
@@ -51,7 +54,8 @@ impl Room {
         drain: CancellationToken,
     ) -> Room {
         let (journal, preparations) = (Mutex::new(journal), Preparations::new());
-        Room { site, relays, journal, failing, settler, preparations, drain, letters: Mutex::new(BTreeMap::new()) }
+        let (turns, letters) = (Turns::default(), Mutex::default());
+        Room { site, relays, journal, failing, settler, preparations, turns, drain, letters }
     }
 
     /// Writes one line of the journal, before the act that it announces.
