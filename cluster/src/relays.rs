@@ -268,29 +268,42 @@ mod tests {
         }
     }
 
-    /// P12: open dialogues of a relay on a node are at most its sessions, whatever is changed meanwhile.
-    #[tokio::test]
-    async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
-        let relays = Relays::new(Arc::new(Nowhere), "n1".to_owned());
+    /// A ledger under its first leader.
+    fn led() -> Ledger {
         let mut ledger = Ledger::new();
         let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
         let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
         ledger.apply(1, &LogEntry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
+        ledger
+    }
+
+    /// Of the default pool, without a rate.
+    fn relay(name: &str, max_sessions: u32) -> Relay {
+        Relay {
+            name: name.to_owned(),
+            pool: "default".to_owned(),
+            host: "127.0.0.1".to_owned(),
+            port: 25,
+            access: Access::default(),
+            rate_milli: 0,
+            max_sessions,
+            late_rate_milli: 0,
+            weight: 1,
+        }
+    }
+
+    fn put_relay(ledger: &mut Ledger, relay: Relay) {
+        let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
+        ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
+    }
+
+    /// P12: open dialogues of a relay on a node are at most its sessions, whatever is changed meanwhile.
+    #[tokio::test]
+    async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
+        let relays = Relays::new(Arc::new(Nowhere), "n1".to_owned());
+        let mut ledger = led();
         let mut put = |rate_milli, max_sessions, voters| {
-            let (name, pool, host) = ("main".to_owned(), "default".to_owned(), "127.0.0.1".to_owned());
-            let relay = Relay {
-                name,
-                pool,
-                host,
-                port: 25,
-                access: Access::default(),
-                rate_milli,
-                max_sessions,
-                late_rate_milli: 0,
-                weight: 1,
-            };
-            let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
-            ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
+            put_relay(&mut ledger, Relay { rate_milli, ..relay("main", max_sessions) });
             relays.follow(&ledger, voters);
         };
         let acquire = || relays.acquire("default", Instant::now() + Duration::from_millis(50));
@@ -315,24 +328,9 @@ mod tests {
 
     fn two_relays(weights: [u32; 2], sessions: [u32; 2]) -> Relays {
         let relays = Relays::new(Arc::new(Nowhere), "n1".to_owned());
-        let mut ledger = Ledger::new();
-        let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-        let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
-        ledger.apply(1, &LogEntry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
+        let mut ledger = led();
         for (place, name) in ["a", "b"].into_iter().enumerate() {
-            let relay = Relay {
-                name: name.to_owned(),
-                pool: "default".to_owned(),
-                host: "127.0.0.1".to_owned(),
-                port: 25,
-                access: Access::default(),
-                rate_milli: 0,
-                max_sessions: sessions[place],
-                late_rate_milli: 0,
-                weight: weights[place],
-            };
-            let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
-            ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
+            put_relay(&mut ledger, Relay { weight: weights[place], ..relay(name, sessions[place]) });
         }
         relays.follow(&ledger, 1);
         relays
