@@ -14,6 +14,7 @@ use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Claim, Command, Relay, SLICE_MAX};
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::ids::{Holder, NodeId, Time};
+use reveille_raft::crash;
 use reveille_raft::peer::Measured;
 
 use crate::bounds::{Bounds, Paces};
@@ -90,6 +91,7 @@ impl Dispatcher {
         if claims.is_empty() {
             return nap;
         }
+        crash::point("claim.before-propose");
         let asked = claims.len();
         let answer = term.propose(Command::Claim(claims)).await;
         let answered_at = site.clock.monotonic();

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use reveille_raft::crash;
 use reveille_raft::peer::{LeaseAnswer, LeaseQuestion, Measured};
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +40,7 @@ pub(crate) async fn run(site: Arc<Site>, stopping: Stopping) {
         let (told, stops) = (site.measured(), stopping.asked.is_cancelled());
         if stops {
             site.lease.end();
+            crash::point("lifecycle.drain");
         }
         let granted = tokio::select! {
             granted = ask(&site, told.clone(), stops) => granted,

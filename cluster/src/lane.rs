@@ -19,7 +19,7 @@ use reveille_ledger::command::{Cause, Command, Refused, Said, Scope, Why};
 use reveille_ledger::content::{Recipient, Recipients, Seal};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
-use reveille_raft::Hint;
+use reveille_raft::{Hint, crash};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -210,6 +210,10 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
 /// Begins the recipients of a row one after the other, as fast as the relays allow; gives back what cannot
 /// begin in time.
 async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
+    crash::point("claim.after-commit-before-send");
+    if room.site.term().is_none() {
+        crash::point("claim.after-apply-on-follower");
+    }
     let deadline = Instant::now() + BEGIN_WITHIN;
     let work = Arc::new(with_recipients(&room, work).await);
     let waiting = room.turns.of(&work.tenant, &work.pool);
@@ -460,6 +464,7 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
 fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
     match verdict {
         Verdict::Accepted { .. } => {
+            crash::point("smtp.after-250-before-record");
             // A journal that fails here has closed the gate for all that follow; this answer is settled
             // all the same.
             let _ = room.note(job.place, Act::Accepted);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use reveille_ledger::command::{Command, Refused, RowOutcome, Said, Why};
 use reveille_ledger::ids::Fence;
 use reveille_ledger::reply::Outcome;
+use reveille_raft::crash;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -81,6 +82,7 @@ impl Settler {
         if self.queue.send((place, fate)).await.is_err() {
             tracing::error!(fence = %place.fence, "the settler is gone: this outcome stays in the journal");
         }
+        crash::point("settle.half-a-batch");
     }
 }
 
@@ -127,6 +129,7 @@ impl Actor {
     }
 
     async fn put(&self, outcomes: Vec<RowOutcome>) {
+        crash::point("settle.before-propose");
         let command = Command::Settle(outcomes);
         loop {
             match self.site.replica.propose(&command, Instant::now() + PATIENCE).await {
@@ -134,7 +137,10 @@ impl Actor {
                 Ok(reply) if matches!(reply.outcome, Outcome::Refused(_)) => {
                     tracing::debug!(outcome = ?reply.outcome, "a settle was refused for now");
                 }
-                Ok(_) => return,
+                Ok(_) => {
+                    crash::point("settle.after-commit");
+                    return;
+                }
                 Err(reveille_raft::ProposeError::Stopped) => {
                     tracing::warn!("stopped with outcomes that are not settled: they stay in the journal");
                     return;

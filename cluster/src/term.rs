@@ -15,7 +15,7 @@ use reveille_ledger::ids::{Epoch, Fence, Hash, Holder, NodeId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
 use reveille_raft::peer::{LeaseQuestion, Measured};
-use reveille_raft::{ProposeError, Role};
+use reveille_raft::{ProposeError, Role, crash};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -290,6 +290,7 @@ pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
                     () = changed => {}
                 }
                 over.cancel();
+                crash::point("lifecycle.leadership-lost");
                 site.leave_term();
                 tokio::time::sleep(RETRY_AFTER).await;
             }

@@ -17,6 +17,7 @@ use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, OPENINGS_MAX};
+use reveille_raft::crash;
 
 use crate::outcomes;
 use crate::site::Site;
@@ -66,6 +67,7 @@ impl Timer {
         if turns.is_empty() {
             return if self.replan(now).await { Duration::ZERO } else { self.until_next(now) };
         }
+        crash::point("wheel.before-fire");
         let mut fires = Vec::new();
         let mut is_taken = true;
         for turn in turns {
@@ -79,6 +81,7 @@ impl Timer {
         }
         let asked = fires.len();
         let told: Vec<_> = fires.iter().map(outcomes::instants).collect();
+        crash::point("wheel.after-fire-before-propose");
         match self.term.propose(Command::Fire(fires)).await {
             Some(Outcome::Fired(answers)) => {
                 let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();

@@ -34,6 +34,9 @@ pub struct Args {
 /// Runs a node.
 pub async fn run(args: Args) -> Result<()> {
     crate::logging::start();
+    if cfg!(feature = "crash-points") {
+        tracing::warn!("built with crash points: a variable can make this process die. For tests alone");
+    }
     let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
     let asked = stop_when_told()?;
     let node = Node::start(config, args.accept_clock, axum::Router::new()).await?;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Raft;
 use crate::applied::{Core, Place};
+use crate::crash;
 use crate::fault::Fault;
 use crate::snapshot::{ChunkHash, Manifest, SnapshotError, Snapshots};
 use crate::state::{assemble, decode_place, encode_place};
@@ -97,9 +98,11 @@ impl Archive {
     /// Makes a snapshot of the applied state, reads it back, and collects what is not needed any more.
     /// Holds the ledger's lock for a walk over the state, not for the disk.
     pub fn build(&self) -> Result<Manifest, ArchiveError> {
+        crash::point("snapshot.build-start");
         let (place, rows) = self.view();
         let index = place.last.map_or(0, |id| id.index);
         let built = self.folder.build(index, encode_place(&place)?, hash(&rows), rows)?;
+        crash::point("snapshot.build-end");
         let verified = self.folder.latest_verified()?;
         if verified.as_ref() != Some(&built.manifest) {
             return Err(SnapshotError::Damaged { what: "it is not what was just written".to_owned() }.into());
@@ -124,7 +127,9 @@ impl Archive {
 
     /// Reads a snapshot whose chunks are all here, makes it this node's newest, and gives its state.
     pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, Place), ArchiveError> {
+        crash::point("snapshot.install-before-rename");
         self.folder.install(manifest)?;
+        crash::point("snapshot.install-after-rename");
         let state = self.load(manifest)?;
         *self.current.lock() = Some(manifest.clone());
         self.collect();
@@ -149,7 +154,9 @@ impl Archive {
     }
 
     pub fn put_chunk(&self, hash: ChunkHash, bytes: &[u8]) -> Result<(), ArchiveError> {
-        Ok(self.folder.put_chunk(hash, bytes)?)
+        self.folder.put_chunk(hash, bytes)?;
+        crash::point("snapshot.take-chunk");
+        Ok(())
     }
 
     /// What is left over costs room and nothing else, so a failure is said and forgotten.

@@ -28,6 +28,7 @@ mod admission;
 mod answer;
 mod applied;
 mod archive;
+pub mod crash;
 mod fault;
 mod hearing;
 mod hint;

@@ -23,6 +23,7 @@ use reveille_ledger::reply::Reply;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::applied::{Core, Place};
+use crate::crash;
 use crate::fault::Fault;
 use crate::hint::Hint;
 use crate::state::Keeper;
@@ -209,6 +210,7 @@ impl Worker {
                 }
             });
             place.last = Some(step.id);
+            crash::point("machine.mid-apply-batch");
         }
         let applied = ledger.head().applied;
         *core.place.lock() = place;
@@ -224,6 +226,7 @@ impl Worker {
                 responder.send(reply.as_ref().map(encode_reply).unwrap_or_default());
             }
         }
+        crash::point("machine.after-apply-before-persist");
         self.keeper.note();
         Ok(())
     }
@@ -238,6 +241,7 @@ impl Worker {
             std::mem::replace(&mut *current, ledger)
         };
         drop(former);
+        crash::point("machine.replace");
         self.keeper.rebuild();
         core.applied.send_replace(applied);
         core.hint(Hint::LookAtState);

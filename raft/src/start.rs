@@ -29,7 +29,7 @@ use crate::state::Keeper;
 use crate::state_machine::StateMachine;
 use crate::transfer::Receiver;
 use crate::wal::{WalHealth, WalOptions};
-use crate::{Raft, archive, role, scales, state, watchdog};
+use crate::{Raft, archive, crash, role, scales, state, watchdog};
 
 /// Raft gets this long to end its tasks, and then the runtime this long.
 const RAFT_END: Duration = Duration::from_secs(5);
@@ -132,6 +132,7 @@ async fn begin(
     let (machine, machine_ended) = Machine::start(Arc::clone(&core), keeper)?;
 
     if has_history {
+        crash::point("lifecycle.catch-up-start");
         tokio::time::sleep(options.startup_delay).await;
     }
     let caller = Caller { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };

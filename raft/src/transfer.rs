@@ -14,6 +14,7 @@ use reveille_proto::peer::v1;
 
 use crate::Raft;
 use crate::archive::{Archive, ArchiveError, Held};
+use crate::crash;
 use crate::network::Link;
 use crate::peer::{Hiccup, Rejection};
 use crate::snapshot::{ChunkHash, Manifest};
@@ -45,6 +46,7 @@ pub(crate) async fn send(link: &Link, vote: Vote, manifest: Manifest) -> Result<
         let content = link.archive.blocking(move |archive| archive.read_chunk(name)).await.map_err(here)?;
         let chunk = v1::SendChunkRequest { header: None, hash: hash.clone(), content: content.into() };
         link.caller.ask(&link.to, chunk, CHUNK_LIMIT).await?;
+        crash::point("snapshot.send-chunk");
     }
     let install = v1::InstallSnapshotRequest { header: None, vote: Some(wire::from_vote(&vote)), manifest };
     let answer = link.caller.ask(&link.to, install, INSTALL_LIMIT).await?;
@@ -80,6 +82,7 @@ impl Receiver {
         let held = Arc::new(self.archive.hold(to_manifest(&request.manifest)?));
         let manifest = Arc::clone(&held.manifest);
         let missing = self.archive.blocking(move |archive| archive.missing(&manifest)).await.map_err(not_now)?;
+        crash::point("snapshot.offer");
         let names = missing.iter().map(|hash| Bytes::copy_from_slice(&hash.0)).collect();
         *self.offered.lock() = Some(Offered { held, asked: missing.into_iter().collect() });
         Ok(v1::OfferSnapshotResponse { missing: names })

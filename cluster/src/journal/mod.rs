@@ -29,6 +29,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::{Fence, Holder, RunId};
+use reveille_raft::crash;
 
 pub use folder::{Leftover, boot_id, delete, in_memory, leftovers};
 pub use reading::Reading;
@@ -121,6 +122,7 @@ impl Journal {
             return Err(JournalFault::Broken(cause.clone()));
         }
         self.refuse_second_begin(records)?;
+        crash::point("journal.before-append");
         let records: Vec<Record> = records.iter().cloned().map(Record::cut).collect();
         let mut frames = Vec::with_capacity(64 * records.len());
         let chain = records.iter().fold(self.chain, |chain, record| write_frame(&mut frames, chain, record));
@@ -129,6 +131,7 @@ impl Journal {
             self.broken = Some(cause.clone());
             return Err(JournalFault::Broken(cause));
         }
+        crash::point("journal.after-append");
         self.chain = chain;
         self.bytes += frames.len() as u64;
         for record in &records {

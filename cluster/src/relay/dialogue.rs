@@ -12,6 +12,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt;
 use lettre::transport::smtp::commands::{Quit, Rset};
+use reveille_raft::crash;
 use tokio::time::timeout;
 
 use super::{
@@ -88,6 +89,7 @@ impl Session {
         let transport = transport.map_err(|cause| Verdict::lost(Stage::Connect, cause))?;
         let opening = Opening { target, timeouts: &timeouts, patience, findings };
         let (stream, offers) = opening.open(transport).await?;
+        crash::point("smtp.after-connect");
         Ok(Session { stream, offers, timeouts, needs_reset: false, mails: 0 })
     }
 
@@ -160,10 +162,12 @@ impl Session {
             Offered::Refused(verdict) => return Ok(*verdict),
             Offered::Wanted => {}
         }
+        crash::point("smtp.before-dot");
         let dot = self.timeouts.dot;
         if let Some(reason) = within(dot, self.stream.hand_over(gate)).await? {
             return Ok(Verdict::GateClosed(reason));
         }
+        crash::point("smtp.after-dot-before-250");
         let reply = within(dot, self.stream.answer()).await?;
         self.needs_reset = false;
         if reply.code == 421 {
@@ -179,6 +183,7 @@ impl Session {
         let offered =
             if self.offers.pipelining { self.offer_at_once(offer).await? } else { self.offer_stepwise(offer).await? };
         if let Offered::Wanted = offered {
+            crash::point("smtp.before-data");
             self.write(&offer.text).await?;
         }
         Ok(offered)
@@ -187,6 +192,7 @@ impl Session {
     async fn write(&mut self, text: &Stuffed<'_>) -> Result<(), Cause> {
         for piece in text.pieces(BLOCK_BYTES) {
             within(self.timeouts.block, self.stream.text(piece)).await?;
+            crash::point("smtp.mid-body");
         }
         Ok(())
     }
@@ -201,6 +207,7 @@ impl Session {
         }
         self.needs_reset = true;
         let mail = self.hear(Stage::Mail).await?;
+        crash::point("smtp.after-mail");
         if mail.code == 421 {
             return Ok(self.refuse(Stage::Mail, &mail));
         }
@@ -219,6 +226,7 @@ impl Session {
     /// The answers to RCPT and DATA; none to DATA when the first one closed the session.
     async fn hear_rest(&mut self) -> Result<(Reply, Option<Reply>), Cause> {
         let rcpt = self.hear(Stage::Rcpt).await?;
+        crash::point("smtp.after-rcpt");
         if rcpt.class() < 4 {
             return Ok((rcpt, Some(self.hear(Stage::Data).await?)));
         }

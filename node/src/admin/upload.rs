@@ -14,6 +14,7 @@ use reveille_proto::admin::v1::{
     ErrorReason, PrepareAudienceRequest, PrepareAudienceResponse, PutPartRequest, PutPartResponse, SealAudienceRequest,
     SealAudienceResponse,
 };
+use reveille_raft::crash;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt as _};
@@ -72,6 +73,7 @@ impl Admin {
             let message = format!("part {number} is not on a majority yet");
             return Err(Fault::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN).into());
         }
+        crash::point("admin.upload-part");
         Ok(PutPartResponse {})
     }
 
@@ -102,6 +104,7 @@ impl Admin {
                 () = words.closed() => return,
                 () = admin.stop.cancelled() => Err(stopping()),
             };
+            crash::point("admin.seal");
             let last = match checked {
                 Ok(()) => admin.seal(order, seal.parts).await,
                 Err(fault) => Err(fault),

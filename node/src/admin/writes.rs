@@ -5,7 +5,7 @@ use std::time::Instant;
 use reveille_ledger::command::Command;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Moved, Outcome, Reply};
-use reveille_raft::ProposeError;
+use reveille_raft::{ProposeError, crash};
 
 use super::unled::Asked;
 use super::{Admin, Fault, refusals};
@@ -37,6 +37,7 @@ impl Admin {
         }
         let applied = self.site.replica.wait_applied(reply.index, deadline).await;
         applied.ok_or_else(|| refusals::not_seen(reply.index, request_id))?;
+        crash::point("admin.after-commit-before-reply");
         Ok(Ok(reply))
     }
 }

@@ -16,6 +16,7 @@ use super::index::Place;
 use super::queue::{Queue, Submission};
 use super::record::{Record, Stated, index_of};
 use super::shared::Shared;
+use crate::crash;
 
 /// The name of a segment's file.
 pub(super) fn segment_name(number: u64) -> String {
@@ -72,10 +73,13 @@ impl Writer {
     pub fn write(&mut self, mut group: Vec<Submission>) -> Result<(), Fault> {
         let records: Vec<Record> =
             group.iter_mut().flat_map(|submission| std::mem::take(&mut submission.records)).collect();
+        die_before(&records);
         let outcome = self.write_batch(&records).map_err(|fault| self.shared.fail(fault));
+        die_after(&records);
         answer(group, &outcome);
         outcome?;
         if records.iter().any(|record| matches!(record, Record::Purge(_))) {
+            crash::point("wal.purge");
             self.remove_purged().map_err(|fault| self.shared.fail(fault))?;
         }
         Ok(())
@@ -108,6 +112,12 @@ impl Writer {
             // Nothing of it was promised. Taking it back is a courtesy to the next opening, not a repair.
             let _ = file.cut(*offset);
             return Err(Fault::from_io("write", &name, &error));
+        }
+        if holds_entries(records) {
+            crash::point("wal.after-append-before-fsync");
+        }
+        if holds_vote(records) {
+            crash::point("wal.vote-before-fsync");
         }
         let started = Instant::now();
         self.shared.on_disk(|| file.sync()).map_err(|error| Fault::from_io("sync", &name, &error))?;
@@ -174,6 +184,32 @@ pub(super) fn sync_folder(shared: &Shared) -> Result<(), Fault> {
     synced.map_err(|error| Fault::from_io("sync", "the folder of the log", &error))?;
     shared.counters.count_sync();
     Ok(())
+}
+
+fn holds_entries(records: &[Record]) -> bool {
+    records.iter().any(|record| matches!(record, Record::Entry(_)))
+}
+
+fn holds_vote(records: &[Record]) -> bool {
+    records.iter().any(|record| matches!(record, Record::Vote(_)))
+}
+
+fn die_before(records: &[Record]) {
+    if holds_entries(records) {
+        crash::point("wal.before-append");
+    }
+    if records.iter().any(|record| matches!(record, Record::Truncate(_))) {
+        crash::point("wal.truncate");
+    }
+}
+
+fn die_after(records: &[Record]) {
+    if holds_entries(records) {
+        crash::point("wal.after-fsync-before-callback");
+    }
+    if holds_vote(records) {
+        crash::point("wal.vote-after-fsync");
+    }
 }
 
 fn answer(group: Vec<Submission>, outcome: &Result<(), Fault>) {

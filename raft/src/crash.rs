@@ -1,0 +1,111 @@
+//! Places at which this process can be made to die, by name: how a test asks what a crash right there leaves behind.
+//!
+//! Called from wherever a crash would be the most interesting. A build without the feature `crash-points`, which every
+//! release is, has nothing of it. With it the variable `FAILPOINTS` says where to die, and at the how manieth time:
+//! `wal.after-append-before-fsync=2*off->return` at the third (the notation of the crate `fail-parallel`). The name
+//! goes to stderr as the last word, and nothing is cleaned up, as after `kill -9`.
+
+/// The points, in the order of a mail's life. Where each stands, and how often it was died at, is told in
+/// `docs/reliability.md`.
+pub const POINTS: [&str; 41] = [
+    "wheel.before-fire",
+    "wheel.after-fire-before-propose",
+    "claim.before-propose",
+    "claim.after-commit-before-send",
+    "claim.after-apply-on-follower",
+    "journal.before-append",
+    "journal.after-append",
+    "smtp.after-connect",
+    "smtp.after-mail",
+    "smtp.after-rcpt",
+    "smtp.before-data",
+    "smtp.mid-body",
+    "smtp.before-dot",
+    "smtp.after-dot-before-250",
+    "smtp.after-250-before-record",
+    "settle.half-a-batch",
+    "settle.before-propose",
+    "settle.after-commit",
+    "wal.before-append",
+    "wal.after-append-before-fsync",
+    "wal.after-fsync-before-callback",
+    "wal.vote-before-fsync",
+    "wal.vote-after-fsync",
+    "wal.truncate",
+    "wal.purge",
+    "machine.mid-apply-batch",
+    "machine.after-apply-before-persist",
+    "machine.replace",
+    "snapshot.build-start",
+    "snapshot.build-end",
+    "snapshot.offer",
+    "snapshot.send-chunk",
+    "snapshot.take-chunk",
+    "snapshot.install-before-rename",
+    "snapshot.install-after-rename",
+    "lifecycle.catch-up-start",
+    "lifecycle.leadership-lost",
+    "lifecycle.drain",
+    "admin.after-commit-before-reply",
+    "admin.upload-part",
+    "admin.seal",
+];
+
+/// Dies here, if it was asked to.
+#[cfg(not(feature = "crash-points"))]
+#[inline(always)]
+pub fn point(_name: &'static str) {}
+
+/// Dies here, if it was asked to.
+#[cfg(feature = "crash-points")]
+pub fn point(name: &'static str) {
+    use std::sync::{Arc, LazyLock};
+
+    use fail_parallel::{FailPointRegistry, FailScenario, fail_point};
+
+    static ASKED: LazyLock<Arc<FailPointRegistry>> = LazyLock::new(|| {
+        let registry = Arc::new(FailPointRegistry::new());
+        // What it set up would be taken down again when it is dropped.
+        std::mem::forget(FailScenario::setup(Arc::clone(&registry)));
+        registry
+    });
+    debug_assert!(POINTS.contains(&name), "{name} is not in the list of crash points");
+    fail_point!(Arc::clone(&ASKED), name, |_| {
+        eprintln!("died at the crash point {name}");
+        std::process::abort();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// What is named where a point stands, in all files below a folder but this one.
+    fn named_below(folder: &Path, names: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                named_below(&path, names);
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("crash.rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let calls = text.split("crash::point(\"").skip(1);
+                names.extend(calls.filter_map(|call| call.split('"').next()).map(str::to_owned));
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_names_every_point_in_the_code_and_no_other() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut names = BTreeSet::new();
+        for folder in ["raft/src", "cluster/src", "node/src"] {
+            named_below(&root.join(folder), &mut names);
+        }
+        let listed: BTreeSet<String> = POINTS.iter().map(|&name| name.to_owned()).collect();
+        assert_eq!(listed.len(), POINTS.len(), "a name stands there twice");
+        assert_eq!(names, listed);
+    }
+}
