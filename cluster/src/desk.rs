@@ -148,6 +148,7 @@ impl PeerService for Desk {
             wall: self.clock.wall(),
             version: self.introduction.version.clone(),
             tzdb: self.introduction.tzdb.clone(),
+            no_room: site.parts.shortage().unwrap_or_default(),
         })
     }
 

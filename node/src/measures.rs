@@ -85,6 +85,7 @@ pub const MEASURES: &[Measure] = &[
     by("kind", Gauge, "reveille_ledger_bytes", "What the applied state weighs, in memory and as stored rows"),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
     plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),
+    plain(Gauge, "reveille_parts_no_room", "1: the volume of this node has no room for parts of audiences"),
     plain(Distribution, "reveille_wal_sync_seconds", "How long a sync of the log takes"),
     plain(Counter, "reveille_wal_syncs_total", "Syncs of the log"),
     plain(Counter, "reveille_wal_batches_total", "Batches written to the log"),

@@ -18,6 +18,7 @@ mod check;
 mod file;
 mod keys;
 mod recipe;
+mod room;
 mod seal;
 mod spread;
 pub mod steward;
@@ -28,11 +29,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use reveille_ledger::content::Recipient;
-use reveille_ledger::ids::Hash;
+use reveille_ledger::ids::{Hash, NodeId};
 use tokio::sync::Semaphore;
 
 pub use check::Unfit;
@@ -40,6 +41,7 @@ use file::Head;
 pub use file::{BLOCK, encode, name};
 pub use keys::{Keys, Repeats};
 pub use recipe::{Recipe, recipient};
+use room::Room;
 pub use seal::{SealError, seal};
 pub use spread::spread;
 pub use steward::fetch;
@@ -52,8 +54,8 @@ const LACKING_MAX: usize = 1_024;
 const COPIES_MAX: usize = 64;
 /// A part that is younger is not made younger each time somebody asks for it.
 const YOUNG_FOR: Duration = Duration::from_secs(3_600);
-/// Bytes of the volume that parts leave to the log, or a tenth of a small one.
-const KEPT_FREE: u64 = 256 * 1024 * 1024;
+/// That a node takes no part over is logged so often: an import tries each part again and again.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// The name of a file that is not whole yet ends so.
 const UNFINISHED: &str = "unfinished";
 
@@ -88,8 +90,11 @@ pub struct Parts {
     lacking: Mutex<BTreeSet<Hash>>,
     /// Held by whoever puts a part or takes one away, and while somebody is told that one is here.
     changing: Mutex<()>,
+    room: Room,
     /// Parts that are on their way to other nodes.
     copies: Arc<Semaphore>,
+    /// When it was logged of another node that it takes no part over.
+    told: Mutex<BTreeMap<NodeId, Instant>>,
 }
 
 impl Parts {
@@ -108,7 +113,8 @@ impl Parts {
         // What has its name has it for good: who renamed it may have been killed before this.
         File::open(&folder)?.sync_all()?;
         let (heads, lacking, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Parts { folder, heads, lacking, changing, copies: Arc::new(Semaphore::new(COPIES_MAX)) })
+        let (room, copies) = (Room::of(folder.clone()), Arc::new(Semaphore::new(COPIES_MAX)));
+        Ok(Parts { folder, heads, lacking, changing, room, copies, told: Mutex::default() })
     }
 
     /// The recipients at these places of a part, in order; places are given in order.
@@ -233,19 +239,42 @@ impl Parts {
             file.set_modified(SystemTime::now())?;
             file.sync_all()?;
         } else {
-            room_beside(&self.folder, bytes.len() as u64)?;
+            self.room_for(bytes.len() as u64)?;
             let unfinished = path.with_extension(UNFINISHED);
             let written = write_synced(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
-            if let Err(error) = written {
+            if written.is_err() {
                 // Whatever is left of it is of no use; its own error says less than the first.
                 let _ = fs::remove_file(&unfinished);
-                return Err(error);
             }
+            self.room.wrote(bytes.len() as u64, written)?;
         }
         File::open(&self.folder)?.sync_all()?;
         self.heads.lock().remove(&part);
         self.lacking.lock().remove(&part);
         Ok(())
+    }
+
+    /// Is there room for a part of so many bytes?
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] when there is not, with what is free where; else when that cannot be asked.
+    pub(crate) fn room_for(&self, bytes: u64) -> io::Result<()> {
+        self.room.ask(bytes)
+    }
+
+    /// Why there is no room for parts here, since one was refused and until there is room again.
+    pub fn shortage(&self) -> Option<String> {
+        self.room.shortage()
+    }
+
+    /// Is it to be logged that this node takes no part over, or was it just now?
+    fn is_to_be_told(&self, node: NodeId) -> bool {
+        let mut told = self.told.lock();
+        let is_old = told.get(&node).is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+        if is_old {
+            told.insert(node, Instant::now());
+        }
+        is_old
     }
 
     /// Which of these parts are not here. Those that are count as new from now on: they are on their way to a seal.
@@ -358,23 +387,6 @@ impl Parts {
 
 fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
-/// Is there room for a part, and what the log needs beside it? A node whose log finds no room stops.
-fn room_beside(folder: &Path, bytes: u64) -> io::Result<()> {
-    let volume = rustix::fs::statvfs(folder)?;
-    leaves_room(bytes, volume.f_bavail * volume.f_frsize, volume.f_blocks * volume.f_frsize)
-}
-
-fn leaves_room(bytes: u64, free: u64, total: u64) -> io::Result<()> {
-    let kept = KEPT_FREE.min(total / 10);
-    if free >= bytes.saturating_add(kept) {
-        return Ok(());
-    }
-    let mib = |bytes: u64| bytes / (1024 * 1024);
-    let (bytes, free, kept) = (mib(bytes), mib(free), mib(kept));
-    let message = format!("{free} MiB are free for its {bytes}, and {kept} are kept free for the log");
-    Err(io::Error::new(io::ErrorKind::StorageFull, message))
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {

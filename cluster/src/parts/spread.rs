@@ -97,8 +97,10 @@ async fn take(site: Arc<Site>, node: NodeId, question: TakePart) -> Result<(), S
     let _one_of = Arc::clone(&site.parts.copies).acquire_owned().await.map_err(|closed| closed.to_string())?;
     let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
     let taken = peer.take_part(question, TAKE_WITHIN).await.map_err(|hiccup| hiccup.to_string()).flatten();
-    if let Err(why) = &taken {
-        tracing::warn!(%node, part = ?question.part, why, "a member does not take a part of an audience over");
+    if let Err(why) = &taken
+        && site.parts.is_to_be_told(node)
+    {
+        tracing::warn!(%node, part = ?question.part, why, "a member does not take parts of audiences over");
     }
     taken
 }

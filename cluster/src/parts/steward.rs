@@ -62,6 +62,8 @@ async fn look(site: &Arc<Site>, clears: bool) -> Option<Vec<Hash>> {
                 Err(error) => tracing::warn!(%error, "parts that nobody needs cannot be removed"),
             }
         }
+        parts.room.look_again();
+        metrics::gauge!("reveille_parts_no_room").set(if parts.shortage().is_some() { 1.0 } else { 0.0 });
         parts.lacking()
     });
     let lacking = looked.await.ok()?;
@@ -75,6 +77,8 @@ pub async fn fetch(site: &Arc<Site>, part: Hash) {
         match fetch_from(site, node, part).await {
             Ok(true) => return tracing::info!(?part, %node, "a part of an audience was fetched"),
             Ok(false) => {}
+            // That is said of the volume, not of each part.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => return,
             Err(error) => tracing::warn!(?part, %node, %error, "a part of an audience cannot be fetched"),
         }
     }
@@ -94,6 +98,10 @@ pub(crate) async fn fetch_from(site: &Arc<Site>, node: NodeId, part: Hash) -> io
         let Some((piece, total)) = piece else { return Ok(false) };
         if piece.is_empty() || total > PART_BYTES_MAX {
             return Err(io::Error::other(format!("{total} bytes are announced, {} have come", bytes.len())));
+        }
+        if bytes.is_empty() {
+            // Before the rest of it has travelled for nothing.
+            site.parts.room_for(total)?;
         }
         bytes.extend_from_slice(&piece);
         if bytes.len() as u64 >= total {

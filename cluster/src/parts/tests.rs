@@ -178,17 +178,6 @@ fn what_a_block_claims_is_looked_at_before_it_is_made() {
 }
 
 #[test]
-fn a_part_leaves_room_for_the_log() {
-    const GIB: u64 = 1024 * 1024 * 1024;
-    assert!(leaves_room(GIB, 2 * GIB, 100 * GIB).is_ok());
-    assert!(leaves_room(GIB, GIB + KEPT_FREE, 100 * GIB).is_ok());
-    let refused = leaves_room(GIB, GIB + KEPT_FREE - 1, 100 * GIB).expect_err("nothing would be left");
-    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
-    assert_eq!(refused.to_string(), "1279 MiB are free for its 1024, and 256 are kept free for the log");
-    assert!(leaves_room(GIB / 2, GIB - GIB / 10, GIB).is_ok(), "of a small volume a tenth is kept");
-}
-
-#[test]
 fn what_is_damaged_and_nobody_needs_is_not_kept() {
     let (folder, parts) = parts();
     let (needed, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(4).1).expect("kept"));

@@ -231,7 +231,7 @@ impl AudienceService for Admin {
 
 /// Too few members have a part.
 pub(super) fn not_written(error: &SealError) -> Fault {
-    Fault::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string()).next("reveille cluster status")
+    Fault::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string()).next("reveille doctor")
 }
 
 pub(super) fn stopping() -> Fault {

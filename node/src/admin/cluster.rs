@@ -174,6 +174,7 @@ fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &
         clock_offset_ms: Some(clock_offset_ms),
         version: Some(said.version),
         tzdb: Some(said.tzdb),
+        no_room: said.no_room,
     }
 }
 

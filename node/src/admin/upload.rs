@@ -4,6 +4,7 @@
 //! it, and one that is given up leaves nothing. What a client says is not believed: each recipient is looked at when
 //! its part comes, and all together before they are sealed.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,14 +58,17 @@ impl Admin {
         let kept = tokio::task::spawn_blocking(move || site.parts.admit(part, &bytes)).await;
         match kept.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
             Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
                 return Err(Fault::of_field("piece", format!("part {number}: {error}")).into());
             }
             Err(error) => {
-                let message = format!("{} cannot write part {number}: {error}", self.site.introduction.name);
-                return Err(Fault::new(Code::Unavailable, ErrorReason::NoQuorum, message)
-                    .next("reveille doctor")
-                    .into());
+                let name = &self.site.introduction.name;
+                let message = format!("{name} cannot write part {number}: {error}");
+                let next = match error.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("free space on that volume of {name}"),
+                    _ => "reveille doctor".to_owned(),
+                };
+                return Err(Fault::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next).into());
             }
         }
         let missing = spread(&self.site, &[part]).await.map_err(|error| not_written(&error))?;

@@ -47,6 +47,7 @@ pub enum Nature {
 pub struct Client {
     addresses: Vec<String>,
     deadline: Mutex<Option<Instant>>,
+    patience: Duration,
     request_id: String,
     channels: Mutex<BTreeMap<String, Channel>>,
     /// What was asked last and may not be answered yet.
@@ -75,11 +76,17 @@ impl Client {
         Client {
             addresses,
             deadline: Mutex::new(within.map(|within| Instant::now() + within)),
+            patience: PATIENCE,
             request_id,
             channels: Mutex::default(),
             asking: Mutex::default(),
             answered: Mutex::default(),
         }
+    }
+
+    /// Asks each address once and says what came of it: whoever calls asks again.
+    pub fn of_one_round(self) -> Client {
+        Client { patience: Duration::ZERO, ..self }
     }
 
     /// The id under which this command may be asked again.
@@ -127,7 +134,7 @@ impl Client {
         F: Fn(Channel, Request<Q>) -> Fut,
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
-        let patience = Instant::now() + PATIENCE;
+        let patience = Instant::now() + self.patience;
         let mut pause = FIRST_PAUSE;
         // What may have happened stays so, whatever other nodes say later.
         let mut lost = None;

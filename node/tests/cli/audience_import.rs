@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tonic::Code;
 
-use crate::fake::{Answer, Fake, one, refusal, unknown};
+use crate::fake::{Answer, Fake, one, refusal, refusal_with_next, unknown};
 use crate::terminal::keys;
 
 fn file(text: &str) -> (TempDir, PathBuf) {
@@ -121,8 +121,7 @@ async fn a_cluster_that_is_away_for_a_moment_is_asked_again() {
         "PutPart" => {
             let mut times = times.lock().expect("unpoisoned");
             *times += 1;
-            // More often than one question is asked before it is given up.
-            let away = *times < 9;
+            let away = *times < 4;
             if away { Err(refusal(Code::Unavailable, "NO_QUORUM", "not now")) } else { one(v1::PutPartResponse {}) }
         }
         "SealAudience" => sealed(bytes),
@@ -130,6 +129,40 @@ async fn a_cluster_that_is_away_for_a_moment_is_asked_again() {
     });
     let ended = import(&fake.await, &path, "-o json").await;
     assert_eq!(ended.json()["parts_sent"], 1);
+}
+
+/// A cluster whose only node has no room for a part.
+async fn full() -> Fake {
+    Fake::start(|method, bytes| match method {
+        "PrepareAudience" => {
+            let asked = v1::PrepareAudienceRequest::decode(bytes).expect("a request");
+            one(v1::PrepareAudienceResponse { missing: asked.parts })
+        }
+        _ => Err(refusal_with_next(Code::Unavailable, "NO_QUORUM", FULL, "free space on that volume of a")),
+    })
+    .await
+}
+
+const FULL: &str = "a cannot write part 0: 3 MiB are free in /d/parts for a part of 4, and 1 are kept free for the log";
+
+#[tokio::test]
+async fn what_it_waits_for_is_told_while_it_waits_and_when_its_time_is_over() {
+    let (_folder, path) = file("email\nann@example.com\n");
+    let fake = full().await;
+    let ended = import(&fake, &path, "--timeout 4s").await;
+    let told = format!("0 of 1 part on a majority; waits: {FULL}\n");
+    let lines = ended.stderr.matches(&told).count();
+    assert_eq!(lines, 1, "once, for nothing changes: {}", ended.stderr);
+    let error = ended.stderr.split("error: ").nth(1).expect("an error");
+    let message = format!("the time is over, while it waits: {FULL}; on a majority of nodes: no parts\n");
+    assert!(error.starts_with(&message), "{error}");
+    let next = "free space on that volume of a; then the same command again: what is there is not sent again";
+    assert!(error.contains(next), "{error}");
+
+    let ended = import(&fake, &path, "--timeout 4s -o json").await;
+    let error = ended.error();
+    assert_eq!((ended.code, &error["reason"]), (Some(8), &json!("TIMED_OUT")), "{ended:?}");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains(FULL)), "{error}");
 }
 
 #[tokio::test]

@@ -144,6 +144,9 @@ async fn nodes_that_are_missing_late_or_different_are_named() {
     assert_eq!(patient.found().await, (Some(1), found.to_vec()));
 
     let mut patient = Patient::well();
+    patient.status.members[1].no_room = "3 MiB are free".into();
+    assert_eq!(patient.clone().found().await, (Some(1), vec!["problem no_room".into()]));
+    patient.status.members[1].no_room.clear();
     patient.status.members[1].lag = Some(5_000);
     patient.status.members[1].applied_index = Some(4);
     patient.status.members[1].state_hash = Some("another".into());

@@ -101,6 +101,13 @@ pub fn refusal(code: Code, reason: &str, message: &str) -> Status {
     Status::with_error_details(code, message, details)
 }
 
+/// The same, with what to do.
+pub fn refusal_with_next(code: Code, reason: &str, message: &str, next: &str) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, "reveille", [("next".to_owned(), next.to_owned())]);
+    Status::with_error_details(code, message, details)
+}
+
 /// As a node would say what is wrong with a field.
 pub fn refusal_of(reason: &str, field: &str, message: &str) -> Status {
     let mut details = ErrorDetails::new();

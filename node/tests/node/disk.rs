@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use reveille_sink::{Sink, SinkOptions};
 
-use crate::process::{PATIENCE, Process, until};
+use crate::process::{Ended, PATIENCE, Process, until};
 use crate::small_disk::SmallDisk;
 
 /// Gives it more room while it is in use.
@@ -113,4 +114,58 @@ async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_ro
     came.dedup();
     assert_eq!(came.len() as u64, RECIPIENTS, "each came once");
     sink.stop().await;
+}
+
+/// Two parts: the first of them finds room on a disk of four megabytes, the second does not.
+fn list(folder: &Path) -> PathBuf {
+    let path = folder.join("members.csv");
+    let rows = (0..100_000).map(|number| format!("somebody.with.a.long.name.{number}@example.net\n"));
+    fs::write(&path, format!("email\n{}", rows.collect::<String>())).expect("written");
+    path
+}
+
+/// The words come from the disk, through the node, to whoever imports.
+#[test]
+fn an_import_that_finds_no_room_says_so_at_once_and_goes_on_when_there_is_some() {
+    let Some(disk) = SmallDisk::mount(4) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("a")).expect("a folder");
+    std::os::unix::fs::symlink(disk.path(), folder.path().join("a").join("parts")).expect("a link");
+    let list = list(folder.path());
+    let node = Process::listening(folder.path(), "a");
+    assert_eq!(node.reveille("cluster init").code, Some(0));
+    until("it leads", || node.reveille("schedule list").code == Some(0));
+
+    let import = |more: &str| node.reveille(&format!("audience import members {} {more}", list.display()));
+    let full = import("--timeout 8s");
+    assert_eq!(full.code, Some(8), "{full:?}");
+    let why = format!("MiB are free in {}", folder.path().join("a").join("parts").display());
+    let told: Vec<&str> = full.stderr.lines().filter(|line| line.contains(&why)).collect();
+    let [while_it_waits @ .., at_its_end] = told.as_slice() else { panic!("{full:?}") };
+    assert!(while_it_waits.iter().any(|line| line.contains("on a majority; waits: a cannot write part")), "{full:?}");
+    assert!(at_its_end.contains("the time is over"), "{full:?}");
+    assert!(full.stderr.contains("free space on that volume of a; then the same command again"), "{full:?}");
+    let logged = || node.said().lines().filter(|line| line.contains("no room for parts")).count();
+    assert_eq!(logged(), 1, "once for all tries: {}", node.said());
+    let doctor = node.reveille("doctor");
+    assert!(doctor.code == Some(1) && doctor.stdout.contains("a takes no parts of audiences"), "{doctor:?}");
+    until("it is measured", || node.get("/metrics").contains("reveille_parts_no_room 1"));
+
+    // It waits for room, and goes on without another command.
+    let waiting = Command::new(env!("CARGO_BIN_EXE_reveille"))
+        .args(["--endpoint", &node.admin, "audience", "import", "members"])
+        .arg(&list)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // By then it has found no room once more, or it finds some at once: either way it ends well.
+    std::thread::sleep(Duration::from_secs(3));
+    grow(&disk, 64);
+    let ended: Ended = waiting.wait_with_output().expect("it ends").into();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("100000") || ended.stdout.contains("100,000"), "{ended:?}");
+    until("the node says so", || node.said().contains("there is room for parts of audiences again"));
+    until("it is measured", || node.get("/metrics").contains("reveille_parts_no_room 0"));
+    assert!(!node.reveille("doctor").stdout.contains("takes no parts"));
 }

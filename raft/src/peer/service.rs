@@ -179,6 +179,8 @@ pub struct Description {
     pub version: String,
     /// Release of its time zone database.
     pub tzdb: String,
+    /// Why it takes no parts of audiences now; empty when there is room.
+    pub no_room: String,
 }
 
 /// What the application answers to its peers. Each call is given up by its caller after a time-out, so an

@@ -213,6 +213,7 @@ pub(crate) fn from_description(description: Description) -> v1::DescribeResponse
         wall_ms: description.wall.0,
         version: description.version,
         tzdb: description.tzdb,
+        no_room: description.no_room,
     }
 }
 
@@ -230,6 +231,7 @@ pub(crate) fn to_description(response: v1::DescribeResponse) -> Description {
         wall: Time(response.wall_ms),
         version: response.version,
         tzdb: response.tzdb,
+        no_room: response.no_room,
     }
 }
 

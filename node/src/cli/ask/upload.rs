@@ -3,9 +3,11 @@
 //! Nothing of an import is kept but its parts, by hash, on the nodes. So whatever ends in between, here or there,
 //! the same command goes on: it asks of each part whether it is there.
 
+mod progress;
+
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
+use self::progress::Progress;
 use super::Desk;
 use crate::cli::args::{Format, ImportAudienceArgs};
 use crate::cli::client::{Client, Nature, is_passing};
@@ -33,28 +36,16 @@ const AT_ONCE: usize = 3;
 const PIECE: usize = 512 * 1024;
 /// How far it is, is said this often.
 const SAY_EVERY: Duration = Duration::from_secs(1);
+/// And this often where nothing has changed.
+const REPEAT_EVERY: Duration = Duration::from_secs(10);
 /// A cluster that takes no part is asked again for this long: a node that restarts is back by then.
 const ENDURE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How far it is.
-#[derive(Default)]
-struct Progress {
-    read: AtomicU64,
-    sent: AtomicU32,
-    there: AtomicU32,
-}
-
-impl Progress {
-    /// Parts that were sent, and those that were there.
-    fn parts(&self) -> (u32, u32) {
-        (self.sent.load(Ordering::Relaxed), self.there.load(Ordering::Relaxed))
-    }
-}
-
 /// One import.
 struct Import<'a> {
     desk: &'a Desk<'a>,
+    /// Of one round: what fails is told and tried again here.
     client: Client,
     tenant: String,
     args: ImportAudienceArgs,
@@ -63,18 +54,21 @@ struct Import<'a> {
 
 /// Imports it.
 pub async fn run(desk: &Desk<'_>, tenant: String, args: ImportAudienceArgs) -> Result<(), Stop> {
-    let (within, client) = (desk.global.timeout, desk.patient_client());
+    let (addresses, request_id) = (desk.global.endpoint.clone(), desk.client.request_id().to_owned());
+    // The time is counted here, so that its end can say what it waited for.
+    let client = Client::new(addresses, None, request_id).of_one_round();
     let import = Import { desk, client, tenant, args, progress: Arc::default() };
-    let Some(within) = within else { return import.go().await };
-    let late = || import.cut_short(lost("the time is over"));
-    timeout(within, import.go()).await.unwrap_or_else(|_| Err(late().into()))
+    let Some(within) = desk.global.timeout else { return import.go().await };
+    let progress = &import.progress;
+    timeout(within, import.go()).await.unwrap_or_else(|_| Err(progress.cut_short(progress.late()).into()))
 }
 
 impl Import<'_> {
     async fn go(&self) -> Result<(), Stop> {
         let (source, survey) = self.survey().await?;
         self.judge(&survey)?;
-        self.prepare(&survey, Vec::new()).await?;
+        // A cluster that is not there at all is not waited for: this client has the patience of any command.
+        self.prepare(&self.desk.patient_client(), &survey, Vec::new()).await?;
         let survey = Arc::new(survey);
         let hashes = self.upload(source, &survey).await?;
         let audience = self.seal(&survey, hashes).await?;
@@ -94,7 +88,8 @@ impl Import<'_> {
         let words = || {
             let (sent, there) = self.progress.parts();
             let were = if there > 0 { format!(", {there} of them were there") } else { String::new() };
-            format!("{} of {} on a majority{were}", sent + there, human::counted(all.into(), "part"))
+            let all = human::counted(all.into(), "part");
+            self.progress.told(format!("{} of {all} on a majority{were}", sent + there))
         };
         {
             let sender = || Box::pin(self.send(survey, &waiting, &hashes));
@@ -182,22 +177,32 @@ impl Import<'_> {
         }
     }
 
-    /// Asks whether it is there, and sends it where it is not; again, while the cluster cannot take it.
+    /// Asks whether it is there, and sends it where it is not.
     async fn send_one(&self, survey: &Survey, part: Arc<Part>) -> Result<(), Failure> {
+        let brought = self.enduring(format!("part {}", part.number), async || {
+            let missing = self.prepare(&self.client, survey, vec![part.hash.0.to_vec()]).await?;
+            if missing.is_empty() {
+                return Ok(&self.progress.there);
+            }
+            self.client.ask(Nature::Repeatable, Arc::clone(&part), put).await?;
+            Ok(&self.progress.sent)
+        });
+        brought.await?.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Tries until it is done, while the cluster cannot take it; what stands in the way is told meanwhile.
+    async fn enduring<T>(
+        &self,
+        what: String,
+        attempt: impl AsyncFn() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let until = Instant::now() + ENDURE;
         loop {
-            let tried = match self.prepare(survey, vec![part.hash.0.to_vec()]).await {
-                Ok(missing) if missing.is_empty() => {
-                    self.progress.there.fetch_add(1, Ordering::Relaxed);
-                    return Ok(());
-                }
-                Ok(_) => self.client.ask(Nature::Repeatable, Arc::clone(&part), put).await,
-                Err(failure) => Err(failure),
-            };
-            let failure = match tried {
-                Ok(_) => {
-                    self.progress.sent.fetch_add(1, Ordering::Relaxed);
-                    return Ok(());
+            let failure = match attempt().await {
+                Ok(done) => {
+                    self.progress.goes_on(&what);
+                    return Ok(done);
                 }
                 Err(failure) => failure,
             };
@@ -205,55 +210,49 @@ impl Import<'_> {
                 return Err(failure);
             }
             if Instant::now() >= until {
-                return Err(self.cut_short(failure));
+                return Err(self.progress.cut_short(failure));
             }
-            self.desk.terminal.detail(&format!("part {} waits: {}", part.number, failure.message));
+            self.desk.terminal.detail(&format!("{what} waits: {}", failure.message));
+            self.progress.waits(&what, &failure);
             sleep(PAUSE).await;
         }
     }
 
     /// May it be sealed, and which of these parts have to be sent?
-    async fn prepare(&self, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
+    async fn prepare(
+        &self,
+        client: &Client,
+        survey: &Survey,
+        parts: Vec<Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, Failure> {
         let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
         let question = PrepareAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts };
         let call = |channel, question| async move { Service::new(channel).prepare_audience(question).await };
-        Ok(self.client.ask(Nature::Read, question, call).await?.missing)
+        Ok(client.ask(Nature::Read, question, call).await?.missing)
     }
 
     async fn seal(&self, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<SealedAudience, Failure> {
         let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
         let request_id = self.client.request_id().to_owned();
         let question = SealAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts, request_id };
-        let until = Instant::now() + ENDURE;
-        loop {
-            let failure = match self.sealed(question.clone()).await {
-                Ok(audience) => return Ok(audience),
-                Err(failure) => failure,
-            };
-            if !matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut) {
-                return Err(failure);
-            }
-            if Instant::now() >= until {
-                return Err(self.cut_short(failure));
-            }
-            sleep(PAUSE).await;
-        }
+        let words = || {
+            let (checked, parts) = (self.progress.checked.load(Ordering::Relaxed), question.parts.len() as u64);
+            self.progress.told(format!("{checked} of {} checked", human::counted(parts, "part")))
+        };
+        let sealed = self.enduring("the seal".to_owned(), async || self.sealed(question.clone()).await);
+        self.telling(words, sealed).await
     }
 
     async fn sealed(&self, question: SealAudienceRequest) -> Result<SealedAudience, Failure> {
         let call = |channel, question| async move { Service::new(channel).seal_audience(question).await };
         let mut stream = self.client.ask(Nature::Repeatable, question, call).await?;
-        let mut said = Instant::now();
         loop {
             match stream.message().await {
                 Ok(Some(word)) => {
                     if let Some(audience) = word.audience {
                         return Ok(audience);
                     }
-                    if said.elapsed() >= SAY_EVERY {
-                        said = Instant::now();
-                        self.say(&format!("{} of {} checked", word.checked, human::counted(word.parts.into(), "part")));
-                    }
+                    self.progress.checked.store(word.checked, Ordering::Relaxed);
                 }
                 Ok(None) => return Err(lost("the node ended before its last word")),
                 Err(status) if is_passing(&status) => return Err(lost(status.message())),
@@ -262,21 +261,18 @@ impl Import<'_> {
         }
     }
 
-    /// With what is there already, and how to go on.
-    fn cut_short(&self, failure: Failure) -> Failure {
-        let (sent, there) = self.progress.parts();
-        let parts = human::counted((sent + there).into(), "part");
-        let message = format!("{}; on a majority of nodes: {parts}", failure.message);
-        Failure { message, next: Some("the same command again: what is there is not sent again".to_owned()), ..failure }
-    }
-
-    /// Says once a second how far it is, until it is done.
+    /// Says once a second how far it is, where that has changed, until it is done.
     async fn telling<T>(&self, words: impl Fn() -> String, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
+        let (mut said, mut at) = (String::new(), Instant::now());
         loop {
-            match timeout(SAY_EVERY, &mut work).await {
-                Ok(done) => return done,
-                Err(_) => self.say(&words()),
+            if let Ok(done) = timeout(SAY_EVERY, &mut work).await {
+                return done;
+            }
+            let words = words();
+            if words != said || at.elapsed() >= REPEAT_EVERY {
+                self.say(&words);
+                (said, at) = (words, Instant::now());
             }
         }
     }

@@ -24,6 +24,7 @@ pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> 
     }
     let mut findings = leadership(status);
     findings.extend(status.members.iter().filter_map(standing));
+    findings.extend(status.members.iter().filter_map(room));
     findings.extend(states(&status.members));
     findings.extend(agreement(status));
     findings.extend(releases(&status.members, own_tzdb));
@@ -75,6 +76,15 @@ fn standing(member: &MemberStatus) -> Option<Finding> {
     let what = format!("{} lacks {} log entries of what is committed", name(member), human::count(lag));
     let why = "it sends nothing under a claim that it has not applied, and fails over late";
     Some(Finding::warning("lag", what, why, format!("{STATUS}, again: it must shrink; else look at its disk and CPU")))
+}
+
+/// A volume on which no part of an audience finds room.
+fn room(member: &MemberStatus) -> Option<Finding> {
+    let no_room = Some(&member.no_room).filter(|no_room| !no_room.is_empty())?;
+    let what = format!("{} takes no parts of audiences: {no_room}", name(member));
+    let why = "imports wait for it, and its log will be next: a node whose log finds no room stops";
+    let next = format!("free space on that volume of {}; an import goes on by itself, or by the same command", name(member));
+    Some(Finding::problem("no_room", what, why, next))
 }
 
 /// Equal index, equal state: replicas that differ are a bug of ours, or a damaged folder.

@@ -119,6 +119,8 @@ struct MemberStatusView {
     clock_offset_ms: Option<i64>,
     version: Option<String>,
     tzdb: Option<String>,
+    /// Why it takes no parts of audiences.
+    no_room: Option<String>,
 }
 
 /// Who leads now.
@@ -199,6 +201,10 @@ impl StatusView {
                 human::duration(apart)
             )),
         }
+        troubles.extend(self.members.iter().filter_map(|member| {
+            let no_room = member.no_room.as_ref()?;
+            Some(format!("{} takes no parts of audiences: {no_room}; free space there", member.name))
+        }));
         troubles
     }
 
@@ -262,6 +268,7 @@ impl From<v1::MemberStatus> for MemberStatusView {
             clock_offset_ms: status.clock_offset_ms,
             version: status.version,
             tzdb: status.tzdb,
+            no_room: some(status.no_room),
         }
     }
 }
