@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use reveille_cluster::parts::{Recipe, seal};
 use reveille_cluster::site::Site;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Command, Relay, ScheduleCreate};
-use reveille_ledger::ids::{Holder, NodeId, RunId};
+use reveille_ledger::command::{AudienceSeal, Command, Relay, ScheduleCreate};
+use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::ids::{Hash, Holder, NodeId, RunId};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Row, Standing};
@@ -55,6 +57,17 @@ pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policie
     let create = Command::ScheduleCreate(Box::new(ScheduleCreate { policies, ..*create }));
     let created = cluster.put(place, create).await;
     assert!(matches!(created.outcome, Outcome::Schedule(_)), "{created:?}");
+}
+
+/// Has this node make the audience, and makes it known: its first part, and whom it names.
+pub async fn sealed(cluster: &Cluster, place: usize, recipe: &Recipe) -> (Hash, To) {
+    let parts = seal(cluster.nodes[place].site(), recipe, |_| {}).await.expect("a majority writes");
+    let (first, rows, columns) = (parts[0], recipe.rows, recipe.columns.clone());
+    let seal = Seal { name: "all".to_owned(), columns, rows, parts };
+    let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows };
+    let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
+    assert_eq!(cluster.put(place, Command::AudienceSeal(seal)).await.outcome, Outcome::Done);
+    (first, To::Sealed(named))
 }
 
 /// The rows, open and closed, that were revoked.

@@ -1,5 +1,5 @@
-//! Opt-outs at random during a run, from any node, while leaders come and go: by the mailbox's clock nothing that
-//! was not named arrives after an answer (P15, I6).
+//! Opt-outs at random during a run to a sealed audience, from any node, while leaders come and go: by the mailbox's
+//! clock nothing that was not named arrives after an answer (P15, I6).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use reveille_cluster::clock::{Clock, SystemClock};
+use reveille_cluster::parts::{Recipe, recipient};
 use reveille_cluster::site::Site;
 use reveille_cluster::{barrier, handover};
 use reveille_ledger::Standing;
@@ -18,12 +19,18 @@ use reveille_raft::peer::{About, BarrierReport};
 
 use crate::books::*;
 use crate::cluster::*;
+use crate::support::schedule_to;
 
 const RECIPIENTS: u32 = 2_400;
 /// Mails a second: the run goes on while all that follows happens to it.
 const RATE: u64 = 240;
 /// Who asks at the same time.
 const ASKERS: usize = 4;
+
+/// The ledger knows nobody of it: each node reads addresses and keys from its own file (P20).
+fn recipe() -> Recipe {
+    Recipe { seed: 11, rows: RECIPIENTS, columns: vec!["name".to_owned()] }
+}
 
 /// An opt-out that was answered.
 struct Answered {
@@ -35,12 +42,13 @@ struct Answered {
 
 /// The entry and its barrier, asked again until both are answered: by another node each time, as people would.
 async fn leave(sites: &[Arc<Site>], dice: &mut StdRng, number: u32) -> Answered {
-    let about = About::OptedOut { tenant: "default".into(), keys: [address(number)].into() };
+    let key = recipient(&recipe(), number).key;
+    let about = About::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
     let end = soon();
     loop {
         assert!(Instant::now() < end, "nobody answers the opt-out of {number} within {PATIENCE:?}");
         let site = &sites[dice.random_range(0..sites.len())];
-        let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![address(number)] });
+        let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![key.clone()] });
         let within = || Instant::now() + Duration::from_secs(10);
         let Ok(reply) = site.replica.propose(&command, within()).await else { continue };
         let Ok(report) = barrier::through_leader(site, reply.index, about.clone(), within()).await else { continue };
@@ -69,7 +77,9 @@ async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
     let mut dice = StdRng::seed_from_u64(seed);
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    open(&cluster, leads, RECIPIENTS, RATE).await;
+    let (_, to) = sealed(&cluster, leads, &recipe()).await;
+    cluster.put(leads, relay(&cluster, RATE)).await;
+    cluster.put(leads, schedule_to(to)).await;
     until("the run is under way", || (cluster.sink.accepted_count() > 100).then_some(())).await;
 
     let mut numbers: Vec<u32> = (0..RECIPIENTS).collect();

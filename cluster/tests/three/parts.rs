@@ -5,8 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use reveille_cluster::parts::{Recipe, SealError, encode, name, recipient, seal, spread};
 use reveille_ledger::Standing;
-use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command, OptOut};
-use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::command::{AudienceDelete, Command, OptOut};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::reply::Outcome;
 
@@ -18,17 +17,6 @@ const RECIPIENTS: u32 = 600;
 
 fn recipe() -> Recipe {
     Recipe { seed: 7, rows: RECIPIENTS, columns: vec!["name".to_owned()] }
-}
-
-/// Has this node make the audience, and make it known.
-async fn sealed(cluster: &Cluster, place: usize) -> (Hash, To) {
-    let site = cluster.nodes[place].site();
-    let parts = seal(site, &recipe(), |_| {}).await.expect("a majority writes");
-    let seal = Seal { name: "all".to_owned(), columns: recipe().columns, rows: RECIPIENTS, parts: parts.clone() };
-    let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows: RECIPIENTS };
-    let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
-    assert_eq!(cluster.put(place, Command::AudienceSeal(seal)).await.outcome, Outcome::Done);
-    (parts[0], To::Sealed(named))
 }
 
 fn file(cluster: &Cluster, place: usize, part: Hash) -> PathBuf {
@@ -45,7 +33,7 @@ async fn all_arrive_once(cluster: &Cluster, place: usize) {
 async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let (_, to) = sealed(&cluster, (leads + 1) % 3).await;
+    let (_, to) = sealed(&cluster, (leads + 1) % 3, &recipe()).await;
     // P15: who has opted out is known by the key that stands in the part.
     let key = recipient(&recipe(), 17).key;
     let opt_out = Command::OptOut(OptOut { tenant: "default".to_owned(), keys: vec![key] });
@@ -66,7 +54,7 @@ async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
 async fn a_node_that_lacks_a_part_fetches_it_and_nobody_is_lost_meanwhile() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let (part, to) = sealed(&cluster, leads).await;
+    let (part, to) = sealed(&cluster, leads, &recipe()).await;
     let (gone, damaged) = ((leads + 1) % 3, (leads + 2) % 3);
     let whole = std::fs::read(file(&cluster, gone, part)).expect("it was written");
     std::fs::remove_file(file(&cluster, gone, part)).expect("it is there");
@@ -92,7 +80,7 @@ async fn without_a_majority_nothing_is_sealed_and_with_one_nobody_waits_for_the_
     cluster.network.heal();
     cluster.kill(leads).await;
     let next = cluster.leader_but(Some(leads)).await;
-    let (part, to) = sealed(&cluster, next).await;
+    let (part, to) = sealed(&cluster, next, &recipe()).await;
     cluster.put(next, relay(&cluster, 0)).await;
     cluster.put(next, schedule_to(to)).await;
     all_arrive_once(&cluster, next).await;
@@ -141,7 +129,7 @@ async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies
 async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let (needed, to) = sealed(&cluster, leads).await;
+    let (needed, to) = sealed(&cluster, leads, &recipe()).await;
     let bytes = encode(&Recipe { seed: 8, ..recipe() }.part(0));
     let given_up = name(&bytes).expect("a part");
     let site = cluster.nodes[leads].site();
@@ -169,7 +157,7 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
 async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
-    let (part, to) = sealed(&cluster, leads).await;
+    let (part, to) = sealed(&cluster, leads, &recipe()).await;
     let bytes = std::fs::read(file(&cluster, leads, part)).expect("it was written");
     let gone = |place| match std::fs::remove_file(file(&cluster, place, part)) {
         Ok(()) => false,
