@@ -7,6 +7,9 @@
 //! `docs/performance.md`.
 #![allow(clippy::print_stdout, clippy::disallowed_types)]
 
+#[path = "../tests/plain/mod.rs"]
+mod plain;
+
 use std::time::Instant;
 
 use reveille_ledger::bitmap::Bitmap;
@@ -14,10 +17,8 @@ use reveille_ledger::command::{
     Backfill, Cause, Claim, Command, Entry, EpochStart, NodeUp, Opening, Reading, RowOutcome, SLICE_MAX,
     ScheduleCreate, ScheduleEdit, Trigger,
 };
-use reveille_ledger::content::{Audience, Content, Recipient, To};
-use reveille_ledger::decide::calendar::When;
+use reveille_ledger::content::{Audience, Recipient, To};
 use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
-use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{LEVEL, Ledger};
@@ -53,35 +54,7 @@ impl World {
 
     fn create(&mut self, name: &str, people: std::ops::Range<u32>, min_gap_ms: i64) -> ScheduleId {
         let policies = Policies { min_gap_ms, overlap: Overlap::Allow, ..Policies::default() };
-        let create = ScheduleCreate {
-            request: None,
-            tenant: "default".into(),
-            name: name.into(),
-            when: When::Cron { expression: "* * * * *".into() },
-            zone: "UTC".into(),
-            start: None,
-            end: None,
-            max_runs: None,
-            policies,
-            pool: "default".into(),
-            priority: 0,
-            paused: None,
-            content: Content {
-                sender: "a@example.org".into(),
-                reply_to: None,
-                subject: "s".into(),
-                text: Some("t".into()),
-                html: None,
-                headers: vec![],
-                variables: vec![],
-                bulk: false,
-            },
-            audience: audience(people),
-            after: NOW,
-            next: None,
-            tzdb: String::new(),
-            labels: Labels::default(),
-        };
+        let create = ScheduleCreate { policies, ..plain::schedule(name, audience(people), NOW) };
         match self.put(Command::ScheduleCreate(Box::new(create))) {
             Outcome::Schedule(id) => id,
             other => panic!("{other:?}"),

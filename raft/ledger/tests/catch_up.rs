@@ -8,6 +8,7 @@
 mod backfilled;
 #[path = "catch_up/behind_a_run.rs"]
 mod behind_a_run;
+mod plain;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use reveille_ledger::check::check;
 use reveille_ledger::command::{
     Cause, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Next, Reading, Reason, Replan, ScheduleCreate, Trigger,
 };
-use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
 use reveille_ledger::decide::catch_up::{Jitter, ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire, plan_leave};
 use reveille_ledger::decide::edit::Calendar;
@@ -82,33 +83,15 @@ impl Drill {
         drill.leap_to(created);
         let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
         let create = ScheduleCreate {
-            request: None,
-            tenant: "default".into(),
-            name: "drill".into(),
             when,
             zone: zone_name.into(),
             start: wish.start,
             end: wish.end,
             max_runs: wish.max_runs,
             policies: wish.policies.clone(),
-            pool: "default".into(),
-            priority: 0,
-            paused: None,
-            content: Content {
-                sender: "a@x.org".into(),
-                reply_to: None,
-                subject: "s".into(),
-                text: Some("t".into()),
-                html: None,
-                headers: vec![],
-                variables: vec![],
-                bulk: false,
-            },
-            audience: Audience { columns: vec![], recipients: vec![recipient] }.into(),
-            after: created,
             next,
             tzdb: zone_name.into(),
-            labels: reveille_ledger::labels::Labels::default(),
+            ..plain::schedule("drill", Audience { columns: vec![], recipients: vec![recipient] }, created)
         };
         assert_eq!(drill.put(Command::ScheduleCreate(Box::new(create))), Outcome::Schedule(drill.schedule));
         drill

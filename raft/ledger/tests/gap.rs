@@ -1,15 +1,15 @@
 //! What a look behind the gap costs (P17): counted in runs and tables, not in seconds.
 
+mod plain;
+
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
     Backfill, Cause, Claim, Command, Entry, EpochStart, NodeUp, Opening, Reading, RowOutcome, ScheduleCreate,
     ScheduleEdit,
 };
-use reveille_ledger::content::{Audience, Content, Recipient, To};
-use reveille_ledger::decide::calendar::When;
+use reveille_ledger::content::{Audience, Recipient, To};
 use reveille_ledger::ids::{Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
-use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{BACKFILL_MAX, LEVEL, Ledger, Look};
@@ -29,35 +29,8 @@ impl World {
         let readings = vec![Reading { node: HOLDER.node, wall: NOW }];
         world.put(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
         world.put(Command::NodeUp(NodeUp { holder: HOLDER, name: "one".into(), level: LEVEL, life: 1 }));
-        let create = ScheduleCreate {
-            request: None,
-            tenant: "default".into(),
-            name: "minutely".into(),
-            when: When::Cron { expression: "* * * * *".into() },
-            zone: "UTC".into(),
-            start: None,
-            end: None,
-            max_runs: None,
-            policies: Policies { min_gap_ms: 20 * HOUR_MS, overlap: Overlap::Allow, ..Policies::default() },
-            pool: "default".into(),
-            priority: 0,
-            paused: None,
-            content: Content {
-                sender: "a@example.org".into(),
-                reply_to: None,
-                subject: "s".into(),
-                text: Some("t".into()),
-                html: None,
-                headers: vec![],
-                variables: vec![],
-                bulk: false,
-            },
-            audience: audience(0..recipients),
-            after: NOW,
-            next: None,
-            tzdb: String::new(),
-            labels: Labels::default(),
-        };
+        let policies = Policies { min_gap_ms: 20 * HOUR_MS, overlap: Overlap::Allow, ..Policies::default() };
+        let create = ScheduleCreate { policies, ..plain::schedule("minutely", audience(0..recipients), NOW) };
         assert_eq!(world.put(Command::ScheduleCreate(Box::new(create))), Outcome::Schedule(world.schedule));
         world
     }

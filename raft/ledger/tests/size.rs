@@ -3,17 +3,17 @@
 //! Bytes are those of everything that the ledger holds more than before the run. On disk that is exact: keys and
 //! values as they are stored. In memory it is the sum over what is held, see `weight.rs`.
 
+mod plain;
+
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
     AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, Refused, RowOutcome, ScheduleCreate, Scope,
     Trigger,
 };
-use reveille_ledger::content::{Content, Named, Seal, To};
+use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, RunId, ScheduleId, Time};
-use reveille_ledger::labels::Labels;
-use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{LEVEL, Ledger, Standing, Weight};
 
@@ -127,35 +127,7 @@ fn settled(
 }
 
 fn schedule(audience: To) -> ScheduleCreate {
-    ScheduleCreate {
-        request: None,
-        tenant: "default".into(),
-        name: "spring".into(),
-        when: When::At { instant_ms: START + 86_400_000 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
-        policies: Policies::default(),
-        pool: "default".into(),
-        priority: 0,
-        paused: None,
-        content: Content {
-            sender: "a@example.org".into(),
-            reply_to: None,
-            subject: "s".into(),
-            text: Some("t".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-            bulk: false,
-        },
-        audience,
-        after: Time(START),
-        next: None,
-        tzdb: String::new(),
-        labels: Labels::default(),
-    }
+    ScheduleCreate { when: When::At { instant_ms: START + 86_400_000 }, ..plain::schedule("all", audience, Time(START)) }
 }
 
 /// Bytes a recipient of a finished run: memory and disk.

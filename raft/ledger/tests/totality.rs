@@ -4,6 +4,8 @@
 //! Entries are drawn with the ends of every number and with names of things that are there and that are
 //! not, on a ledger in the middle of its work.
 
+mod plain;
+
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::canary::Canary;
@@ -31,31 +33,9 @@ fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
     ScheduleCreate {
         request,
         tenant: tenant.into(),
-        name: name.into(),
         when: When::Every { period_ms: 60_000, anchor_ms: 0 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
-        policies: Policies::default(),
-        pool: "default".into(),
-        priority: 0,
-        paused: None,
-        content: Content {
-            sender: "a@example.org".into(),
-            reply_to: None,
-            subject: "s".into(),
-            text: Some("t".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-            bulk: false,
-        },
-        audience: listed(5).into(),
-        after: Time(0),
         next: Some(Next { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000), jitter_ms: 0 }),
-        tzdb: "test".into(),
-        labels: reveille_ledger::labels::Labels::default(),
+        ..plain::schedule(name, listed(5), Time(0))
     }
 }
 

@@ -1,0 +1,167 @@
+//! What a run of 50 million recipients costs the ledger where it is touched as a whole.
+//!
+//! `cargo run --release -p reveille-ledger --example huge`
+//!
+//! Its pause, cancel and expiry, each in one entry, before anything is sent and when half is; and what one look of
+//! the dispatcher costs that walks all of its 763 chunks. What it printed stands in `docs/performance.md`.
+#![allow(clippy::print_stdout, clippy::disallowed_types)]
+
+#[path = "../tests/plain/mod.rs"]
+mod plain;
+
+use std::time::Instant;
+
+use reveille_ledger::bitmap::{Bitmap, CHUNK};
+use reveille_ledger::canary::Canary;
+use reveille_ledger::command::{
+    AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, RowOutcome, RunPause, SLICE_MAX, ScheduleCreate,
+    Trigger,
+};
+use reveille_ledger::content::{Named, Seal, To};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::{Hash, Holder, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::policy::{DAY_MS, Policies};
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{LEVEL, Ledger, closed_slots};
+
+const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+const NOW: Time = Time(1_800_000_000_000);
+const RECIPIENTS: u32 = 50_000_000;
+const TRIES: u32 = 5;
+
+#[derive(Clone)]
+struct World {
+    ledger: Ledger,
+    now: Time,
+}
+
+impl World {
+    fn new() -> World {
+        let mut world = World { ledger: Ledger::new(), now: NOW };
+        world.lead();
+        world.put(Command::NodeUp(NodeUp { holder: HOLDER, name: "one".into(), level: LEVEL, life: 1 }));
+        world
+    }
+
+    fn lead(&mut self) {
+        let readings = vec![Reading { node: HOLDER.node, wall: self.now }];
+        self.put(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
+    }
+
+    fn put(&mut self, command: Command) -> Outcome {
+        let head = self.ledger.head();
+        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, command }).reply.outcome
+    }
+
+    /// A run of all of them, opened by hand.
+    fn open(&mut self, canary: Option<Canary>) -> RunId {
+        let parts = (0..RECIPIENTS.div_ceil(CHUNK)).map(|part| Hash::of(&part.to_be_bytes())).collect();
+        let seal = Seal { name: "all".into(), columns: vec![], rows: RECIPIENTS, parts };
+        let named = Named { name: "all".into(), seal: seal.blob().hash, rows: RECIPIENTS };
+        self.put(Command::AudienceSeal(AudienceSeal { request: None, tenant: "default".into(), seal }));
+        let policies = Policies { canary, ..Policies::default() };
+        let when = When::At { instant_ms: NOW.0 + DAY_MS };
+        let create = ScheduleCreate { when, policies, ..plain::schedule("all", To::Sealed(named), NOW) };
+        let Outcome::Schedule(schedule) = self.put(Command::ScheduleCreate(Box::new(create))) else { panic!("created") };
+        match self.put(Command::Trigger(Trigger { schedule, request: "once".into() })) {
+            Outcome::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Sends what is claimable in these chunks.
+    fn send(&mut self, run: RunId, chunks: std::ops::Range<u32>) {
+        for chunk in chunks {
+            let slices: Vec<Bitmap> = (0..CHUNK)
+                .step_by(SLICE_MAX as usize)
+                .map(|first| Bitmap::range(first, SLICE_MAX))
+                .filter(|slice| !slice.and(&claimable(&self.ledger, run, chunk)).is_empty())
+                .collect();
+            let claim = |slice: &Bitmap| Claim { page: run, chunk, slice: slice.clone(), holder: HOLDER };
+            let Outcome::Claimed(fences) = self.put(Command::Claim(slices.iter().map(claim).collect())) else {
+                panic!("no claims")
+            };
+            let settled = fences.into_iter().zip(slices).map(|(fence, accepted)| RowOutcome {
+                accepted,
+                ..RowOutcome::empty(run, chunk, fence.expect("granted"))
+            });
+            self.put(Command::Settle(settled.collect()));
+        }
+    }
+
+    /// The longest of some tries, each on a copy.
+    fn timed(&self, what: &str, prepare: impl Fn(&mut World), command: &Command) {
+        let mut worst = 0_f64;
+        let mut outcome = Outcome::Done;
+        for _ in 0..TRIES {
+            let mut world = self.clone();
+            prepare(&mut world);
+            let begun = Instant::now();
+            outcome = world.put(command.clone());
+            worst = worst.max(begun.elapsed().as_secs_f64());
+        }
+        println!("  {what}: {:.2} ms, {outcome:?}", worst * 1_000.0);
+    }
+
+    fn as_a_whole(&self, run: RunId) {
+        let pause = Command::RunPause(RunPause { run, reason: "look".into() });
+        self.timed("pause", |_| {}, &pause);
+        self.timed("cancel", |_| {}, &Command::RunCancel(run));
+        let late = |world: &mut World| {
+            world.now = NOW.plus_ms(30 * DAY_MS);
+            world.lead();
+        };
+        self.timed("expiry", late, &Command::Expire(vec![run]));
+    }
+
+    /// As the dispatcher looks for what it could claim, were it to look at every chunk.
+    fn look(&self, run: RunId) {
+        let mut worst = 0_f64;
+        let mut found = 0;
+        for _ in 0..TRIES {
+            let begun = Instant::now();
+            found = (0..RECIPIENTS.div_ceil(CHUNK)).map(|chunk| claimable(&self.ledger, run, chunk).len()).sum();
+            worst = worst.max(begun.elapsed().as_secs_f64());
+        }
+        println!("  a look at all chunks: {:.2} ms, {found} are claimable", worst * 1_000.0);
+    }
+}
+
+/// What of a chunk could be claimed now.
+fn claimable(ledger: &Ledger, run: RunId, number: u32) -> Bitmap {
+    let page = ledger.pages().get(&run).expect("the run's page");
+    let chunk = ledger.chunks().get(&(run, number)).expect("a chunk of it");
+    let mut slots = chunk.claimable(NOW);
+    slots.remove(&closed_slots(page, number, NOW));
+    chunk.by_pool(&slots).into_iter().map(|(_, slots)| slots).next().unwrap_or_default()
+}
+
+fn main() {
+    let chunks = RECIPIENTS.div_ceil(CHUNK);
+    println!("{RECIPIENTS} recipients, nothing sent");
+    let mut world = World::new();
+    let run = world.open(None);
+    world.as_a_whole(run);
+    world.look(run);
+    println!("the first half sent");
+    world.send(run, 0..chunks / 2);
+    world.as_a_whole(run);
+    world.look(run);
+    println!("all but the last chunk sent");
+    world.send(run, chunks / 2..chunks - 1);
+    world.as_a_whole(run);
+    world.look(run);
+
+    for share in [100, 1] {
+        println!("a canary of {share} in 10,000 is out");
+        let mut world = World::new();
+        let run = world.open(Some(Canary { share, limit: 10_000 }));
+        world.look(run);
+        world.as_a_whole(run);
+        println!("the canary's first half is sent");
+        world.send(run, 0..chunks / 2);
+        world.look(run);
+        world.as_a_whole(run);
+    }
+}

@@ -1,0 +1,41 @@
+//! A schedule with nothing special, for tests and examples that look at something else: each changes what it needs.
+
+use reveille_ledger::command::ScheduleCreate;
+use reveille_ledger::content::{Content, To};
+use reveille_ledger::decide::calendar::When;
+use reveille_ledger::ids::Time;
+use reveille_ledger::labels::Labels;
+use reveille_ledger::policy::Policies;
+
+/// Every minute in UTC, created at `after`, with the default policies; no instant is planned yet.
+pub fn schedule(name: &str, audience: impl Into<To>, after: Time) -> ScheduleCreate {
+    ScheduleCreate {
+        request: None,
+        tenant: "default".into(),
+        name: name.into(),
+        when: When::Cron { expression: "* * * * *".into() },
+        zone: "UTC".into(),
+        start: None,
+        end: None,
+        max_runs: None,
+        policies: Policies::default(),
+        pool: "default".into(),
+        priority: 0,
+        paused: None,
+        content: Content {
+            sender: "a@example.org".into(),
+            reply_to: None,
+            subject: "s".into(),
+            text: Some("t".into()),
+            html: None,
+            headers: vec![],
+            variables: vec![],
+            bulk: false,
+        },
+        audience: audience.into(),
+        after,
+        next: None,
+        tzdb: "test".into(),
+        labels: Labels::default(),
+    }
+}
