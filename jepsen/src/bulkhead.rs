@@ -5,16 +5,19 @@
 //! Lateness is the sink's note of the accept minus the due instant. Valid when all of them came, the backlog was
 //! there from the first to the last, and the loaded p99 is within twice the idle one and a floor.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use reveille_proto::admin::v1::{Audience, ScheduleBody};
-use reveille_sink::{Sink, SinkOptions};
+use reveille_sink::{Sink, SinkOptions, Watcher};
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::cluster::{Cluster, Start};
+use crate::flow::Flow;
 use crate::load;
 use crate::measure::{in_ms, percentile, unix_us};
 
@@ -28,12 +31,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const SEED: u64 = 1;
 /// The tenant that sends a few mails; the backlog is the default one's.
 const SMALL: &str = "small";
+/// The domain of an audience that was made of a number.
+const OF_BACKLOG: &str = "@audience.invalid";
 
 /// Options of `bulkhead`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Recipients of the other tenant's backlog; the sink keeps some 500 bytes of memory for each
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=20_000_000))]
+    /// Recipients of the other tenant's backlog
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=67_000_000))]
     pub recipients: u32,
     /// Mails of the small tenant
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -68,8 +73,9 @@ struct Report {
 
 /// Runs it.
 pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
-    let keep_records = args.recipients as usize + 2 * args.mails as usize + 1_024;
-    let sink = Sink::start(SinkOptions { keep_records, keep_bodies: 0, ..SinkOptions::default() })?;
+    let backlog = Flow::new(unix_us(SystemTime::now()) as u64);
+    let record = Arc::new(Mutex::new(Record { small: BTreeMap::new(), backlog }));
+    let sink = sink(&record)?;
     // Its backlog of connections is answered by the kernel; nobody ever speaks.
     let dead = TcpListener::bind(("127.0.0.1", 0)).context("a port for the dead relay")?;
     let cluster = Cluster::start(start, args.nodes).await?;
@@ -77,16 +83,51 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     admin.add_relay(sink.address(), args.sessions).await?;
     admin.add_relay_of("dead", "dead", dead.local_addr().context("its address")?, args.sessions).await?;
 
-    let idle = small(&cluster, &sink, args, "idle").await?;
+    let idle = small(&cluster, &record, args, "idle").await?;
     eprintln!("idle: {} of {} came", idle.us.len(), args.mails);
     admin.generate_audience("backlog", args.recipients, SEED).await?;
     let due = SystemTime::now() + AHEAD;
     for (name, pool) in [("backlog", "default"), ("dead", "dead")] {
-        admin.create(backlog(name, pool, due)).await?;
+        admin.create(run_to_all(name, pool, due)).await?;
     }
     tokio::time::sleep(due.duration_since(SystemTime::now()).unwrap_or_default() + UNDER_WAY).await;
-    let loaded = small(&cluster, &sink, args, "loaded").await?;
-    report(args, &sink, &idle, &loaded)
+    let loaded = small(&cluster, &record, args, "loaded").await?;
+    report(args, &record, &idle, &loaded)
+}
+
+/// What came, however many they are: the small tenant's mails one by one, and the backlog by the millisecond.
+struct Record {
+    /// Instants of accepts, by the name of the schedule that an address begins with. Microseconds since 1970 UTC.
+    small: BTreeMap<String, Vec<i64>>,
+    backlog: Flow,
+}
+
+impl Record {
+    fn note(&mut self, recipient: &str, at_us: u64) {
+        if recipient.ends_with(OF_BACKLOG) {
+            self.backlog.note(at_us);
+        } else if let Some((name, _)) = recipient.split_once('-') {
+            self.small.entry(name.to_owned()).or_default().push(at_us as i64);
+        }
+    }
+}
+
+type Shared = Arc<Mutex<Record>>;
+
+/// A sink that counts what comes into the record, and keeps no mail.
+fn sink(record: &Shared) -> Result<Sink> {
+    let record = Arc::clone(record);
+    let watcher = Watcher::new(move |accept| {
+        // Poisoned only where this very function panicked; whoever reads the record says so.
+        if let Ok(mut record) = record.lock() {
+            record.note(&accept.recipient, accept.accept_unix_us);
+        }
+    });
+    Ok(Sink::start(SinkOptions { watcher: Some(watcher), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() })?)
+}
+
+fn read<T>(record: &Shared, look: impl Fn(&Record) -> T) -> Result<T> {
+    Ok(look(&*record.lock().map_err(|_| anyhow!("counting the accepts panicked"))?))
 }
 
 /// How late the small tenant's mails were, sorted, and between which instants they were waited for.
@@ -96,7 +137,7 @@ struct Lateness {
     last_us: i64,
 }
 
-async fn small(cluster: &Cluster, sink: &Sink, args: &Args, name: &str) -> Result<Lateness> {
+async fn small(cluster: &Cluster, record: &Shared, args: &Args, name: &str) -> Result<Lateness> {
     let due = SystemTime::now() + AHEAD;
     let schedule = ScheduleBody { tenant: SMALL.to_owned(), ..load::once_to(name.to_owned(), due, args.mails) };
     cluster.admin().create(schedule).await?;
@@ -104,19 +145,19 @@ async fn small(cluster: &Cluster, sink: &Sink, args: &Args, name: &str) -> Resul
     let mut us: Vec<i64> = Vec::new();
     while us.len() < args.mails as usize && SystemTime::now() < until {
         tokio::time::sleep(LOOK_EVERY).await;
-        let own = sink.find(|mail| mail.recipient.starts_with(&format!("{name}-")));
-        us = own.iter().map(|mail| mail.accept_unix_us as i64 - due_us).collect();
+        let late = |at: &Vec<i64>| at.iter().map(|at| at - due_us).collect();
+        us = read(record, |record| record.small.get(name).map(late))?.unwrap_or_default();
     }
     us.sort_unstable();
     let last_us = due_us + us.last().copied().unwrap_or_default();
     Ok(Lateness { us, due_us, last_us })
 }
 
-fn report(args: &Args, sink: &Sink, idle: &Lateness, loaded: &Lateness) -> Result<Outcome> {
-    let of_backlog = sink.find(|mail| mail.recipient.ends_with("@audience.invalid"));
-    let by = |us: i64| of_backlog.iter().filter(|mail| (mail.accept_unix_us as i64) < us).count() as u64;
-    let meanwhile = by(loaded.last_us).saturating_sub(by(loaded.due_us));
-    let left = u64::from(args.recipients).saturating_sub(by(loaded.last_us));
+fn report(args: &Args, record: &Shared, idle: &Lateness, loaded: &Lateness) -> Result<Outcome> {
+    let (by_due, by_last) = read(record, |record| {
+        (record.backlog.before(loaded.due_us as u64), record.backlog.before(loaded.last_us as u64))
+    })?;
+    let (meanwhile, left) = (by_last.saturating_sub(by_due), u64::from(args.recipients).saturating_sub(by_last));
     let p99 = |lateness: &Lateness| percentile(&lateness.us, 99.0).map(in_ms);
     let (idle_p99_ms, loaded_p99_ms) = (p99(idle), p99(loaded));
     let bound = idle_p99_ms.map(|idle| 2.0 * idle + f64::from(args.floor_ms));
@@ -140,10 +181,32 @@ fn report(args: &Args, sink: &Sink, idle: &Lateness, loaded: &Lateness) -> Resul
 }
 
 /// A run of the other tenant to all of its audience, by that pool.
-fn backlog(name: &str, pool: &str, due: SystemTime) -> ScheduleBody {
+fn run_to_all(name: &str, pool: &str, due: SystemTime) -> ScheduleBody {
     ScheduleBody {
         pool: pool.to_owned(),
         audience: Some(Audience { sealed: "backlog".to_owned(), ..Audience::default() }),
         ..load::once(name.to_owned(), due, Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mails_of_the_backlog_are_counted_and_those_of_the_small_tenant_known_one_by_one() {
+        let mut record = Record { small: BTreeMap::new(), backlog: Flow::new(1_000) };
+        for (recipient, at_us) in [
+            ("r00000001.s1@audience.invalid", 2_000),
+            ("idle-1@example.net", 2_500),
+            ("r00000002.s1@audience.invalid", 5_000),
+            ("loaded-7@example.net", 6_000),
+            ("idle-2@example.net", 7_000),
+        ] {
+            record.note(recipient, at_us);
+        }
+        assert_eq!([0, 2_000, 3_000, 9_000].map(|us| record.backlog.before(us)), [0, 0, 1, 2]);
+        assert_eq!(record.small["idle"], [2_500, 7_000]);
+        assert_eq!(record.small["loaded"], [6_000]);
     }
 }

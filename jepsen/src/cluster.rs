@@ -88,13 +88,15 @@ impl Cluster {
 
     /// CPU of each node that runs, and of this process as `sink`: while mails arrive it does nothing else.
     pub fn cpu_seconds(&self) -> Result<BTreeMap<String, f64>> {
-        let mut used = BTreeMap::from([("sink".to_owned(), cpu_seconds(std::process::id())?)]);
-        for node in &self.nodes {
-            if let Some(process) = node.process_id() {
-                used.insert(node.name.clone(), cpu_seconds(process)?);
-            }
-        }
+        let mut used = self.of_each(cpu_seconds)?;
+        used.insert("sink".to_owned(), cpu_seconds(std::process::id())?);
         Ok(used)
+    }
+
+    /// What is measured of the process of each node that runs.
+    pub fn of_each(&self, measure: impl Fn(u32) -> Result<f64>) -> Result<BTreeMap<String, f64>> {
+        let running = self.nodes.iter().filter_map(|node| Some((node.name.clone(), node.process_id()?)));
+        running.map(|(name, process)| Ok((name, measure(process)?))).collect()
     }
 
     /// Name and epoch of the leader, by its own word; the higher epoch where two say so.

@@ -48,7 +48,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let cluster = Cluster::start(start, args.nodes).await?;
     let window = Duration::from_secs(args.seconds);
     let cpu_percent_empty = measured(&cluster, window, "without schedules").await?;
-    let rss_mb_empty = memory(&cluster)?;
+    let rss_mb_empty = cluster.of_each(resident_mb)?;
     let due = SystemTime::now() + A_YEAR;
     let body = move |number| load::once_to(format!("idle-{number}"), due, 1);
     let count = Until::Count(args.schedules);
@@ -60,7 +60,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         seconds: args.seconds,
         cpu_percent_of_a_core,
         cpu_percent_empty,
-        rss_mb: memory(&cluster)?,
+        rss_mb: cluster.of_each(resident_mb)?,
         rss_mb_empty,
         create_per_second: rounded(created.rate()),
     };
@@ -71,21 +71,12 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
 async fn measured(cluster: &Cluster, window: Duration, what: &str) -> Result<BTreeMap<String, f64>> {
     eprintln!("measuring {what}: {} s to settle, then {} s", SETTLE.as_secs(), window.as_secs());
     tokio::time::sleep(SETTLE).await;
-    let (before, start) = (of_each(cluster, cpu_seconds)?, Instant::now());
+    let (before, start) = (cluster.of_each(cpu_seconds)?, Instant::now());
     tokio::time::sleep(window).await;
-    let (after, took) = (of_each(cluster, cpu_seconds)?, start.elapsed().as_secs_f64());
+    let (after, took) = (cluster.of_each(cpu_seconds)?, start.elapsed().as_secs_f64());
     let percent = after.into_iter().map(|(name, after)| {
         let used = after - before.get(&name).copied().unwrap_or(after);
         (name, rounded(100.0 * used / took))
     });
     Ok(percent.collect())
-}
-
-fn memory(cluster: &Cluster) -> Result<BTreeMap<String, f64>> {
-    of_each(cluster, resident_mb)
-}
-
-fn of_each(cluster: &Cluster, measure: impl Fn(u32) -> Result<f64>) -> Result<BTreeMap<String, f64>> {
-    let running = cluster.nodes().iter().filter_map(|node| Some((node.name.clone(), node.process_id()?)));
-    running.map(|(name, process)| Ok((name, measure(process)?))).collect()
 }

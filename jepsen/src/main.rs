@@ -4,8 +4,8 @@
 //! recorded. It shares no logic with what it judges.
 //!
 //! What every command promises: talk on stderr; the last line on stdout is one JSON object; exit code 0 when
-//! what it measured is also right, 1 when it is not or could not be measured, 130 when it was interrupted;
-//! and at its end, whatever the end was, no process of its own runs and nothing of its own lies in a
+//! what it measured is also right, 1 when it is not or could not be measured, 130 when it was interrupted (and
+//! then nothing on stdout: half of a measurement is none); and at its end, whatever the end was, no process of its own runs and nothing of its own lies in a
 //! temporary folder or in `/dev/shm` (a `kill -9` of this very process excepted).
 //!
 //! Reading order: this page, `cluster.rs` with `node.rs` (the processes), `admin.rs` and `pages.rs` (how they
@@ -21,6 +21,7 @@ mod cluster;
 mod creates;
 mod doubt;
 mod failover;
+mod flow;
 mod idle;
 mod load;
 mod measure;

@@ -4,7 +4,6 @@
 //! recipient got exactly one mail, or is in doubt after a kill, and nobody else got any. A sink of others keeps no
 //! record: there the ledger's own count is all that is known, and nothing is verified.
 
-mod flow;
 mod weight;
 mod yardstick;
 
@@ -18,9 +17,9 @@ use reveille_proto::admin::v1::{Audience, Content, RunCounts, ScheduleBody, When
 use reveille_sink::{Sink, SinkOptions, Watcher};
 use serde::Serialize;
 
-use self::flow::Flow;
 use crate::Outcome;
 use crate::cluster::{Cluster, Start};
+use crate::flow::{self, Flow};
 use crate::measure::{resident_mb, rounded, unix_us};
 use crate::tally::Numbers;
 
@@ -31,6 +30,8 @@ const AHEAD: Duration = Duration::from_secs(3);
 const SLOWEST_PER_SECOND: u64 = 500;
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// What is waited for, and how far it is, is said so often.
+const SAY_EVERY: Duration = Duration::from_secs(10);
 /// After a kill the killed node is away for so long.
 const AWAY: Duration = Duration::from_secs(5);
 /// Where somebody was killed, what is left must stay as it is for so long.
@@ -116,7 +117,8 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let mut cluster = Cluster::start(start, args.nodes).await?;
     cluster.admin().add_relay(relay, args.sessions).await?;
     let begun = Instant::now();
-    cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED).await?;
+    let made = cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED);
+    telling(&format!("the audience of {mails} recipients"), made).await?;
     let generate_seconds = begun.elapsed().as_secs_f64();
     eprintln!("{mails} recipients are sealed, in {generate_seconds:.1} s");
     let empty = weight::ledgers(&cluster).await?;
@@ -130,7 +132,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         (name, rounded(used))
     });
     let cpu_seconds = used.collect();
-    let rss_mb = resident(&cluster)?;
+    let rss_mb = cluster.of_each(resident_mb)?;
     tokio::time::sleep(QUIET_AFTER).await;
     let full = weight::ledgers(&cluster).await?;
     let doubts = match seen.last.in_doubt {
@@ -232,12 +234,17 @@ async fn watch(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Result<Se
     };
     let mut seen = Seen { run, counts: Vec::new(), last: RunCounts::default(), killed_us: None };
     let (mut down, mut unchanged_since) = (None, Instant::now());
+    let mut said = (Instant::now(), 0);
     loop {
         let counts = cluster.admin().counts(&seen.run).await?;
         if counts != seen.last {
             (seen.last, unchanged_since) = (counts, Instant::now());
         }
         seen.counts.push((unix_us(SystemTime::now()) as u64, seen.last.sent.into()));
+        if said.0.elapsed() >= SAY_EVERY {
+            eprintln!("{}", how_far(&seen.last, said.1, said.0.elapsed()));
+            said = (Instant::now(), seen.last.sent);
+        }
         let is_over = seen.last.pending + seen.last.claimed == 0;
         if args.kill_leader && seen.killed_us.is_none() && seen.last.sent >= args.recipients / 3 {
             let (leader, _) = cluster.leader().await.context("nobody leads")?;
@@ -261,19 +268,33 @@ async fn watch(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Result<Se
     }
 }
 
+/// How far a run is, and how fast it went since so many were sent.
+fn how_far(counts: &RunCounts, sent_before: u32, since: Duration) -> String {
+    let RunCounts { sent, pending, claimed, in_doubt, .. } = *counts;
+    let rate = f64::from(sent.saturating_sub(sent_before)) / since.as_secs_f64();
+    format!("{sent} are sent, {rate:.0} a second; {pending} are pending, {claimed} claimed, {in_doubt} in doubt")
+}
+
+/// Says now and then that it waits, until it is done.
+async fn telling<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let (begun, mut work) = (Instant::now(), std::pin::pin!(work));
+    loop {
+        match tokio::time::timeout(SAY_EVERY, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => eprintln!("waiting for {what}, for {} s", begun.elapsed().as_secs()),
+        }
+    }
+}
+
 async fn yardstick_of(args: &Args) -> Result<Option<f64>> {
     if !args.compare {
         return Ok(None);
     }
     let (sessions, bytes) = (args.sessions, args.body_bytes);
-    let rate = tokio::task::spawn_blocking(move || yardstick::measure(sessions, bytes)).await??;
+    let measured = tokio::task::spawn_blocking(move || yardstick::measure(sessions, bytes));
+    let rate = telling("smtp-source into smtp-sink", measured).await??;
     eprintln!("smtp-source into smtp-sink: {rate:.0} mails a second");
     Ok(Some(rate))
-}
-
-fn resident(cluster: &Cluster) -> Result<BTreeMap<String, f64>> {
-    let nodes = cluster.nodes().iter().filter_map(|node| Some((node.name.clone(), node.process_id()?)));
-    nodes.map(|(name, process)| Ok((name, resident_mb(process)?))).collect()
 }
 
 /// One run to the audience, with a template of that many bytes in lines of 64.
@@ -304,6 +325,13 @@ mod tests {
     fn a_text_has_as_many_bytes_as_were_asked_for() {
         let text = body(SystemTime::UNIX_EPOCH, 2_048).content.unwrap().text.unwrap();
         assert_eq!(text.len(), 2_048);
+    }
+
+    #[test]
+    fn it_is_said_how_far_and_how_fast() {
+        let counts = RunCounts { sent: 70_000, pending: 30_000, claimed: 12, ..RunCounts::default() };
+        let told = how_far(&counts, 20_000, Duration::from_secs(10));
+        assert_eq!(told, "70000 are sent, 5000 a second; 30000 are pending, 12 claimed, 0 in doubt");
     }
 
     #[test]

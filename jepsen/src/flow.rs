@@ -64,6 +64,11 @@ impl Flow {
         Some(Cost { lost_seconds: (missing / rate / 1e3).max(0.0), silent_seconds: silent as f64 / 1e3 })
     }
 
+    /// Accepts before the millisecond of this instant; microseconds.
+    pub fn before(&self, instant_us: u64) -> u64 {
+        self.per_ms.get(..self.at(instant_us)).map_or_else(|| sum(&self.per_ms), sum)
+    }
+
     fn at(&self, instant_us: u64) -> usize {
         (instant_us.saturating_sub(self.start_us) / 1_000) as usize
     }
@@ -99,6 +104,14 @@ mod tests {
         assert_eq!(flow(4_000, 0..2_000).rate(), None, "two seconds behind the first, not behind the start");
         assert_eq!((flow(2_000, 0..0).rate(), Flow::new(0).rate()), (None, None), "shorter than that");
         assert_eq!((flow(4_000, 0..0).last_us(), Flow::new(0).last_us()), (Some(4_007_000), None));
+    }
+
+    #[test]
+    fn what_came_before_an_instant_is_counted() {
+        let flow = flow(4_000, 100..200);
+        let before = |ms: u64| flow.before(7_000 + 1_000 * ms);
+        assert_eq!([0, 1, 100, 150, 4_000, 9_000].map(before), [0, 1, 100, 100, 3_900, 3_900]);
+        assert_eq!(flow.before(0), 0, "before the start");
     }
 
     #[test]
