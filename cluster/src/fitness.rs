@@ -174,9 +174,13 @@ fn could_grant(
                 && often(ledger.tenant(&page.tenant).rate())
                 && ledger.room_today(pool, now) != Some(0)
         };
+        // Once a pool: a run may have a thousand parts.
+        let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
+        let each = pools.iter().flat_map(|pool| may_hold.keys().map(move |node| (*pool, *node)));
+        let sending: BTreeSet<(&str, NodeId)> = each.filter(|(pool, node)| sends(*node, pool)).collect();
         let somewhere = |page: &Page, part: &Part| {
             let barred = barred(ledger, page, part.number, &may_hold);
-            may_hold.keys().any(|node| !barred.contains(node) && sends(*node, part.pool))
+            may_hold.keys().any(|node| !barred.contains(node) && sending.contains(&(part.pool, *node)))
         };
         let could = |page: &Page, part: &Part| soon(page, part.pool) && somewhere(page, part);
         let mut pages = ledger.open_pages();
