@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod dev;
 mod health;
+mod human;
 mod life;
 mod logging;
 mod measures;

@@ -40,6 +40,7 @@ pub async fn backfill(
 ) -> Result<BackfillScheduleResponse, Fault> {
     let asked = read(request)?;
     let found = admin.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+    admin.not_of_a_campaign(found.id)?;
     let (id, tenant, through) = (found.id, found.schedule.tenant.clone(), found.schedule.plan.fired_through);
     if asked.from > through {
         let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");

@@ -30,12 +30,16 @@ pub async fn create(
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
     fields.done(Some(()))?;
-    let (known, now) = existing(admin, request.schedule.as_ref(), deadline).await?;
+    let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), deadline).await?;
     let (body, exists) = (request.schedule, known.is_some());
     let site = Arc::clone(&admin.site);
     let sealed = move |tenant: &str, name: &str| site.sealed(tenant, name);
     let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, (zones, &sealed))).await?;
     let Asked { mut create, duplicates } = asked.map_err(|fault| fault.request(&request.request_id))?;
+    if of_campaign && (request.validate_only || known.is_some()) {
+        let taken = Refusal::CampaignNameTaken(create.name);
+        return Err(refusals::refused(&taken).request(&request.request_id));
+    }
     if let Some((id, body)) = known
         && body != body_of(&create)
     {
@@ -74,25 +78,33 @@ pub fn unfit(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status>
 
 /// What keeps mail of a pool from being sent, though nothing is wrong with what was asked for.
 pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<String> {
-    let served = ledger.relays().iter().any(|(_, relay)| relay.pool == pool);
-    let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
+    let add = add_relay(pool);
     let unserved =
         format!("no relay is in pool {pool}: its mail waits until it expires, and never goes by another; {add}");
-    (!served).then_some(unserved).into_iter().collect()
+    (!ledger.serves(pool)).then_some(unserved).into_iter().collect()
+}
+
+/// How a pool gets a relay.
+pub fn add_relay(pool: &str) -> String {
+    format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls")
 }
 
 type Known = Option<(ScheduleId, Hash)>;
 
-/// The schedule that has the name already, and ledger time.
-async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, deadline: Instant) -> Result<(Known, Time), Fault> {
+/// The schedule that has the name already, whether a campaign has it, and ledger time.
+async fn existing(
+    admin: &Admin,
+    body: Option<&v1::ScheduleBody>,
+    deadline: Instant,
+) -> Result<(Known, bool, Time), Fault> {
     let (tenant, name) = body.map_or(("", ""), |body| (body.tenant.as_str(), body.name.as_str()));
     let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
     let look = admin.read(false, deadline, |ledger| {
         let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.body));
-        (known, ledger.head().now)
+        (known, ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())), ledger.head().now)
     });
-    let ((known, now), _) = look.await?;
-    Ok((known, admin.now(now)))
+    let ((known, of_campaign, now), _) = look.await?;
+    Ok((known, of_campaign, admin.now(now)))
 }
 
 /// As the ledger tells one body from another: without the request id and what was computed here.

@@ -246,6 +246,21 @@ pub fn refused_of(schedule: &str, refusal: &Refusal) -> Fault {
     }
 }
 
+/// What the ledger refused of a campaign: its own commands come next.
+pub fn refused_of_campaign(name: &str, refusal: &Refusal) -> Fault {
+    let status = format!("reveille campaign status {name}");
+    match refusal {
+        Refusal::StalePlan => {
+            Fault::new(Code::Aborted, ErrorReason::EtagMismatch, "the campaign has changed meanwhile").next(status)
+        }
+        Refusal::CampaignIs(stage) => not_possible(format!("campaign {name} is {stage} already")).next(status),
+        Refusal::NotPossible(_) | Refusal::NotActive(_) | Refusal::NoSuchRun(_) | Refusal::NoSuchSchedule(_) => {
+            not_possible(format!("campaign {name}: {refusal}")).next(status)
+        }
+        refusal => refused(refusal),
+    }
+}
+
 /// Nothing belongs to such a tenant, and nobody has set its bounds.
 pub fn no_tenant(name: &str) -> Fault {
     Fault::new(Code::NotFound, ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"))
@@ -286,6 +301,11 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::AudienceUsed { schedule, .. } => {
             not_possible(message).next(format!("reveille schedule delete {schedule}"))
         }
+        Refusal::AudienceOfCampaign { campaign, .. } => {
+            not_possible(message).next(format!("reveille campaign delete {campaign}, once it is over or cancelled"))
+        }
+        Refusal::CampaignNameTaken(name) => Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+            .next(format!("reveille campaign status {name}")),
         Refusal::NoSuchCampaign(name) => no_campaign(name),
         Refusal::OfCampaign(name) => not_possible(message).next(format!("reveille campaign status {name}")),
         Refusal::LaunchedBefore { campaign, .. } => {

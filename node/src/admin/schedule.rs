@@ -244,6 +244,7 @@ impl ScheduleService for Admin {
         let request = fields.done(request)?;
         let found = self.find_schedule((&tenant, &name), false, deadline).await?;
         if validate_only {
+            self.not_of_a_campaign(found.id)?;
             return Ok(Response::new(trigger::would_open(self, &found, &request)?));
         }
         let command = Command::Trigger(Trigger { schedule: found.id, request });

@@ -106,6 +106,7 @@ async fn attempt(
 ) -> Result<Result<UpdateScheduleResponse, Refusal>, Fault> {
     let present = present(admin, asked, request_id, deadline).await?;
     let (id, now, beside) = (present.id, present.now, present.beside);
+    admin.not_of_a_campaign(id)?;
     if let Some(answer) = &present.answer {
         if answer.body != body {
             let reused = Refusal::RequestReused(request.request_id.clone());

@@ -6,7 +6,7 @@ use super::args::{Question, ScheduleCommand};
 use super::failure::{Failure, Stop};
 
 /// Fields whose flag has another name, the longer path first.
-const NAMED: [(&str, &str); 33] = [
+const NAMED: [(&str, &str); 35] = [
     ("schedule.audience.recipients", "--to or --recipients"),
     ("schedule.audience.columns", "--recipients"),
     ("schedule.audience.sealed", "--audience"),
@@ -37,6 +37,8 @@ const NAMED: [(&str, &str); 33] = [
     ("peers", "--peer"),
     ("recipients", "RECIPIENT"),
     ("recipient", "RECIPIENT"),
+    ("canary.percent", "--canary"),
+    ("canary.hold_percent", "--canary-hold"),
     ("by", "DISTANCE"),
     ("name", "NAME"),
     ("tenant", "--tenant"),
@@ -47,8 +49,8 @@ const SEVERAL: [(&str, &str); 2] =
 /// Within these a field and its flag have one name.
 const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
 /// Fields of their own that are called as their flag is.
-const OWN: [&str; 10] =
-    ["from", "to", "max", "pool", "reason", "resolution", "concurrency", "share", "warm_up", "first_day"];
+const OWN: [&str; 11] =
+    ["at", "from", "to", "max", "pool", "reason", "resolution", "concurrency", "share", "warm_up", "first_day"];
 
 /// Do the values of a command come from its flags?
 pub fn give_its_values(question: &Question) -> bool {
@@ -114,6 +116,10 @@ mod tests {
             ("relay.tls_name", "--tls-name"),
             ("peers[1]", "--peer"),
             ("to", "--to"),
+            ("at", "--at"),
+            ("schedule.when.at", "--at"),
+            ("schedule.audience.sealed", "--audience"),
+            ("canary.hold_percent", "--canary-hold"),
         ] {
             assert_eq!(flag_of(field).as_deref(), Some(flag), "{field}");
         }

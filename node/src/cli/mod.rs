@@ -27,7 +27,6 @@ mod flags;
 #[cfg(test)]
 mod handbook;
 mod harmless;
-mod human;
 mod import;
 mod input;
 mod instant;
@@ -46,6 +45,7 @@ use reveille_cluster::station::StationError;
 use reveille_ledger::refusal::Refusal;
 use reveille_raft::Fault;
 
+use crate::human;
 use crate::life::LifeError;
 use args::{Cli, Command, Global, Question};
 use early::Early;

@@ -1,9 +1,10 @@
 //! `campaign …`: what is asked, and what is printed.
 
+use prost::Message;
 use reveille_proto::admin::v1::{self, CampaignState};
 use serde_json::json;
 
-use crate::fake::{Fake, one, unknown};
+use crate::fake::{Fake, one, refusal_of, unknown};
 
 fn instant(seconds: i64) -> Option<prost_types::Timestamp> {
     Some(prost_types::Timestamp { seconds, nanos: 0 })
@@ -30,6 +31,8 @@ fn spring(state: CampaignState) -> v1::Campaign {
             budget_per_second: Some(4_000.0),
             ends: instant(1_772_972_900),
             fits: false,
+            bound: v1::ForecastBound::Relays.into(),
+            first_day_room: None,
         }),
         index: 12,
         canary: Some(v1::Canary { percent: 1.0, hold_percent: Some(5.0) }),
@@ -53,7 +56,7 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
     let ended = fake.reveille(line).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stderr, "warning: needs 13889 mails a second\nchecked; nothing was changed\n");
-    let told = "needs 13,889 mails/s; the relays' rates give 4,000: ends at 2026-03-08T12:28:20Z";
+    let told = "needs 13,889 mails/s; the relays' rates give 4,000: ends at 2026-03-08T12:28:20Z, after finish by";
     assert!(ended.stdout.contains(told), "{}", ended.stdout);
     let asked: Vec<v1::CreateCampaignRequest> = fake.requests("CreateCampaign");
     let asked = asked.first().expect("asked");
@@ -61,7 +64,93 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
     assert_eq!((body.name.as_str(), body.audience.expect("an audience").sealed.as_str()), ("spring", "everybody"));
     assert_eq!(body.when.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
     assert_eq!(asked.canary, Some(v1::Canary { percent: 0.5, hold_percent: None }));
-    assert!(asked.validate_only && body.policies.expect("policies").finish_by.is_none());
+    // What only recurs is not said of it; what it leaves out has the defaults that campaigns have.
+    let policies = v1::Policies { in_doubt: v1::InDoubt::Hold.into(), ..v1::Policies::default() };
+    assert!(asked.validate_only && body.policies == Some(policies), "{:?}", body.policies);
+}
+
+#[tokio::test]
+async fn create_offers_what_campaigns_have_with_their_defaults() {
+    let fake = Fake::start(|method, _| Err(unknown(method))).await;
+    // Lines are as long as the terminal is wide.
+    let help = fake.reveille("campaign create --help").await.stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["--start-within", "[default: 1h]", "[default: 4h, or twice the forecast where that is longer]"] {
+        assert!(help.contains(words), "{words}: {help}");
+    }
+    for flag in ["--overlap", "--min-gap", "--jitter", "--catch-up", "--dst-gap"] {
+        assert!(!help.contains(flag), "{flag}: {help}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_by_its_flag() {
+    let fake = Fake::start(|_, _| Err(refusal_of("INVALID_FIELD", "at", "at: is no instant"))).await;
+    let ended = fake.reveille("campaign launch spring --at 2026-03-08T09:00:00Z").await;
+    assert!(ended.stderr.contains("--at: is no instant"), "{ended:?}");
+}
+
+/// One of 200.
+fn under_way(settled: u32) -> v1::Run {
+    let counts = v1::RunCounts { sent: settled, pending: 200 - settled, ..v1::RunCounts::default() };
+    let mut run = v1::Run { run: "r7.0".into(), audience: 200, counts: Some(counts), ..v1::Run::default() };
+    run.set_state(if settled == 200 { v1::RunState::Finished } else { v1::RunState::Open });
+    run
+}
+
+#[tokio::test]
+async fn status_of_an_open_one_says_when_it_ends() {
+    let fake = Fake::start(|method, _| match method {
+        "GetCampaign" => {
+            let progress = Some(v1::Progress { per_second: 2.04, ends: instant(1_772_960_500) });
+            let campaign =
+                v1::Campaign { run: Some(under_way(100)), forecast: None, progress, ..spring(CampaignState::Open) };
+            one(v1::GetCampaignResponse { campaign: Some(campaign), freshness: None })
+        }
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let told = "2 mails/s on average since it opened: ends at 2026-03-08T09:01:40Z";
+    let shown = fake.reveille("campaign status spring").await.stdout;
+    assert!(shown.contains(told), "{shown}");
+    let progress = fake.reveille("campaign status spring -o json").await.json()["progress"].clone();
+    assert_eq!(progress, json!({ "per_second": 2.04, "ends": "2026-03-08T09:01:40Z" }));
+}
+
+#[tokio::test]
+async fn watch_says_how_fast_it_goes_and_when_it_is_over_also_in_a_pipe() {
+    let looks = std::sync::atomic::AtomicUsize::new(0);
+    let fake = Fake::start(move |method, _| match method {
+        "GetCampaign" => {
+            looks.store(0, std::sync::atomic::Ordering::SeqCst);
+            let campaign = v1::Campaign { run: Some(under_way(0)), ..spring(CampaignState::Open) };
+            one(v1::GetCampaignResponse { campaign: Some(campaign), freshness: None })
+        }
+        // Streams that end are asked for again half a second later.
+        "WatchRun" => {
+            let told = |settled| v1::WatchRunResponse { run: Some(under_way(settled)) }.encode_to_vec();
+            match looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+                0 => Ok(vec![told(0)]),
+                _ => Ok(vec![told(50), told(200)]),
+            }
+        }
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let ended = fake.reveille("campaign watch spring").await;
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!((ended.code, lines.len()), (Some(0), 3), "{ended:?}");
+    assert!(!lines[0].contains("/s"), "nobody knows yet: {ended:?}");
+    assert!(lines[1].contains("50 of 200") && lines[1].contains("/s, over in "), "{ended:?}");
+    assert!(lines[2].contains("200 of 200") && lines[2].ends_with("/s"), "{ended:?}");
+
+    let ended = fake.reveille("campaign watch spring -o json").await;
+    let told = |line: &str| -> serde_json::Value { serde_json::from_str(line).expect("an object a line") };
+    let lines: Vec<_> = ended.stdout.lines().map(told).collect();
+    assert_eq!((lines[0]["per_second"].is_null(), lines[0]["eta_ms"].is_null()), (true, true), "{ended:?}");
+    assert!(lines[1]["per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{ended:?}");
+    assert!(lines[1]["eta_ms"].as_i64().is_some_and(|eta| eta > 0), "{ended:?}");
+    assert!(lines[2]["eta_ms"].is_null(), "nothing is left: {ended:?}");
 }
 
 #[tokio::test]
@@ -81,10 +170,11 @@ async fn status_and_list_print_the_same_fields() {
         "recipients": 50_000_000, "at": "2026-03-08T09:00:00Z", "zone": "Europe/Berlin", "pool": "bulk",
         "priority": 0, "labels": {}, "content_hash": "c0de", "launched_at": null,
         "start_within_ms": 3_600_000,
-        "finish_by": "2026-03-08T10:00:00Z", "run": null, "index": 12,
+        "finish_by": "2026-03-08T10:00:00Z", "run": null, "progress": null, "index": 12,
         "canary": { "percent": 1.0, "hold_percent": 5.0 },
         "forecast": {
             "needed_per_second": 13_888.9, "budget_per_second": 4_000.0, "ends": "2026-03-08T12:28:20Z", "fits": false,
+            "bound": "relays", "first_day_room": null,
         },
     });
     assert_eq!(fake.reveille("campaign status spring -o json").await.json(), shown);

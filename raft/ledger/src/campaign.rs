@@ -80,11 +80,15 @@ pub enum Stage {
         at: Time,
         /// Why.
         cause: String,
+        /// Its launch.
+        launch: Launch,
     },
     /// Somebody ended it.
     Cancelled {
         /// When.
         at: Time,
+        /// Its launch, where there was one.
+        launch: Option<Launch>,
         /// What it had made of itself, where that had opened a run already.
         opened: Option<Armed>,
     },
@@ -108,6 +112,16 @@ impl Stage {
             Stage::Armed(armed) => Some(armed),
             Stage::Cancelled { opened, .. } => opened.as_ref(),
             Stage::Draft | Stage::Waiting(_) | Stage::Missed { .. } => None,
+        }
+    }
+
+    /// Its launch, where there was one.
+    pub fn launch(&self) -> Option<&Launch> {
+        match self {
+            Stage::Draft => None,
+            Stage::Waiting(launch) | Stage::Missed { launch, .. } => Some(launch),
+            Stage::Armed(armed) => Some(&armed.launch),
+            Stage::Cancelled { launch, .. } => launch.as_ref(),
         }
     }
 

@@ -627,6 +627,13 @@ pub struct CampaignCreate {
     pub labels: Labels,
 }
 
+impl CampaignCreate {
+    /// Hash of what it makes, whoever asks for it: the same again is the same campaign.
+    pub fn body(&self) -> Hash {
+        body_hash(&("campaign", &CampaignCreate { request: None, ..self.clone() }))
+    }
+}
+
 /// A campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignName {

@@ -15,6 +15,7 @@ pub mod decide;
 pub mod effect;
 pub mod evidence;
 pub mod explain;
+pub mod forecast;
 pub mod ids;
 mod key;
 pub mod labels;
@@ -33,8 +34,8 @@ pub mod tenant;
 mod weight;
 
 pub use apply::{
-    ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, CAMPAIGN_FINISH_MS_MIN, LEAP_MS_MAX, Look, OPENINGS_MAX,
-    PAGE_RUNS_MAX, SMALL_AUDIENCE, STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
+    ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, LEAP_MS_MAX, Look, OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE,
+    STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
 };
 pub use rows::{Change, Changed};
 pub use state::*;

@@ -138,6 +138,17 @@ pub enum Refusal {
         /// When it was launched.
         at: Time,
     },
+    /// P20: a campaign that was launched sends to the audience.
+    #[error("audience '{name}' is used by campaign '{campaign}'")]
+    AudienceOfCampaign {
+        /// The audience.
+        name: String,
+        /// One of the campaigns.
+        campaign: String,
+    },
+    /// The name is taken by a campaign.
+    #[error("campaign '{0}' exists with another body; choose another name, or delete it first")]
+    CampaignNameTaken(String),
     /// Nobody has set bounds of a tenant of that name.
     #[error("no bounds are set for a tenant named '{0}'")]
     NoSuchTenant(String),

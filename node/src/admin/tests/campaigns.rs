@@ -134,7 +134,7 @@ async fn an_audience_is_sealed_at_its_instant_or_it_does_not_fire() {
     }
     let missed = becomes(&node, "never", CampaignState::Missed).await;
     assert!(missed.reason.contains("'missing' was not sealed"), "{missed:?}");
-    assert!(missed.run.is_none());
+    assert!(missed.run.is_none() && missed.launched_at.is_some());
 
     seal(&node, "tomorrow").await;
     let armed = becomes(&node, "late", CampaignState::Launched).await;

@@ -2,7 +2,8 @@
 
 use jiff::SignedDuration;
 use reveille_proto::admin::v1::{
-    Campaign, CampaignState, Canary, CanaryVerdict, ExplainRequest, ResumeCampaignRequest, RunCanary,
+    AddRelayRequest, Campaign, CampaignState, Canary, CanaryVerdict, ExplainRequest, Relay, RemoveRelayRequest,
+    ResumeCampaignRequest, RunCanary,
 };
 use tonic::Code;
 
@@ -12,8 +13,8 @@ use super::node::{Node, node};
 /// Of 300 recipients 30 go first, and 3 of them may fare badly.
 const TENTH: Canary = Canary { percent: 10.0, hold_percent: Some(10.0) };
 
-/// It is to be sent now.
-async fn launched_now(node: &Node, pool: &str) -> Campaign {
+/// It is to be sent so long from now.
+async fn launched_for(node: &Node, pool: &str, ahead: SignedDuration) -> Campaign {
     seal(node, "all").await;
     let mut request = body("spring", "all", at(SignedDuration::from_hours(1)));
     request.canary = Some(TENTH);
@@ -21,7 +22,12 @@ async fn launched_now(node: &Node, pool: &str) -> Campaign {
     let draft = node.campaigns().create_campaign(request.clone()).await.expect("a draft").into_inner();
     assert_eq!(draft.campaign.and_then(|campaign| campaign.canary), Some(TENTH));
     assert!(!node.campaigns().create_campaign(request).await.expect("the same").into_inner().created);
-    launched(node, "spring", Some(at(SignedDuration::ZERO))).await.expect("launched")
+    launched(node, "spring", Some(at(ahead))).await.expect("launched")
+}
+
+/// It is to be sent now.
+async fn launched_now(node: &Node) -> Campaign {
+    launched_for(node, "", SignedDuration::ZERO).await
 }
 
 /// By the order in which mails came: who is of the canary? A tenth of a list, spread evenly.
@@ -46,7 +52,7 @@ async fn last_word(node: &Node, campaign: &Campaign, recipient: &str) -> String 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_goes_well_goes_on_by_itself() {
     let node = node("rcpt:550=5.1.1 nobody here#2").await;
-    launched_now(&node, "").await;
+    launched_now(&node).await;
     let done = becomes(&node, "spring", CampaignState::Finished).await;
     let counts = done.run.as_ref().and_then(|run| run.counts).expect("counts");
     assert_eq!((counts.sent, counts.dead), (RECIPIENTS - 2, 2), "{done:?}");
@@ -61,7 +67,7 @@ async fn what_goes_well_goes_on_by_itself() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_goes_badly_is_held_until_somebody_lets_it_go_on() {
     let node = node("rcpt:550=5.1.1 nobody here#4").await;
-    launched_now(&node, "").await;
+    launched_now(&node).await;
     let held = becomes(&node, "spring", CampaignState::Paused).await;
     assert!(held.reason.starts_with("canary: of 30 recipients 4 are dead or in doubt and 3 may be"), "{held:?}");
     assert_eq!((canary(&held).bad, canary(&held).verdict()), (4, CanaryVerdict::Held));
@@ -80,7 +86,11 @@ async fn what_goes_badly_is_held_until_somebody_lets_it_go_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_waits_for_it_is_told_so() {
     let node = node("").await;
-    launched_now(&node, "no-relay-here").await;
+    // Its relay goes before it opens: without one it would not be launched.
+    let relay = Some(Relay { name: "away".into(), pool: "no-relay-here".into(), ..node.relay() });
+    node.relays().add_relay(AddRelayRequest { relay, ..AddRelayRequest::default() }).await.expect("added");
+    launched_for(&node, "no-relay-here", SignedDuration::from_secs(10)).await;
+    node.relays().remove_relay(RemoveRelayRequest { name: "away".into() }).await.expect("removed");
     let open = becomes(&node, "spring", CampaignState::Open).await;
     let waits = "waits: for the canary: of 30 recipients 30 are undecided, 0 dead or in doubt and 3 may be";
     assert_eq!(last_word(&node, &open, "#0").await, waits);

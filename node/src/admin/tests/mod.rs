@@ -1,10 +1,12 @@
 //! The whole API over real gRPC, on a cluster of one node that sends to a mailbox in the same process.
 
 mod audiences;
+mod campaign_faults;
 mod campaigns;
 mod canary;
 mod clock;
 mod cluster;
+mod forecasts;
 mod gap;
 mod jitter;
 mod letters;

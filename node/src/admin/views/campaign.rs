@@ -2,32 +2,26 @@
 
 use reveille_ledger::campaign::{Campaign, Stage};
 use reveille_ledger::command::CampaignName;
-use reveille_ledger::ids::RunId;
+use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::{Activity, Ledger};
 use reveille_proto::admin::v1::{self, CampaignState, RunState};
 
-use super::forecast::{Prospect, forecast};
+use super::forecast::{Prospect, outlook};
 use super::history::why_it_opened;
 use super::schedule::policies;
 use super::{run, summary, timestamp};
 
-/// As it is in the ledger now.
+/// As it is in the ledger, in which it is now.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
     let opened = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
     let opened = opened.and_then(|id| Some((id, told_run(ledger, id)?)));
     let (state, reason) = state(ledger, known, opened.as_ref());
     let opened = opened.map(|(_, run)| run);
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
-    let finish_by_ms = match sealed {
-        Some(sealed) => ledger.finish_by_ms_of(known, sealed.rows),
-        None => known.policies.finish_by_ms,
-    };
+    let now = ledger.head().now;
+    let finish_by_ms = finish_by_ms(ledger, &named.tenant, known, now);
     let prospect =
         Prospect { pool: &known.pool, audience: (&named.tenant, &known.audience), due: known.due, finish_by_ms };
-    let launch = match &known.stage {
-        Stage::Waiting(launch) => Some(launch),
-        stage => stage.armed().map(|armed| &armed.launch),
-    };
     let finish_by = opened.as_ref().and_then(|run| run.finish_by);
     v1::Campaign {
         tenant: named.tenant.clone(),
@@ -43,9 +37,12 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         labels: known.labels.as_map().clone(),
         content_hash: known.content.to_string(),
         policies: Some(policies(&known.policies)),
-        launched_at: launch.map(|launch| timestamp(launch.at)),
+        launched_at: known.stage.launch().map(|launch| timestamp(launch.at)),
         finish_by: finish_by.or(Some(timestamp(known.due.plus_ms(finish_by_ms)))),
-        forecast: forecast(ledger, &prospect).filter(|_| opened.is_none()).map(|forecast| forecast.told()),
+        forecast: outlook(ledger, &prospect, now)
+            .filter(|_| opened.is_none() && may_open(state))
+            .map(|outlook| outlook.told()),
+        progress: opened.as_ref().filter(|_| state == CampaignState::Open).and_then(|run| progress(run, now)),
         run: opened,
         index: known.index,
         canary: known.policies.canary.map(|canary| v1::Canary {
@@ -53,6 +50,38 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
             hold_percent: Some(f64::from(canary.limit) / 100.0),
         }),
     }
+}
+
+/// How long after its instant it may be sent, as it stands at `now`: once it is armed that is decided. Milliseconds.
+pub fn finish_by_ms(ledger: &Ledger, tenant: &str, known: &Campaign, now: Time) -> i64 {
+    let armed = match &known.stage {
+        Stage::Armed(armed) if ledger.missed_because(known, armed).is_none() => ledger.schedules().get(&armed.schedule),
+        _ => None,
+    };
+    let sealed = ledger.audiences().get(&(tenant.to_owned(), known.audience.clone()));
+    match (armed, sealed) {
+        (Some(armed), _) => armed.policies.finish_by_ms,
+        (None, Some(sealed)) => ledger.finish_by_ms_of(tenant, known, sealed.rows, now),
+        (None, None) => known.policies.finish_by_ms,
+    }
+}
+
+/// Is there something to forecast?
+fn may_open(state: CampaignState) -> bool {
+    use CampaignState::{Draft, Launched, Paused, Waiting};
+    matches!(state, Draft | Waiting | Launched | Paused)
+}
+
+/// On average since it opened; none before something of it is settled.
+fn progress(run: &v1::Run, now: Time) -> Option<v1::Progress> {
+    let counts = run.counts?;
+    let left = u64::from(counts.pending) + u64::from(counts.claimed);
+    let settled = u64::from(run.audience).checked_sub(left).filter(|settled| *settled > 0)?;
+    let opened_at = run.opened_at.and_then(|at| jiff::Timestamp::new(at.seconds, at.nanos).ok())?;
+    let took_ms = now.since_ms(Time::from(opened_at)).max(1);
+    let ends_ms = i64::try_from(u128::from(left) * took_ms.unsigned_abs() as u128 / u128::from(settled)).ok()?;
+    let per_second = settled as f64 * 1_000.0 / took_ms as f64;
+    Some(v1::Progress { per_second, ends: Some(timestamp(now.plus_ms(ends_ms))) })
 }
 
 fn told_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {

@@ -1,13 +1,19 @@
-//! Whether a campaign can be sent in time, as far as rates say: nothing of how fast a relay really answers.
+//! Whether a campaign can be sent in time, as far as bounds say that operators set: nothing of how fast a relay really
+//! answers.
 
 use reveille_cluster::zones::Zones;
 use reveille_ledger::Ledger;
+use reveille_ledger::decide::catch_up::ON_TIME_MS;
+use reveille_ledger::forecast::{Bound, Forecast, Task};
 use reveille_ledger::ids::Time;
-use reveille_proto::admin::v1;
+use reveille_ledger::policy::FINISH_MS_MIN;
+use reveille_proto::admin::v1::{self, ForecastBound};
 
 use super::timestamp;
+use crate::human;
 
 /// What is to be sent, and when.
+#[derive(Clone, Copy, Debug)]
 pub struct Prospect<'a> {
     /// Pool of relays.
     pub pool: &'a str,
@@ -19,60 +25,105 @@ pub struct Prospect<'a> {
     pub finish_by_ms: i64,
 }
 
-/// What the rates of the pool's relays make of it.
+/// What becomes of it within the bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Forecast {
-    /// When it can begin.
-    begins: Time,
+pub struct Outlook<'a> {
+    tenant: &'a str,
+    pool: &'a str,
+    rows: u32,
+    due: Time,
     /// What is not sent by then expires.
     finish_by: Time,
-    /// Mails a second that it would need.
-    needed: f64,
-    /// Mails a second of the pool; none where one of its relays has no bound.
-    budget: Option<f64>,
-    /// How long it takes at that budget. Milliseconds.
-    takes_ms: Option<i64>,
+    forecast: Forecast,
 }
 
-/// None while the audience is not sealed.
-pub fn forecast(ledger: &Ledger, prospect: &Prospect<'_>) -> Option<Forecast> {
-    let place = (prospect.audience.0.to_owned(), prospect.audience.1.to_owned());
-    let rows = ledger.audiences().get(&place)?.rows;
-    let begins = prospect.due.max(ledger.head().now);
-    let finish_by = prospect.due.plus_ms(prospect.finish_by_ms);
-    let seconds = finish_by.since_ms(begins).max(1) as f64 / 1_000.0;
-    let budget = ledger.budget_milli(prospect.pool).map(|milli| milli as f64 / 1_000.0);
-    let takes_ms = ledger.takes_ms(prospect.pool, rows);
-    Some(Forecast { begins, finish_by, needed: f64::from(rows) / seconds, budget, takes_ms })
+/// As of `now`; none while the audience is not sealed.
+pub fn outlook<'a>(ledger: &Ledger, prospect: &Prospect<'a>, now: Time) -> Option<Outlook<'a>> {
+    let Prospect { pool, audience: (tenant, name), due, finish_by_ms } = *prospect;
+    let rows = ledger.audiences().get(&(tenant.to_owned(), name.to_owned()))?.rows;
+    let forecast = ledger.forecast(&Task { tenant, pool, rows, due }, now);
+    // P16: one that opens late has ten minutes at least, or all of `finish_by` where that is less.
+    let least = forecast.begins.plus_ms(FINISH_MS_MIN.min(finish_by_ms));
+    Some(Outlook { tenant, pool, rows, due, finish_by: due.plus_ms(finish_by_ms).max(least), forecast })
 }
 
-impl Forecast {
-    fn ends(&self) -> Option<Time> {
-        self.takes_ms.map(|ms| self.begins.plus_ms(ms))
+impl Outlook<'_> {
+    fn needed(&self) -> f64 {
+        let seconds = self.finish_by.since_ms(self.forecast.begins).max(1) as f64 / 1_000.0;
+        f64::from(self.rows) / seconds
+    }
+
+    fn budget(&self) -> Option<f64> {
+        self.forecast.rate_milli.map(|milli| milli as f64 / 1_000.0)
+    }
+
+    fn fits(&self) -> bool {
+        self.forecast.bound != Bound::NoRelay && self.forecast.ends.is_none_or(|ends| ends <= self.finish_by)
     }
 
     /// As a message.
     pub fn told(&self) -> v1::Forecast {
+        let bound = match self.forecast.bound {
+            Bound::NoRelay => ForecastBound::NoRelay,
+            Bound::Nothing => ForecastBound::Nothing,
+            Bound::Relays => ForecastBound::Relays,
+            Bound::LateRates => ForecastBound::LateRates,
+            Bound::Tenant => ForecastBound::Tenant,
+            Bound::WarmUp => ForecastBound::WarmUp,
+        };
         v1::Forecast {
-            needed_per_second: self.needed,
-            budget_per_second: self.budget,
-            ends: self.ends().map(timestamp),
-            fits: self.ends().is_none_or(|ends| ends <= self.finish_by),
+            needed_per_second: self.needed(),
+            budget_per_second: self.budget(),
+            ends: self.forecast.ends.map(timestamp),
+            fits: self.fits(),
+            bound: bound.into(),
+            first_day_room: self.forecast.room,
         }
     }
 
-    /// Where the budget is not enough, in a sentence.
-    pub fn warning(&self, zone: &str, zones: &Zones) -> Option<String> {
-        let (budget, ends) = (self.budget?, self.ends().filter(|ends| *ends > self.finish_by)?);
-        let local = |time: Time| match zones.get(zone) {
-            Ok(zone) => time.timestamp().to_zoned(zone.rules).strftime("%Y-%m-%d %H:%M %Z").to_string(),
+    /// What its owner may not expect of it: it takes days, does not fit, or is late already. One sentence each.
+    pub fn warnings(&self, zone: &str, zones: &Zones) -> Vec<String> {
+        let local = |time: Time, form: &str| match zones.get(zone) {
+            Ok(zone) => time.timestamp().to_zoned(zone.rules).strftime(form).to_string(),
             Err(_) => time.to_string(),
         };
-        Some(format!(
-            "needs {:.0} mails a second, and the relays' rates give {budget:.0}: would end at {}, and what is not sent at {} expires",
-            self.needed.ceil(),
-            local(ends),
-            local(self.finish_by)
-        ))
+        let minute = |time: Time| local(time, "%Y-%m-%d %H:%M %Z");
+        let mut warnings = Vec::new();
+        let late_ms = self.forecast.begins.since_ms(self.due);
+        if late_ms > ON_TIME_MS {
+            let (due, late, finish_by) = (minute(self.due), human::duration(late_ms), minute(self.finish_by));
+            warnings.push(format!(
+                "its instant, {due}, is {late} ago: it opens at once, goes as what is late does, and what is not sent at {finish_by} expires"
+            ));
+        }
+        let Some(ends) = self.forecast.ends else { return warnings };
+        let Some(bounded) = self.bounded(&local(self.forecast.begins, "%Y-%m-%d")) else { return warnings };
+        match (self.fits(), self.forecast.bound) {
+            (false, _) => warnings.push(format!(
+                "{bounded}: would end at {}, and what is not sent at {} expires",
+                minute(ends),
+                minute(self.finish_by)
+            )),
+            (true, Bound::WarmUp) => warnings.push(format!("{bounded}: ends at {}", minute(ends))),
+            (true, _) => {}
+        }
+        warnings
+    }
+
+    /// What is needed, and what there is of it, by the name of whoever gives so little.
+    fn bounded(&self, day: &str) -> Option<String> {
+        let needs = format!("needs {} mails/s", human::rate(self.needed()));
+        let gives = self.budget().map(human::rate);
+        let (tenant, pool) = (self.tenant, self.pool);
+        Some(match self.forecast.bound {
+            Bound::NoRelay | Bound::Nothing => return None,
+            Bound::Relays => format!("{needs}, and the relays of pool {pool} give {}", gives?),
+            Bound::LateRates => format!("{needs}, and the relays of pool {pool} give {} to what is late", gives?),
+            Bound::Tenant => format!("{needs}, and the rate of tenant {tenant} gives {}", gives?),
+            Bound::WarmUp => {
+                let (rows, room) = (human::count(self.rows.into()), human::count(self.forecast.room?.into()));
+                format!("has {rows} mails, and the warm-up of pool {pool} lets {room} go on {day} and the rest later")
+            }
+        })
     }
 }

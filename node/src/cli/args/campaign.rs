@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use super::labels::parse_label;
-use super::{ContentArgs, Paging, PolicyArgs, Watch};
+use super::{CampaignPolicyArgs, ContentArgs, Paging, Watch};
 use crate::cli::instant::parse_instant;
 
 /// The noun.
@@ -34,8 +34,10 @@ pub enum CampaignCommand {
     Create(Box<CampaignCreateArgs>),
     /// Let it open at its instant; launched again, by anyone, it sends nothing more
     ///
-    /// Says first whether the relays' rates are enough. What is not sent within --finish-by of `create` expires; where
-    /// that was left out, within four hours or twice the forecast, whichever is longer.
+    /// Says first whether the bounds that are set are wide enough: the rates of the pool's relays and of the tenant, and
+    /// the caps of a warm-up. Refused where no relay is in its pool. An instant that is over by less than --start-within
+    /// of `create` opens at once, late. What is not sent within --finish-by of `create` expires; where that was left out,
+    /// within four hours or twice the forecast, whichever is longer.
     #[command(
         after_long_help = "Examples:\n  reveille campaign launch spring --dry-run\n  reveille campaign launch spring --at 2026-12-01T10:00:00Z"
     )]
@@ -138,7 +140,7 @@ pub struct CampaignCreateArgs {
     pub content: ContentArgs,
     /// How.
     #[command(flatten)]
-    pub policies: PolicyArgs,
+    pub policies: CampaignPolicyArgs,
 }
 
 /// `1%`, `0.5%` or `1`.

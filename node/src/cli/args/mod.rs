@@ -42,7 +42,7 @@ pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs};
 pub use import::{CrontabArgs, ImportArgs, ImportCommand};
 pub use labels::SelectorArgs;
 pub use opt_out::{OptOutArgs, OptOutCommand};
-pub use policies::{DstArgs, PolicyArgs};
+pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
 pub use pool::{PoolArgs, PoolCommand, SetPoolArgs};
 pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, Tls};
 pub use run::{ExplainArgs, RunArgs, RunCommand};

@@ -61,6 +61,43 @@ pub struct PolicyArgs {
     pub retention: Option<SignedDuration>,
 }
 
+/// Policies of what is sent once.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct CampaignPolicyArgs {
+    /// Later than this it does not open [default: 1h]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub start_within: Option<SignedDuration>,
+    /// What is not sent this long after its instant expires [default: 4h, or twice the forecast where that is longer]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub finish_by: Option<SignedDuration>,
+    /// A mail whose hand-off may have happened: wait for somebody, send again, or take it as sent
+    #[arg(long, value_name = "POLICY", default_value = "hold",
+        value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
+    pub in_doubt: String,
+    /// Attempts about a mailbox before its recipient is dead [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub max_attempts: Option<u8>,
+    /// Who got what is kept this long after it is finished, and its counts for 400 days [default: 90d]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub retention: Option<SignedDuration>,
+}
+
+impl CampaignPolicyArgs {
+    /// For the API.
+    pub fn to_wire(&self) -> v1::Policies {
+        let mut policies = v1::Policies {
+            start_within: self.start_within.map(duration_to_wire),
+            finish_by: self.finish_by.map(duration_to_wire),
+            max_attempts: self.max_attempts.unwrap_or_default().into(),
+            retention: self.retention.map(duration_to_wire),
+            ..v1::Policies::default()
+        };
+        policies.set_in_doubt(InDoubt::from_str_name(&name("IN_DOUBT_", &self.in_doubt)).unwrap_or_default());
+        policies
+    }
+}
+
 /// A length of time, or `none`.
 pub fn parse_gap(text: &str) -> Result<SignedDuration, String> {
     if text == "none" { Ok(SignedDuration::ZERO) } else { parse_duration(text) }

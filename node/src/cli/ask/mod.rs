@@ -25,6 +25,7 @@ pub mod schedule;
 mod screen;
 mod send_test;
 mod several;
+mod speed;
 mod suppress;
 pub mod template;
 pub mod tenant;

@@ -15,6 +15,8 @@ pub struct Scene {
     text: String,
     /// For programs, each with its name.
     objects: Vec<(String, Value)>,
+    /// Fields that each object has as well.
+    beside: Vec<(&'static str, Value)>,
     kind: Kind,
 }
 
@@ -33,7 +35,12 @@ impl Scene {
 
     /// One object, in other words.
     pub fn worded<V: View>(view: &V, text: String) -> Scene {
-        Scene { text, objects: vec![object(view)], kind: Kind::One }
+        Scene { text, objects: vec![object(view)], beside: Vec::new(), kind: Kind::One }
+    }
+
+    /// With what its view does not know, for programs. That alone makes no other scene of it.
+    pub fn beside<const N: usize>(self, fields: [(&'static str, Value); N]) -> Scene {
+        Scene { beside: fields.into(), ..self }
     }
 
     /// Rows of a list.
@@ -42,7 +49,8 @@ impl Scene {
             [] => format!("no {}", R::NOUN),
             rows => sheet::table(R::COLUMNS, rows.iter().map(Row::cells).collect(), terminal.paints()),
         };
-        Scene { text: below(text, remarks), objects: rows.iter().map(object).collect(), kind: Kind::List }
+        let objects = rows.iter().map(object).collect();
+        Scene { text: below(text, remarks), objects, beside: Vec::new(), kind: Kind::List }
     }
 }
 
@@ -97,7 +105,13 @@ impl<'a> Screen<'a> {
         }
         match (self.terminal.format(), scene.kind) {
             (Format::Table, _) => self.terminal.text(&format!("{}{}", gap(last.is_some(), &scene.text), scene.text)),
-            (_, Kind::One) => scene.objects.iter().try_for_each(|(name, value)| self.terminal.object(name, value)),
+            (_, Kind::One) => scene.objects.iter().try_for_each(|(name, value)| {
+                let mut value = value.clone();
+                if let Value::Object(known) = &mut value {
+                    known.extend(scene.beside.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+                }
+                self.terminal.object(name, &value)
+            }),
             (_, Kind::List) => {
                 let before = last.map(|last| last.objects).unwrap_or_default();
                 changes(&before, &scene.objects).iter().try_for_each(|(name, value)| self.terminal.object(name, value))

@@ -9,6 +9,7 @@ use tonic::Streaming;
 
 use super::follow::{End, Next, follow};
 use super::screen::Scene;
+use super::speed::{Goes, Speed};
 use super::{Desk, WITHIN};
 use crate::cli::client::{Nature, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -26,14 +27,13 @@ pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Sto
     let question = WatchRunRequest { tenant, run, stale: desk.stale };
     let mut stream: Option<Streaming<WatchRunResponse>> = None;
     let began = Instant::now();
-    let mut first_done = None;
+    let mut speed = Speed::default();
     let mut last = None;
     let mut told = |answer: WatchRunResponse| {
         let view = RunView::from(answer.run.unwrap_or_default());
-        let done = view.progress().0;
-        let rate = (done - done.min(*first_done.get_or_insert(done)), began.elapsed());
+        let goes = speed.look(view.progress(), began.elapsed());
         let finished = view.is_finished();
-        let scene = scene(desk, &view, rate, finished);
+        let scene = scene(desk, &view, (goes, began.elapsed()), finished);
         last = Some(view);
         if finished { Next::Last(scene) } else { Next::Scene(scene) }
     };
@@ -76,22 +76,24 @@ pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Sto
 }
 
 /// A bar on a screen, and in the end the whole run; otherwise a sentence.
-fn scene(desk: &Desk<'_>, view: &RunView, rate: (u64, Duration), finished: bool) -> Scene {
+fn scene(desk: &Desk<'_>, view: &RunView, (goes, elapsed): (Goes, Duration), finished: bool) -> Scene {
+    let words = goes.words();
     let text = match (desk.terminal.is_live(), finished) {
-        (false, _) => view.sentence(),
+        (false, _) if words.is_empty() => view.sentence(),
+        (false, _) => format!("{}; {words}", view.sentence()),
         (true, true) => view.text(desk.terminal.paints()),
-        (true, false) => format!("{}\n{}", bar(view.progress(), rate), view.sentence()),
+        (true, false) => format!("{}\n{}", bar(view.progress(), &words, elapsed), view.sentence()),
     };
-    Scene::worded(view, text)
+    Scene::worded(view, text).beside(goes.fields())
 }
 
-fn bar((done, all): (u64, u64), (since, elapsed): (u64, Duration)) -> String {
+fn bar((done, all): (u64, u64), goes: &str, elapsed: Duration) -> String {
     let part = |of: u64| of.saturating_mul(done).checked_div(all).unwrap_or(of);
     let full = usize::try_from(part(BAR_WIDTH)).unwrap_or_default();
     let rest = usize::try_from(BAR_WIDTH).unwrap_or_default().saturating_sub(full);
-    let rate = since as f64 / elapsed.as_secs_f64().max(0.001);
     let elapsed = human::duration(i64::try_from(elapsed.as_secs()).unwrap_or_default().saturating_mul(1_000));
-    format!("{}{} {:>3} %  {rate:.0}/s  {elapsed}", "█".repeat(full), "░".repeat(rest), part(100))
+    let goes = if goes.is_empty() { String::new() } else { format!("  {goes}") };
+    format!("{}{} {:>3} %{goes}  {elapsed}", "█".repeat(full), "░".repeat(rest), part(100))
 }
 
 #[cfg(test)]
@@ -100,8 +102,8 @@ mod tests {
 
     #[test]
     fn a_bar_says_how_far_how_fast_and_since_when() {
-        let told = bar((50, 200), (40, Duration::from_secs(20)));
-        assert_eq!(told, format!("{}{}  25 %  2/s  20s", "█".repeat(10), "░".repeat(30)));
-        assert!(bar((0, 0), (0, Duration::ZERO)).contains("100 %"), "of nothing all is done");
+        let told = bar((50, 200), "2/s, over in 1m 15s", Duration::from_secs(20));
+        assert_eq!(told, format!("{}{}  25 %  2/s, over in 1m 15s  20s", "█".repeat(10), "░".repeat(30)));
+        assert!(bar((0, 0), "", Duration::ZERO).contains("100 %"), "of nothing all is done");
     }
 }

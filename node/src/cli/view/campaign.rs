@@ -6,6 +6,7 @@ use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use super::barrier::BarrierView;
+use super::forecast::{ForecastView, ProgressView};
 use super::run::RunView;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
@@ -34,6 +35,7 @@ pub struct CampaignView {
     forecast: Option<ForecastView>,
     canary: Option<CanaryView>,
     run: Option<RunView>,
+    progress: Option<ProgressView>,
     index: u64,
     /// Only of one that was just paused or cancelled while it was being sent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,15 +49,6 @@ struct CanaryView {
     hold_percent: f64,
 }
 
-/// Whether it can be sent in time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct ForecastView {
-    needed_per_second: f64,
-    budget_per_second: Option<f64>,
-    ends: Option<String>,
-    fits: bool,
-}
-
 impl From<v1::Campaign> for CampaignView {
     fn from(campaign: v1::Campaign) -> CampaignView {
         CampaignView {
@@ -65,12 +58,8 @@ impl From<v1::Campaign> for CampaignView {
             launched_at: text(campaign.launched_at.as_ref()),
             start_within_ms: campaign.policies.and_then(|policies| policies.start_within.as_ref().map(duration_ms)),
             finish_by: text(campaign.finish_by.as_ref()),
-            forecast: campaign.forecast.map(|forecast| ForecastView {
-                needed_per_second: forecast.needed_per_second,
-                budget_per_second: forecast.budget_per_second,
-                ends: text(forecast.ends.as_ref()),
-                fits: forecast.fits,
-            }),
+            forecast: campaign.forecast.map(ForecastView::from),
+            progress: campaign.progress.map(ProgressView::from),
             canary: campaign.canary.map(|canary| CanaryView {
                 percent: canary.percent,
                 hold_percent: canary.hold_percent.unwrap_or_default(),
@@ -87,20 +76,6 @@ impl From<v1::Campaign> for CampaignView {
             content_hash: campaign.content_hash,
             index: campaign.index,
             barrier: None,
-        }
-    }
-}
-
-impl ForecastView {
-    /// `needs 3,472 mails/s; the relays' rates give 4,000: ends at 2026-12-01T12:28:20Z`
-    fn sentence(&self) -> String {
-        let whole = |rate: f64| human::count(rate.ceil() as u64);
-        let needs = format!("needs {} mails/s", whole(self.needed_per_second));
-        match (self.budget_per_second, &self.ends) {
-            (Some(budget), Some(ends)) => {
-                format!("{needs}; the relays' rates give {}: ends at {ends}", whole(budget))
-            }
-            _ => format!("{needs}; the relays have no bound"),
         }
     }
 }
@@ -177,6 +152,9 @@ impl View for CampaignView {
         }
         if let Some(run) = &self.run {
             pairs.push(("run", run.sentence().into()));
+        }
+        if let Some(progress) = &self.progress {
+            pairs.push(("progress", progress.sentence().into()));
         }
         let card = card(pairs, paint);
         match &self.barrier {

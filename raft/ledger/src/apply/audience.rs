@@ -52,9 +52,14 @@ impl Ledger {
         let place = (asked.tenant.clone(), asked.name.clone());
         let gone = || Refusal::NoSuchAudience(asked.name.clone());
         let seal = self.audiences.get(&place).ok_or_else(gone)?.seal;
-        let mut schedules = self.schedules.iter().map(|(_, schedule)| schedule);
-        if let Some(user) = schedules.find(|schedule| schedule.tenant == asked.tenant && schedule.audience == seal) {
-            return Err(Refusal::AudienceUsed { name: asked.name.clone(), schedule: user.name.clone() });
+        let mut schedules = self.schedules.iter();
+        let user = schedules.find(|(_, schedule)| schedule.tenant == asked.tenant && schedule.audience == seal);
+        if let Some((id, user)) = user {
+            let (name, user) = (asked.name.clone(), user.name.clone());
+            return Err(match self.not_of_a_campaign(*id) {
+                Ok(()) => Refusal::AudienceUsed { name, schedule: user },
+                Err(_) => Refusal::AudienceOfCampaign { name, campaign: user },
+            });
         }
         self.audiences.remove(&place);
         self.let_go(&seal);

@@ -4,17 +4,14 @@ use super::Context;
 use super::audience::gap_needs_a_list;
 use super::schedule::{bounded, labelled};
 use crate::campaign::{AGAIN_MS, Armed, Campaign, Launch, Stage};
-use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, Next, ScheduleCreate, body_hash};
+use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, Next, ScheduleCreate};
 use crate::content::{CONTENT_BYTES_MAX, Content, NAME_BYTES_MAX, Named, To};
 use crate::decide::calendar::When;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
-use crate::policy::{FINISH_MS_MAX, HOUR_MS, Policies};
+use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, SealedAudience};
-
-/// The least time that a campaign is given to be sent, unless somebody chose another (P16). Milliseconds.
-pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
 
 /// Why a campaign did not open that could have, as of `now`.
 fn passed(due: Time, now: Time) -> String {
@@ -28,14 +25,14 @@ impl Ledger {
         context: &mut Context,
         asked: &CampaignCreate,
     ) -> Result<Outcome, Refusal> {
-        let body = body_hash(&("campaign", &CampaignCreate { request: None, ..asked.clone() }));
+        let body = asked.body();
         let request = asked.request.as_deref();
         if let Some(outcome) = self.answered_again(context, &asked.tenant, request, body)? {
             return Ok(outcome);
         }
         let place = (asked.tenant.clone(), asked.name.clone());
         match self.campaigns.get(&place) {
-            Some(known) if known.body != body => return Err(Refusal::NameTaken(asked.name.clone())),
+            Some(known) if known.body != body => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
             Some(known) => context.repeats = Some(known.index),
             None => {
                 if self.schedule_named(&asked.tenant, &asked.name).is_some() {
@@ -76,31 +73,16 @@ impl Ledger {
         asked: &CampaignLaunch,
     ) -> Result<Outcome, Refusal> {
         let place = asked.campaign.place();
+        if let Some(launch) = self.may_launch(asked, context.now)? {
+            context.repeats = Some(launch.index);
+            return Ok(Outcome::Done);
+        }
         let campaign = self.campaign(&asked.campaign)?.clone();
-        match &campaign.stage {
-            Stage::Armed(armed) if self.missed_because(&campaign, armed).is_some() => {}
-            Stage::Waiting(launch) | Stage::Armed(Armed { launch, .. }) if campaign.due == asked.due => {
-                context.repeats = Some(launch.index);
-                return Ok(Outcome::Done);
-            }
-            Stage::Draft | Stage::Missed { .. } => {}
-            other => return Err(Refusal::CampaignIs(other.word().to_owned())),
-        }
-        let over = asked.due.plus_ms(campaign.policies.start_within_ms);
-        if over <= context.now {
-            return Err(Refusal::NotPossible(format!("an instant that is over since {over}: give a later one")));
-        }
         let former = campaign.stage.schedule();
         let mut launched = Campaign { due: asked.due, index: context.index, ..campaign };
         let launch = Launch { index: context.index, at: context.now, again: asked.again, tzdb: asked.tzdb.clone() };
         let sealed = self.audiences.get(&(place.0.clone(), launched.audience.clone())).copied();
-        if sealed.is_none() && asked.due <= context.now {
-            return Err(Refusal::NoSuchAudience(launched.audience));
-        }
         let sealed = sealed.filter(|sealed| asked.checked == Some(sealed.seal));
-        if let Some(sealed) = sealed {
-            self.not_sent_lately(context, &asked.campaign, &launched, (&launch, sealed))?;
-        }
         // What missed its instant makes room for what does not.
         if let Some(former) = former {
             self.schedule_delete(context, former)?;
@@ -111,6 +93,31 @@ impl Ledger {
         };
         self.campaigns.put(place, launched);
         Ok(Outcome::Done)
+    }
+
+    /// Would a launch be granted at `now`? Answers the one that it repeats, where it does.
+    pub fn may_launch(&self, asked: &CampaignLaunch, now: Time) -> Result<Option<&Launch>, Refusal> {
+        let campaign = self.campaign(&asked.campaign)?;
+        match &campaign.stage {
+            Stage::Armed(armed) if self.missed_because(campaign, armed).is_some() => {}
+            Stage::Waiting(launch) | Stage::Armed(Armed { launch, .. }) if campaign.due == asked.due => {
+                return Ok(Some(launch));
+            }
+            Stage::Draft | Stage::Missed { .. } => {}
+            other => return Err(Refusal::CampaignIs(other.word().to_owned())),
+        }
+        let over = asked.due.plus_ms(campaign.policies.start_within_ms);
+        if over <= now {
+            return Err(Refusal::NotPossible(format!("an instant that is over since {over}: give a later one")));
+        }
+        let sealed = self.audiences.get(&(asked.campaign.tenant.clone(), campaign.audience.clone())).copied();
+        if sealed.is_none() && asked.due <= now {
+            return Err(Refusal::NoSuchAudience(campaign.audience.clone()));
+        }
+        if let Some(sealed) = sealed.filter(|sealed| asked.checked == Some(sealed.seal)) {
+            self.not_sent_lately(now, &asked.campaign, campaign, (asked.again, sealed))?;
+        }
+        Ok(None)
     }
 
     /// The leader looks after campaigns that wait: once the audience is sealed, and at the instant at the latest.
@@ -127,8 +134,8 @@ impl Ledger {
                 Err(passed(campaign.due, context.now))
             }
             (None, Some(sealed)) => {
-                let may = self.not_sent_lately(context, asked, &campaign, (&launch, sealed));
-                let armed = may.and_then(|()| self.arm(context, asked, &campaign, launch, sealed));
+                let may = self.not_sent_lately(context.now, asked, &campaign, (launch.again, sealed));
+                let armed = may.and_then(|()| self.arm(context, asked, &campaign, launch.clone(), sealed));
                 armed.map_err(|refusal| refusal.to_string())
             }
             (_, None) if context.now < campaign.due => return Err(Refusal::NotDue(campaign.due)),
@@ -139,7 +146,7 @@ impl Ledger {
             Ok(armed) => Stage::Armed(armed),
             Err(cause) => {
                 context.alarm(format!("campaign {} does not fire: {cause}", asked.name));
-                Stage::Missed { at: context.now, cause }
+                Stage::Missed { at: context.now, cause, launch }
             }
         };
         self.campaigns.put(asked.place(), campaign);
@@ -169,7 +176,7 @@ impl Ledger {
             end: None,
             max_runs: Some(1),
             policies: Policies {
-                finish_by_ms: self.finish_by_ms_of(campaign, sealed.rows),
+                finish_by_ms: self.finish_by_ms_of(&named.tenant, campaign, sealed.rows, context.now),
                 ..campaign.policies.clone()
             },
             pool: campaign.pool.clone(),
@@ -191,31 +198,6 @@ impl Ledger {
         }
     }
 
-    /// P16: how long after its instant a campaign of so many recipients may be sent: as somebody chose, or twice what
-    /// the rates of its pool's relays make of it, and four hours at least. Milliseconds.
-    pub fn finish_by_ms_of(&self, campaign: &Campaign, rows: u32) -> i64 {
-        if campaign.finish_by_given {
-            return campaign.policies.finish_by_ms;
-        }
-        let takes_ms = self.takes_ms(&campaign.pool, rows).unwrap_or_default();
-        takes_ms.saturating_mul(2).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
-    }
-
-    /// What a pool's relays may send, in thousandths of a mail a second; none where one of them has no bound, or
-    /// there is none.
-    pub fn budget_milli(&self, pool: &str) -> Option<u128> {
-        let relays = self.relays.iter().map(|(_, relay)| relay);
-        let rates = relays.filter(|relay| relay.pool == pool && relay.max_sessions > 0).map(|relay| relay.rate_milli);
-        let all = rates.map(|rate| (rate > 0).then_some(u128::from(rate))).sum::<Option<u128>>()?;
-        (all > 0).then_some(all)
-    }
-
-    /// How long so many mails take at that. Milliseconds.
-    pub fn takes_ms(&self, pool: &str, rows: u32) -> Option<i64> {
-        let takes_ms = u128::from(rows) * 1_000_000 / self.budget_milli(pool)?;
-        Some(i64::try_from(takes_ms).unwrap_or(i64::MAX))
-    }
-
     /// P16: why a campaign's schedule has opened nothing and never will; none where it has, or still may.
     pub fn missed_because(&self, campaign: &Campaign, armed: &Armed) -> Option<String> {
         let plan = &self.schedules.get(&armed.schedule)?.plan;
@@ -226,18 +208,18 @@ impl Ledger {
     /// Looks at every campaign of the tenant, which is seldom asked for.
     fn not_sent_lately(
         &self,
-        context: &Context,
+        now: Time,
         named: &CampaignName,
         campaign: &Campaign,
-        (launch, sealed): (&Launch, SealedAudience),
+        (again, sealed): (bool, SealedAudience),
     ) -> Result<(), Refusal> {
-        if launch.again {
+        if again {
             return Ok(());
         }
         let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
         for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
             let Some(Armed { launch, audience, .. }) = other.stage.armed() else { continue };
-            let lately = context.now.since_ms(launch.at.max(other.due)) < AGAIN_MS;
+            let lately = now.since_ms(launch.at.max(other.due)) < AGAIN_MS;
             if lately && *name != named.name && other.content == campaign.content && *audience == sealed.seal {
                 return Err(Refusal::LaunchedBefore { campaign: name.clone(), at: launch.at });
             }
@@ -259,7 +241,7 @@ impl Ledger {
                 None => (self.schedule_delete(context, armed.schedule)?, None),
             },
         };
-        let stage = Stage::Cancelled { at: context.now, opened };
+        let stage = Stage::Cancelled { at: context.now, launch: campaign.stage.launch().cloned(), opened };
         self.campaigns.put(asked.place(), Campaign { index: context.index, stage, ..campaign });
         Ok(outcome)
     }
@@ -288,7 +270,7 @@ impl Ledger {
     /// A campaign and a schedule never share a name: each is found by it.
     pub(super) fn not_the_name_of_a_campaign(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
         match self.campaigns.contains(&(create.tenant.clone(), create.name.clone())) {
-            true => Err(Refusal::NameTaken(create.name.clone())),
+            true => Err(Refusal::CampaignNameTaken(create.name.clone())),
             false => Ok(()),
         }
     }
@@ -301,7 +283,7 @@ impl Ledger {
     }
 
     /// P7: what a campaign has made of itself opens once, and nobody else moves it.
-    pub(super) fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), Refusal> {
+    pub fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), Refusal> {
         match self.campaign_of(id) {
             Some((name, _)) => Err(Refusal::OfCampaign(name.to_owned())),
             None => Ok(()),

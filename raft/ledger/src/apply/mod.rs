@@ -30,7 +30,6 @@ mod test_clock;
 mod warm_up;
 
 pub use backfill::BACKFILL_MAX;
-pub use campaign::CAMPAIGN_FINISH_MS_MIN;
 pub use claim::closed_slots;
 pub use epoch::{STEP_MS_MAX, agreed_time};
 pub use fire::{OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE};

@@ -458,6 +458,8 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::AudienceNameTaken("all".into()),
         Refusal::AudienceUsed { name: "all".into(), schedule: "daily".into() },
         Refusal::NoSuchCampaign("spring".into()),
+        Refusal::AudienceOfCampaign { name: "all".into(), campaign: "spring".into() },
+        Refusal::CampaignNameTaken("spring".into()),
         Refusal::CampaignIs("cancelled".into()),
         Refusal::OfCampaign("spring".into()),
         Refusal::LaunchedBefore { campaign: "spring".into(), at: Time(1_772_409_600_000) },

@@ -49,6 +49,7 @@ scripts! {
     evidence_p14
     explain
     fire_p8
+    forecast_p16
     incarnations_p10
     jitter
     labels

@@ -238,7 +238,12 @@ impl World {
                 Stage::Missed { cause, .. } => format!(": {cause}"),
                 _ => String::new(),
             };
-            format!("{}: {} for {}, {run}{cause}\n", name.1, one.stage.word(), self.time(one.due))
+            let launch = match &one.stage {
+                Stage::Missed { .. } | Stage::Cancelled { .. } => one.stage.launch(),
+                _ => None,
+            };
+            let launch = launch.map(|launch| format!(", launched by {}", launch.index)).unwrap_or_default();
+            format!("{}: {}{launch} for {}, {run}{cause}\n", name.1, one.stage.word(), self.time(one.due))
         };
         self.ledger.campaigns().iter().map(line).collect()
     }

@@ -1,4 +1,4 @@
-//! Numbers as people read them, for tables and progress; `-o json` prints the numbers themselves.
+//! Numbers as people read them, for tables, progress and warnings; `-o json` prints the numbers themselves.
 
 use jiff::Timestamp;
 
@@ -43,6 +43,16 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
+/// So many a second: `13,889`, and below ten to a tenth, as `0.5`.
+pub fn rate(per_second: f64) -> String {
+    let tenths = (per_second * 10.0).round() as u64;
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => count(whole),
+        (whole, tenth) if whole < 10 => format!("{whole}.{tenth}"),
+        _ => count(per_second.round() as u64),
+    }
+}
+
 /// `no recipients`, `1 recipient`, `2 recipients`.
 pub fn counted(number: u64, noun: &str) -> String {
     match number {
@@ -79,6 +89,7 @@ mod tests {
     #[test]
     fn counts_are_grouped() {
         assert_eq!([0, 12, 999, 1_000, 1_234_567].map(count), ["0", "12", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.0, 0.46, 2.0, 9.94, 13_888.9].map(rate), ["0", "0.5", "2", "9.9", "13,889"]);
         assert_eq!(counted(0, "recipient"), "no recipients");
         assert_eq!(counted(1, "recipient"), "1 recipient");
         assert_eq!(counted(2_000, "recipient"), "2,000 recipients");

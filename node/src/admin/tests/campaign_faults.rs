@@ -1,0 +1,115 @@
+//! What is refused of a campaign: in words about campaigns, with a campaign command to try next.
+
+use jiff::SignedDuration;
+use reveille_proto::admin::v1::{
+    BackfillScheduleRequest, CampaignState, CancelCampaignRequest, CreateScheduleRequest, DeleteAudienceRequest,
+    DeleteCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest, TriggerScheduleRequest, UpdateScheduleRequest,
+};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::campaigns::{at, body, launched, seal, status};
+use super::node::{creation, node, yearly};
+
+/// Its code, and the command that it names.
+fn next(status: &Status) -> (Code, String) {
+    let next = status.get_details_error_info().and_then(|info| info.metadata.get("next").cloned());
+    (status.code(), next.unwrap_or_default())
+}
+
+fn one(command: &str) -> (Code, String) {
+    (Code::FailedPrecondition, command.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_or_an_audience_that_a_campaign_has_leads_to_the_campaign() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    let hour = at(SignedDuration::from_hours(1));
+    node.campaigns().create_campaign(body("spring", "all", hour)).await.expect("a draft");
+    let taken = (Code::AlreadyExists, "reveille campaign status spring".to_owned());
+    for validate_only in [true, false] {
+        let mut other = body("spring", "all", at(SignedDuration::from_hours(2)));
+        other.validate_only = validate_only;
+        let refused = node.campaigns().create_campaign(other).await.expect_err("another body");
+        assert_eq!(next(&refused), taken, "{refused}");
+        let schedule = CreateScheduleRequest { validate_only, ..creation(yearly("spring", &["ann@example.com"])) };
+        let refused = node.schedules().create_schedule(schedule).await.expect_err("a campaign has that name");
+        assert_eq!(next(&refused), taken, "{refused}");
+    }
+    node.schedules().create_schedule(creation(yearly("daily", &["ann@example.com"]))).await.expect("created");
+    for validate_only in [true, false] {
+        let mut campaign = body("daily", "all", hour);
+        campaign.validate_only = validate_only;
+        let refused = node.campaigns().create_campaign(campaign).await.expect_err("a schedule has that name");
+        assert_eq!(next(&refused), (Code::AlreadyExists, "reveille schedule show daily".to_owned()));
+    }
+
+    launched(&node, "spring", None).await.expect("launched");
+    let delete = DeleteAudienceRequest { name: "all".into(), ..DeleteAudienceRequest::default() };
+    let refused = node.audiences().delete_audience(delete).await.expect_err("it is used");
+    assert_eq!(next(&refused), one("reveille campaign delete spring, once it is over or cancelled"));
+    assert!(refused.message().contains("campaign 'spring'"), "{refused}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_paused_is_not_resumed_and_nobody_fills_it_up() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    node.campaigns().create_campaign(body("spring", "all", at(SignedDuration::from_hours(1)))).await.expect("a draft");
+    let resume = || ResumeCampaignRequest { name: "spring".into(), ..ResumeCampaignRequest::default() };
+    let pause = || PauseCampaignRequest { name: "spring".into(), ..PauseCampaignRequest::default() };
+
+    let refused = node.campaigns().resume_campaign(resume()).await.expect_err("a draft");
+    assert_eq!(next(&refused), one("reveille campaign launch spring"));
+    assert_eq!(refused.message(), "campaign spring is a draft: there is nothing to resume");
+    let refused = node.campaigns().pause_campaign(pause()).await.expect_err("a draft");
+    assert_eq!(refused.message(), "campaign spring is a draft: there is nothing to pause");
+
+    launched(&node, "spring", None).await.expect("launched");
+    let status_next = one("reveille campaign status spring");
+    let refused = node.campaigns().resume_campaign(resume()).await.expect_err("it is not paused");
+    assert_eq!(next(&refused), status_next);
+    assert_eq!(refused.message(), "campaign spring is launched, not paused: there is nothing to resume");
+
+    // By its schedule nobody moves it, and a dry run says so as well.
+    let past = |hours| Some(at(SignedDuration::from_hours(hours)));
+    for validate_only in [true, false] {
+        let (name, request_id) = ("spring".to_owned(), "once".to_owned());
+        let backfill = BackfillScheduleRequest {
+            name: name.clone(),
+            from: past(-2),
+            to: past(-1),
+            validate_only,
+            ..Default::default()
+        };
+        let refused = node.schedules().backfill_schedule(backfill).await.expect_err("a campaign");
+        assert_eq!(next(&refused), status_next, "{refused}");
+        let trigger = TriggerScheduleRequest { name, request_id, validate_only, ..Default::default() };
+        let refused = node.schedules().trigger_schedule(trigger).await.expect_err("a campaign");
+        assert_eq!(next(&refused), status_next, "{refused}");
+        let update = UpdateScheduleRequest {
+            schedule: Some(yearly("spring", &[])),
+            update_mask: Some(prost_types::FieldMask { paths: vec!["priority".to_owned()] }),
+            validate_only,
+            ..UpdateScheduleRequest::default()
+        };
+        let refused = node.schedules().update_schedule(update).await.expect_err("a campaign");
+        assert_eq!(next(&refused), status_next, "{refused}");
+    }
+
+    let delete = || DeleteCampaignRequest { name: "spring".into(), ..DeleteCampaignRequest::default() };
+    let refused = node.campaigns().delete_campaign(delete()).await.expect_err("it is not over");
+    assert_eq!(next(&refused), status_next, "{refused}");
+    let known = status(&node, "spring").await;
+    let cancel = CancelCampaignRequest { name: "spring".into(), ..CancelCampaignRequest::default() };
+    let cancelled = node.campaigns().cancel_campaign(cancel).await.expect("cancelled").into_inner().campaign;
+    let cancelled = cancelled.expect("a campaign");
+    assert_eq!((cancelled.state(), cancelled.launched_at), (CampaignState::Cancelled, known.launched_at));
+    assert!(cancelled.launched_at.is_some() && cancelled.forecast.is_none(), "{cancelled:?}");
+    let refused = launched(&node, "spring", None).await.expect_err("it is cancelled");
+    assert_eq!(next(&refused), status_next);
+    node.campaigns().delete_campaign(delete()).await.expect("forgotten");
+    node.stop().await;
+}

@@ -1,0 +1,138 @@
+//! The forecast of a campaign: which bound decides when it ends, and that a launch by a pool without a relay is refused.
+
+use jiff::SignedDuration;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, CampaignState, ForecastBound, LaunchCampaignRequest, Policies, Relay, RemoveRelayRequest,
+    SetPoolRequest, SetTenantRequest,
+};
+use tonic::Code;
+use tonic_types::StatusExt;
+
+use super::campaigns::{RECIPIENTS, at, body, launched, seal, status};
+use super::node::{Node, node, reason};
+
+async fn relay_with(node: &Node, rate_per_second: f64) {
+    let relay = Some(Relay { rate_per_second, ..node.relay() });
+    let request = AddRelayRequest { relay, replace: true, ..AddRelayRequest::default() };
+    node.relays().add_relay(request).await.expect("replaced");
+}
+
+/// What a launch would say, by the bound that it names, and its only warning where there is one.
+async fn told(node: &Node, due: Option<prost_types::Timestamp>) -> (ForecastBound, bool, Option<String>) {
+    let request = LaunchCampaignRequest {
+        name: "spring".into(),
+        at: due,
+        validate_only: true,
+        ..LaunchCampaignRequest::default()
+    };
+    let answer = node.campaigns().launch_campaign(request).await.expect("checked").into_inner();
+    assert!(answer.warnings.len() <= 1, "{answer:?}");
+    let forecast = answer.campaign.and_then(|campaign| campaign.forecast).expect("a forecast");
+    (forecast.bound(), forecast.fits, answer.warnings.first().cloned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_least_of_rates_and_caps_decides_and_is_named() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    let mut request = body("spring", "all", at(SignedDuration::from_hours(1)));
+    let finish_by = Some(prost_types::Duration { seconds: 60, nanos: 0 });
+    request.schedule.as_mut().expect("a body").policies = Some(Policies { finish_by, ..Policies::default() });
+    node.campaigns().create_campaign(request).await.expect("a draft");
+    assert_eq!(told(&node, None).await, (ForecastBound::Nothing, true, None));
+
+    relay_with(&node, 10.0).await;
+    assert_eq!(told(&node, None).await, (ForecastBound::Relays, true, None));
+    let set = SetTenantRequest { name: "default".into(), rate_per_second: Some(4.0), ..SetTenantRequest::default() };
+    node.tenants().set_tenant(set).await.expect("set");
+    let (bound, fits, warning) = told(&node, None).await;
+    assert_eq!((bound, fits), (ForecastBound::Tenant, false));
+    let warning = warning.expect("it does not fit");
+    for words in ["needs 5 mails/s", "the rate of tenant default gives 4: would end at", "expires"] {
+        assert!(warning.contains(words), "{warning}");
+    }
+    relay_with(&node, 2.0).await;
+    let (bound, fits, warning) = told(&node, None).await;
+    assert_eq!((bound, fits), (ForecastBound::Relays, false));
+    assert!(warning.expect("it does not fit").contains("the relays of pool default give 2: would end at"));
+
+    let warm_up = SetPoolRequest { name: "default".into(), warm_up: vec![50, 100, 100], ..SetPoolRequest::default() };
+    node.pools().set_pool(warm_up).await.expect("set");
+    let (bound, fits, warning) = told(&node, None).await;
+    assert_eq!((bound, fits), (ForecastBound::WarmUp, false));
+    let warning = warning.expect("it does not fit");
+    for words in ["has 300 mails, and the warm-up of pool default lets", "and the rest later: would end at", "expires"]
+    {
+        assert!(warning.contains(words), "{warning}");
+    }
+    let shown = status(&node, "spring").await.forecast.expect("a forecast");
+    assert_eq!(shown.bound(), ForecastBound::WarmUp);
+    assert!(shown.first_day_room.is_some_and(|room| room == 50 || room == 100), "today's, or tomorrow's: {shown:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_relay_it_is_drafted_and_not_launched() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    let mut request = body("spring", "all", at(SignedDuration::from_hours(1)));
+    request.schedule.as_mut().expect("a body").pool = "bulk".into();
+    let made = node.campaigns().create_campaign(request).await.expect("a draft").into_inner();
+    assert!(made.warnings.iter().any(|warning| warning.contains("no relay is in pool bulk")), "{made:?}");
+    let forecast = made.campaign.and_then(|campaign| campaign.forecast).expect("a forecast");
+    assert_eq!((forecast.bound(), forecast.fits, forecast.ends), (ForecastBound::NoRelay, false, None));
+
+    for validate_only in [true, false] {
+        let request =
+            LaunchCampaignRequest { name: "spring".into(), validate_only, ..LaunchCampaignRequest::default() };
+        let refused = node.campaigns().launch_campaign(request).await.expect_err("nobody would send it");
+        assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+        assert!(refused.message().contains("no relay is in pool bulk"), "{refused}");
+        let next = refused.get_details_error_info().and_then(|info| info.metadata.get("next").cloned());
+        assert!(next.expect("a next step").starts_with("reveille relay add NAME --pool bulk"));
+    }
+    assert_eq!(status(&node, "spring").await.state(), CampaignState::Draft);
+
+    let relay = Some(Relay { name: "bulk".into(), pool: "bulk".into(), ..node.relay() });
+    node.relays().add_relay(AddRelayRequest { relay, ..AddRelayRequest::default() }).await.expect("added");
+    let first = launched(&node, "spring", None).await.expect("launched");
+    assert_eq!(first.state(), CampaignState::Launched);
+    // What was launched stays so, and says it again: no second answer comes of a relay that has gone.
+    node.relays().remove_relay(RemoveRelayRequest { name: "bulk".into() }).await.expect("removed");
+    let again = launched(&node, "spring", None).await.expect("the same launch");
+    assert_eq!(again.launched_at, first.launched_at);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_launch_at_an_instant_that_is_over_says_what_happens() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    relay_with(&node, 10.0).await;
+    let mut request = body("spring", "all", at(SignedDuration::from_hours(1)));
+    let finish_by = Some(prost_types::Duration { seconds: 60, nanos: 0 });
+    request.schedule.as_mut().expect("a body").policies = Some(Policies { finish_by, ..Policies::default() });
+    node.campaigns().create_campaign(request).await.expect("a draft");
+
+    let ago = |minutes: i64| Some(at(SignedDuration::from_mins(-minutes)));
+    let (bound, fits, warning) = told(&node, ago(20)).await;
+    assert_eq!(
+        (bound, fits),
+        (ForecastBound::LateRates, true),
+        "a minute from its opening, since finish_by is over too"
+    );
+    let warning = warning.expect("it is late");
+    for words in ["is 20m", "it opens at once, goes as what is late does", "expires"] {
+        assert!(warning.contains(words), "{warning}");
+    }
+    let refused = launched(&node, "spring", ago(61)).await.expect_err("over by more than start_within");
+    assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    let next = refused.get_details_error_info().and_then(|info| info.metadata.get("next").cloned());
+    assert_eq!(next.as_deref(), Some("reveille campaign launch spring --at INSTANT"));
+    let request =
+        LaunchCampaignRequest { name: "spring".into(), at: ago(61), validate_only: true, ..Default::default() };
+    let checked = node.campaigns().launch_campaign(request).await.expect_err("a dry run says so, too");
+    assert_eq!(checked.message(), refused.message());
+    assert_eq!(status(&node, "spring").await.recipients, RECIPIENTS);
+    node.stop().await;
+}

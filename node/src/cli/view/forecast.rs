@@ -1,0 +1,76 @@
+//! When a campaign ends: as bounds say before it opens, and as it goes on since.
+
+use reveille_proto::admin::v1::{self, ForecastBound};
+use serde::Serialize;
+
+use crate::cli::human;
+use crate::cli::instant::text;
+use crate::cli::word::word;
+
+/// Whether it can be sent in time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ForecastView {
+    needed_per_second: f64,
+    budget_per_second: Option<f64>,
+    ends: Option<String>,
+    fits: bool,
+    bound: String,
+    first_day_room: Option<u32>,
+    #[serde(skip)]
+    kind: ForecastBound,
+}
+
+impl From<v1::Forecast> for ForecastView {
+    fn from(forecast: v1::Forecast) -> ForecastView {
+        ForecastView {
+            needed_per_second: forecast.needed_per_second,
+            budget_per_second: forecast.budget_per_second,
+            ends: text(forecast.ends.as_ref()),
+            fits: forecast.fits,
+            bound: word("FORECAST_BOUND_", forecast.bound().as_str_name()),
+            first_day_room: forecast.first_day_room,
+            kind: forecast.bound(),
+        }
+    }
+}
+
+impl ForecastView {
+    /// `needs 3,472 mails/s; the relays' rates give 4,000: ends at 2026-12-01T12:28:20Z`
+    pub fn sentence(&self) -> String {
+        let needs = format!("needs {} mails/s", human::rate(self.needed_per_second));
+        let gives = human::rate(self.budget_per_second.unwrap_or_default());
+        let room = human::count(self.first_day_room.unwrap_or_default().into());
+        let given = match self.kind {
+            ForecastBound::NoRelay => "no relay is in its pool: nothing is sent".to_owned(),
+            ForecastBound::Unspecified | ForecastBound::Nothing => "no rate bounds it, so no end is known".to_owned(),
+            ForecastBound::Relays => format!("the relays' rates give {gives}"),
+            ForecastBound::LateRates => format!("the relays' rates for what is late give {gives}"),
+            ForecastBound::Tenant => format!("the tenant's rate gives {gives}"),
+            ForecastBound::WarmUp => format!("the pool's warm-up lets {room} go on the first day"),
+        };
+        let ends = self.ends.as_ref().map(|ends| format!(": ends at {ends}")).unwrap_or_default();
+        let fits = if self.fits || self.ends.is_none() { "" } else { ", after finish by" };
+        format!("{needs}; {given}{ends}{fits}")
+    }
+}
+
+/// How one that is being sent goes on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgressView {
+    per_second: f64,
+    ends: Option<String>,
+}
+
+impl From<v1::Progress> for ProgressView {
+    fn from(progress: v1::Progress) -> ProgressView {
+        ProgressView { per_second: progress.per_second, ends: text(progress.ends.as_ref()) }
+    }
+}
+
+impl ProgressView {
+    /// `3,912 mails/s on average since it opened: ends at 2026-12-01T12:28:20Z`
+    pub fn sentence(&self) -> String {
+        let ends = self.ends.as_ref().map(|ends| format!(": ends at {ends}")).unwrap_or_default();
+        format!("{} mails/s on average since it opened{ends}", human::rate(self.per_second))
+    }
+}

@@ -1,0 +1,148 @@
+//! When so many mails would be sent, as far as bounds say that operators set (P7, P16): the rates of a pool's relays,
+//! the tenant's rate, and the caps of a warm-up.
+//!
+//! Arithmetic about the state in whole numbers, so it is the same on every node. It knows nothing of how fast a relay
+//! really answers, of a tenant's concurrency, which is no rate, and of what else waits for the same relays.
+
+use crate::campaign::Campaign;
+use crate::decide::catch_up::ON_TIME_MS;
+use crate::ids::Time;
+use crate::policy::{FINISH_MS_MAX, HOUR_MS};
+use crate::pool::{Day, WarmUp};
+use crate::state::Ledger;
+
+/// The least time that a campaign is given to be sent, unless somebody chose another (P16). Milliseconds.
+pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
+/// Thousandths of a mail a second, times milliseconds, are so many of a mail.
+const MILLI_MS: u64 = 1_000_000;
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'a> {
+    /// Whose it is.
+    pub tenant: &'a str,
+    /// The relays by which it goes.
+    pub pool: &'a str,
+    /// Mails.
+    pub rows: u32,
+    /// Its instant.
+    pub due: Time,
+}
+
+/// What it is that makes it take so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// No relay is in the pool: nothing is sent.
+    NoRelay,
+    /// Nobody has bounded it.
+    Nothing,
+    /// The rates of the pool's relays together.
+    Relays,
+    /// The rates that they have for what is late.
+    LateRates,
+    /// The tenant's rate.
+    Tenant,
+    /// The caps of the pool's warm-up.
+    WarmUp,
+}
+
+/// What the bounds make of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forecast {
+    /// When it can begin.
+    pub begins: Time,
+    /// What decides when it ends.
+    pub bound: Bound,
+    /// The least of the rates, in thousandths of a mail a second; none where there is no rate.
+    pub rate_milli: Option<u64>,
+    /// How many more the pool's warm-up lets go on the day on which it begins; none where there is no cap.
+    pub room: Option<u32>,
+    /// When the last one would be sent; none where nothing bounds it, or nothing is sent.
+    pub ends: Option<Time>,
+}
+
+impl Ledger {
+    /// When a task would be sent that begins at its instant, or `now` where that is over.
+    pub fn forecast(&self, task: &Task<'_>, now: Time) -> Forecast {
+        let begins = task.due.max(now);
+        if !self.serves(task.pool) {
+            return Forecast { begins, bound: Bound::NoRelay, rate_milli: None, room: None, ends: None };
+        }
+        let is_late = begins.since_ms(task.due) > ON_TIME_MS;
+        let of_relays = (self.pool_rate(task.pool, is_late), if is_late { Bound::LateRates } else { Bound::Relays });
+        let of_tenant = (Some(self.tenant(task.tenant).rate_milli).filter(|rate| *rate > 0), Bound::Tenant);
+        let rates = [of_relays, of_tenant].into_iter().filter_map(|(rate, bound)| Some((rate?, bound)));
+        let least = rates.min_by_key(|(rate, _)| *rate);
+        let rate_milli = least.map(|(rate, _)| rate);
+        let rows = u64::from(task.rows);
+        let by_rate = begins.plus_ms(takes_ms(rows, rate_milli));
+        let by_caps = self.warm_ups().get(&task.pool.to_owned()).map(|warm_up| {
+            let room = |day: Day| match day == Day::of(now) {
+                true => self.room_today(task.pool, now),
+                false => room(warm_up, day),
+            };
+            (room(Day::of(begins)), ends_within(room, rows, begins, rate_milli))
+        });
+        let room = by_caps.and_then(|(room, _)| room);
+        let (bound, ends) = match (by_caps, least) {
+            (Some((_, by_caps)), _) if by_caps > by_rate => (Bound::WarmUp, Some(by_caps)),
+            (_, Some((_, bound))) => (bound, Some(by_rate)),
+            (_, None) => (Bound::Nothing, None),
+        };
+        Forecast { begins, bound, rate_milli, room, ends }
+    }
+
+    /// P16: how long after its instant a campaign of so many recipients may be sent: as somebody chose, or twice what
+    /// the bounds make of it, and four hours at least. Milliseconds.
+    pub fn finish_by_ms_of(&self, tenant: &str, campaign: &Campaign, rows: u32, now: Time) -> i64 {
+        if campaign.finish_by_given {
+            return campaign.policies.finish_by_ms;
+        }
+        let Forecast { begins, ends, .. } =
+            self.forecast(&Task { tenant, pool: &campaign.pool, rows, due: campaign.due }, now);
+        let takes_ms = ends.map_or(0, |ends| ends.since_ms(begins));
+        takes_ms.saturating_mul(2).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
+    }
+
+    /// What a pool's relays may send, in thousandths of a mail a second; none where one of them has no bound.
+    fn pool_rate(&self, pool: &str, late: bool) -> Option<u64> {
+        let relays = self.relays().iter().map(|(_, relay)| relay);
+        let relays = relays.filter(|relay| relay.pool == pool && relay.max_sessions > 0);
+        let rates = relays.map(|relay| match late {
+            true => relay.late_bound_milli(),
+            false => Some(relay.rate_milli).filter(|rate| *rate > 0),
+        });
+        rates.reduce(|sum, rate| Some(sum?.saturating_add(rate?)))?
+    }
+}
+
+/// What a day's cap leaves of it, where nothing was sent that day by anybody else.
+fn room(warm_up: &WarmUp, day: Day) -> Option<u32> {
+    Some(warm_up.cap(day)?.saturating_sub(warm_up.spent(day)))
+}
+
+/// Without a rate it takes no time.
+fn takes_ms(rows: u64, rate_milli: Option<u64>) -> i64 {
+    let takes_ms = rate_milli.map_or(0, |rate| rows.saturating_mul(MILLI_MS).div_ceil(rate.max(1)));
+    i64::try_from(takes_ms).unwrap_or(i64::MAX)
+}
+
+/// Day by day, as much as may go: each day with a cap is looked at once, and no plan has more than 400.
+fn ends_within(room: impl Fn(Day) -> Option<u32>, rows: u64, begins: Time, rate_milli: Option<u64>) -> Time {
+    let (mut at, mut left) = (begins, rows);
+    loop {
+        let day = Day::of(at);
+        let end = at.plus_ms(takes_ms(left, rate_milli));
+        let Some(room) = room(day).map(u64::from) else { return end };
+        if left <= room && end <= day.end() {
+            return end;
+        }
+        let day_ms = u64::try_from(day.end().since_ms(at)).unwrap_or_default();
+        let by_rate = rate_milli.map_or(u64::MAX, |rate| rate.saturating_mul(day_ms) / MILLI_MS);
+        left = left.saturating_sub(room.min(by_rate));
+        at = day.end();
+    }
+}
+
+#[cfg(test)]
+mod tests;
