@@ -1,6 +1,7 @@
 //! The command line from outside: the binary is started, against a node that answers what a test tells it.
 
 mod apply;
+mod apply_beside;
 mod audience_import;
 mod audiences;
 mod campaigns;

@@ -8,9 +8,10 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(
     long_about = "\
-Make schedules and relays as documents say: created, updated or unchanged
+Make schedules, relays, campaigns, tenants and pools as documents say: created, updated or unchanged
 
-A document is YAML or JSON: `kind`, and what the flags of `schedule create` and `relay add` are called, with _ for -. \
+A document is YAML or JSON: `kind`, and what the flags of `schedule create`, `relay add`, `campaign create`, \
+`tenant set` and `pool set` are called, with _ for -. \
 Several stand in one file with --- between them. What a document does not say has its default, as without the flag; \
 nothing is ever deleted. Twice changes nothing. Files that a document names are looked for beside it.
 
@@ -33,7 +34,8 @@ A document:
   text: body.txt                  # or  inline_text: | …
 
 `paused` counts when it is created: pausing and resuming are acts of their own.
-There are no documents of tenants: a tenant is the name in `tenant`."
+A campaign is drafted and never launched, and a draft is frozen: one that differs from its document is refused. \
+A tenant's bounds and a pool's warm-up are set as their documents say, and what they do not say has no bound."
 )]
 pub struct ApplyArgs {
     /// Tenant of documents that name none

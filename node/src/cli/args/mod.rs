@@ -177,7 +177,7 @@ pub enum Question {
     Relay(RelayArgs),
     /// Schedules: what is sent, to whom, and when
     Schedule(ScheduleArgs),
-    /// Make schedules and relays as documents say: created, updated or unchanged
+    /// Make schedules, relays, campaigns, tenants and pools as documents say: created, updated or unchanged
     Apply(ApplyArgs),
     /// What `apply` would change, field by field; exit 1 when it is something
     Diff(DiffArgs),

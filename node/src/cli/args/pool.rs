@@ -28,10 +28,15 @@ Examples:
     #[command(after_long_help = "Example:\n  reveille pool list -o json")]
     List(Paging),
     /// One pool: today's cap, what of it is used, and how much waits
-    #[command(after_long_help = "Example:\n  reveille pool show bulk --watch")]
+    #[command(
+        after_long_help = "Examples:\n  reveille pool show bulk --watch\n  reveille pool show bulk --manifest > bulk.yaml"
+    )]
     Show {
         /// Its name
         name: String,
+        /// Print the document that warms it up in the same way, for apply
+        #[arg(long, conflicts_with = "watch")]
+        manifest: bool,
         /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
@@ -45,7 +50,7 @@ Examples:
 }
 
 /// `pool set`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct SetPoolArgs {
     /// Its name
     pub name: String,

@@ -79,7 +79,7 @@ Examples:
         #[command(flatten)]
         watch: Watch,
     },
-    /// The same as `reveille apply`: schedules and relays as documents say
+    /// The same as `reveille apply`: schedules and what they need, as documents say
     #[command(
         after_long_help = "Example:\n  reveille schedule apply -f news.yaml --dry-run\n\nA document: reveille apply --help"
     )]

@@ -28,10 +28,15 @@ Examples:
     #[command(after_long_help = "Example:\n  reveille tenant list -o json")]
     List(Paging),
     /// One tenant: its bounds, and how much of it is claimed now
-    #[command(after_long_help = "Example:\n  reveille tenant show acme --watch")]
+    #[command(
+        after_long_help = "Examples:\n  reveille tenant show acme --watch\n  reveille tenant show acme --manifest > acme.yaml"
+    )]
     Show {
         /// Its name
         name: String,
+        /// Print the document that sets the same bounds, for apply
+        #[arg(long, conflicts_with = "watch")]
+        manifest: bool,
         /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
@@ -45,7 +50,7 @@ Examples:
 }
 
 /// `tenant set`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct SetTenantArgs {
     /// Its name
     pub name: String,

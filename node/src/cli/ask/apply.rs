@@ -1,6 +1,7 @@
 //! `reveille apply` and `reveille diff`: reads all documents, then takes one after the other: what would change,
 //! and with `apply` the change, made on what was seen.
 
+mod beside;
 mod plan;
 mod read;
 

@@ -49,6 +49,19 @@ pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
 
 async fn create(desk: &Desk<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {
     let dry_run = args.dry_run;
+    let asked = asked(tenant, args)?;
+    let request_id = desk.client.request_id().to_owned();
+    let question = CreateCampaignRequest { request_id, validate_only: dry_run, ..asked };
+    let call = |channel, question| async move { Service::new(channel).create_campaign(question).await };
+    let answer = desk.change(question, call).await?;
+    answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
+    desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
+    desk.checked(dry_run);
+    Ok(())
+}
+
+/// What the flags ask for; without the id of a request.
+pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignRequest, Failure> {
     let canary = args.canary.map(|percent| Canary { percent, hold_percent: args.canary_hold });
     let schedule = ScheduleBody {
         tenant,
@@ -63,14 +76,7 @@ async fn create(desk: &Desk<'_>, tenant: String, args: CampaignCreateArgs) -> Re
         labels: labels(args.labels)?,
         ..ScheduleBody::default()
     };
-    let request_id = desk.client.request_id().to_owned();
-    let question = CreateCampaignRequest { schedule: Some(schedule), request_id, validate_only: dry_run, canary };
-    let call = |channel, question| async move { Service::new(channel).create_campaign(question).await };
-    let answer = desk.change(question, call).await?;
-    answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
-    desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
-    desk.checked(dry_run);
-    Ok(())
+    Ok(CreateCampaignRequest { schedule: Some(schedule), canary, ..CreateCampaignRequest::default() })
 }
 
 async fn launch(desk: &Desk<'_>, question: LaunchCampaignRequest) -> Result<(), Stop> {

@@ -1,12 +1,13 @@
 //! `reveille pool …`.
 
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient as Service;
-use reveille_proto::admin::v1::{GetPoolRequest, ListPoolsRequest, RemovePoolRequest, SetPoolRequest};
+use reveille_proto::admin::v1::{Freshness, GetPoolRequest, ListPoolsRequest, Pool, RemovePoolRequest, SetPoolRequest};
 
 use super::{Desk, Page, Seen};
 use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs, Watch};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
+use crate::cli::manifest::export;
 use crate::cli::view::pool::PoolView;
 use crate::cli::view::relay::RemovedView;
 
@@ -15,7 +16,15 @@ pub async fn run(desk: &Desk<'_>, args: PoolArgs) -> Result<(), Stop> {
     match args.command {
         PoolCommand::Set(args) => set(desk, args).await,
         PoolCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
-        PoolCommand::Show { name, watch } => show(desk, name, watch).await,
+        PoolCommand::Show { name, manifest: true, .. } => {
+            let pool = get(desk, name).await?.0;
+            if pool.warm_up.is_empty() {
+                let message = format!("pool {} is not warmed up: there is nothing to print", pool.name);
+                return Err(Failure::general(message, "reveille pool set --help").into());
+            }
+            desk.terminal.manifest(&pool.name, &export::pool(&pool))
+        }
+        PoolCommand::Show { name, watch, .. } => show(desk, name, watch).await,
         PoolCommand::Remove { name } => remove(desk, name).await,
     }
 }
@@ -42,12 +51,18 @@ async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Pag
 
 async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     let look = async || {
-        let question = GetPoolRequest { name: name.clone(), stale: desk.stale };
-        let call = |channel, question| async move { Service::new(channel).get_pool(question).await };
-        let answer = desk.client.ask(Nature::Read, question, call).await?;
-        Ok(Seen::of(PoolView::from(answer.pool.unwrap_or_default()), answer.freshness))
+        let (pool, freshness) = get(desk, name.clone()).await?;
+        Ok(Seen::of(PoolView::from(pool), freshness))
     };
     desk.one(watch, look).await
+}
+
+/// As the cluster has it.
+pub(super) async fn get(desk: &Desk<'_>, name: String) -> Result<(Pool, Option<Freshness>), Failure> {
+    let question = GetPoolRequest { name, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).get_pool(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    Ok((answer.pool.unwrap_or_default(), answer.freshness))
 }
 
 async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {

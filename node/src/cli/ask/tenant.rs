@@ -1,12 +1,15 @@
 //! `reveille tenant …`.
 
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient as Service;
-use reveille_proto::admin::v1::{GetTenantRequest, ListTenantsRequest, RemoveTenantRequest, SetTenantRequest};
+use reveille_proto::admin::v1::{
+    Freshness, GetTenantRequest, ListTenantsRequest, RemoveTenantRequest, SetTenantRequest, Tenant,
+};
 
 use super::{Desk, Page, Seen};
 use crate::cli::args::{SetTenantArgs, TenantArgs, TenantCommand, Watch};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
+use crate::cli::manifest::export;
 use crate::cli::view::relay::RemovedView;
 use crate::cli::view::tenant::TenantView;
 
@@ -15,7 +18,11 @@ pub async fn run(desk: &Desk<'_>, args: TenantArgs) -> Result<(), Stop> {
     match args.command {
         TenantCommand::Set(args) => set(desk, args).await,
         TenantCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
-        TenantCommand::Show { name, watch } => show(desk, name, watch).await,
+        TenantCommand::Show { name, manifest: true, .. } => {
+            let tenant = get(desk, name).await?.0;
+            desk.terminal.manifest(&tenant.name, &export::tenant(&tenant))
+        }
+        TenantCommand::Show { name, watch, .. } => show(desk, name, watch).await,
         TenantCommand::Remove { name } => remove(desk, name).await,
     }
 }
@@ -43,12 +50,18 @@ async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Pag
 
 async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     let look = async || {
-        let question = GetTenantRequest { name: name.clone(), stale: desk.stale };
-        let call = |channel, question| async move { Service::new(channel).get_tenant(question).await };
-        let answer = desk.client.ask(Nature::Read, question, call).await?;
-        Ok(Seen::of(TenantView::from(answer.tenant.unwrap_or_default()), answer.freshness))
+        let (tenant, freshness) = get(desk, name.clone()).await?;
+        Ok(Seen::of(TenantView::from(tenant), freshness))
     };
     desk.one(watch, look).await
+}
+
+/// As the cluster has it.
+pub(super) async fn get(desk: &Desk<'_>, name: String) -> Result<(Tenant, Option<Freshness>), Failure> {
+    let question = GetTenantRequest { name, stale: desk.stale };
+    let call = |channel, question| async move { Service::new(channel).get_tenant(question).await };
+    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    Ok((answer.tenant.unwrap_or_default(), answer.freshness))
 }
 
 async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {

@@ -1,4 +1,4 @@
-//! One document: its keys become the flags of `schedule create` or `relay add`, which their own parser reads.
+//! One document: its keys become the flags of the command that makes such a thing, which its own parser reads.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -9,11 +9,11 @@ use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
 use reveille_ledger::decide::calendar::nearest_names;
 
 use super::tree::{Fault, Node, Shape};
-use crate::cli::args::{AddRelayArgs, CreateArgs};
+use crate::cli::args::{AddRelayArgs, CampaignCreateArgs, CreateArgs, SetPoolArgs, SetTenantArgs};
 use crate::cli::recipients;
 
 /// What documents may be of.
-const KINDS: [&str; 2] = ["schedule", "relay"];
+const KINDS: [&str; 5] = ["schedule", "relay", "campaign", "tenant", "pool"];
 /// Flags that say how a command goes, not what it makes.
 const NO_KEYS: [&str; 2] = ["dry_run", "replace"];
 /// The key under which a document may list its recipients.
@@ -29,9 +29,9 @@ pub struct Document {
     pub place: String,
     /// The file, as it was named.
     pub file: String,
-    /// `schedule` or `relay`.
+    /// One of [`KINDS`].
     pub kind: &'static str,
-    /// Whose it is; a relay is nobody's.
+    /// Whose it is; of schedules and campaigns alone.
     pub tenant: Option<String>,
     /// Its name.
     pub name: String,
@@ -48,6 +48,12 @@ pub enum Wish {
     Schedule(Box<CreateArgs>),
     /// As `relay add` would.
     Relay(Box<AddRelayArgs>),
+    /// As `campaign create` would.
+    Campaign(Box<CampaignCreateArgs>),
+    /// As `tenant set` would; what it does not say has no bound.
+    Tenant(SetTenantArgs),
+    /// As `pool set` would.
+    Pool(SetPoolArgs),
 }
 
 /// Where documents come from.
@@ -70,17 +76,20 @@ impl Document {
         let kind = kind(&mut pairs, line).map_err(|fault| vec![fault])?;
         let lines: BTreeMap<String, usize> = pairs.iter().map(|(key, node)| (key.clone(), node.line)).collect();
         let mut faults = Vec::new();
-        let is_schedule = kind == "schedule";
-        let tenant = is_schedule.then(|| {
+        let tenant = matches!(kind, "schedule" | "campaign").then(|| {
             let named = take(&mut pairs, "tenant").map(|node| scalar("tenant", node)).transpose();
             let named = named.map_err(|fault| faults.push(fault)).unwrap_or_default().flatten();
             named.unwrap_or_else(|| source.tenant.clone())
         });
-        let listed = if is_schedule { listed(&mut pairs) } else { Ok(None) };
+        let listed = if kind == "schedule" { listed(&mut pairs) } else { Ok(None) };
         let listed = listed.map_err(|fault| faults.push(fault)).unwrap_or_default();
-        let command = match is_schedule {
-            true => CreateArgs::augment_args(Command::new(kind)),
-            false => AddRelayArgs::augment_args(Command::new(kind)),
+        let command = Command::new(kind);
+        let command = match kind {
+            "schedule" => CreateArgs::augment_args(command),
+            "campaign" => CampaignCreateArgs::augment_args(command),
+            "tenant" => SetTenantArgs::augment_args(command),
+            "pool" => SetPoolArgs::augment_args(command),
+            _ => AddRelayArgs::augment_args(command),
         };
         let words = words(&command, pairs, &mut faults);
         if !faults.is_empty() {
@@ -91,6 +100,9 @@ impl Document {
         let name = match &wish {
             Wish::Schedule(args) => args.name.clone(),
             Wish::Relay(args) => args.name.clone(),
+            Wish::Campaign(args) => args.name.clone(),
+            Wish::Tenant(args) => args.name.clone(),
+            Wish::Pool(args) => args.name.clone(),
         };
         let place = format!("{}:{line}", source.file);
         Ok(Document { place, file: source.file.clone(), kind, tenant, name, lines, wish })
@@ -113,6 +125,8 @@ impl Document {
                 "rate_per_second" => vec!["rate"],
                 "late_rate_per_second" => vec!["late_rate"],
                 "max_sessions" => vec!["sessions"],
+                "canary.percent" => vec!["canary"],
+                "canary.hold_percent" => vec!["canary_hold", "canary"],
                 label if label.starts_with("labels.") => vec![LABELS],
                 other => vec![other],
             },
@@ -137,19 +151,15 @@ fn scalar(key: &str, node: Node) -> Result<Option<String>, Fault> {
 }
 
 fn kind(pairs: &mut Vec<(String, Node)>, line: usize) -> Result<&'static str, Fault> {
-    let known = KINDS.map(|kind| format!("`kind: {kind}`")).join(" or ");
+    let known = format!("`kind: {}`", KINDS.join("`, `kind: "));
     let Some(node) = take(pairs, "kind") else {
-        return Err(Fault::new(line, format!("`kind` is missing: write {known}")));
+        return Err(Fault::new(line, format!("`kind` is missing: write one of {known}")));
     };
     let line = node.line;
     let text = scalar("kind", node)?.unwrap_or_default();
-    if text == "tenant" {
-        let message = "tenants are not made by documents: one is the name that a schedule has in `tenant`, and `reveille tenant set` sets its bounds";
-        return Err(Fault::new(line, message));
-    }
     KINDS.into_iter().find(|kind| *kind == text).ok_or_else(|| {
         let near = nearest_names(&text, &KINDS).first().map(|near| format!("did you mean `{near}`?"));
-        Fault::new(line, format!("unknown kind `{text}`; {}", near.unwrap_or_else(|| format!("write {known}"))))
+        Fault::new(line, format!("unknown kind `{text}`; {}", near.unwrap_or_else(|| format!("write one of {known}"))))
     })
 }
 
@@ -255,14 +265,23 @@ fn parse(
     listed: Option<recipients::Recipients>,
     source: &Source,
 ) -> Result<Wish, clap::Error> {
-    let is_schedule = command.get_name() == "schedule";
+    let kind = command.get_name().to_owned();
     let command = command.no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
     let matches = command.try_get_matches_from(words)?;
-    if !is_schedule {
-        return Ok(Wish::Relay(Box::new(AddRelayArgs::from_arg_matches(&matches)?)));
+    let beside = |path: &mut Option<PathBuf>| *path = path.take().map(|path| source.folder.join(path));
+    match kind.as_str() {
+        "relay" => return Ok(Wish::Relay(Box::new(AddRelayArgs::from_arg_matches(&matches)?))),
+        "tenant" => return Ok(Wish::Tenant(SetTenantArgs::from_arg_matches(&matches)?)),
+        "pool" => return Ok(Wish::Pool(SetPoolArgs::from_arg_matches(&matches)?)),
+        "campaign" => {
+            let mut args = CampaignCreateArgs::from_arg_matches(&matches)?;
+            beside(&mut args.content.text);
+            beside(&mut args.content.html);
+            return Ok(Wish::Campaign(Box::new(args)));
+        }
+        _ => {}
     }
     let mut args = CreateArgs::from_arg_matches(&matches)?;
-    let beside = |path: &mut Option<PathBuf>| *path = path.take().map(|path| source.folder.join(path));
     beside(&mut args.content.text);
     beside(&mut args.content.html);
     beside(&mut args.recipients.recipients);

@@ -61,7 +61,12 @@ pub fn schedule(body: &v1::ScheduleBody) -> Node {
         keys.some("reason", reason.as_str());
     }
     policies(&mut keys, &body.policies.unwrap_or_default());
-    let content = body.content.clone().unwrap_or_default();
+    mail(&mut keys, body.content.clone().unwrap_or_default());
+    recipients(&mut keys, body.audience.clone().unwrap_or_default());
+    Node::map(keys.0)
+}
+
+fn mail(keys: &mut Keys, content: v1::Content) {
     keys.add("sender", content.sender);
     keys.some("reply_to", content.reply_to);
     keys.add("subject", content.subject);
@@ -72,7 +77,52 @@ pub fn schedule(body: &v1::ScheduleBody) -> Node {
     if content.bulk {
         keys.plain("bulk", true);
     }
-    recipients(&mut keys, body.audience.clone().unwrap_or_default());
+}
+
+/// A campaign.
+pub fn campaign(body: &v1::ScheduleBody, canary: Option<&v1::Canary>) -> Node {
+    let mut keys = Keys(Vec::new());
+    keys.add("kind", "campaign");
+    keys.add("name", body.name.as_str());
+    keys.add("tenant", body.tenant.as_str());
+    keys.add("audience", body.audience.as_ref().map(|audience| audience.sealed.clone()).unwrap_or_default());
+    when(&mut keys, body.when.as_ref());
+    keys.add("tz", body.zone.as_str());
+    keys.add("pool", body.pool.as_str());
+    keys.0.push(("priority".to_owned(), Node::plain(body.priority)));
+    keys.pairs("labels", body.labels.iter());
+    if let Some(canary) = canary {
+        keys.plain("canary", canary.percent);
+        canary.hold_percent.into_iter().for_each(|hold| keys.0.push(("canary_hold".to_owned(), Node::plain(hold))));
+    }
+    let policies = body.policies.unwrap_or_default();
+    keys.some("start_within", length(policies.start_within.as_ref()));
+    keys.some("finish_by", length(policies.finish_by.as_ref()));
+    keys.add("in_doubt", word("IN_DOUBT_", policies.in_doubt().as_str_name()));
+    keys.plain("max_attempts", policies.max_attempts);
+    keys.some("retention", length(policies.retention.as_ref()));
+    mail(&mut keys, body.content.clone().unwrap_or_default());
+    Node::map(keys.0)
+}
+
+/// The bounds of a tenant.
+pub fn tenant(tenant: &v1::Tenant) -> Node {
+    let mut keys = Keys(Vec::new());
+    keys.add("kind", "tenant");
+    keys.add("name", tenant.name.as_str());
+    keys.plain("rate", tenant.rate_per_second);
+    keys.plain("concurrency", tenant.concurrency);
+    keys.plain("share", tenant.share);
+    Node::map(keys.0)
+}
+
+/// The warm-up of a pool.
+pub fn pool(pool: &v1::Pool) -> Node {
+    let mut keys = Keys(Vec::new());
+    keys.add("kind", "pool");
+    keys.add("name", pool.name.as_str());
+    keys.0.push(("warm_up".to_owned(), Node::list(pool.warm_up.iter().map(Node::plain).collect())));
+    keys.some("first_day", pool.first_day.as_str());
     Node::map(keys.0)
 }
 

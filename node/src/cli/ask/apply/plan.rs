@@ -6,10 +6,11 @@ use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, CreateScheduleRequest, Duplicate, GetRelayRequest, Relay, ScheduleBody, ScheduleState,
-    UpdateScheduleRequest, UpdateScheduleResponse,
+    AddRelayRequest, CreateCampaignRequest, CreateScheduleRequest, Duplicate, GetRelayRequest, Relay, ScheduleBody,
+    ScheduleState, UpdateScheduleRequest, UpdateScheduleResponse,
 };
 
+use super::beside;
 use super::read::{Asked, Message};
 use crate::cli::ask::{Desk, schedule};
 use crate::cli::client::Nature;
@@ -25,15 +26,15 @@ const WHOLE: [&str; 11] =
 
 /// What would change.
 pub struct Plan {
-    step: Step,
+    pub(super) step: Step,
     pub changes: Vec<Change>,
     pub notes: Vec<String>,
 }
 
-enum Step {
+pub(super) enum Step {
     Nothing,
     Create,
-    /// Made on this etag; a relay has none.
+    /// Made on this etag; only schedules have one.
     Update(String),
 }
 
@@ -55,6 +56,9 @@ pub async fn plan(desk: &Desk<'_>, asked: &Asked) -> Result<Plan, Failure> {
     match &asked.wish {
         Message::Schedule { body, .. } => plan_schedule(desk, body).await,
         Message::Relay(relay) => plan_relay(desk, relay).await,
+        Message::Campaign(asked) => beside::plan_campaign(desk, asked).await,
+        Message::Tenant(tenant) => beside::plan_tenant(desk, tenant).await,
+        Message::Pool(pool) => beside::plan_pool(desk, pool).await,
     }
 }
 
@@ -78,6 +82,18 @@ pub async fn make(desk: &Desk<'_>, asked: &Asked, plan: &Plan) -> Result<(), Fai
             let call =
                 |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
             desk.change(change, call).await.map(|_| ())
+        }
+        (Message::Campaign(asked), _) => {
+            let request_id = request_id(desk, "campaign", &asked.encode_to_vec());
+            beside::draft(desk, CreateCampaignRequest { request_id, ..(**asked).clone() }).await.map(|_| ())
+        }
+        (Message::Tenant(tenant), _) => {
+            let request_id = request_id(desk, "tenant", &tenant.encode_to_vec());
+            beside::set_tenant(desk, tenant, request_id).await
+        }
+        (Message::Pool(pool), _) => {
+            let request_id = request_id(desk, "pool", &pool.encode_to_vec());
+            beside::set_pool(desk, pool, request_id).await
         }
         (Message::Relay(relay), _) => {
             let request_id = request_id(desk, "relay", &relay.encode_to_vec());

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use reveille_proto::admin::v1::{Relay, ScheduleBody};
+use reveille_proto::admin::v1::{CreateCampaignRequest, Pool, Relay, ScheduleBody, Tenant};
 
-use crate::cli::args::ManifestFiles;
-use crate::cli::ask::{create, relay};
+use crate::cli::args::{ManifestFiles, SetPoolArgs, SetTenantArgs};
+use crate::cli::ask::{campaign, create, relay};
 use crate::cli::failure::Failure;
 use crate::cli::input;
 use crate::cli::manifest::document::{Document, Source, Wish};
@@ -30,8 +30,31 @@ pub struct Asked {
 
 /// As the API has it.
 pub enum Message {
-    Schedule { body: Box<ScheduleBody>, recipients: Box<Recipients> },
+    Schedule {
+        body: Box<ScheduleBody>,
+        recipients: Box<Recipients>,
+    },
     Relay(Box<Relay>),
+    Campaign(Box<CreateCampaignRequest>),
+    /// Its bounds; what is not said is none.
+    Tenant(Box<Tenant>),
+    /// Its warm-up; without a first day it keeps the one that it has.
+    Pool(Box<Pool>),
+}
+
+fn tenant(args: SetTenantArgs) -> Tenant {
+    Tenant {
+        name: args.name,
+        rate_per_second: args.rate.unwrap_or_default(),
+        concurrency: args.concurrency.unwrap_or_default(),
+        share: args.share.unwrap_or(1),
+        ..Tenant::default()
+    }
+}
+
+fn pool(args: SetPoolArgs) -> Pool {
+    let first_day = args.first_day.unwrap_or_default();
+    Pool { name: args.name, warm_up: args.warm_up, first_day, ..Pool::default() }
 }
 
 impl Asked {
@@ -40,6 +63,11 @@ impl Asked {
         match &self.wish {
             Message::Schedule { body, .. } => export::schedule(body),
             Message::Relay(relay) => export::relay(relay),
+            Message::Campaign(asked) => {
+                export::campaign(asked.schedule.as_ref().unwrap_or(&ScheduleBody::default()), asked.canary.as_ref())
+            }
+            Message::Tenant(tenant) => export::tenant(tenant),
+            Message::Pool(pool) => export::pool(pool),
         }
     }
 
@@ -148,6 +176,12 @@ fn document(node: Node, source: &Source) -> Result<Asked, Vec<Problem>> {
     };
     let wish = match document.wish.clone() {
         Wish::Relay(args) => Message::Relay(Box::new(relay::relay(*args))),
+        Wish::Campaign(args) => {
+            let tenant = document.tenant.clone().unwrap_or_default();
+            Message::Campaign(Box::new(campaign::asked(tenant, *args).map_err(problem)?))
+        }
+        Wish::Tenant(args) => Message::Tenant(Box::new(tenant(args))),
+        Wish::Pool(args) => Message::Pool(Box::new(pool(args))),
         Wish::Schedule(args) => {
             let recipients = create::recipients(&args.recipients).map_err(problem)?;
             let tenant = document.tenant.clone().unwrap_or_default();

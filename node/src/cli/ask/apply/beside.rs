@@ -1,0 +1,104 @@
+//! Documents of what is beside schedules and relays: campaigns, which are drafted and never changed; a tenant's bounds and
+//! a pool's warm-up, which are set as a whole.
+
+use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
+use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
+use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
+use reveille_proto::admin::v1::{
+    Campaign, CampaignState, CreateCampaignRequest, GetCampaignRequest, Pool, SetPoolRequest, SetTenantRequest, Tenant,
+};
+use tonic::Request;
+
+use super::plan::{Plan, Step};
+use crate::cli::ask::{Desk, pool, tenant};
+use crate::cli::client::Nature;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::manifest::difference::{Change, between};
+use crate::cli::manifest::export;
+
+fn planned(step: Step, changes: Vec<Change>) -> Plan {
+    Plan { step, changes, notes: Vec::new() }
+}
+
+/// A draft is frozen: the same again is the same, and anything else is refused, with the way on.
+pub async fn plan_campaign(desk: &Desk<'_>, asked: &CreateCampaignRequest) -> Result<Plan, Failure> {
+    let (tenant, name) =
+        asked.schedule.as_ref().map(|body| (body.tenant.clone(), body.name.clone())).unwrap_or_default();
+    let question = GetCampaignRequest { tenant, name, ..GetCampaignRequest::default() };
+    let call = |channel, question: Request<GetCampaignRequest>| async move {
+        CampaignServiceClient::new(channel).get_campaign(question).await
+    };
+    let known = match desk.client.ask(Nature::Read, question, call).await {
+        Ok(answer) => answer.campaign,
+        Err(failure) if failure.exit == Exit::NotFound => None,
+        Err(failure) => return Err(failure),
+    };
+    let (_, warnings) = draft(desk, CreateCampaignRequest { validate_only: true, ..asked.clone() }).await?;
+    let Some(known) = known else {
+        return Ok(Plan { step: Step::Create, changes: Vec::new(), notes: warnings });
+    };
+    let mut notes = Vec::new();
+    if known.state() == CampaignState::Draft {
+        notes.push(format!("it is a draft: reveille campaign launch {}", known.name));
+    }
+    Ok(Plan { step: Step::Nothing, changes: Vec::new(), notes })
+}
+
+/// The campaign as it is drafted, and what its owner is to know of it.
+pub async fn draft(desk: &Desk<'_>, asked: CreateCampaignRequest) -> Result<(Campaign, Vec<String>), Failure> {
+    let nature = if asked.validate_only { Nature::Read } else { Nature::Repeatable };
+    let call = |channel, question| async move { CampaignServiceClient::new(channel).create_campaign(question).await };
+    let answer = desk.client.ask(nature, asked, call).await?;
+    Ok((answer.campaign.unwrap_or_default(), answer.warnings))
+}
+
+/// Of a tenant that nobody has bounded all is new.
+pub async fn plan_tenant(desk: &Desk<'_>, wanted: &Tenant) -> Result<Plan, Failure> {
+    let former = match tenant::get(desk, wanted.name.clone()).await {
+        Ok((former, _)) if former.index > 0 => former,
+        Ok(_) => return Ok(planned(Step::Create, Vec::new())),
+        Err(failure) if failure.exit == Exit::NotFound => return Ok(planned(Step::Create, Vec::new())),
+        Err(failure) => return Err(failure),
+    };
+    let changes = between(&export::tenant(&former), &export::tenant(wanted));
+    let step = if changes.is_empty() { Step::Nothing } else { Step::Update(String::new()) };
+    Ok(planned(step, changes))
+}
+
+/// Sets all of them.
+pub async fn set_tenant(desk: &Desk<'_>, wanted: &Tenant, request_id: String) -> Result<(), Failure> {
+    let question = SetTenantRequest {
+        name: wanted.name.clone(),
+        rate_per_second: Some(wanted.rate_per_second),
+        concurrency: Some(wanted.concurrency),
+        share: Some(wanted.share),
+        request_id,
+    };
+    let call = |channel, question| async move { TenantServiceClient::new(channel).set_tenant(question).await };
+    desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
+}
+
+/// A pool that is not warmed up has nothing to compare.
+pub async fn plan_pool(desk: &Desk<'_>, wanted: &Pool) -> Result<Plan, Failure> {
+    let former = match pool::get(desk, wanted.name.clone()).await {
+        Ok((former, _)) if !former.warm_up.is_empty() => former,
+        Ok(_) => return Ok(planned(Step::Create, Vec::new())),
+        Err(failure) if failure.exit == Exit::NotFound => return Ok(planned(Step::Create, Vec::new())),
+        Err(failure) => return Err(failure),
+    };
+    let mut wanted = wanted.clone();
+    if wanted.first_day.is_empty() {
+        wanted.first_day.clone_from(&former.first_day);
+    }
+    let changes = between(&export::pool(&former), &export::pool(&wanted));
+    let step = if changes.is_empty() { Step::Nothing } else { Step::Update(String::new()) };
+    Ok(planned(step, changes))
+}
+
+/// Warms it up.
+pub async fn set_pool(desk: &Desk<'_>, wanted: &Pool, request_id: String) -> Result<(), Failure> {
+    let Pool { name, warm_up, first_day, .. } = wanted.clone();
+    let question = SetPoolRequest { name, warm_up, first_day, request_id };
+    let call = |channel, question| async move { PoolServiceClient::new(channel).set_pool(question).await };
+    desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
+}
