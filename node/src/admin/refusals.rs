@@ -311,6 +311,9 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::LaunchedBefore { campaign, .. } => {
             not_possible(message).next(format!("reveille campaign status {campaign}; --again, if it is meant"))
         }
+        Refusal::SentBefore { run, .. } => {
+            not_possible(message).next(format!("reveille run show {run}; --again, if it is meant"))
+        }
         Refusal::NoSuchTenant(_) => {
             Fault::new(Code::NotFound, ErrorReason::TenantNotFound, message).next("reveille tenant list")
         }

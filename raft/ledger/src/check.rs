@@ -307,6 +307,8 @@ fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
     let answers = derived.answers_by_index == ledger.derived.answers_by_index
         && derived.answers_of_tenant == ledger.derived.answers_of_tenant;
     report(found, "P20", derived.seals == ledger.derived.seals, || "the index of seals is wrong".to_owned());
+    let to_seals = derived.to_seals == ledger.derived.to_seals;
+    report(found, "P20", to_seals, || "the index of runs to sealed audiences is wrong".to_owned());
     report(
         found,
         "P12",

@@ -161,6 +161,11 @@ impl Seal {
         (given != parts).then(|| format!("{} recipients are in {parts} parts, not in {given}", self.rows))
     }
 
+    /// Hash of whom it names, in their order: equal where the same list was sealed under another name (P20).
+    pub fn people(&self) -> Hash {
+        Hash::of(&self.parts.iter().flat_map(|part| part.0).collect::<Vec<u8>>())
+    }
+
     /// The part that holds a recipient, and the recipient's place in it.
     pub fn place(&self, recipient: u32) -> Option<(Hash, u16)> {
         let part = self.parts.get((recipient / CHUNK) as usize).filter(|_| recipient < self.rows)?;

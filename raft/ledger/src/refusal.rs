@@ -149,6 +149,18 @@ pub enum Refusal {
     /// The name is taken by a campaign.
     #[error("campaign '{0}' exists with another body; choose another name, or delete it first")]
     CampaignNameTaken(String),
+    /// P20: the same content went to the same recipients, and may have been deleted since.
+    #[error(
+        "run {run} of '{name}', opened at {at}, has sent the same content to the same recipients, or is sending it; say that it is to go out again, if it is"
+    )]
+    SentBefore {
+        /// The former run.
+        run: RunId,
+        /// The name of its schedule or campaign.
+        name: String,
+        /// When it opened.
+        at: Time,
+    },
     /// Nobody has set bounds of a tenant of that name.
     #[error("no bounds are set for a tenant named '{0}'")]
     NoSuchTenant(String),

@@ -235,6 +235,10 @@ impl Ledger {
         let audiences = audiences.chain(self.schedules.iter().map(|(_, schedule)| schedule.audience));
         let audiences = audiences.chain(self.runs().map(|(_, _, run)| run.audience));
         derived.seals = audiences.filter(|hash| self.seal(hash).is_some()).collect();
+        let runs = self.runs().filter(|(_, _, run)| derived.seals.contains(&run.audience));
+        derived.to_seals = runs.map(|(id, _, run)| (run.content, id)).collect();
+        let mailings = self.summaries.iter().filter_map(|(id, summary)| Some((summary.mailing.as_ref()?.content, *id)));
+        derived.to_seals.extend(mailings);
         for (key, answer) in self.answers.iter() {
             derived.answers_by_index.insert(answer.index, key.clone());
             derived.answers_of_tenant.entry(key.0.clone()).or_default().insert(answer.index);

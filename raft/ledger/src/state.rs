@@ -458,6 +458,17 @@ pub struct Summary {
     pub pruned_at: Time,
     /// The run for which its instant had to wait.
     pub waited_for: Option<RunId>,
+    /// What it sent to a sealed audience; none where nobody got a mail of it.
+    pub mailing: Option<Box<Mailing>>,
+}
+
+/// What was sent, and to whom: the same again is somebody's mistake (P20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mailing {
+    /// Content, by hash.
+    pub content: Hash,
+    /// See [`Seal::people`].
+    pub people: Hash,
 }
 
 impl Summary {
@@ -835,6 +846,8 @@ pub(crate) struct Derived {
     pub mailed: BTreeSet<(ScheduleId, Time, RunId)>,
     /// Such runs whose details were pruned: whom they mailed is forgotten (P17, P24).
     pub forgotten: BTreeSet<(ScheduleId, Time, RunId)>,
+    /// Runs to sealed audiences, and what is left of those that mailed somebody, by content (P20).
+    pub to_seals: BTreeSet<(Hash, RunId)>,
     /// Where people of edited lists stand in the former ones (P17); as far as it was asked.
     pub tables: Tables,
     /// Runs with something pending or claimed, but for backfills: they hold up the next one (`overlap`).

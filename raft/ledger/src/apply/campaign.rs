@@ -3,7 +3,7 @@
 use super::Context;
 use super::audience::gap_needs_a_list;
 use super::schedule::{bounded, labelled};
-use crate::campaign::{AGAIN_MS, Armed, Campaign, Launch, Stage};
+use crate::campaign::{Armed, Campaign, Launch, Stage};
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, Next, ScheduleCreate};
 use crate::content::{CONTENT_BYTES_MAX, Content, NAME_BYTES_MAX, Named, To};
 use crate::decide::calendar::When;
@@ -202,29 +202,6 @@ impl Ledger {
     pub fn missed_because(&self, campaign: &Campaign, armed: &Armed) -> Option<String> {
         let plan = &self.schedules.get(&armed.schedule)?.plan;
         (plan.next.is_none() && plan.opened == 0).then(|| passed(campaign.due, plan.fired_through))
-    }
-
-    /// P20: the same content for the same audience within thirty days is somebody's mistake, unless said otherwise.
-    /// Looks at every campaign of the tenant, which is seldom asked for.
-    fn not_sent_lately(
-        &self,
-        now: Time,
-        named: &CampaignName,
-        campaign: &Campaign,
-        (again, sealed): (bool, SealedAudience),
-    ) -> Result<(), Refusal> {
-        if again {
-            return Ok(());
-        }
-        let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
-        for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
-            let Some(Armed { launch, audience, .. }) = other.stage.armed() else { continue };
-            let lately = now.since_ms(launch.at.max(other.due)) < AGAIN_MS;
-            if lately && *name != named.name && other.content == campaign.content && *audience == sealed.seal {
-                return Err(Refusal::LaunchedBefore { campaign: name.clone(), at: launch.at });
-            }
-        }
-        Ok(())
     }
 
     /// Ends it: before its instant nothing opens, after it what is not sent is cancelled.

@@ -226,6 +226,9 @@ impl Ledger {
             page.slots += entry.count;
             self.hold_again(&entry.content);
             self.hold_again(&entry.audience);
+            if self.derived.seals.contains(&entry.audience) {
+                self.derived.to_seals.insert((entry.content, run));
+            }
             page.runs.push(entry);
             self.record_opened((number, opening.nominal), run, opening.cause);
             runs.push((number, run));

@@ -4,6 +4,7 @@
 //! it refuses. One family of commands a file; this file holds the one exhaustive match and what is true
 //! of every entry: the epoch (P13), ledger time (P18) and stored answers.
 
+mod again;
 mod audience;
 mod backfill;
 mod beside;

@@ -76,9 +76,13 @@ impl Ledger {
             if self.derived.mailed.remove(&(run.schedule, run.due, name)) {
                 self.derived.forgotten.insert((run.schedule, run.due, name));
             }
+            let mailing = self.mailing(run);
+            if mailing.is_none() {
+                self.derived.to_seals.remove(&(run.content, name));
+            }
             self.let_go(&run.content);
             self.let_go(&run.audience);
-            self.summaries.put(name, summary(&page, run, context));
+            self.summaries.put(name, Summary { mailing, ..summary(&page, run, context) });
         }
         self.derived.open_pages.remove(&id);
         page.runs.len() as u32
@@ -101,6 +105,9 @@ impl Ledger {
         }
         let Some(summary) = self.summaries.remove(&run) else { return };
         self.derived.forgotten.remove(&(summary.schedule, summary.due, run));
+        if let Some(mailing) = summary.mailing {
+            self.derived.to_seals.remove(&(mailing.content, run));
+        }
         let name = (summary.schedule, summary.nominal);
         self.forget_through(name.0, summary.due);
         self.forget_name(&name);
@@ -143,5 +150,6 @@ fn summary(page: &Page, run: &Run, context: &Context) -> Summary {
         pruned_index: context.index,
         pruned_at: context.now,
         waited_for: run.waited_for,
+        mailing: None,
     }
 }

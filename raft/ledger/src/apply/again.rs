@@ -1,0 +1,96 @@
+//! P20: the same content for the same recipients within thirty days is somebody's mistake, unless said otherwise.
+//!
+//! Two things tell of it: campaigns that are launched, and whatever was sent to a sealed audience or is being sent. A
+//! run outlives the campaign that opened it, and a summary outlives the run, so what is deleted and made anew is
+//! found. Whom an audience names is told by its parts, whatever it is called. A schedule's own list is not compared:
+//! no campaign has one.
+
+use std::collections::BTreeMap;
+
+use crate::campaign::{AGAIN_MS, Armed, Campaign};
+use crate::command::CampaignName;
+use crate::ids::{Hash, RunId, Time};
+use crate::refusal::Refusal;
+use crate::state::{Ledger, Mailing, Run, SealedAudience};
+
+/// A run to a sealed audience that sends, or has sent.
+struct Former<'a> {
+    tenant: &'a str,
+    name: &'a str,
+    opened_at: Time,
+    /// Whom it was for: the hash of a seal, or what is kept of one.
+    whom: Whom,
+}
+
+enum Whom {
+    Seal(Hash),
+    People(Hash),
+}
+
+impl Ledger {
+    /// Looks at every campaign of the tenant, and at runs of the same content, latest first.
+    pub(super) fn not_sent_lately(
+        &self,
+        now: Time,
+        named: &CampaignName,
+        campaign: &Campaign,
+        (again, sealed): (bool, SealedAudience),
+    ) -> Result<(), Refusal> {
+        if again {
+            return Ok(());
+        }
+        let people = self.people(&sealed.seal);
+        // Many runs may be to few audiences, and a large one has a seal of 34 KiB.
+        let mut known = BTreeMap::from([(sealed.seal, true)]);
+        let mut is_same = |seal: Hash| *known.entry(seal).or_insert_with(|| self.people(&seal) == people);
+        let is_lately = |at: Time| now.since_ms(at) < AGAIN_MS;
+        let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
+        for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
+            let Some(Armed { launch, audience, .. }) = other.stage.armed() else { continue };
+            let is_other = *name != named.name && is_lately(launch.at.max(other.due));
+            if is_other && other.content == campaign.content && is_same(*audience) {
+                return Err(Refusal::LaunchedBefore { campaign: name.clone(), at: launch.at });
+            }
+        }
+        let (first, last) = (RunId { index: 0, place: 0 }, RunId { index: u64::MAX, place: u32::MAX });
+        let of_content = self.derived.to_seals.range((campaign.content, first)..=(campaign.content, last)).rev();
+        for (_, run) in of_content {
+            let Some(Former { tenant, name, opened_at, whom }) = self.former(*run) else { continue };
+            // Runs are numbered as they open, and ledger time never goes back.
+            if !is_lately(opened_at) {
+                break;
+            }
+            let is_same = match whom {
+                Whom::Seal(seal) => is_same(seal),
+                Whom::People(kept) => Some(kept) == people,
+            };
+            if tenant == named.tenant && is_same {
+                return Err(Refusal::SentBefore { run: *run, name: name.to_owned(), at: opened_at });
+            }
+        }
+        Ok(())
+    }
+
+    /// None where nobody got a mail of it, may have, or may still get one.
+    fn former(&self, id: RunId) -> Option<Former<'_>> {
+        if let Some((_, page, place)) = self.page_of(id) {
+            let run = page.runs.get(place).filter(|run| run.counts.mails() || !run.counts.is_finished())?;
+            let whom = Whom::Seal(run.audience);
+            return Some(Former { tenant: &page.tenant, name: &run.name, opened_at: page.opened_at, whom });
+        }
+        let summary = self.summaries.get(&id)?;
+        let whom = Whom::People(summary.mailing.as_ref()?.people);
+        Some(Former { tenant: &summary.tenant, name: &summary.name, opened_at: summary.opened_at, whom })
+    }
+
+    /// See [`crate::content::Seal::people`].
+    fn people(&self, seal: &Hash) -> Option<Hash> {
+        self.seal(seal).map(|seal| seal.people())
+    }
+
+    /// What is kept of a run when its details go; none where nobody got a mail of it, or its list was its own.
+    pub(super) fn mailing(&self, run: &Run) -> Option<Box<Mailing>> {
+        let people = self.people(&run.audience).filter(|_| run.counts.mails())?;
+        Some(Box::new(Mailing { content: run.content, people }))
+    }
+}
