@@ -19,14 +19,15 @@ use super::{Admin, Fault, deadline, refusals, validate, views};
 /// Pools that have relays or a warm-up, by name.
 fn names(ledger: &Ledger) -> BTreeSet<String> {
     let of_relays = ledger.relays().iter().map(|(_, relay)| relay.pool.clone());
-    of_relays.chain(ledger.warm_ups().iter().map(|(pool, _)| pool.clone())).collect()
+    let warmed_up = ledger.warm_ups().iter().filter(|(_, warm_up)| !warm_up.is_taken_away());
+    of_relays.chain(warmed_up.map(|(pool, _)| pool.clone())).collect()
 }
 
 fn shown(ledger: &Ledger, name: String) -> Pool {
     let now = ledger.head().now;
     let today = Day::of(now);
     let relays = ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == name);
-    let warm_up = ledger.warm_ups().get(&name);
+    let warm_up = ledger.warm_ups().get(&name).filter(|warm_up| !warm_up.is_taken_away());
     Pool {
         relays: relays.map(|relay| relay.name.clone()).collect(),
         warm_up: warm_up.map(|warm_up| warm_up.caps.clone()).unwrap_or_default(),

@@ -32,7 +32,7 @@ impl Day {
 pub struct WarmUp {
     /// Its first day.
     pub first: Day,
-    /// Mails on each of its days, at most; after the last one there is no bound.
+    /// Mails on each of its days, at most; after the last one there is no bound. Empty where it was taken away.
     pub caps: Vec<u32>,
     /// The day of which `spent` tells.
     pub day: Day,
@@ -54,6 +54,16 @@ impl WarmUp {
         if self.day == day { self.spent } else { 0 }
     }
 
+    /// Was it taken away? What was sent on that day is known until the day is over, for the next one that is set.
+    pub fn is_taken_away(&self) -> bool {
+        self.caps.is_empty()
+    }
+
+    /// Does it say nothing of a day any more?
+    pub(crate) fn is_forgotten(&self, day: Day) -> bool {
+        self.is_taken_away() && self.day < day
+    }
+
     pub(crate) fn spend(&mut self, day: Day, count: u32) {
         // Ledger time never goes back.
         self.spent = self.spent(day).saturating_add(count);
@@ -70,6 +80,6 @@ pub struct WarmUpSet {
     pub pool: String,
     /// As [`WarmUp::caps`].
     pub caps: Vec<u32>,
-    /// Its first day; where none is given the one it has, or today.
+    /// Its first day; where none is given the one it has, if that plan runs or is the same one, or today.
     pub first: Option<Day>,
 }

@@ -42,6 +42,8 @@ Examples:
         watch: Watch,
     },
     /// Take its warm-up away: from then on it sends what its relays take
+    ///
+    /// What it sends today is counted all the same: another warm-up that is set today begins with that.
     #[command(after_long_help = "Example:\n  reveille pool remove bulk")]
     Remove {
         /// Its name
@@ -57,7 +59,7 @@ pub struct SetPoolArgs {
     /// Mails on its first day, its second, and so on, at most; after the last one there is no bound
     #[arg(long, required = true, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub warm_up: Vec<u32>,
-    /// The first of those days, as 2026-11-22: today or earlier [default: as it was, or today]
+    /// The first of those days, as 2026-11-22: today or earlier [default: as it was while a plan runs, or today]
     #[arg(long, value_name = "DAY")]
     pub first_day: Option<String>,
 }

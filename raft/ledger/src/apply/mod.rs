@@ -193,7 +193,7 @@ impl Ledger {
             Command::TenantRemove(name) => self.tenant_remove(name),
             Command::OptOutTakeBack(back) => self.take_back(context, back),
             Command::WarmUpSet(set) => self.warm_up_set(context, set),
-            Command::WarmUpEnd(pool) => self.warm_up_end(pool),
+            Command::WarmUpEnd(pool) => Ok(self.warm_up_end(context, pool)),
         }
     }
 

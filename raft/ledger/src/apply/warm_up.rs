@@ -28,10 +28,15 @@ impl Ledger {
             return Err(Refusal::NotPossible("a warm-up has a cap for each of its days, 1 at least".to_owned()));
         }
         let (today, known) = (Day::of(context.now), self.warm_ups.get(pool).cloned());
-        let first = first.or(known.as_ref().map(|known| known.first)).unwrap_or(today);
-        if first > today || today.0.saturating_sub(first.0) > WARM_UP_DAYS_MAX as i64 {
+        if let Some(first) = first
+            && (*first > today || today.0.saturating_sub(first.0) > WARM_UP_DAYS_MAX as i64)
+        {
             return Err(Refusal::NotPossible("a warm-up begins today, or began within the last 400 days".to_owned()));
         }
+        // A plan that is over says nothing of the day on which another one begins; the same one again is no other.
+        let kept = known.as_ref().filter(|known| known.cap(today).is_some() || known.caps == *caps);
+        let first = first.or(kept.map(|known| known.first)).unwrap_or(today);
+        self.forget_warm_ups(today);
         let (day, spent) = known.as_ref().map_or((today, 0), |known| (known.day, known.spent));
         let wanted = WarmUp { first, caps: caps.clone(), day, spent, index: context.index };
         if known.as_ref().is_none_or(|known| (known.first, &known.caps) != (first, caps)) {
@@ -41,9 +46,26 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn warm_up_end(&mut self, pool: &str) -> Result<Outcome, Refusal> {
-        self.warm_ups.remove(&pool.to_owned()).ok_or_else(|| Refusal::NoWarmUp(pool.to_owned()))?;
-        Ok(Outcome::Done)
+    /// Takes a plan away. What was sent today stays known until the day is over: another plan that is set on it gives
+    /// nobody the day's cap again.
+    pub(super) fn warm_up_end(&mut self, context: &Context, pool: &str) -> Outcome {
+        let today = Day::of(context.now);
+        self.forget_warm_ups(today);
+        if let Some(known) = self.warm_ups.edit(&pool.to_owned()).filter(|known| !known.is_taken_away()) {
+            known.spent = known.spent(today);
+            (known.day, known.index) = (today, context.index);
+            known.caps.clear();
+        }
+        Outcome::Done
+    }
+
+    /// Plans that were taken away before today.
+    fn forget_warm_ups(&mut self, today: Day) {
+        let forgotten = self.warm_ups.iter().filter(|(_, known)| known.is_forgotten(today));
+        let forgotten: Vec<String> = forgotten.map(|(pool, _)| pool.clone()).collect();
+        for pool in &forgotten {
+            self.warm_ups.remove(pool);
+        }
     }
 
     /// Of what could be granted of a chunk, all of one pool: as much as may go by it today.
@@ -78,11 +100,13 @@ impl Ledger {
         let handed = from == Standing::Claimed && matches!(to, Standing::Sent | Standing::InDoubt);
         for (pool, count) in parts {
             super::moves::note_claimed(&mut self.derived.claimed_by_pool, pool, (from, to), count);
-            if handed
-                && !self.warm_ups.is_empty()
-                && let Some(warm_up) = self.warm_ups.edit(&pool.to_owned())
-            {
-                warm_up.spend(Day::of(context.now), count);
+            if !handed || self.warm_ups.is_empty() {
+                continue;
+            }
+            let (pool, today) = (pool.to_owned(), Day::of(context.now));
+            let counts = self.warm_ups.get(&pool).is_some_and(|warm_up| !warm_up.is_forgotten(today));
+            if let Some(warm_up) = counts.then(|| self.warm_ups.edit(&pool)).flatten() {
+                warm_up.spend(today, count);
             }
         }
     }

@@ -210,6 +210,9 @@ impl World {
             let (number, cap, spent) = (day.0 - warm_up.first.0 + 1, warm_up.cap(day), warm_up.spent(day));
             let room = self.ledger.room_today(pool, now);
             let set = warm_up.index;
+            if warm_up.is_taken_away() {
+                return format!("{pool}: taken away by {set}, spent {spent}, claimed {claimed}\n");
+            }
             format!(
                 "{pool}: day {number}, cap {cap:?}, spent {spent}, claimed {claimed}, room {room:?}, set by {set}\n"
             )
