@@ -314,12 +314,6 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::SentBefore { run, .. } => {
             not_possible(message).next(format!("reveille run show {run}; --again, if it is meant"))
         }
-        Refusal::NoSuchTenant(_) => {
-            Fault::new(Code::NotFound, ErrorReason::TenantNotFound, message).next("reveille tenant list")
-        }
-        Refusal::NoWarmUp(_) => {
-            Fault::new(Code::NotFound, ErrorReason::PoolNotFound, message).next("reveille pool list")
-        }
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)

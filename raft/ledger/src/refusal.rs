@@ -161,9 +161,6 @@ pub enum Refusal {
         /// When it opened.
         at: Time,
     },
-    /// Nobody has set bounds of a tenant of that name.
-    #[error("no bounds are set for a tenant named '{0}'")]
-    NoSuchTenant(String),
     /// P12: as much of the tenant is claimed as may be at once.
     #[error("tenant '{tenant}' has as many recipients claimed as it may at once: {most}")]
     AtConcurrency {
@@ -172,9 +169,6 @@ pub enum Refusal {
         /// How many at once.
         most: u32,
     },
-    /// The pool is not warmed up.
-    #[error("pool '{0}' has no warm-up")]
-    NoWarmUp(String),
     /// P25: as much as may go by the pool today has gone, or is on its way.
     #[error("today's cap of pool '{pool}' is used up until {until}")]
     CapUsedUp {

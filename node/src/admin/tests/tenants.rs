@@ -70,8 +70,7 @@ async fn bounds_are_set_one_by_one_and_taken_away_together() {
     assert_eq!(get(&node, "acme").await.expect("there"), known, "nothing has changed");
     let remove = RemoveTenantRequest { name: "acme".to_owned() };
     node.tenants().remove_tenant(remove.clone()).await.expect("removed");
-    let again = node.tenants().remove_tenant(remove).await.expect_err("nothing to remove");
-    assert_eq!(reason(&again), (Code::NotFound, "TENANT_NOT_FOUND".to_owned()));
+    node.tenants().remove_tenant(remove).await.expect("asked again by a client that lost its answer, it is done");
     assert_eq!(names(&node, 10).await, ["default", "other"]);
     node.stop().await;
 }

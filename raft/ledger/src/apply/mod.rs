@@ -190,7 +190,7 @@ impl Ledger {
             Command::CampaignDelete(campaign) => self.campaign_delete(context, campaign),
             Command::RunBlock(blocks) => Ok(self.run_block(context, blocks)),
             Command::TenantSet(set) => self.tenant_set(context, set),
-            Command::TenantRemove(name) => self.tenant_remove(name),
+            Command::TenantRemove(name) => Ok(self.tenant_remove(name)),
             Command::OptOutTakeBack(back) => self.take_back(context, back),
             Command::WarmUpSet(set) => self.warm_up_set(context, set),
             Command::WarmUpEnd(pool) => Ok(self.warm_up_end(context, pool)),

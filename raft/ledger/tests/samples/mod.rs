@@ -464,9 +464,7 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::OfCampaign("spring".into()),
         Refusal::LaunchedBefore { campaign: "spring".into(), at: Time(1_772_409_600_000) },
         Refusal::SentBefore { run: RUN, name: "spring".into(), at: Time(1_772_409_600_000) },
-        Refusal::NoSuchTenant("acme".into()),
         Refusal::AtConcurrency { tenant: "acme".into(), most: 300 },
-        Refusal::NoWarmUp("bulk".into()),
         Refusal::CapUsedUp { pool: "bulk".into(), until: Time(1_772_409_600_000) },
     ];
     let refused = refusals.into_iter().map(Outcome::Refused);
