@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::time::Instant;
 
 use reveille_ledger::campaign::{Campaign, Stage};
-use reveille_ledger::command::{CampaignName, Command, RunPause, SchedulePause, ScheduleResume};
+use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::reply::Reply;
 use reveille_ledger::{Activity, Ledger, RunState};
@@ -169,7 +169,10 @@ impl CampaignService for Admin {
         let request = request.into_inner();
         let place = (request.tenant.as_str(), request.name.as_str());
         let (named, campaign, made) = self.find_campaign(place, deadline).await?;
-        let look = |ledger: &Ledger| may_resume(ledger, &made);
+        if made.run.is_none() && made.schedule.is_some() && request.without_canary {
+            return Err(refusals::not_possible("it has not opened, and no canary holds it").into());
+        }
+        let look = |ledger: &Ledger| may_resume(ledger, &made, request.without_canary);
         let command = match (made.schedule, self.site.replica.read(look)) {
             (None, _) => return Err(not_launched(&named.name, &campaign, "resume").into()),
             (Some(_), Some(command)) => command,
@@ -214,10 +217,10 @@ impl CampaignService for Admin {
 }
 
 /// What lets it go on; none where nothing holds it.
-fn may_resume(ledger: &Ledger, made: &Made) -> Option<Command> {
+fn may_resume(ledger: &Ledger, made: &Made, without_canary: bool) -> Option<Command> {
     if let Some(run) = made.run {
         let is_paused = matches!(ledger.run(run)?.state, RunState::Paused { .. });
-        return is_paused.then_some(Command::RunResume(run));
+        return is_paused.then_some(Command::RunResume(RunResume { run, without_canary }));
     }
     let schedule = made.schedule?;
     let known = ledger.schedules().get(&schedule)?;

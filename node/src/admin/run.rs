@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use reveille_ledger::Ledger;
 use reveille_ledger::address::Address;
-use reveille_ledger::command::{Command, RunPause};
+use reveille_ledger::command::{Command, RunPause, RunResume};
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::run_service_server::RunService;
 use reveille_proto::admin::v1::{
@@ -131,7 +131,8 @@ impl RunService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let run = self.find_run(&request.tenant, &request.run, deadline).await?;
-        self.write(Command::RunResume(run), "", deadline).await?;
+        let resume = RunResume { run, without_canary: request.without_canary };
+        self.write(Command::RunResume(resume), "", deadline).await?;
         Ok(Response::new(ResumeRunResponse { run: self.shown(run)? }))
     }
 

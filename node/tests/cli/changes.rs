@@ -355,3 +355,13 @@ async fn what_no_relay_is_left_for_is_said_where_the_last_one_goes() {
     let ended = fake.reveille("relay remove main --yes").await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), "warning: no relay is in pool bulk\n"), "{ended:?}");
 }
+
+#[tokio::test]
+async fn a_resume_says_whether_it_goes_on_without_its_canary() {
+    let fake = Fake::answering("ResumeRun", v1::ResumeRunResponse { run: Some(v1::Run::default()) }).await;
+    for line in ["run resume r1.0", "run resume r1.0 --without-canary"] {
+        assert_eq!(fake.reveille(line).await.code, Some(0));
+    }
+    let asked: Vec<v1::ResumeRunRequest> = fake.requests("ResumeRun");
+    assert_eq!(asked.iter().map(|one| one.without_canary).collect::<Vec<_>>(), [false, true]);
+}

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::{Bitmap, CHUNK};
+use crate::refusal::Refusal;
 use crate::state::{Ledger, Run, RunState, Standing};
 
 /// All of something, in hundredths of a percent.
@@ -137,26 +138,33 @@ impl Run {
         canary.bad = canary.bad + u32::from(is_bad(to)) * moved - u32::from(is_bad(from)) * moved;
     }
 
-    /// The verdict, where it falls now: one that went badly pauses the run. What has ended needs none.
+    /// The verdict, where it falls now: one that went badly pauses the run. What has ended needs none, and where
+    /// nobody is left to be sent there is nobody to hold.
     pub(crate) fn judge_canary(&mut self) -> Option<(Verdict, String)> {
         if matches!(self.state, RunState::Cancelled { .. } | RunState::Expired) {
             return None;
         }
         let canary = self.canary.as_mut()?;
-        let verdict = canary.judged()?;
+        let verdict = canary.judged().filter(|one| *one != Verdict::Held || self.state != RunState::Finished)?;
         canary.verdict = verdict;
         let reason = canary.reason();
-        if verdict == Verdict::Held && self.state != RunState::Finished {
+        if verdict == Verdict::Held {
             self.state = RunState::Paused { reason: reason.clone() };
         }
         Some((verdict, reason))
     }
 
-    /// Somebody lets a run go on that its canary has paused.
-    pub(crate) fn overrule_canary(&mut self) {
-        if let Some(canary) = self.canary.as_mut().filter(|canary| canary.verdict == Verdict::Held) {
-            canary.verdict = Verdict::Overruled;
+    /// Somebody lets a paused run go on, and says whether its canary has held it. It may have done so since he looked,
+    /// under a pause of his own: so what he says is compared with what is.
+    pub(crate) fn overrule_canary(&mut self, without_canary: bool) -> Result<(), Refusal> {
+        let held = self.canary.as_mut().filter(|canary| canary.verdict == Verdict::Held);
+        match (held, without_canary) {
+            (Some(canary), true) => canary.verdict = Verdict::Overruled,
+            (Some(canary), false) => return Err(Refusal::CanaryHeld(canary.reason())),
+            (None, true) => return Err(Refusal::NotPossible("to go on without a canary that holds nothing".into())),
+            (None, false) => {}
         }
+        Ok(())
     }
 }
 

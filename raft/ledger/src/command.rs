@@ -71,7 +71,7 @@ pub enum Command {
     /// Pauses a run: no gate passes after the barrier (P15).
     RunPause(RunPause),
     /// Lets a paused run go on.
-    RunResume(RunId),
+    RunResume(RunResume),
     /// Cancels what a run has not sent.
     RunCancel(RunId),
     /// Decides what is in doubt.
@@ -887,6 +887,16 @@ pub struct RunPause {
     pub run: RunId,
     /// Why, for people.
     pub reason: String,
+}
+
+/// See [`Command::RunResume`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunResume {
+    /// The run.
+    pub run: RunId,
+    /// Its canary has held it, and it is to go on without. Compared with how that stands: whoever has not seen the
+    /// verdict overrules none.
+    pub without_canary: bool,
 }
 
 /// What a person or a policy decides of a recipient in doubt.

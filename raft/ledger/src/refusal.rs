@@ -177,4 +177,7 @@ pub enum Refusal {
         /// When the next day begins.
         until: Time,
     },
+    /// P6: the run's canary has held it, and whoever lets it go on has not said so.
+    #[error("held by its {0}; say that it is to go on without, if it is")]
+    CanaryHeld(String),
 }

@@ -358,7 +358,7 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         Just(Command::Revoke(vec![fence, fence])),
         prop::collection::vec(run(), 0..3).prop_map(Command::Expire),
         (run(), text()).prop_map(|(run, reason)| Command::RunPause(RunPause { run, reason })),
-        run().prop_map(Command::RunResume),
+        (run(), any::<bool>()).prop_map(|(run, without_canary)| Command::RunResume(RunResume { run, without_canary })),
         (run(), prop::option::of(number())).prop_map(|(run, part)| Command::RunBlock(vec![RunBlock { run, part }; 2])),
         run().prop_map(Command::RunCancel),
         (run(), numbers(), decision).prop_map(|(run, recipients, decision)| Command::Decide(Decide {

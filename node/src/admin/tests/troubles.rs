@@ -33,7 +33,7 @@ async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
     let waits = story.events.last().map(|event| (event.what.as_str(), event.detail.as_str()));
     assert_eq!(waits, Some(("waits", "the run is paused: wrong text")));
 
-    let resume = ResumeRunRequest { tenant: tenant(), run: run.clone() };
+    let resume = ResumeRunRequest { tenant: tenant(), run: run.clone(), without_canary: false };
     let open = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner().run.expect("a run");
     assert_eq!(open.state(), RunState::Open);
     let story = node.runs().explain(explain.clone()).await.expect("a story").into_inner();

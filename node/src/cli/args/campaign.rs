@@ -64,12 +64,16 @@ pub enum CampaignCommand {
         reason: String,
     },
     /// Let it go on
-    ///
-    /// Paused by its canary, it goes on without one.
-    #[command(after_long_help = "Example:\n  reveille campaign resume spring")]
+    #[command(after_long_help = "\
+Examples:
+  reveille campaign resume spring
+  reveille campaign resume spring --without-canary")]
     Resume {
         /// Its name
         name: String,
+        /// Its canary has held it, and it is to go on without
+        #[arg(long)]
+        without_canary: bool,
     },
     /// End it for good: what is not sent is cancelled
     #[command(after_long_help = "Example:\n  reveille campaign cancel spring --yes")]

@@ -67,10 +67,16 @@ Examples:
         reason: String,
     },
     /// Let a paused run go on
-    #[command(after_long_help = "Example:\n  reveille run resume r1042.0")]
+    #[command(after_long_help = "\
+Examples:
+  reveille run resume r1042.0
+  reveille run resume r1042.0 --without-canary")]
     Resume {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
+        /// Its canary has held it, and it is to go on without
+        #[arg(long)]
+        without_canary: bool,
     },
     /// Cancel what a run has not sent, for good; answers when it holds on every node
     #[command(after_long_help = "Example:\n  reveille run cancel r1042.0")]

@@ -32,7 +32,9 @@ pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
             launch(desk, LaunchCampaignRequest { tenant, name, at, again, validate_only: dry_run }).await
         }
         CampaignCommand::Pause { name, reason } => pause(desk, PauseCampaignRequest { tenant, name, reason }).await,
-        CampaignCommand::Resume { name } => resume(desk, ResumeCampaignRequest { tenant, name }).await,
+        CampaignCommand::Resume { name, without_canary } => {
+            resume(desk, ResumeCampaignRequest { tenant, name, without_canary }).await
+        }
         CampaignCommand::Cancel { name } => cancel(desk, CancelCampaignRequest { tenant, name }).await,
         CampaignCommand::Status { name, watch } => {
             let look = async || {
@@ -96,9 +98,10 @@ async fn pause(desk: &Desk<'_>, question: PauseCampaignRequest) -> Result<(), St
     desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
 }
 
+/// Asked once: what paused it since would be taken back with it.
 async fn resume(desk: &Desk<'_>, question: ResumeCampaignRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_campaign(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(Nature::Once, question, call).await?;
     desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))
 }
 

@@ -46,7 +46,9 @@ pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
         }
         RunCommand::Watch { run } => watch::run(desk, tenant, run).await,
         RunCommand::Pause { run, reason } => pause(desk, tenant, run, reason).await,
-        RunCommand::Resume { run } => resume(desk, tenant, run).await,
+        RunCommand::Resume { run, without_canary } => {
+            resume(desk, ResumeRunRequest { tenant, run, without_canary }).await
+        }
         RunCommand::Cancel { run, dry_run: false } => cancel(desk, tenant, run).await,
         RunCommand::Cancel { run, dry_run: true } => would_cancel(desk, tenant, run).await,
     }
@@ -117,10 +119,10 @@ async fn pause(desk: &Desk<'_>, tenant: String, run: String, reason: String) -> 
     desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
 }
 
-async fn resume(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
-    let question = ResumeRunRequest { tenant, run };
+/// Asked once: what paused the run since would be taken back with it.
+async fn resume(desk: &Desk<'_>, question: ResumeRunRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_run(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(Nature::Once, question, call).await?;
     desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
 }
 

@@ -161,7 +161,7 @@ impl Ledger {
             Command::Revoke(fences) => Ok(self.revoke(context, fences)),
             Command::Expire(runs) => Ok(self.expire(context, runs)),
             Command::RunPause(pause) => self.run_pause(context, pause),
-            Command::RunResume(run) => self.run_resume(context, *run),
+            Command::RunResume(resume) => self.run_resume(context, *resume),
             Command::RunCancel(run) => self.run_cancel(context, *run, None),
             Command::Decide(decide) => self.decide(context, decide),
             Command::Requeue(requeue) => self.requeue(context, requeue),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use crate::bitmap::Bitmap;
-use crate::command::{RunBlock, RunPause};
+use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::ids::RunId;
 use crate::refusal::Refusal;
@@ -36,12 +36,13 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn run_resume(&mut self, context: &mut Context, run: RunId) -> Result<Outcome, Refusal> {
+    pub(super) fn run_resume(&mut self, context: &mut Context, resume: RunResume) -> Result<Outcome, Refusal> {
+        let RunResume { run, without_canary } = resume;
         let page = self.change_run(run, |run| match run.state {
             RunState::Paused { .. } => {
+                run.overrule_canary(without_canary)?;
                 run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
                 run.policy_refusals.clear();
-                run.overrule_canary();
                 Ok(())
             }
             ref other => Err(Refusal::NotPossible(format!("the run is {}", other.word()))),

@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => small().prop_map(Step::Again),
         1 => small().prop_map(Step::Revoke),
         1 => Just(Step::Expire),
-        1 => (small(), 0u8..3).prop_map(|(run, what)| Step::Run(run, what)),
+        1 => (small(), 0u8..4).prop_map(|(run, what)| Step::Run(run, what)),
         1 => (small(), any::<bool>()).prop_map(|(run, resend)| Step::Decide(run, resend)),
         1 => (small(), any::<bool>()).prop_map(|(run, discard)| Step::Requeue(run, discard)),
         1 => small().prop_map(Step::OptOut),
@@ -229,7 +229,8 @@ impl World {
                 let Some(run) = pick(&self.runs(), which) else { return };
                 self.put(match what {
                     0 => Command::RunPause(RunPause { run, reason: "look".into() }),
-                    1 => Command::RunResume(run),
+                    1 => Command::RunResume(RunResume { run, without_canary: false }),
+                    2 => Command::RunResume(RunResume { run, without_canary: true }),
                     _ => Command::RunCancel(run),
                 });
             }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use reveille_ledger::canary::Verdict;
 use reveille_ledger::command::*;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{RunId, Time};
@@ -234,7 +235,9 @@ fn grows(before: &Ledger, after: &Ledger) {
 /// P15: what a run may become by a command. A cancel is for ever, and nobody takes a pause back but who
 /// resumes it, as long as somebody may come back to the run.
 fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
-    let resumed = *command == Command::RunResume(id);
+    // P6: only whoever says so overrules a canary that has held the run.
+    let is_held = was.canary.is_some_and(|canary| canary.verdict == Verdict::Held);
+    let resumed = *command == Command::RunResume(RunResume { run: id, without_canary: is_held });
     let sent_again = match command {
         Command::Requeue(requeue) => requeue.picked.iter().any(|picked| picked.run == id),
         Command::Decide(decide) => decide.run == id && decide.decision == Decision::Resend,

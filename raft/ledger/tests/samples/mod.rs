@@ -355,7 +355,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Revoke", Command::Revoke(vec![FENCE])),
         ("Expire", Command::Expire(vec![RUN])),
         ("RunPause", Command::RunPause(RunPause { run: RUN, reason: "look".into() })),
-        ("RunResume", Command::RunResume(RUN)),
+        ("RunResume", Command::RunResume(RunResume { run: RUN, without_canary: true })),
         ("RunCancel", Command::RunCancel(RUN)),
         ("Decide assume", decide(Decision::Assume)),
         ("Decide resend", decide(Decision::Resend)),
@@ -466,6 +466,7 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::SentBefore { run: RUN, name: "spring".into(), at: Time(1_772_409_600_000) },
         Refusal::AtConcurrency { tenant: "acme".into(), most: 300 },
         Refusal::CapUsedUp { pool: "bulk".into(), until: Time(1_772_409_600_000) },
+        Refusal::CanaryHeld("canary: of 10 recipients 2 are dead".into()),
     ];
     let refused = refusals.into_iter().map(Outcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();

@@ -64,7 +64,10 @@ impl World {
                 run: self.run(words.need("run")?)?,
                 reason: words.key("reason").unwrap_or("look").into(),
             }),
-            "resume_run" => Command::RunResume(self.run(words.need("run")?)?),
+            "resume_run" => Command::RunResume(RunResume {
+                run: self.run(words.need("run")?)?,
+                without_canary: words.key("without_canary") == Some("yes"),
+            }),
             "block" => Command::RunBlock(vec![RunBlock {
                 run: self.run(words.need("run")?)?,
                 part: words.key("part").map(str::parse).transpose()?,
