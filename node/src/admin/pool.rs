@@ -71,8 +71,12 @@ impl PoolService for Admin {
         let set = validate::warm_up(request)?;
         let name = set.pool.clone();
         self.write(Command::WarmUpSet(set), &request_id, deadline).await?;
-        let pool = Some(self.site.replica.read(|ledger| shown(ledger, name)));
-        Ok(Response::new(SetPoolResponse { pool }))
+        let (pool, warnings) = self.site.replica.read(|ledger| {
+            let has_relay = ledger.relays().iter().any(|(_, relay)| relay.pool == name);
+            let nobody = format!("no relay is in pool {name}: nothing goes by it, and no mail keeps to this");
+            (shown(ledger, name), (!has_relay).then_some(nobody).into_iter().collect())
+        });
+        Ok(Response::new(SetPoolResponse { pool: Some(pool), warnings }))
     }
 
     async fn list_pools(&self, request: Request<ListPoolsRequest>) -> Result<Response<ListPoolsResponse>, Status> {

@@ -75,7 +75,11 @@ async fn a_warm_up_that_cannot_be_is_refused_and_a_first_day_may_lie_behind() {
     let far = SetPoolRequest { first_day: "2999-01-01".to_owned(), ..set("bulk", &[1]) };
     let refused = put(&node, far).await.expect_err("it has not come");
     assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
-    put(&node, set("bulk", &[5, 6, 7])).await.expect("set");
+    let told = node.pools().set_pool(set("bulk", &[5, 6, 7])).await.expect("set").into_inner().warnings;
+    assert!(told.iter().any(|warning| warning.starts_with("no relay is in pool bulk")), "{told:?}");
+    let told = node.pools().set_pool(set("default", &[50])).await.expect("set").into_inner().warnings;
+    assert!(told.is_empty(), "it has a relay: {told:?}");
+    node.pools().remove_pool(RemovePoolRequest { name: "default".to_owned() }).await.expect("removed");
     let list = node.pools().list_pools(ListPoolsRequest::default()).await.expect("a list").into_inner();
     let names: Vec<&str> = list.pools.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["bulk", "default"]);

@@ -38,6 +38,7 @@ async fn set(desk: &Desk<'_>, args: SetPoolArgs) -> Result<(), Stop> {
     };
     let call = |channel, question| async move { Service::new(channel).set_pool(question).await };
     let answer = desk.change(question, call).await?;
+    answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
     desk.terminal.show(&PoolView::from(answer.pool.unwrap_or_default()))
 }
 
