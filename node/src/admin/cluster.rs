@@ -20,6 +20,8 @@ use tonic::{Request, Response, Status};
 
 use super::{Admin, Fault, deadline, founders, pool, refusals, views};
 
+/// Blocked runs in one status: twenty thousand would be more than a client takes, in the trouble that it is for.
+const BLOCKED_MAX: usize = 100;
 /// How long a member may take to say how it stands.
 const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
 
@@ -77,6 +79,7 @@ impl Admin {
         let leader = raft.leader.map(name).unwrap_or_default();
         let head = self.site.replica.read(|ledger| ledger.head().clone());
         let epoch = head.epoch;
+        let (blocked, blocked_count) = self.site.replica.read(blocked);
         let shown = members.iter().map(|(node, member)| standing(*node, member, described.remove(node), &raft));
         GetClusterStatusResponse {
             cluster: self.site.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
@@ -91,7 +94,8 @@ impl Admin {
             members: shown.collect(),
             leaderless: raft.leaderless_for.map(|silence| views::duration(whole_ms(silence))),
             backlogs: self.site.backlogs().into_iter().map(backlog).collect(),
-            blocked: self.site.replica.read(blocked),
+            blocked,
+            blocked_count,
             pools_used_up: self.site.replica.read(pool::used_up),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
         }
@@ -131,8 +135,8 @@ fn backlog(backlog: Backlog) -> v1::Backlog {
     }
 }
 
-/// P20: runs of which something waits for what no live node has.
-fn blocked(ledger: &Ledger) -> Vec<v1::BlockedRun> {
+/// P20: runs of which something waits for what no live node has, as many as are told, and how many there are.
+fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
     let told = |id: RunId, tenant: &str, run: &Run| v1::BlockedRun {
         run: id.to_string(),
         tenant: tenant.to_owned(),
@@ -143,7 +147,10 @@ fn blocked(ledger: &Ledger) -> Vec<v1::BlockedRun> {
         let name = move |place: usize| RunId { index: id.index, place: id.place + place as u32 };
         page.runs.iter().enumerate().map(move |(place, run)| (name(place), page.tenant.as_str(), run))
     });
-    runs.filter(|(.., run)| run.blocked.is_some()).map(|(id, tenant, run)| told(id, tenant, run)).collect()
+    let mut runs = runs.filter(|(.., run)| run.blocked.is_some());
+    let first: Vec<_> = runs.by_ref().take(BLOCKED_MAX).map(|(id, tenant, run)| told(id, tenant, run)).collect();
+    let count = first.len() + runs.count();
+    (first, u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// One line of the status.
@@ -214,5 +221,43 @@ impl ClusterService for Admin {
         handover::to(&self.site, to, deadline).await.map_err(|error| refusals::not_handed_over(&error))?;
         let leader = self.site.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
         Ok(Response::new(TransferLeaderResponse { leader }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_cluster::zones::Zones;
+    use reveille_ledger::command::{Command, Entry, EpochStart, Reading, RunBlock, Trigger};
+    use reveille_ledger::ids::{Epoch, Holder, Incarnation, ScheduleId, Time};
+    use reveille_ledger::reply::Outcome;
+
+    use super::*;
+    use crate::admin::naming::tests::create;
+
+    /// A status is to be had in the very trouble that it is for.
+    #[test]
+    fn of_blocked_runs_the_first_are_told_and_all_are_counted() {
+        let (mut ledger, now) = (Ledger::new(), Time(1_772_409_600_000));
+        let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+        let mut play = |command| {
+            let index = ledger.head().applied + 1;
+            ledger.apply(index, &Entry { epoch: Epoch(1), now, command }).reply.outcome
+        };
+        let readings = vec![Reading { node: leader.node, wall: now }];
+        play(Command::EpochStart(EpochStart::new(leader, 1, readings)));
+        let body = create("0 9 * * *", &Zones::bundled("x"), now);
+        assert_eq!(play(Command::ScheduleCreate(Box::new(body))), Outcome::Schedule(ScheduleId(2)));
+        let mut runs = Vec::new();
+        for number in 0..BLOCKED_MAX + 7 {
+            let trigger = Trigger { schedule: ScheduleId(2), request: format!("id-{number}") };
+            match play(Command::Trigger(trigger)) {
+                Outcome::Run(run) => runs.push(run),
+                other => panic!("{other:?}"),
+            }
+        }
+        play(Command::RunBlock(runs[2..].iter().map(|run| RunBlock { run: *run, part: Some(0) }).collect()));
+        let (told, count) = blocked(&ledger);
+        assert_eq!((told.len(), count as usize), (BLOCKED_MAX, BLOCKED_MAX + 5));
+        assert_eq!(told[0].run, runs[2].to_string());
     }
 }

@@ -318,9 +318,11 @@ async fn a_cluster() {
             why: "no live node has part 0 of its audience".into(),
         }],
         pools_used_up: Vec::new(),
+        blocked_count: 20_000,
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
     let json = fake.reveille("cluster status -o json").await.json();
+    assert_eq!(json["blocked_count"], 20_000);
     holds(
         &json,
         json!({"cluster": "c1", "incarnation": 1, "group": 1, "leader": "a", "epoch": 4, "term": 2, "commit_index": 99, "test_clock_offset_ms": null, "leaderless_ms": null}),
@@ -343,7 +345,7 @@ async fn a_cluster() {
     let table = fake.reveille("cluster status").await.stdout;
     let told = "1,200 recipients late in pool default (3 of its instants wait their turn), the oldest due \
                 2026-03-08T13:05:00Z; 20.0 a second, over in 1m (at most 25 a second)\n\nrun r9.0 of spring is \
-                blocked: no live node has part 0 of its audience\n";
+                blocked: no live node has part 0 of its audience\n\n19,999 runs blocked beside these\n";
     assert!(table.ends_with(told), "{table}");
     let fields = "address applied_index clock_offset_ms id incarnation lag name no_room role state_hash tzdb version";
     assert_eq!((keys(&json["members"][0]), keys(&json["members"][1])), (fields.into(), fields.into()));

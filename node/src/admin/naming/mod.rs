@@ -249,4 +249,4 @@ impl Admin {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

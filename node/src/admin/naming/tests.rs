@@ -11,7 +11,8 @@ use tonic::Code;
 
 const ZONE: &str = "America/New_York";
 
-fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
+/// A schedule of one recipient.
+pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
     let when = When::Cron { expression: expression.to_owned() };
     let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
     let policies = Policies { overlap: Overlap::Allow, ..Policies::default() };

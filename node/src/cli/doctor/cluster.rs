@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberRole, MemberStat
 
 use crate::cli::clocks::{self, Verdict};
 use crate::cli::human;
-use crate::cli::view::cluster::{BacklogView, BlockedView};
+use crate::cli::view::cluster::{BacklogView, BlockedView, more_blocked};
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool::PoolView;
 
@@ -32,6 +32,10 @@ pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> 
         let why = "who waits for it gets no mail, and expires when the run's time is over";
         let next = format!("reveille run show {}; it goes on by itself when a node has it again", run.run);
         Finding::problem("blocked", BlockedView::from(run).told(), why, next)
+    }));
+    findings.extend(more_blocked(status.blocked_count, status.blocked.len()).map(|more| {
+        let next = "start the nodes that have the parts of those above; or import the same lists again";
+        Finding::problem("blocked", more, "too many to name each", next)
     }));
     findings.extend(status.backlogs.iter().cloned().map(|late| {
         let why = "it was missed and is caught up, or backfilled; what is on time goes before it";

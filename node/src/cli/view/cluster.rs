@@ -56,7 +56,10 @@ pub struct StatusView {
     answered_by: String,
     members: Vec<MemberStatusView>,
     backlog: Vec<BacklogView>,
+    /// The first of them.
     blocked: Vec<BlockedView>,
+    /// How many there are.
+    blocked_count: u32,
     /// Pools whose cap of today is used up while mail waits.
     pools_used_up: Vec<PoolView>,
 }
@@ -94,6 +97,12 @@ impl From<v1::BlockedRun> for BlockedView {
         let v1::BlockedRun { run, tenant, schedule, why } = blocked;
         BlockedView { run, tenant, schedule, why }
     }
+}
+
+/// Of blocked runs, those that a status does not tell one by one.
+pub fn more_blocked(all: u32, told: usize) -> Option<String> {
+    let more = u64::from(all).saturating_sub(told as u64);
+    (more > 0).then(|| format!("{} blocked beside these", human::counted(more, "run")))
 }
 
 impl BlockedView {
@@ -159,6 +168,7 @@ impl From<v1::GetClusterStatusResponse> for StatusView {
             answered_by: status.answered_by,
             members: status.members.into_iter().map(MemberStatusView::from).collect(),
             backlog: status.backlogs.into_iter().map(BacklogView::from).collect(),
+            blocked_count: status.blocked_count,
             blocked: status.blocked.into_iter().map(BlockedView::from).collect(),
             pools_used_up: status.pools_used_up.into_iter().map(PoolView::from).collect(),
         }
@@ -344,7 +354,8 @@ impl View for StatusView {
         let cells = self.members.iter().map(|member| member.cells(off.contains(&member.name.as_str())));
         let members = table(&columns, cells.collect(), paint);
         let late: String = self.backlog.iter().map(|late| format!("\n\n{}", late.told())).collect();
-        let blocked: String = self.blocked.iter().map(|run| format!("\n\n{}", run.told())).collect();
+        let mut blocked: String = self.blocked.iter().map(|run| format!("\n\n{}", run.told())).collect();
+        blocked.extend(more_blocked(self.blocked_count, self.blocked.len()).map(|more| format!("\n\n{more}")));
         let used_up: String = self.pools_used_up.iter().map(|pool| format!("\n\n{}", pool.told())).collect();
         format!("{}\n\n{members}{late}{used_up}{blocked}", card(pairs, paint))
     }
