@@ -25,7 +25,7 @@ use crate::moments::Moments;
 use crate::state::{Ledger, Row};
 use crate::table::Table;
 
-/// A sheet that is longer is cut in two, unless it is of one row.
+/// A sheet that is longer is cut until none is, but for those of one row.
 const SHEET_BYTES: usize = 2_048;
 /// Below every fence: the first sheet of a chunk begins here.
 const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
@@ -270,20 +270,27 @@ impl Ledger {
         let key = self.sheet_of(place, fence);
         let mut sheet = self.closed.remove(&key).unwrap_or_default();
         sheet.put(fence, row);
-        let rows: Vec<(Fence, Row)> = match sheet.packed.len() > SHEET_BYTES {
-            true => sheet.rows(place).collect(),
-            false => Vec::new(),
-        };
-        // Rows close much in the order in which they were granted: the lower sheet is left nearly full, with room for
-        // those that come late, and the upper one is to fill.
-        let cut = rows.len() - rows.len().div_ceil(8);
-        let (lower, upper) = rows.split_at(cut);
-        let (Some((first, _)), false) = (upper.first(), lower.is_empty()) else {
+        if sheet.packed.len() <= SHEET_BYTES || sheet.spans(row.page).nth(1).is_none() {
             self.closed.put(key, sheet);
             return;
-        };
-        self.closed.put(key, Sheet::of(lower));
-        self.closed.put((row.page, row.chunk, *first), Sheet::of(upper));
+        }
+        // Rows close much in the order in which they were granted: the lower sheet is left nearly full, with room for
+        // those that come late, and the upper one is to fill. A long row may leave either of them too long still.
+        let mut rows: Vec<(Fence, Row)> = sheet.rows(place).collect();
+        let upper = rows.split_off(rows.len() - rows.len().div_ceil(8));
+        let (mut key, mut left) = (key, vec![upper, rows]);
+        while let Some(mut rows) = left.pop() {
+            let sheet = Sheet::of(&rows);
+            if sheet.packed.len() > SHEET_BYTES && rows.len() > 1 {
+                left.push(rows.split_off(rows.len() / 2));
+                left.push(rows);
+                continue;
+            }
+            self.closed.put(key, sheet);
+            if let Some((first, _)) = left.last().and_then(|next| next.first()) {
+                key = (place.0, place.1, *first);
+            }
+        }
     }
 
     /// Forgets the closed rows of a page.
@@ -375,7 +382,7 @@ mod tests {
             for (_, sheet) in ledger.evidence().iter() {
                 let count = sheet.rows((PAGE, 2)).count();
                 prop_assert!(count > 0);
-                prop_assert!(sheet.packed.len() <= SHEET_BYTES + 4_096 || count == 1, "{count} rows, {} B", sheet.packed.len());
+                prop_assert!(sheet.packed.len() <= SHEET_BYTES || count == 1, "{count} rows, {} B", sheet.packed.len());
             }
             let read = Ledger::from_rows(ledger.all_rows()).expect("it reads back");
             prop_assert_eq!(read.closed_rows().collect::<Vec<_>>(), all);
