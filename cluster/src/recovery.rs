@@ -26,7 +26,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Bytes of outcomes in one entry, at most, but for one row: half the bound of an entry.
 const BATCH_BYTES_MAX: usize = ENTRY_BYTES_MAX / 2;
 
-/// Settles every row of every earlier life about which there is something to say; returns when the ledger has taken it, or on `cancel`.
+/// Settles every row of every earlier life about which there is something to say; returns when the ledger has taken
+/// it, or on `cancel`.
 pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, cancel: &CancellationToken) {
     let mut lives = site.replica.read(|ledger| former_lives(ledger, site.me));
     match journal::leftovers(folder, site.me.node) {

@@ -75,7 +75,8 @@ async fn what_goes_badly_is_held_until_somebody_lets_it_go_on() {
     assert!(arrived(&node).iter().all(|first| *first), "nobody else is sent");
 
     let resume = ResumeCampaignRequest { name: "spring".into(), ..ResumeCampaignRequest::default() };
-    let refused = node.campaigns().resume_campaign(resume.clone()).await.expect_err("it does not say that it has seen that");
+    let refused =
+        node.campaigns().resume_campaign(resume.clone()).await.expect_err("it does not say that it has seen that");
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(format!("{refused:?}").contains("--without-canary"), "{refused:?}");
     let resume = ResumeCampaignRequest { without_canary: true, ..resume };

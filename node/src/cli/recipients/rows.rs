@@ -1,8 +1,8 @@
 //! A CSV file in rows, one at a time: quoted fields, LF, CRLF or CR, commas or what the header has instead.
 //!
-//! It promises that memory grows neither with the file nor with a row, its fields or their number; that each row has the line on which it
-//! begins, whatever stands before it; and that no row is lost in another one: where a quote does not close, there
-//! is no telling what belongs together, and the file as a whole is refused.
+//! It promises that memory grows neither with the file nor with a row, its fields or their number; that each row has
+//! the line on which it begins, whatever stands before it; and that no row is lost in another one: where a quote does
+//! not close, there is no telling what belongs together, and the file as a whole is refused.
 
 use std::io::{BufRead, Chain, Cursor, Read as _};
 
