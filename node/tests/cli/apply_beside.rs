@@ -69,7 +69,7 @@ async fn remembering() -> Fake {
                 let set = v1::SetPoolRequest::decode(bytes).expect("a request");
                 let first_day = if set.first_day.is_empty() { "2026-11-22".to_owned() } else { set.first_day };
                 let known = v1::Pool { name: set.name, warm_up: set.warm_up, first_day, ..v1::Pool::default() };
-                one(v1::SetPoolResponse { pool: Some(pool.insert(known).clone()) })
+                one(v1::SetPoolResponse { pool: Some(pool.insert(known).clone()), ..Default::default() })
             }
             "GetCampaign" => match campaign {
                 Some(known) => one(v1::GetCampaignResponse { campaign: Some(draft(known)), ..Default::default() }),

@@ -28,7 +28,7 @@ fn shown() -> serde_json::Value {
 
 async fn fake() -> Fake {
     Fake::start(|method, _| match method {
-        "SetPool" => one(v1::SetPoolResponse { pool: Some(bulk()) }),
+        "SetPool" => one(v1::SetPoolResponse { pool: Some(bulk()), ..Default::default() }),
         "GetPool" => one(v1::GetPoolResponse { pool: Some(bulk()), freshness: None }),
         "ListPools" => one(v1::ListPoolsResponse { pools: vec![bulk()], ..Default::default() }),
         "RemovePool" => one(v1::RemovePoolResponse { index: 10 }),
