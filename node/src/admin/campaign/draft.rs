@@ -43,7 +43,11 @@ impl Admin {
         create.policies.canary = canary;
         let named = CampaignName { tenant: create.tenant.clone(), name: create.name.clone() };
         let draft = draft(&create);
-        let warnings = self.site.replica.read(|ledger| self.in_its_way(ledger, &named, &draft));
+        // Of one that is there, and whose instant is over, nothing is to be expected any more.
+        let warnings = match exists && create.due <= self.now(now) {
+            true => Vec::new(),
+            false => self.site.replica.read(|ledger| self.in_its_way(ledger, &named, &draft)),
+        };
         if validate_only {
             let taken = match known {
                 Some(body) if body != draft.body => Some(Refusal::CampaignNameTaken(create.name.clone())),

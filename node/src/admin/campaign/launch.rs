@@ -33,7 +33,10 @@ impl Admin {
         let launch = CampaignLaunch { campaign: named.clone(), due: campaign.due, checked, again, tzdb };
         let look = |ledger: &Ledger| {
             let repeats = ledger.may_launch(&launch, self.now(ledger.head().now)).map(|former| former.is_some());
-            (repeats, ledger.serves(&campaign.pool), self.in_its_way(ledger, &named, &campaign))
+            // What has opened already has nothing in its way.
+            let is_over = repeats == Ok(true) && campaign.due <= self.now(ledger.head().now);
+            let warnings = if is_over { Vec::new() } else { self.in_its_way(ledger, &named, &campaign) };
+            (repeats, ledger.serves(&campaign.pool), warnings)
         };
         let (repeats, served, warnings) = self.site.replica.read(look);
         let refused = |refusal: &Refusal| match refusal {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use reveille_proto::admin::v1::{
-    AddRelayRequest, CampaignState, HistoryEntry, HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest,
-    Policies, Relay, RunCause,
+    AddRelayRequest, CampaignState, HistoryEntry, HistoryOutcome, LaunchCampaignRequest, ListRunsRequest,
+    ListScheduleHistoryRequest, Policies, Relay, RunCause,
 };
 
 use super::campaigns::{RECIPIENTS, body, launched, seal, status};
@@ -78,8 +78,11 @@ async fn after_a_short_outage_a_campaign_is_sent_late_at_its_rate_and_once() {
     let took = Duration::from_micros(arrived[arrived.len() - 1] - arrived[0]);
     assert!(took >= Duration::from_secs(u64::from(RECIPIENTS / LATE_RATE - 2) - 1), "paced: {took:?}");
 
-    // Hours later: nothing more.
+    // Hours later: nothing more, and launched again nobody is warned of what is over.
     walk(&node, at(day + NINE + 3 * HOUR)).await;
+    let request = LaunchCampaignRequest { name: "spring".into(), ..LaunchCampaignRequest::default() };
+    let again = node.campaigns().launch_campaign(request).await.expect("the same launch").into_inner();
+    assert_eq!(again.warnings, Vec::<String>::new());
     all_arrived_once(&node);
     node.stop().await;
 }

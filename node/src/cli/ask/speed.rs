@@ -26,6 +26,7 @@ pub struct Goes {
     per_second: Option<f64>,
     /// How long the rest takes at that; none where nothing moves, or nothing is left.
     eta: Option<Duration>,
+    is_over: bool,
 }
 
 impl Speed {
@@ -44,14 +45,14 @@ impl Speed {
         let per_second = done.saturating_sub(*before) as f64 / span.as_secs_f64();
         let left = all.saturating_sub(done);
         let eta = Duration::try_from_secs_f64(left as f64 / per_second).ok().filter(|_| left > 0);
-        Goes { per_second: Some(per_second), eta }
+        Goes { per_second: Some(per_second), eta, is_over: left == 0 }
     }
 }
 
 impl Goes {
-    /// `3,912/s, over in 3h 12m`; nothing where nobody knows.
+    /// `3,912/s, over in 3h 12m`; nothing where nobody knows, and of what is over.
     pub fn words(&self) -> String {
-        let Some(per_second) = self.per_second else { return String::new() };
+        let Some(per_second) = self.per_second.filter(|_| !self.is_over) else { return String::new() };
         let rate = format!("{}/s", human::rate(per_second));
         match self.eta_ms() {
             Some(eta_ms) => format!("{rate}, over in {}", human::duration(eta_ms)),
@@ -85,7 +86,8 @@ mod tests {
         let goes = speed.look((30, 100), seconds(10));
         assert_eq!(goes.words(), "2/s, over in 35s");
         assert_eq!(goes.fields(), [("per_second", json!(2.0)), ("eta_ms", json!(35_000))]);
-        assert_eq!(speed.look((100, 100), seconds(15)).words(), "6/s", "nothing is left");
+        let over = speed.look((100, 100), seconds(15));
+        assert_eq!((over.words(), over.fields()[0].1.clone()), (String::new(), json!(6.0)), "nothing is left");
     }
 
     #[test]
