@@ -63,7 +63,9 @@ impl World {
         let policies = Policies { canary, ..Policies::default() };
         let when = When::At { instant_ms: NOW.0 + DAY_MS };
         let create = ScheduleCreate { when, policies, ..plain::schedule("all", To::Sealed(named), NOW) };
-        let Outcome::Schedule(schedule) = self.put(Command::ScheduleCreate(Box::new(create))) else { panic!("created") };
+        let Outcome::Schedule(schedule) = self.put(Command::ScheduleCreate(Box::new(create))) else {
+            panic!("created")
+        };
         match self.put(Command::Trigger(Trigger { schedule, request: "once".into() })) {
             Outcome::Run(run) => run,
             other => panic!("{other:?}"),

@@ -127,7 +127,10 @@ fn settled(
 }
 
 fn schedule(audience: To) -> ScheduleCreate {
-    ScheduleCreate { when: When::At { instant_ms: START + 86_400_000 }, ..plain::schedule("all", audience, Time(START)) }
+    ScheduleCreate {
+        when: When::At { instant_ms: START + 86_400_000 },
+        ..plain::schedule("all", audience, Time(START))
+    }
 }
 
 /// Bytes a recipient of a finished run: memory and disk.

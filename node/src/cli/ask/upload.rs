@@ -192,11 +192,7 @@ impl Import<'_> {
     }
 
     /// Tries until it is done, while the cluster cannot take it; what stands in the way is told meanwhile.
-    async fn enduring<T>(
-        &self,
-        what: String,
-        attempt: impl AsyncFn() -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+    async fn enduring<T>(&self, what: String, attempt: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
         let until = Instant::now() + ENDURE;
         loop {
             let failure = match attempt().await {
@@ -219,12 +215,7 @@ impl Import<'_> {
     }
 
     /// May it be sealed, and which of these parts have to be sent?
-    async fn prepare(
-        &self,
-        client: &Client,
-        survey: &Survey,
-        parts: Vec<Vec<u8>>,
-    ) -> Result<Vec<Vec<u8>>, Failure> {
+    async fn prepare(&self, client: &Client, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
         let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
         let question = PrepareAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts };
         let call = |channel, question| async move { Service::new(channel).prepare_audience(question).await };

@@ -87,7 +87,8 @@ fn room(member: &MemberStatus) -> Option<Finding> {
     let no_room = Some(&member.no_room).filter(|no_room| !no_room.is_empty())?;
     let what = format!("{} takes no parts of audiences: {no_room}", name(member));
     let why = "imports wait for it, and its log will be next: a node whose log finds no room stops";
-    let next = format!("free space on that volume of {}; an import goes on by itself, or by the same command", name(member));
+    let next =
+        format!("free space on that volume of {}; an import goes on by itself, or by the same command", name(member));
     Some(Finding::problem("no_room", what, why, next))
 }
 

@@ -53,7 +53,9 @@ impl Progress {
         let why = self.waiting.lock().values().next().cloned();
         let message = "the time is over".to_owned();
         match why {
-            Some(why) => Failure { exit, reason, message: format!("{message}, while it waits: {}", why.message), ..why },
+            Some(why) => {
+                Failure { exit, reason, message: format!("{message}, while it waits: {}", why.message), ..why }
+            }
             None => Failure { exit, reason, message, ..Failure::default() },
         }
     }
