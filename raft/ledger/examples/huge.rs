@@ -72,13 +72,14 @@ impl World {
         }
     }
 
-    /// Sends what is claimable in these chunks.
+    /// Claims what is claimable in these chunks, and sends it.
     fn send(&mut self, run: RunId, chunks: std::ops::Range<u32>) {
         for chunk in chunks {
+            let claimable = claimable(&self.ledger, run, chunk);
             let slices: Vec<Bitmap> = (0..CHUNK)
                 .step_by(SLICE_MAX as usize)
-                .map(|first| Bitmap::range(first, SLICE_MAX))
-                .filter(|slice| !slice.and(&claimable(&self.ledger, run, chunk)).is_empty())
+                .map(|first| Bitmap::range(first, SLICE_MAX).and(&claimable))
+                .filter(|slice| !slice.is_empty())
                 .collect();
             let claim = |slice: &Bitmap| Claim { page: run, chunk, slice: slice.clone(), holder: HOLDER };
             let Outcome::Claimed(fences) = self.put(Command::Claim(slices.iter().map(claim).collect())) else {
@@ -155,13 +156,13 @@ fn main() {
     world.as_a_whole(run);
     world.look(run);
 
-    for share in [100, 1] {
+    for share in [1, 100, 1_000, 5_000] {
         println!("a canary of {share} in 10,000 is out");
         let mut world = World::new();
-        let run = world.open(Some(Canary { share, limit: 10_000 }));
+        let run = world.open(Some(Canary { share, limit: 0 }));
         world.look(run);
         world.as_a_whole(run);
-        println!("the canary's first half is sent");
+        println!("half of it is sent");
         world.send(run, 0..chunks / 2);
         world.look(run);
         world.as_a_whole(run);
