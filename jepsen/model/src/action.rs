@@ -1,14 +1,18 @@
 //! Everything that may happen, one name each.
 
+use crate::barrier::About;
+use crate::entry::Decision;
 use crate::lane::Turn;
-use crate::names::{Fence, Holder, Node, Recipient, Recipients};
+use crate::names::{Fence, Holder, Node, Recipient, Recipients, Time};
 
 /// One step of the world. Most are always possible; a step that changes nothing is no step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Raft chooses the process of this node and its `EpochStart` is committed. Whoever led before
-    /// is not told.
-    Elect(Node),
+    /// Raft chooses the process of this node and its `EpochStart` is committed, with what the voters' clocks
+    /// agree on. Whoever led before is not told.
+    Elect(Node, Time),
+    /// The leader on the node moves ledger time to what its clock says.
+    Tick(Node, Time),
     /// The `NodeUp` of this life is committed: perhaps late, perhaps of a life that is over.
     NodeUp(Holder),
     /// The node applies its next entry.
@@ -29,8 +33,22 @@ pub enum Action {
     Settle(usize),
     /// An opt-out is committed.
     OptOut(Recipient),
-    /// The leader on the node answers the opt-out, after it has waited out who is silent.
-    Answer(Node, Recipient),
+    /// An operator's pause is committed.
+    Pause,
+    /// An operator takes the pause back.
+    Resume,
+    /// An operator's cancel is committed, or repeated.
+    Cancel,
+    /// The leader on the node answers an opt-out, a pause or a cancel, after it has waited out who is silent.
+    Answer(Node, About),
+    /// The leader on the node ends the run for its deadline.
+    Expire(Node),
+    /// The leader on the node decides by policy about somebody in doubt.
+    Decide(Node, Recipient),
+    /// An operator's decision about somebody is committed, however long after he looked.
+    Resolve(Recipient, Decision),
+    /// An operator sends somebody again who is dead.
+    Requeue(Recipient),
     /// `kill -9`: the journal survives.
     Kill(Node),
     /// Power loss: every journal of the node is gone.

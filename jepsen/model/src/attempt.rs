@@ -4,7 +4,7 @@
 //! The two sides are kept apart on purpose. The properties judge by the relay's side; the protocol
 //! may decide by the lane's side only.
 
-use crate::ledger::Outcome;
+use crate::entry::Outcome;
 use crate::names::{Fence, Holder, Recipient};
 
 /// What is recorded about the attempt. A kill leaves it, a power cut takes it away.

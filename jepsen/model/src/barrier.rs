@@ -1,57 +1,102 @@
-//! The barrier behind an opt-out, and what its answer promises (P15).
+//! The barrier behind an opt-out, a pause and a cancel, and what its answer promises (P15).
 //!
-//! The leader answers when every node either has applied the opt-out and listed what is past its
+//! The leader answers when every node either has applied the entry and listed what is past its
 //! gates, or can no longer pass one by an older state. Both stay true for ever once they are true,
 //! so the model looks at them at the moment of the answer.
 
 use crate::attempt::{Attempt, Record};
 use crate::broken::{Broken, Rules};
 use crate::lease;
+use crate::ledger::{Ledger, Row, Standing};
 use crate::names::{Fence, Index, NODES, Node, Recipient};
 use crate::state::State;
 
-/// What the one who opted out is told. After it no gate passes a mail for the recipient; what may
+/// Whom a barrier is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum About {
+    /// Somebody who opted out.
+    OptedOut(Recipient),
+    /// Everybody: the run is paused or cancelled.
+    Run,
+}
+
+impl About {
+    /// Whether a hand-off to this one concerns it.
+    pub fn concerns(self, recipient: Recipient) -> bool {
+        matches!(self, About::Run) || self == About::OptedOut(recipient)
+    }
+
+    /// The index of the last entry of that kind, if there is one.
+    fn index(self, view: &Ledger) -> Option<Index> {
+        match self {
+            About::OptedOut(recipient) => view.opted_out.has(recipient).then_some(view.opt_out_index),
+            About::Run => Some(view.run.stop_index).filter(|index| *index > 0),
+        }
+    }
+}
+
+/// What the one who asked is told. After it no gate passes a mail that it is about; what may
 /// still arrive is named.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// Who opted out.
-    pub recipient: Recipient,
-    /// Rows whose hand-off was past the gate, or may have been.
-    pub crossed: Vec<Fence>,
+    /// Whom it is about.
+    pub about: About,
+    /// The entry that is answered.
+    pub index: Index,
+    /// Whose hand-off was past the gate, or may have been, and by which row.
+    pub crossed: Vec<(Fence, Recipient)>,
     /// Nodes that were waited out in silence: whatever they had past the gate may still arrive.
     pub unconfirmed: [bool; NODES],
+    /// Hand-offs that were under way and that the answer does not name though it should have; nobody in the model
+    /// knows of them.
+    pub missed: Vec<(Fence, Recipient)>,
 }
 
 impl Answer {
     /// Whether the answer covers this attempt's arrival.
     pub fn names(&self, attempt: &Attempt) -> bool {
-        self.crossed.contains(&attempt.row) || self.unconfirmed[attempt.by.node.place()]
+        let is_listed = self.crossed.contains(&(attempt.row, attempt.recipient));
+        let is_named = is_listed || self.unconfirmed[attempt.by.node.place()];
+        self.about.concerns(attempt.recipient) && is_named
+    }
+
+    /// Whether no gate may pass for this one any more: an opt-out stays, a cancel too, a pause until it is taken back.
+    pub fn forbids(&self, tip: &Ledger, recipient: Recipient) -> bool {
+        match self.about {
+            About::OptedOut(who) => who == recipient,
+            About::Run => tip.run.stopped_since > 0 && tip.run.stopped_since <= self.index,
+        }
     }
 }
 
-/// The leader on `leader` answers the opt-out: nodes that have applied it are asked, the others are
+/// The leader on `leader` answers: nodes that have applied the entry are asked, the others are
 /// waited out.
-pub fn answer(rules: Rules, state: &mut State, leader: Node, recipient: Recipient) -> bool {
+pub fn answer(rules: Rules, state: &mut State, leader: Node, about: About) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
-    if state.answer.is_some() || !view.opted_out.has(recipient) {
-        return false;
-    }
-    let index = view.opt_out_index;
+    let Some(index) = about.index(view).filter(|_| state.answer.is_none()) else { return false };
     let mut unconfirmed = [false; NODES];
     for node in Node::all() {
         unconfirmed[node.place()] = !confirms(state, node, index);
-        if unconfirmed[node.place()] && rules.keep(Broken::AnswerBeforeBarrier) {
+        let is_ahead = state.process(node).applied > view.index && !unconfirmed[node.place()];
+        if is_ahead && rules.keep(Broken::NameByAnOlderState) {
+            return false;
+        }
+    }
+    for node in Node::all().filter(|node| unconfirmed[node.place()]) {
+        if rules.keep(Broken::AnswerBeforeBarrier) {
             lease::wait_out(rules, state, epoch, node, Some(index));
         }
     }
-    let mut crossed = listed_by_nodes(state, recipient, &unconfirmed);
+    let mut crossed = listed_by_nodes(state, about, &unconfirmed);
     if rules.keep(Broken::NameOnlyTheLiving) {
-        crossed.extend(doubtful_rows(state, leader, recipient, &unconfirmed));
+        crossed.extend(doubtful_rows(state, leader, about, &unconfirmed));
     }
     crossed.sort_unstable();
     crossed.dedup();
-    state.answer = Some(Answer { recipient, crossed, unconfirmed });
+    let mut answer = Answer { about, index, crossed, unconfirmed, missed: Vec::new() };
+    answer.missed = missed(state, &answer);
+    state.answer = Some(answer);
     true
 }
 
@@ -61,25 +106,47 @@ fn confirms(state: &State, node: Node, index: Index) -> bool {
     process.alive && process.applied >= index
 }
 
-/// What the nodes that confirmed have past their gates, without a known answer.
-fn listed_by_nodes(state: &State, recipient: Recipient, unconfirmed: &[bool; NODES]) -> Vec<Fence> {
-    let is_open = |attempt: &&Attempt| {
-        attempt.recipient == recipient
+/// What the nodes that confirmed have past their gates, without a known answer. Whose dialogue has ended is marked
+/// until the node's own state says that its row holds it no longer: from there the leader's state names it.
+fn listed_by_nodes(state: &State, about: About, unconfirmed: &[bool; NODES]) -> Vec<(Fence, Recipient)> {
+    let is_marked = |attempt: &Attempt| match attempt.record {
+        Record::Begun | Record::Unwritten => true,
+        Record::Lost => state.view(attempt.by.node).is_claimed_in(attempt.row, attempt.recipient),
+        Record::Released | Record::Accepted | Record::Refused => false,
+    };
+    let is_listed = |attempt: &&Attempt| {
+        about.concerns(attempt.recipient)
             && state.is_alive(attempt.by)
             && !unconfirmed[attempt.by.node.place()]
-            && matches!(attempt.record, Record::Begun | Record::Unwritten | Record::Lost)
+            && is_marked(attempt)
     };
-    state.attempts.iter().filter(is_open).map(|attempt| attempt.row).collect()
+    state.attempts.iter().filter(is_listed).map(|attempt| (attempt.row, attempt.recipient)).collect()
 }
 
-/// What no living process can list: rows that hold the recipient in doubt, or claimed for a process
+/// What no living process can list: rows that hold somebody in doubt, or claimed for a process
 /// that did not confirm. Its hand-off may be in some buffer still.
-fn doubtful_rows(state: &State, leader: Node, recipient: Recipient, unconfirmed: &[bool; NODES]) -> Vec<Fence> {
+fn doubtful_rows(state: &State, leader: Node, about: About, unconfirmed: &[bool; NODES]) -> Vec<(Fence, Recipient)> {
     let view = state.view(leader);
     let has_confirmed = |holder| state.is_alive(holder) && !unconfirmed[holder.node.place()];
-    let rows = view
-        .rows
-        .iter()
-        .filter(|row| row.open.has(recipient) && (view.in_doubt.has(recipient) || !has_confirmed(row.holder)));
-    rows.map(|row| row.fence).collect()
+    let doubtful = |row: &Row| {
+        let (fence, confirmed) = (row.fence, has_confirmed(row.holder));
+        let open = row.open.iter().filter(|recipient| about.concerns(*recipient));
+        let unknown = open.filter(move |recipient| !confirmed || view.stands(*recipient, Standing::InDoubt));
+        unknown.map(|recipient| (fence, recipient)).collect::<Vec<_>>()
+    };
+    view.rows.iter().flat_map(doubtful).collect()
+}
+
+/// What may still arrive and is not named. The promise leaves out one thing: a hand-off of somebody about whose doubt
+/// somebody has decided, in this row or in a former one, once its process has died or its dialogue has ended without an
+/// answer.
+fn missed(state: &State, answer: &Answer) -> Vec<(Fence, Recipient)> {
+    let is_left_out = |attempt: &Attempt| {
+        let is_decided = |row: &Row| row.resent.or(row.assumed).has(attempt.recipient);
+        let is_over = !state.is_alive(attempt.by) || attempt.record == Record::Lost;
+        is_over && state.log.tip().rows.iter().any(is_decided)
+    };
+    let under_way = state.attempts.iter().filter(|attempt| attempt.is_under_way());
+    let concerned = under_way.filter(|attempt| answer.about.concerns(attempt.recipient) && !is_left_out(attempt));
+    concerned.filter(|attempt| !answer.names(attempt)).map(|attempt| (attempt.row, attempt.recipient)).collect()
 }

@@ -33,6 +33,8 @@ pub enum Broken {
     RevokeByAge,
     /// P9: a new leader takes former leases for over as soon as it leads.
     NewLeaderDoesNotWait,
+    /// P9: a leader takes a lease for over when ledger time has moved on.
+    LeaseByLedgerTime,
     /// P14: what a lost holder had claimed goes back to pending and is sent again.
     Resend,
     /// P4: a negative outcome moves recipients that are no longer in its row.
@@ -49,11 +51,51 @@ pub enum Broken {
     BarrierOfAnyEpoch,
     /// P15, as mended: only hand-offs of living processes are named as crossed.
     NameOnlyTheLiving,
+    /// P15, as mended: what no process lists is named by a state that may be older than the one by which a process
+    /// took it off its list.
+    NameByAnOlderState,
+    /// P4: `apply` grants in a run that is paused, ended or past its deadline.
+    ClaimOfStoppedRun,
+    /// P5: the gate does not ask whether the run is paused or ended.
+    GateIgnoresTheRun,
+    /// P5: the gate does not ask for the deadline.
+    GateIgnoresTheDeadline,
+    /// P15: who comes back to a cancelled run is pending.
+    CancelForgetsWhoComesBack,
+    /// P15: somebody of a cancelled run is sent again.
+    ResendOfCancelledRun,
+    /// P15, as mended: a pause that the deadline overtook is forgotten when the run opens again.
+    ExpiryForgetsPause,
+    /// P16: the deadline moves who is claimed, too.
+    ExpireWhoIsClaimed,
+    /// P4: a refusal counts as an attempt though its recipient has left the row.
+    CountEachRefusal,
+    /// P4: the last attempt does not make anybody dead.
+    RetryForEver,
+    /// P4: a requeue takes anybody, dead or not.
+    RequeueWhoIsNotDead,
+    /// P14: somebody who is still claimed is sent again: his holder may pass its gate.
+    DecideWhoIsClaimed,
+    /// P14: a decision takes anybody who has left a row, in doubt or not.
+    DecideWhoHasEnded,
+    /// P14: who was sent again is not counted.
+    ResendUncounted,
+    /// P14: who is assumed counts as sent.
+    AssumedIsSent,
+    /// P14: evidence that somebody assumed was not handed off is counted and does not move him.
+    AssumedNeverReturns,
+    /// P18: `apply` takes an entry whose time is below ledger time.
+    TimeGoesBack,
+    /// P18: `apply` takes an entry whose time is far above ledger time.
+    TimeLeaps,
+    /// P18: an epoch begins with what the clocks agree on, also below ledger time.
+    EpochLowersTime,
 }
 
 impl Broken {
-    /// All of them, in the order of the rules' story: claim, lease, settle, gate, journal, barrier.
-    pub const ALL: [Broken; 19] = [
+    /// All of them, in the order of the rules' story: claim, lease, settle, gate, journal, barrier; then the
+    /// run, retries, decisions and time.
+    pub const ALL: [Broken; 39] = [
         Broken::NoIncarnation,
         Broken::ClaimWithoutPending,
         Broken::ClaimForAnyIncarnation,
@@ -65,6 +107,7 @@ impl Broken {
         Broken::GrantDuringRevocation,
         Broken::RevokeByAge,
         Broken::NewLeaderDoesNotWait,
+        Broken::LeaseByLedgerTime,
         Broken::Resend,
         Broken::SettleWithoutRow,
         Broken::CountEachRepeat,
@@ -73,6 +116,25 @@ impl Broken {
         Broken::AnswerBeforeBarrier,
         Broken::BarrierOfAnyEpoch,
         Broken::NameOnlyTheLiving,
+        Broken::NameByAnOlderState,
+        Broken::ClaimOfStoppedRun,
+        Broken::GateIgnoresTheRun,
+        Broken::GateIgnoresTheDeadline,
+        Broken::CancelForgetsWhoComesBack,
+        Broken::ResendOfCancelledRun,
+        Broken::ExpiryForgetsPause,
+        Broken::ExpireWhoIsClaimed,
+        Broken::CountEachRefusal,
+        Broken::RetryForEver,
+        Broken::RequeueWhoIsNotDead,
+        Broken::DecideWhoIsClaimed,
+        Broken::DecideWhoHasEnded,
+        Broken::ResendUncounted,
+        Broken::AssumedIsSent,
+        Broken::AssumedNeverReturns,
+        Broken::TimeGoesBack,
+        Broken::TimeLeaps,
+        Broken::EpochLowersTime,
     ];
 
     /// The variant of that name (`LeaseFromApply`), for the command line.

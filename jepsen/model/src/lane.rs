@@ -6,7 +6,8 @@
 
 use crate::attempt::{Attempt, Record, Wire, outcome_by_journal};
 use crate::broken::{Broken, Rules};
-use crate::ledger::{Outcome, Row, Settle};
+use crate::entry::{Outcome, Settle};
+use crate::ledger::Row;
 use crate::names::{Fence, Node, Recipient};
 use crate::state::State;
 
@@ -25,6 +26,8 @@ pub fn may_pass(rules: Rules, state: &State, node: Node, row: Fence, recipient: 
         && process.has_lease()
         && view.is_claimed_in(row, recipient)
         && view.row(row).is_some_and(|row| is_mine(rules, state, node, row))
+        && (view.sends() || !rules.keep(Broken::GateIgnoresTheRun))
+        && (!view.is_past_deadline() || !rules.keep(Broken::GateIgnoresTheDeadline))
         && !view.opted_out.has(recipient)
         && state.attempt(row, recipient, process.name).is_none()
 }
@@ -35,15 +38,18 @@ pub fn pass(rules: Rules, state: &mut State, node: Node, row: Fence, recipient: 
         return false;
     }
     let record = if rules.keep(Broken::BeginAfterTerminator) { Record::Begun } else { Record::Unwritten };
-    state.witness.passed_off_row |= !state.log.tip().is_claimed_in(row, recipient);
-    state.witness.passed_after_answer |= state.answer.as_ref().is_some_and(|answer| answer.recipient == recipient);
+    let tip = state.log.tip();
+    state.witness.passed_off_row |= !tip.is_claimed_in(row, recipient) && !tip.is_overtaken(recipient);
+    state.witness.passed_after_answer |= state.answer.as_ref().is_some_and(|answer| answer.forbids(tip, recipient));
+    state.witness.passed_too_late |= state.view(node).is_past_deadline();
+    state.witness.passed_unaware |= state.log.tip().is_past_deadline();
     let by = state.process(node).name;
     state.begin(Attempt { row, recipient, by, record, wire: Wire::UnderWay });
     true
 }
 
 /// Gives a recipient back before its gate, for whatever reason: refused there, not begun in time,
-/// lease lapsed, drain.
+/// lease lapsed, drain. Who has opted out is known to have, where the gate knows of it.
 pub fn release(rules: Rules, state: &mut State, node: Node, fence: Fence, recipient: Recipient) -> bool {
     let process = state.process(node);
     let by = process.name;
@@ -54,7 +60,9 @@ pub fn release(rules: Rules, state: &mut State, node: Node, fence: Fence, recipi
     }
     let record = Record::Released;
     state.begin(Attempt { row: fence, recipient, by, record, wire: Wire::Silent });
-    state.propose(Settle { row: fence, recipient, outcome: Outcome::Released });
+    let has_opted_out = state.view(node).opted_out.has(recipient);
+    let outcome = if has_opted_out { Outcome::Suppressed } else { Outcome::Released };
+    state.propose(Settle { row: fence, recipient, outcome });
     true
 }
 
@@ -109,15 +117,13 @@ pub fn turn(state: &mut State, place: usize, turn: Turn) -> bool {
 
 fn judge_against_answer(state: &mut State, attempt: &Attempt) {
     let Some(answer) = &state.answer else { return };
-    if answer.recipient == attempt.recipient {
-        let is_named = answer.names(attempt);
-        state.witness.accepted_named |= is_named;
-        state.witness.accepted_unnamed |= !is_named;
-    }
+    state.witness.accepted_unnamed |= answer.missed.contains(&(attempt.row, attempt.recipient));
+    state.witness.accepted_named |= answer.names(attempt);
 }
 
 /// The process on `node` has just applied its own `NodeUp`: the rows of its earlier lives are
-/// complete, and it says what became of them, by their journals (P10, P11).
+/// complete, and it says what became of them, by their journals (P10, P11). What a decision has closed
+/// meanwhile is settled too, where the journal is whole: who was assumed, and whom the relay accepted.
 pub fn settle_earlier_lives(rules: Rules, state: &mut State, node: Node) {
     if !rules.keep(Broken::NoIncarnation) {
         return;
@@ -129,8 +135,13 @@ pub fn settle_earlier_lives(rules: Rules, state: &mut State, node: Node) {
             continue;
         }
         let is_whole = process.has_journal_of(row.holder.incarnation);
-        for recipient in row.open.iter() {
+        for recipient in row.granted.iter() {
             let record = state.attempt(row.fence, recipient, row.holder).map(|known| known.record);
+            let is_news = is_whole && record == Some(Record::Accepted) && !row.sent.has(recipient);
+            let is_open = row.open.has(recipient) || (is_whole && row.assumed.has(recipient));
+            if !is_open && !is_news {
+                continue;
+            }
             let outcome = match (is_whole, rules.keep(Broken::TrustLostJournal)) {
                 (true, _) => outcome_by_journal(record),
                 (false, true) => Outcome::InDoubt,

@@ -10,7 +10,7 @@
 //! the reasons why "over" is true.
 
 use crate::broken::{Broken, Rules};
-use crate::ledger::Entry;
+use crate::entry::Entry;
 use crate::names::{Epoch, Fence, Index, Node};
 use crate::process::Lease;
 use crate::state::State;
@@ -63,11 +63,12 @@ pub fn wait_out(rules: Rules, state: &mut State, epoch: Epoch, node: Node, floor
 pub fn revoke(rules: Rules, state: &mut State, leader: Node, row: Fence) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let Some(holder) = state.view(leader).row(row).map(|row| row.holder) else { return false };
-    if state.log.commit(rules, Entry::Revoke { epoch, row }).is_err() {
+    let by_ledger_time = !rules.keep(Broken::LeaseByLedgerTime) && state.view(leader).now > 0;
+    if !state.commit(rules, Entry::Revoke { epoch, row }) {
         return false;
     }
     state.witness.revoked = true;
-    if rules.keep(Broken::RevokeByAge) {
+    if rules.keep(Broken::RevokeByAge) && !by_ledger_time {
         wait_out(rules, state, epoch, holder.node, None);
     }
     true

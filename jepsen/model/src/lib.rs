@@ -19,6 +19,12 @@
 //! - **Hand-offs** ([`attempt`]): gate, journal and write are one step; the mail then travels by
 //!   itself, and may arrive at any later time whatever became of its sender.
 //! - **Settles**: each one ever proposed may be committed at any time, again and again.
+//! - **Decisions** ([`auditor`], and the operator): who is in doubt is sent again or assumed, by policy or
+//!   by a person, whose command may be committed long after he looked. A duplicate is then possible,
+//!   and what is checked is that it was counted.
+//! - **The run** ([`run`]): paused, resumed, cancelled, past its deadline; attempts that end.
+//! - **Ledger time**: a number in the ledger that entries move. Leaders' clocks, and what the voters
+//!   agree on, may say anything; `apply` refuses what goes back or leaps. No lease knows of it.
 //! - **Kill and power cut**: the first leaves the journal, the second takes every journal of the
 //!   node. The log survives both.
 //!
@@ -27,20 +33,23 @@
 //! Raft, disks, and the arithmetic of time. Two threads of one process: the lane's mark and the
 //! publication of the state (P15) are one step here. A process that freezes between its gate and
 //! its write is in the model only as a mail that arrives late, which is all that the promise says
-//! about it. Retries that end, `resend`, `assume_sent`, operators, pause and ledger time are not in
-//! it yet. Nothing is said about progress: every property is about what must never happen.
+//! about it. Of an answer's scopes (P6) only the mailbox's is a refusal; all others are releases. One run:
+//! no gap, no overlap, no canary. Nothing is said about progress: every property is about what must
+//! never happen.
 //!
 //! # Where to start reading
 //!
-//! [`ledger`] and [`apply`] (what every node computes), [`lane`] and [`lease`] (what a process may
+//! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the code's), [`lane`] and [`lease`] (what a process may
 //! do), [`barrier`], then [`properties`]. [`Broken`] lists the rules that can be left out, and the
-//! tests say what falls when they are.
+//! tests say what falls when they are. Every kind of event has a number in [`Sizes`]; at 0 it is not there.
 
 pub mod action;
 pub mod apply;
 pub mod attempt;
+pub mod auditor;
 pub mod barrier;
 pub mod broken;
+pub mod entry;
 pub mod lane;
 pub mod lease;
 pub mod ledger;
@@ -50,8 +59,10 @@ mod offer;
 pub mod process;
 pub mod properties;
 pub mod protocol;
+pub mod run;
 pub mod sizes;
 pub mod state;
+pub mod witness;
 
 pub use broken::{Broken, Rules};
 pub use protocol::Protocol;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use crate::apply::{Refusal, apply};
 use crate::broken::Rules;
-use crate::ledger::{Entry, Ledger};
+use crate::entry::Entry;
+use crate::ledger::Ledger;
 use crate::names::Index;
 
 /// The oldest state that somebody may still be at, the entries after it, and the state after each.
@@ -39,6 +40,11 @@ impl Log {
     /// The state after everything committed.
     pub fn tip(&self) -> &Ledger {
         &self.ledgers[self.entries.len()]
+    }
+
+    /// The same, to be kept while more is committed.
+    pub fn kept_tip(&self) -> Arc<Ledger> {
+        Arc::clone(&self.ledgers[self.entries.len()])
     }
 
     /// The state of a node that has applied everything through `applied`, which is not forgotten.

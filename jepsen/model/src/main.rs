@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use reveille_model::run::{InDoubt, Policies};
 use reveille_model::{Broken, Protocol, Replay, Sizes};
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
 
@@ -36,6 +37,33 @@ struct Arguments {
     /// Opt-out entries, repeats included
     #[arg(long, default_value_t = 1)]
     opt_outs: u8,
+    /// Pauses of the run
+    #[arg(long, default_value_t = 0)]
+    pauses: u8,
+    /// Resumes of it
+    #[arg(long, default_value_t = 0)]
+    resumes: u8,
+    /// Cancels of it, repeats included
+    #[arg(long, default_value_t = 0)]
+    cancels: u8,
+    /// Decisions of operators about somebody in doubt
+    #[arg(long, default_value_t = 0)]
+    decisions: u8,
+    /// Dead recipients that operators send again
+    #[arg(long, default_value_t = 0)]
+    requeues: u8,
+    /// The latest instant of ledger time; 0: it stands still
+    #[arg(long, default_value_t = 0)]
+    until: u8,
+    /// The run's deadline, counted from its opening, and again from when it is opened again
+    #[arg(long, default_value_t = Policies::DEFAULT.finish_by)]
+    finish_by: u8,
+    /// Attempts about the mailbox before a recipient is dead
+    #[arg(long, default_value_t = Policies::DEFAULT.max_attempts, value_parser = clap::value_parser!(u8).range(1..))]
+    max_attempts: u8,
+    /// The policy for who is in doubt
+    #[arg(long, default_value = "hold", value_parser = in_doubt)]
+    in_doubt: InDoubt,
     /// A new life applies every entry again, instead of starting from what is committed
     #[arg(long)]
     replay: bool,
@@ -50,6 +78,15 @@ struct Arguments {
     seconds: Option<u64>,
 }
 
+fn in_doubt(word: &str) -> Result<InDoubt, &'static str> {
+    match word {
+        "hold" => Ok(InDoubt::Hold),
+        "resend" => Ok(InDoubt::Resend),
+        "assume_sent" => Ok(InDoubt::AssumeSent),
+        _ => Err("hold, resend or assume_sent"),
+    }
+}
+
 impl Arguments {
     fn protocol(&self) -> Protocol {
         let sizes = Sizes {
@@ -60,6 +97,13 @@ impl Arguments {
             power_cuts: self.power_cuts,
             refusals: self.refusals,
             opt_outs: self.opt_outs,
+            pauses: self.pauses,
+            resumes: self.resumes,
+            cancels: self.cancels,
+            decisions: self.decisions,
+            requeues: self.requeues,
+            until: self.until,
+            policies: Policies { in_doubt: self.in_doubt, max_attempts: self.max_attempts, finish_by: self.finish_by },
             replay: if self.replay { Replay::Everything } else { Replay::Nothing },
         };
         self.without.map_or(Protocol::sound(sizes), |broken| Protocol::without(broken, sizes))

@@ -56,6 +56,9 @@ pub type Index = u8;
 /// One leadership: the log index of its `EpochStart` (P13). Never a Raft term.
 pub type Epoch = Index;
 
+/// An instant of ledger time (P18). One step is as much as one entry may move it: `LEAP_MS_MAX` of the code, 60 s.
+pub type Time = u8;
+
 /// The number of a claim row: the epoch that granted it, then the index of the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence {
@@ -73,6 +76,9 @@ impl fmt::Debug for Fence {
 
 /// The number of a recipient in the one run of the model.
 pub type Recipient = u8;
+
+/// The most recipients that a search can have: a set of them is one byte.
+pub const RECIPIENTS_MAX: usize = 8;
 
 /// A set of recipients, as the bitmap that a run keeps for each state.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,8 +3,11 @@
 
 use crate::action::Action;
 use crate::attempt::{Attempt, Wire};
+use crate::barrier::About;
+use crate::entry::Decision;
 use crate::lane::Turn;
 use crate::names::{Holder, Node, Recipient, Recipients};
+use crate::run::InDoubt;
 use crate::sizes::Sizes;
 use crate::state::State;
 
@@ -24,6 +27,7 @@ pub fn all(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
         }
     }
     messages(sizes, state, actions);
+    orders(sizes, state, actions);
     relay_steps(sizes, state, actions);
 }
 
@@ -35,7 +39,7 @@ fn process_steps(sizes: &Sizes, state: &State, node: Node, actions: &mut Vec<Act
         actions.push(Action::PowerCut(node));
     }
     if state.elections < sizes.elections {
-        actions.push(Action::Elect(node));
+        actions.extend((0..=sizes.until).map(|agreed| Action::Elect(node, agreed)));
     }
     actions.push(Action::Apply(node));
     for row in &state.view(node).rows {
@@ -63,7 +67,41 @@ fn leader_steps(sizes: &Sizes, state: &State, leader: Node, actions: &mut Vec<Ac
     for row in &state.view(leader).rows {
         actions.push(Action::Revoke(leader, row.fence));
     }
-    actions.push(Action::Answer(leader, OPTS_OUT));
+    if sizes.opt_outs > 0 {
+        actions.push(Action::Answer(leader, About::OptedOut(OPTS_OUT)));
+    }
+    if sizes.pauses + sizes.cancels > 0 {
+        actions.push(Action::Answer(leader, About::Run));
+    }
+    if sizes.until > 0 {
+        actions.extend((0..=sizes.until).map(|now| Action::Tick(leader, now)));
+        actions.push(Action::Expire(leader));
+    }
+    if sizes.policies.in_doubt != InDoubt::Hold {
+        actions.extend((0..sizes.recipients).map(|recipient| Action::Decide(leader, recipient)));
+    }
+}
+
+/// What operators order, whatever the state is by the time that it is committed.
+fn orders(sizes: &Sizes, state: &State, actions: &mut Vec<Action>) {
+    let ordered = &state.orders;
+    if ordered.pauses < sizes.pauses {
+        actions.push(Action::Pause);
+    }
+    if ordered.resumes < sizes.resumes {
+        actions.push(Action::Resume);
+    }
+    if ordered.cancels < sizes.cancels {
+        actions.push(Action::Cancel);
+    }
+    for recipient in 0..sizes.recipients {
+        if ordered.decisions < sizes.decisions {
+            actions.extend([Decision::Assume, Decision::Resend].map(|what| Action::Resolve(recipient, what)));
+        }
+        if ordered.requeues < sizes.requeues {
+            actions.push(Action::Requeue(recipient));
+        }
+    }
 }
 
 /// What may be committed at any time, whoever sent it and whenever that was.

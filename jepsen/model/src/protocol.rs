@@ -3,18 +3,21 @@
 use stateright::{Model, Property};
 
 use crate::action::Action;
+use crate::auditor;
 use crate::barrier;
 use crate::broken::{Broken, Rules};
+use crate::entry::{Decide, Decider, Entry};
 use crate::lane;
 use crate::lease;
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::Ledger;
 use crate::log::Log;
-use crate::names::{Holder, NODES, Node, Recipients};
+use crate::names::{Holder, NODES, Node, Recipients, Time};
 use crate::offer;
 use crate::process::{Lease, Process};
 use crate::properties;
 use crate::sizes::{Replay, Sizes};
-use crate::state::{State, Witness};
+use crate::state::{Orders, State};
+use crate::witness::Witness;
 
 /// The model: sizes, and the rules in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +42,9 @@ impl Protocol {
     fn happens(&self, state: &mut State, action: Action) -> bool {
         let rules = self.rules;
         match action {
-            Action::Elect(node) => self.elect(state, node),
-            Action::NodeUp(process) => state.log.commit(rules, Entry::NodeUp { process }).is_ok(),
+            Action::Elect(node, agreed) => self.elect(state, node, agreed),
+            Action::Tick(leader, now) => auditor::tick(rules, state, leader, now),
+            Action::NodeUp(process) => state.commit(rules, Entry::NodeUp { process }),
             Action::Apply(node) => self.apply_next(state, node),
             Action::Grant(leader, node) => lease::grant(rules, state, leader, node),
             Action::Claim(leader, holder, slice) => self.claim(state, leader, holder, slice),
@@ -51,9 +55,31 @@ impl Protocol {
             Action::Settle(place) => self.settle(state, place),
             Action::OptOut(recipient) => {
                 state.opt_outs += 1;
-                state.log.commit(rules, Entry::OptOut { recipient }).is_ok()
+                state.commit(rules, Entry::OptOut { recipient })
             }
-            Action::Answer(leader, recipient) => barrier::answer(rules, state, leader, recipient),
+            Action::Pause => {
+                state.orders.pauses += 1;
+                state.commit(rules, Entry::RunPause)
+            }
+            Action::Resume => {
+                state.orders.resumes += 1;
+                state.commit(rules, Entry::RunResume)
+            }
+            Action::Cancel => {
+                state.orders.cancels += 1;
+                state.commit(rules, Entry::RunCancel)
+            }
+            Action::Answer(leader, about) => barrier::answer(rules, state, leader, about),
+            Action::Expire(leader) => auditor::expire(rules, state, leader),
+            Action::Decide(leader, recipient) => auditor::decide(rules, state, leader, recipient),
+            Action::Resolve(recipient, decision) => {
+                state.orders.decisions += 1;
+                state.commit(rules, Entry::Decide(Decide { recipient, decision, by: Decider::Operator }))
+            }
+            Action::Requeue(recipient) => {
+                state.orders.requeues += 1;
+                state.commit(rules, Entry::Requeue { recipient })
+            }
             Action::Kill(node) => {
                 state.kills += 1;
                 state.process_mut(node).die();
@@ -88,15 +114,15 @@ impl Protocol {
         }
     }
 
-    fn elect(&self, state: &mut State, node: Node) -> bool {
+    fn elect(&self, state: &mut State, node: Node, agreed: Time) -> bool {
         let leader = state.process(node).name;
         state.elections += 1;
-        state.log.commit(self.rules, Entry::EpochStart { leader }).is_ok()
+        state.commit(self.rules, Entry::EpochStart { leader, agreed })
     }
 
     fn settle(&self, state: &mut State, place: usize) -> bool {
         let Some((settle, was_committed)) = state.settles.get(place).copied() else { return false };
-        let changes = state.log.commit(self.rules, Entry::Settle(settle)).is_ok();
+        let changes = state.commit(self.rules, Entry::Settle(settle));
         state.witness.repeat_changed |= was_committed && changes;
         state.settles[place].1 = true;
         changes
@@ -111,7 +137,7 @@ impl Protocol {
         let name = process.name;
         process.applied = index;
         match entry {
-            Entry::EpochStart { leader } if leader == name => {
+            Entry::EpochStart { leader, .. } if leader == name => {
                 process.term = Some(index);
             }
             Entry::EpochStart { .. } if self.rules.keep(Broken::BarrierOfAnyEpoch) => {
@@ -130,7 +156,7 @@ impl Protocol {
 
     fn claim(&self, state: &mut State, leader: Node, holder: Holder, slice: Recipients) -> bool {
         let Some(epoch) = state.process(leader).term else { return false };
-        state.log.commit(self.rules, Entry::Claim { epoch, holder, slice }).is_ok()
+        state.commit(self.rules, Entry::Claim { epoch, holder, slice })
     }
 }
 
@@ -139,7 +165,7 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let opening = Ledger::opening(self.sizes.recipients);
+        let opening = Ledger::opening(self.sizes.recipients, self.sizes.policies);
         let (applied, epoch) = (opening.index, opening.epoch);
         let mut processes: [Process; NODES] =
             std::array::from_fn(|place| Process::first_life(Node(place as u8), applied));
@@ -154,6 +180,7 @@ impl Model for Protocol {
             opt_outs: 0,
             kills: 0,
             power_cuts: 0,
+            orders: Orders::default(),
             witness: Witness::default(),
         }]
     }

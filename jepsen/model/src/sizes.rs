@@ -1,5 +1,7 @@
 //! How large a search is: what may happen, and how often.
 
+use crate::names::Time;
+use crate::run::Policies;
 use crate::state::State;
 
 /// How much may happen in one search. Each number bounds how often; the order is free.
@@ -15,10 +17,24 @@ pub struct Sizes {
     pub kills: u8,
     /// Power cuts of a node.
     pub power_cuts: u8,
-    /// Definite refusals by the relay.
+    /// Definite refusals by the relay, all about the mailbox.
     pub refusals: u8,
     /// Opt-out entries, all of recipient 0: repeats count.
     pub opt_outs: u8,
+    /// Pauses of the run.
+    pub pauses: u8,
+    /// Resumes of it.
+    pub resumes: u8,
+    /// Cancels of it: repeats count.
+    pub cancels: u8,
+    /// Decisions of operators about somebody in doubt, either way.
+    pub decisions: u8,
+    /// Dead recipients that operators send again.
+    pub requeues: u8,
+    /// The latest instant of ledger time; 0: it stands still.
+    pub until: Time,
+    /// What the run's owner has chosen.
+    pub policies: Policies,
     /// Where a new life begins.
     pub replay: Replay,
 }
@@ -33,6 +49,13 @@ impl Sizes {
         power_cuts: 0,
         refusals: 0,
         opt_outs: 0,
+        pauses: 0,
+        resumes: 0,
+        cancels: 0,
+        decisions: 0,
+        requeues: 0,
+        until: 0,
+        policies: Policies::DEFAULT,
         replay: Replay::Nothing,
     };
 

@@ -2,27 +2,13 @@
 
 use crate::attempt::Attempt;
 use crate::barrier::Answer;
-use crate::ledger::{Ledger, Settle};
+use crate::broken::Rules;
+use crate::entry::{Entry, Settle};
+use crate::ledger::Ledger;
 use crate::log::Log;
 use crate::names::{Fence, Holder, NODES, Node, Recipient};
 use crate::process::Process;
-
-/// What happened and is to be judged, where no later state would show it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Witness {
-    /// A gate was passed for a recipient that the log no longer held claimed in that row.
-    pub passed_off_row: bool,
-    /// A gate was passed for a recipient whose opt-out had been answered.
-    pub passed_after_answer: bool,
-    /// The relay accepted, after an opt-out's answer, what the answer had not named.
-    pub accepted_unnamed: bool,
-    /// The relay accepted, after an opt-out's answer, what the answer had named.
-    pub accepted_named: bool,
-    /// A Settle that had been committed before was committed again and changed something.
-    pub repeat_changed: bool,
-    /// A row was revoked.
-    pub revoked: bool,
-}
+use crate::witness::Witness;
 
 /// One state of the whole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +22,7 @@ pub struct State {
     /// Every Settle ever proposed, sorted, and whether it was committed. None is ever taken out: a
     /// proposal may be committed late, and again and again.
     pub settles: Vec<(Settle, bool)>,
-    /// The answer to the opt-out, once it is given.
+    /// The answer to an opt-out, a pause or a cancel, once one is given.
     pub answer: Option<Answer>,
     /// Elections so far, after the opening one.
     pub elections: u8,
@@ -46,11 +32,38 @@ pub struct State {
     pub kills: u8,
     /// Power cuts so far.
     pub power_cuts: u8,
+    /// What operators have ordered so far.
+    pub orders: Orders,
     /// What was seen on the way.
     pub witness: Witness,
 }
 
+/// How much of what operators may order has been ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Orders {
+    /// Pauses.
+    pub pauses: u8,
+    /// Resumes.
+    pub resumes: u8,
+    /// Cancels.
+    pub cancels: u8,
+    /// Decisions about somebody in doubt.
+    pub decisions: u8,
+    /// Requeues of somebody dead.
+    pub requeues: u8,
+}
+
 impl State {
+    /// Commits `entry`; false if `apply` refuses it.
+    pub fn commit(&mut self, rules: Rules, entry: Entry) -> bool {
+        let before = self.log.kept_tip();
+        if self.log.commit(rules, entry).is_err() {
+            return false;
+        }
+        self.witness.look(&before, &entry, self.log.tip());
+        true
+    }
+
     /// The process of `node`.
     pub fn process(&self, node: Node) -> &Process {
         &self.processes[node.place()]

@@ -1,23 +1,12 @@
 //! With all rules in force no order of events breaks a property, and the searches get to the places
-//! where it could happen. Each search sees every state of its size.
+//! where it could happen. Each search sees every state of its size. What a run, an
+//! operator and ledger time add is in `decisions_hold.rs`.
 
+mod holds;
+
+use holds::holds;
 use reveille_model::properties::reach;
-use reveille_model::{Protocol, Replay, Sizes};
-use stateright::{Checker, Expectation, Model};
-
-/// Searches everything; all `always` properties must hold, and `reached` must be among the places.
-fn holds(sizes: Sizes, reached: &[&'static str]) {
-    let checker = Protocol::sound(sizes).checker().threads(2).spawn_bfs().join();
-    println!("{} states: {sizes:?}", checker.unique_state_count());
-    for property in checker.model().properties() {
-        if property.expectation == Expectation::Always {
-            checker.assert_no_discovery(property.name);
-        }
-    }
-    for place in reached {
-        checker.assert_any_discovery(place);
-    }
-}
+use reveille_model::{Replay, Sizes};
 
 #[test]
 fn two_rows_an_election_and_a_refusal() {

@@ -1,0 +1,48 @@
+//! How a recipient changes its standing, and what the run is after it.
+
+use crate::ledger::{Ledger, Standing};
+use crate::names::Recipient;
+use crate::run::RunState;
+
+impl Ledger {
+    /// Out of wherever it stands, and out of its row.
+    pub(super) fn moves_to(&mut self, recipient: Recipient, to: Standing) {
+        for set in &mut self.sets {
+            set.remove(recipient);
+        }
+        for row in &mut self.rows {
+            row.open.remove(recipient);
+        }
+        self.set_mut(to).insert(recipient);
+    }
+
+    /// From claimed to in doubt, in the same row. Answers whether it was claimed.
+    pub(super) fn falls_in_doubt(&mut self, recipient: Recipient) -> bool {
+        let was_claimed = self.set_mut(Standing::Claimed).remove(recipient);
+        if was_claimed {
+            self.set_mut(Standing::InDoubt).insert(recipient);
+        }
+        was_claimed
+    }
+
+    /// Moves all who are pending, each by its counted attempts.
+    pub(super) fn close_pending(&mut self, to: impl Fn(u8) -> Standing) {
+        for recipient in self.set(Standing::Pending).iter() {
+            self.moves_to(recipient, to(self.run.attempts_of(recipient)));
+        }
+    }
+
+    /// An open run is finished when nothing is pending or claimed, and open again when something comes back. A pause
+    /// holds until it is taken back, except where nothing can come back.
+    pub(super) fn after_moves(&mut self) {
+        self.run.state = match (self.run.state, self.is_finished()) {
+            (RunState::Open, true) => RunState::Finished,
+            (RunState::Paused, true) if !self.may_come_back() => {
+                self.run.stopped_since = 0;
+                RunState::Finished
+            }
+            (RunState::Finished, false) => RunState::Open,
+            (state, _) => state,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Settle: the table of P14, and what a definite not-sent leads to (P4, P6, P16).
+
+use super::Refusal;
+use crate::broken::{Broken, Rules};
+use crate::entry::{Outcome, Settle};
+use crate::ledger::{Ledger, Row, Standing};
+use crate::names::{Fence, Recipient};
+use crate::run::RunState;
+
+impl Ledger {
+    /// A negative outcome moves only who is still in that row, or was assumed in it; for all others it is evidence and
+    /// changes nothing.
+    pub(super) fn settle(&mut self, rules: Rules, settle: Settle) -> Result<(), Refusal> {
+        let Settle { row, recipient, outcome } = settle;
+        if outcome == Outcome::Accepted {
+            return self.accept(rules, row, recipient);
+        }
+        if !self.is_in_row(rules, row, recipient) {
+            return self.comes_too_late(rules, settle);
+        }
+        match outcome {
+            Outcome::InDoubt if !self.falls_in_doubt(recipient) => Err(Refusal::NothingNew),
+            Outcome::InDoubt => Ok(()),
+            Outcome::Refused => {
+                self.refuse(rules, recipient);
+                Ok(())
+            }
+            Outcome::Suppressed => {
+                self.note_resolved(recipient);
+                self.moves_to(recipient, Standing::Suppressed);
+                Ok(())
+            }
+            Outcome::Accepted | Outcome::Released => {
+                self.goes_back(rules, recipient);
+                Ok(())
+            }
+        }
+    }
+
+    fn is_in_row(&self, rules: Rules, row: Fence, recipient: Recipient) -> bool {
+        let is_open = |row: &Row| row.open.has(recipient);
+        if rules.keep(Broken::SettleWithoutRow) {
+            self.row(row).is_some_and(is_open)
+        } else {
+            self.rows.iter().any(is_open)
+        }
+    }
+
+    /// Somebody who was assumed in this row was not handed off after all: it comes back, and that is counted.
+    fn comes_too_late(
+        &mut self,
+        rules: Rules,
+        Settle { row: fence, recipient, outcome }: Settle,
+    ) -> Result<(), Refusal> {
+        let stands_assumed = self.stands(recipient, Standing::Assumed);
+        let Some(row) = self.rows.iter_mut().find(|row| row.fence == fence) else { return Err(Refusal::NotInRow) };
+        if outcome != Outcome::InDoubt && stands_assumed && row.assumed.remove(recipient) {
+            self.run.assumptions_disproved += 1;
+            match outcome {
+                _ if !rules.keep(Broken::AssumedNeverReturns) => {}
+                Outcome::Refused => self.refuse(rules, recipient),
+                Outcome::Suppressed => self.moves_to(recipient, Standing::Suppressed),
+                _ => self.goes_back(rules, recipient),
+            }
+            return Ok(());
+        }
+        if outcome == Outcome::Refused && !rules.keep(Broken::CountEachRefusal) {
+            self.run.count_attempt(recipient);
+            return Ok(());
+        }
+        Err(Refusal::NotInRow)
+    }
+
+    /// True for ever, from whatever fence: moves out of every state that is not terminal, and is counted
+    /// once for each row and recipient.
+    fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Result<(), Refusal> {
+        let row = self.rows.iter_mut().find(|row| row.fence == fence).ok_or(Refusal::NotInRow)?;
+        let is_new = row.sent.insert(recipient);
+        if !is_new && rules.keep(Broken::CountEachRepeat) {
+            return Err(Refusal::NothingNew);
+        }
+        let ended = [Standing::Dead, Standing::Suppressed, Standing::Expired, Standing::Cancelled];
+        if self.stands(recipient, Standing::Sent) {
+            self.run.known_duplicates += 1;
+        } else if ended.into_iter().any(|standing| self.stands(recipient, standing)) {
+            self.run.contradictions += 1;
+        } else {
+            self.note_resolved(recipient);
+            self.moves_to(recipient, Standing::Sent);
+        }
+        Ok(())
+    }
+
+    /// An attempt that counts; the last one makes it dead, whatever the run demands.
+    fn refuse(&mut self, rules: Rules, recipient: Recipient) {
+        self.run.count_attempt(recipient);
+        let is_last = self.run.attempts_of(recipient) >= self.run.policies.max_attempts;
+        if is_last && rules.keep(Broken::RetryForEver) {
+            self.note_resolved(recipient);
+            self.moves_to(recipient, Standing::Dead);
+        } else {
+            self.goes_back(rules, recipient);
+        }
+    }
+
+    /// Pending again, or what the run now demands. Who has opted out is pending too: the gate of his next row says so.
+    fn goes_back(&mut self, rules: Rules, recipient: Recipient) {
+        self.note_resolved(recipient);
+        let is_stale = self.run.state == RunState::Expired || self.is_past_deadline();
+        let to = match self.run.state {
+            RunState::Cancelled if rules.keep(Broken::CancelForgetsWhoComesBack) => Standing::Cancelled,
+            _ if is_stale && self.run.attempts_of(recipient) > 0 => Standing::Dead,
+            _ if is_stale => Standing::Expired,
+            _ => Standing::Pending,
+        };
+        self.moves_to(recipient, to);
+    }
+
+    fn note_resolved(&mut self, recipient: Recipient) {
+        if self.stands(recipient, Standing::InDoubt) {
+            self.resolved.insert(recipient);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What a leader does by itself beside claims and revocations: it moves ledger time (P18), ends a run that is past
+//! its deadline (P16), and decides about doubt as the run's policy says (P14).
+//!
+//! It looks at the state that it has applied, which may be old, and proposes; `apply` looks again.
+
+use crate::broken::Rules;
+use crate::entry::{Decide, Decider, Decision, Entry};
+use crate::ledger::{Ledger, Standing};
+use crate::names::{Node, Recipient, Time};
+use crate::run::{InDoubt, RunState};
+use crate::state::State;
+
+/// The leader on `leader` stamps an entry with what its clock says.
+pub fn tick(rules: Rules, state: &mut State, leader: Node, now: Time) -> bool {
+    let Some(epoch) = state.process(leader).term else { return false };
+    state.commit(rules, Entry::Tick { epoch, now })
+}
+
+/// The leader on `leader` finds the deadline of the run behind it, and somebody who still waits.
+pub fn expire(rules: Rules, state: &mut State, leader: Node) -> bool {
+    let Some(epoch) = state.process(leader).term else { return false };
+    let view = state.view(leader);
+    let is_late = view.is_past_deadline() && !view.set(Standing::Pending).is_empty();
+    is_late && state.commit(rules, Entry::Expire { epoch })
+}
+
+/// The leader on `leader` decides about somebody in doubt, if the policy says anything yet.
+pub fn decide(rules: Rules, state: &mut State, leader: Node, recipient: Recipient) -> bool {
+    let Some(epoch) = state.process(leader).term else { return false };
+    let view = state.view(leader);
+    let Some(decision) = decision(view).filter(|_| view.stands(recipient, Standing::InDoubt)) else { return false };
+    state.commit(rules, Entry::Decide(Decide { recipient, decision, by: Decider::Policy(epoch) }))
+}
+
+fn decision(view: &Ledger) -> Option<Decision> {
+    match view.run.policies.in_doubt {
+        InDoubt::Hold => None,
+        InDoubt::Resend => {
+            let goes_on = view.run.state != RunState::Cancelled && !view.is_past_deadline();
+            goes_on.then_some(Decision::Resend)
+        }
+        InDoubt::AssumeSent => view.is_finished().then_some(Decision::Assume),
+    }
+}

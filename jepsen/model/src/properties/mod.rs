@@ -1,0 +1,186 @@
+//! What must always hold, and ([`reach`]) what must be reached for the search to mean anything.
+//!
+//! The names begin with the number of the rule or invariant. The relay's side of an attempt is the
+//! truth; the ledger is what is judged.
+
+pub mod reach;
+
+use stateright::Property;
+
+use crate::attempt::{Attempt, Wire};
+use crate::ledger::{Ledger, Standing};
+use crate::names::{Recipient, Recipients};
+use crate::protocol::Protocol;
+use crate::run::RunState;
+use crate::state::State;
+
+/// What the recipient sees. Without `resend` and without operators nobody is sent again.
+pub const ONE_ACCEPT: &str = "I1 at most one accept for each recipient, but for each counted resend";
+/// Nobody sends by a row that is not in the log, or that is another's.
+pub const COVERED: &str = "I2 each accept is covered by a committed claim of its sender";
+/// I1 before the relay has decided: what is past the gate may arrive.
+pub const ONE_PAST_THE_GATE: &str =
+    "I3 at most one attempt past the gate without a refusal, but for each counted resend";
+/// A gate decides by an old state; leases and revocations must make that good. What the ledger
+/// calls in doubt, pending or ended passes no gate any more (P5, P9). But for who was sent again, and was sent by the
+/// former row after all: a gate that does not know yet makes the duplicate that was counted.
+pub const ON_ROW: &str = "P5 a gate passes only what the log still holds claimed in that row";
+/// Of the state by which it decides. How much later the log may be, the lease bounds.
+pub const IN_TIME: &str = "P5 no gate passes by a state in which the deadline has come";
+/// The first half of the promise behind an opt-out, a pause and a cancel (P15).
+pub const SILENCE_AFTER_ANSWER: &str = "I6 no gate pass after the answer, until a pause is taken back";
+/// The second half: what may still arrive is named (P15).
+pub const ARRIVALS_ARE_NAMED: &str = "I6 an accept after the answer was named in it";
+/// And of a run past its deadline.
+pub const NO_LATER_CLAIM: &str = "I8 nobody is claimed of a run that is paused or ended";
+/// Sent was accepted; what was accepted and is not sent is still held by a row, assumed, or was sent again.
+pub const LEDGER_AND_RELAY: &str = "I9 ledger and relay agree";
+/// The sum over the states is the audience; rows and states tell the same.
+pub const CLOSED_ACCOUNTING: &str = "P1 each recipient is in one state and at most one open row";
+/// Somebody alive, or the next life of the node, will settle it.
+pub const OWNED: &str = "P1 each open row has an owner";
+/// Assumed is left by evidence only, dead by an operator only, the others never.
+pub const TERMINAL: &str = "P1 a terminal state stays";
+/// Proposals time out and are made again; a time-out means unknown.
+pub const REPEATS: &str = "P4 a settle applied again changes nothing more";
+/// A later row has a higher fence, across elections too.
+pub const FENCES_GROW: &str = "P4 fences only grow";
+/// By the relay's refusals, and by the decisions that count as one.
+pub const ATTEMPTS: &str = "P4 an attempt is counted once";
+/// The last one makes somebody dead.
+pub const RETRIES_END: &str = "P4 who waits or is claimed has attempts left";
+/// Without `resend` and without operators there are none.
+pub const NO_CONTRADICTION: &str = "P14 no contradiction and no known duplicate, but for each counted resend";
+/// Cancelled, or expired: who comes back ends too.
+pub const ENDED: &str = "P15 nobody waits in a run that has ended";
+/// It is the log's time, whatever leaders' clocks say.
+pub const TIME: &str = "P18 ledger time never goes back, and no entry of an epoch leaps";
+
+/// Everything that is checked, in the order in which it is read.
+pub fn all() -> Vec<Property<Protocol>> {
+    let mut all = vec![
+        Property::<Protocol>::always(ONE_ACCEPT, one_accept),
+        Property::<Protocol>::always(COVERED, covered),
+        Property::<Protocol>::always(ONE_PAST_THE_GATE, one_past_the_gate),
+        Property::<Protocol>::always(ON_ROW, |_, state| !state.witness.passed_off_row),
+        Property::<Protocol>::always(IN_TIME, |_, state| !state.witness.passed_too_late),
+        Property::<Protocol>::always(SILENCE_AFTER_ANSWER, |_, state| !state.witness.passed_after_answer),
+        Property::<Protocol>::always(ARRIVALS_ARE_NAMED, |_, state| !state.witness.accepted_unnamed),
+        Property::<Protocol>::always(NO_LATER_CLAIM, |_, state| !state.witness.claimed_of_stopped),
+        Property::<Protocol>::always(LEDGER_AND_RELAY, ledger_and_relay),
+        Property::<Protocol>::always(CLOSED_ACCOUNTING, closed_accounting),
+        Property::<Protocol>::always(OWNED, owned),
+        Property::<Protocol>::always(TERMINAL, |_, state| !state.witness.left_for_good),
+        Property::<Protocol>::always(REPEATS, |_, state| !state.witness.repeat_changed),
+        Property::<Protocol>::always(FENCES_GROW, fences_grow),
+        Property::<Protocol>::always(ATTEMPTS, attempts),
+        Property::<Protocol>::always(RETRIES_END, retries_end),
+        Property::<Protocol>::always(NO_CONTRADICTION, |_, state| {
+            let run = &state.log.tip().run;
+            run.contradictions + run.known_duplicates <= run.resent
+        }),
+        Property::<Protocol>::always(ENDED, |_, state| {
+            let tip = state.log.tip();
+            let has_ended = matches!(tip.run.state, RunState::Cancelled | RunState::Expired);
+            !has_ended || tip.set(Standing::Pending).is_empty()
+        }),
+        Property::<Protocol>::always(TIME, |_, state| !state.witness.time_broke),
+    ];
+    all.extend(reach::all());
+    all
+}
+
+fn recipients(model: &Protocol) -> impl Iterator<Item = Recipient> + use<> {
+    0..model.sizes.recipients
+}
+
+fn one_accept(model: &Protocol, state: &State) -> bool {
+    surplus(model, state, Attempt::is_accepted) <= usize::from(state.log.tip().run.resent)
+}
+
+fn one_past_the_gate(model: &Protocol, state: &State) -> bool {
+    surplus(model, state, Attempt::may_have_arrived) <= usize::from(state.log.tip().run.resent)
+}
+
+/// Attempts that count, beyond one for each recipient.
+fn surplus(model: &Protocol, state: &State, counts: fn(&Attempt) -> bool) -> usize {
+    let surplus = recipients(model).map(|recipient| {
+        let of_recipient = |attempt: &&Attempt| attempt.recipient == recipient && counts(attempt);
+        state.attempts.iter().filter(of_recipient).count().saturating_sub(1)
+    });
+    surplus.sum()
+}
+
+fn covered(_: &Protocol, state: &State) -> bool {
+    state.attempts.iter().filter(|attempt| attempt.is_accepted()).all(|attempt| {
+        state
+            .log
+            .tip()
+            .row(attempt.row)
+            .is_some_and(|row| row.holder == attempt.by && row.granted.has(attempt.recipient))
+    })
+}
+
+/// Whom the relay has taken a mail for.
+fn accepted(state: &State) -> Recipients {
+    let mut accepted = Recipients::NONE;
+    for attempt in state.attempts.iter().filter(|attempt| attempt.is_accepted()) {
+        accepted.insert(attempt.recipient);
+    }
+    accepted
+}
+
+fn ledger_and_relay(_: &Protocol, state: &State) -> bool {
+    let tip = state.log.tip();
+    let held = [Standing::Sent, Standing::Claimed, Standing::InDoubt, Standing::Assumed];
+    let held = held.into_iter().fold(Recipients::NONE, |held, standing| held.or(tip.set(standing)));
+    let was_resent = |attempt: &Attempt| tip.row(attempt.row).is_some_and(|row| row.resent.has(attempt.recipient));
+    let mut taken = state.attempts.iter().filter(|attempt| attempt.is_accepted());
+    tip.set(Standing::Sent).without(accepted(state)).is_empty()
+        && taken.all(|attempt| held.has(attempt.recipient) || was_resent(attempt))
+}
+
+fn closed_accounting(model: &Protocol, state: &State) -> bool {
+    let Ledger { sets, rows, .. } = state.log.tip();
+    let set = |standing: Standing| sets[standing as usize];
+    let sum: u32 = sets.iter().map(|set| set.count()).sum();
+    let union = sets.iter().fold(Recipients::NONE, |union, set| union.or(*set));
+    let in_rows: u32 = rows.iter().map(|row| row.open.count()).sum();
+    let union_of_rows = rows.iter().fold(Recipients::NONE, |union, row| union.or(row.open));
+    let assumed_in_rows = rows.iter().fold(Recipients::NONE, |union, row| union.or(row.assumed));
+    sum == u32::from(model.sizes.recipients)
+        && union == Recipients::first(model.sizes.recipients)
+        && union_of_rows == set(Standing::Claimed).or(set(Standing::InDoubt))
+        && in_rows == union_of_rows.count()
+        && set(Standing::Assumed).without(assumed_in_rows).is_empty()
+        && rows.iter().all(|row| row.open.without(row.granted).is_empty())
+}
+
+/// An open row belongs to the current life of its node, or was there when that life began: then its
+/// journal settles it.
+fn owned(_: &Protocol, state: &State) -> bool {
+    let tip = state.log.tip();
+    tip.rows.iter().filter(|row| !row.open.is_empty()).all(|row| {
+        let up = tip.up[row.holder.node.place()];
+        row.holder.incarnation == up.incarnation || row.fence.index < up.since
+    })
+}
+
+fn fences_grow(_: &Protocol, state: &State) -> bool {
+    state.log.tip().rows.windows(2).all(|pair| pair[0].fence < pair[1].fence)
+}
+
+fn attempts(model: &Protocol, state: &State) -> bool {
+    let tip = state.log.tip();
+    recipients(model).all(|recipient| {
+        let refused = |attempt: &&Attempt| attempt.recipient == recipient && attempt.wire == Wire::Refused;
+        let resent = tip.rows.iter().filter(|row| row.resent.has(recipient)).count();
+        usize::from(tip.run.attempts_of(recipient)) <= state.attempts.iter().filter(refused).count() + resent
+    })
+}
+
+fn retries_end(_: &Protocol, state: &State) -> bool {
+    let tip = state.log.tip();
+    let mut goes_on = tip.set(Standing::Pending).or(tip.set(Standing::Claimed)).iter();
+    goes_on.all(|recipient| tip.run.attempts_of(recipient) < tip.run.policies.max_attempts)
+}

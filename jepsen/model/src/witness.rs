@@ -1,0 +1,48 @@
+//! What happened and is to be judged, where no later state would show it.
+
+use crate::entry::Entry;
+use crate::ledger::{Ledger, Standing};
+
+/// What was seen on the way to a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Witness {
+    /// A gate was passed for a recipient that the log no longer held claimed in that row.
+    pub passed_off_row: bool,
+    /// A gate was passed for a recipient after the answer to its opt-out, or while a pause or cancel of its run was
+    /// answered and in force.
+    pub passed_after_answer: bool,
+    /// A gate was passed by a state in which the deadline had come.
+    pub passed_too_late: bool,
+    /// A gate was passed after the deadline by a process that did not know of it yet.
+    pub passed_unaware: bool,
+    /// Somebody was claimed in a run that was paused, ended, or past its deadline.
+    pub claimed_of_stopped: bool,
+    /// The relay accepted, after an answer, what that should have named and had not.
+    pub accepted_unnamed: bool,
+    /// The relay accepted, after an answer, what that had named.
+    pub accepted_named: bool,
+    /// A Settle that had been committed before was committed again and changed something.
+    pub repeat_changed: bool,
+    /// Somebody left a state that is terminal.
+    pub left_for_good: bool,
+    /// Ledger time went back, or an entry moved it too far.
+    pub time_broke: bool,
+    /// A row was revoked.
+    pub revoked: bool,
+}
+
+impl Witness {
+    /// What `entry` did to the ledger.
+    pub fn look(&mut self, before: &Ledger, entry: &Entry, after: &Ledger) {
+        let is_epoch = matches!(entry, Entry::EpochStart { .. });
+        self.time_broke |= after.now < before.now || (!is_epoch && after.now > before.now + 1);
+        let is_claim = matches!(entry, Entry::Claim { .. });
+        let is_stopped = !before.sends() || before.is_past_deadline() || before.run.stopped_since > 0;
+        self.claimed_of_stopped |= is_claim && is_stopped;
+        let left = |standing| !before.set(standing).without(after.set(standing)).is_empty();
+        let for_good = [Standing::Sent, Standing::Suppressed, Standing::Expired, Standing::Cancelled];
+        self.left_for_good |= for_good.into_iter().any(left)
+            || (left(Standing::Dead) && !matches!(entry, Entry::Requeue { .. }))
+            || (left(Standing::Assumed) && !matches!(entry, Entry::Settle(_)));
+    }
+}
