@@ -315,8 +315,6 @@ async fn permit(room: &Room, (waiting, pool): (&Waiting, &str), deadline: Instan
         let until = match &unavailable {
             Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => *until,
             // The pace or the sessions of this node do not suffice for the row: others may have room.
-            Unavailable::Busy if Instant::now() < deadline => continue,
-            Unavailable::Paced { until } if *until < deadline => *until,
             Unavailable::Busy => return back(Why::Busy),
             Unavailable::Paced { .. } => return back(Why::Paced),
             Unavailable::Closed => return back(Why::Stopping),

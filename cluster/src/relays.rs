@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, RwLock};
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Relay;
 use reveille_raft::peer::RelayFlow;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::parkings::Parkings;
 use crate::relay::{CircuitStatus, Dial, Limits, Permit, Pool, Status, Target, Unavailable};
@@ -21,8 +23,6 @@ use crate::relay::{CircuitStatus, Dial, Limits, Permit, Pool, Status, Target, Un
 const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
 /// Mails that may go at once after a pause, in seconds of the rate.
 const BURST_SECONDS: f64 = 0.5;
-/// How long one relay of several is waited for before the next of its pool is tried.
-const TRY_FOR: Duration = Duration::from_millis(500);
 
 /// Pools by relay name.
 pub struct Relays {
@@ -40,6 +40,9 @@ pub struct Way {
     /// The right.
     pub permit: Permit,
 }
+
+/// A relay of a pool, by its name.
+type Member = (String, Pool);
 
 struct Entry {
     relay: Relay,
@@ -90,37 +93,22 @@ impl Relays {
         Ok(Pool::new(target, Arc::clone(&self.dialer), limits, seed))
     }
 
-    /// The right to send one mail through a relay of this pool, before `deadline`.
+    /// The right to send one mail through a relay of this pool, before `deadline`. Dropping the future gives
+    /// everything back.
     ///
     /// # Errors
     /// Why the relay that can be used soonest cannot be used yet; none when the pool has no relay at all.
     pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<Way, Option<Unavailable>> {
-        let members = self.members(pool);
-        let alone = members.len() == 1;
-        // Whoever has room now comes before anybody who has to be waited for.
-        for (relay, member) in members.iter().filter(|_| !alone) {
-            if let Some(permit) = member.acquire_now() {
-                return Ok(Way { relay: relay.clone(), permit });
-            }
+        let mut members = self.members(pool);
+        if members.len() > 1 {
+            return first_of(&members, deadline).await;
         }
-        let mut soonest: Option<Unavailable> = None;
-        for (relay, member) in members {
-            let until = if alone { deadline } else { deadline.min(Instant::now() + TRY_FOR) };
-            match member.acquire(until).await {
-                Ok(permit) => return Ok(Way { relay, permit }),
-                Err(other) => {
-                    soonest = Some(match soonest {
-                        Some(one) if wait_for(&one) <= wait_for(&other) => one,
-                        _ => other,
-                    });
-                }
-            }
-        }
-        Err(soonest)
+        let (relay, member) = members.pop().ok_or(None)?;
+        Ok(Way { relay, permit: member.acquire(deadline).await.map_err(Some)? })
     }
 
     /// The relays of a pool in the order in which this mail asks them: each is the first as often as its weight says.
-    fn members(&self, pool: &str) -> Vec<(String, Pool)> {
+    fn members(&self, pool: &str) -> Vec<Member> {
         let pools = self.pools.read();
         let of_pool = || pools.iter().filter(|(_, entry)| entry.relay.pool == pool);
         let mut members: Vec<_> = of_pool().map(|(name, entry)| (name.clone(), entry.pool.clone())).collect();
@@ -192,6 +180,59 @@ impl Entry {
     }
 }
 
+/// Whoever has room now, in this order; else all are waited for at once, and whoever comes free first is taken. A
+/// relay that is left alone is asked again as soon as it may be, for as long as another one is waited for.
+///
+/// A wait ends in the step in which it takes from its relay's pace, and after it no other is looked at: so only the
+/// one that is taken spends anything. The others give back their places, and who is behind them moves up.
+///
+/// # Errors
+/// As [`Relays::acquire`].
+async fn first_of(members: &[Member], deadline: Instant) -> Result<Way, Option<Unavailable>> {
+    for (relay, member) in members {
+        if let Some(permit) = member.acquire_now() {
+            return Ok(Way { relay: relay.clone(), permit });
+        }
+    }
+    let mut asked: FuturesUnordered<_> = members.iter().map(|member| ask(member, deadline)).collect();
+    let mut shut: Vec<(&Member, Unavailable)> = Vec::new();
+    loop {
+        let again = shut.iter().filter_map(|(_, why)| until(why)).filter(|until| *until < deadline).min();
+        let answer = match again {
+            Some(again) => timeout_at(again, asked.next()).await,
+            None => Ok(asked.next().await),
+        };
+        match answer {
+            Ok(Some(((relay, _), Ok(permit)))) => return Ok(Way { relay: relay.clone(), permit }),
+            Ok(Some((member, Err(why)))) => shut.push((member, why)),
+            // Nobody is waited for any more: the caller waits, and keeps nobody's turn meanwhile.
+            Ok(None) => return Err(shut.into_iter().map(|(_, why)| why).min_by_key(wait_for)),
+            Err(_) => {
+                let now = Instant::now();
+                let may_be_asked = |(_, why): &(&Member, Unavailable)| until(why).is_some_and(|until| until <= now);
+                let (due, later): (Vec<_>, Vec<_>) = shut.into_iter().partition(may_be_asked);
+                asked.extend(due.into_iter().map(|(member, _)| ask(member, deadline)));
+                shut = later;
+            }
+        }
+    }
+}
+
+/// Waits for one of them; says which one it was.
+async fn ask(member: &Member, deadline: Instant) -> (&Member, Result<Permit, Unavailable>) {
+    (member, member.1.acquire(deadline).await)
+}
+
+/// When a relay may be asked again that refuses at once.
+fn until(unavailable: &Unavailable) -> Option<Instant> {
+    match unavailable {
+        Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } | Unavailable::Paced { until } => {
+            Some(*until)
+        }
+        Unavailable::Busy | Unavailable::Closed => None,
+    }
+}
+
 /// A number below `whole`, such that any few turns in a row spread evenly over all of them: multiples of the golden
 /// ratio (Knuth, TAOCP 3, 6.4, theorem S).
 fn scattered(turn: u32, whole: u64) -> u64 {
@@ -221,12 +262,13 @@ fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit
 
 /// What is waited for, soonest first: a session, a turn, a circuit, and at last nothing.
 fn wait_for(unavailable: &Unavailable) -> (u8, Option<Instant>) {
-    match unavailable {
-        Unavailable::Busy => (0, None),
-        Unavailable::Paced { until } => (1, Some(*until)),
-        Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => (2, Some(*until)),
-        Unavailable::Closed => (3, None),
-    }
+    let place = match unavailable {
+        Unavailable::Busy => 0,
+        Unavailable::Paced { .. } => 1,
+        Unavailable::CircuitOpen { .. } | Unavailable::Parked { .. } => 2,
+        Unavailable::Closed => 3,
+    };
+    (place, until(unavailable))
 }
 
 /// One voter's share of a relay's rate. Mails a second.
@@ -251,135 +293,4 @@ fn flow(status: &Status, now: Instant) -> RelayFlow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::relay::{Counters, Transport};
-    use reveille_ledger::access::Access;
-    use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, Reading};
-    use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
-
-    /// Nobody is there; no test here comes so far.
-    struct Nowhere;
-
-    #[async_trait::async_trait]
-    impl Dial for Nowhere {
-        async fn dial(&self, _: &str, _: u16) -> std::io::Result<Box<dyn Transport>> {
-            Err(std::io::ErrorKind::ConnectionRefused.into())
-        }
-    }
-
-    /// A ledger under its first leader.
-    fn led() -> Ledger {
-        let mut ledger = Ledger::new();
-        let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-        let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
-        ledger.apply(1, &LogEntry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
-        ledger
-    }
-
-    /// Of the default pool, without a rate.
-    fn relay(name: &str, max_sessions: u32) -> Relay {
-        Relay {
-            name: name.to_owned(),
-            pool: "default".to_owned(),
-            host: "127.0.0.1".to_owned(),
-            port: 25,
-            access: Access::default(),
-            rate_milli: 0,
-            max_sessions,
-            late_rate_milli: 0,
-            weight: 1,
-        }
-    }
-
-    fn put_relay(ledger: &mut Ledger, relay: Relay) {
-        let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
-        ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
-    }
-
-    /// P12: open dialogues of a relay on a node are at most its sessions, whatever is changed meanwhile.
-    #[tokio::test]
-    async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
-        let relays = Relays::new(Arc::new(Nowhere), "n1".to_owned());
-        let mut ledger = led();
-        let mut put = |rate_milli, max_sessions, voters| {
-            put_relay(&mut ledger, Relay { rate_milli, ..relay("main", max_sessions) });
-            relays.follow(&ledger, voters);
-        };
-        let acquire = || relays.acquire("default", Instant::now() + Duration::from_millis(50));
-        let is_full = |way: Result<Way, _>| matches!(way, Err(Some(Unavailable::Busy)));
-        put(0, 2, 1);
-        let (one, two) = (acquire().await.expect("a session"), acquire().await.expect("a session"));
-        put(9_000_000, 2, 3);
-        assert!(is_full(acquire().await), "another rate makes no more sessions");
-        put(9_000_000, 3, 3);
-        let three = acquire().await.expect("a third session");
-        put(9_000_000, 1, 3);
-        // What is too many is asked for by a task of its own.
-        tokio::task::yield_now().await;
-        drop(three);
-        assert!(is_full(acquire().await));
-        drop((one, two));
-        let alone = Instant::now() + Duration::from_secs(60);
-        let only = relays.acquire("default", alone).await.expect("one session");
-        assert!(is_full(acquire().await), "and no second");
-        drop(only);
-    }
-
-    fn two_relays(weights: [u32; 2], sessions: [u32; 2]) -> Relays {
-        let relays = Relays::new(Arc::new(Nowhere), "n1".to_owned());
-        let mut ledger = led();
-        for (place, name) in ["a", "b"].into_iter().enumerate() {
-            put_relay(&mut ledger, Relay { weight: weights[place], ..relay(name, sessions[place]) });
-        }
-        relays.follow(&ledger, 1);
-        relays
-    }
-
-    #[tokio::test]
-    async fn relays_of_a_pool_get_their_weights_evenly_spread() {
-        let relays = two_relays([3, 1], [10, 10]);
-        let mut of_b = Vec::new();
-        for turn in 0..400 {
-            let way = relays.acquire("default", Instant::now() + Duration::from_secs(60)).await.expect("room");
-            if way.relay == "b" {
-                of_b.push(turn);
-            }
-        }
-        assert!((95..=105).contains(&of_b.len()), "{}", of_b.len());
-        let widest = of_b.windows(2).map(|pair| pair[1] - pair[0]).max();
-        assert!(widest <= Some(8), "{of_b:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_a_busy_relay_while_another_has_room() {
-        let (relays, begun) = (two_relays([100, 1], [1, 5]), Instant::now());
-        let mut ways = Vec::new();
-        for _ in 0..6 {
-            ways.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
-        }
-        // A pace begins empty, so the first mail waits for a moment.
-        assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
-        assert_eq!(ways.iter().filter(|way| way.relay == "a").count(), 1);
-    }
-
-    #[test]
-    fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
-        let (now, second) = (Instant::now(), Duration::from_secs(1));
-        let rate_milli_at = |circuit, rate_per_second| {
-            let (sessions_open, sessions_idle, waiting_dots, counters) = (0, 0, 0, Counters::default());
-            let dialogue = None;
-            let status =
-                Status { sessions_open, sessions_idle, waiting_dots, circuit, rate_per_second, dialogue, counters };
-            flow(&status, now).rate_milli
-        };
-        let rate_milli = |circuit| rate_milli_at(circuit, 5.0);
-        let cause = || "no route to it from here".to_owned();
-        assert_eq!(rate_milli(CircuitStatus::Closed), 5_000);
-        assert_eq!(rate_milli_at(CircuitStatus::Closed, 0.000_3), 1, "slow is not shut");
-        assert_eq!(rate_milli(CircuitStatus::Open { until: now + second, cause: cause() }), 0);
-        assert_eq!(rate_milli(CircuitStatus::Parked { until: now + second, cause: cause() }), 0);
-        assert_eq!(rate_milli(CircuitStatus::Open { until: now, cause: cause() }), 5_000, "it may be tried again");
-        assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 0, "somebody is trying it");
-    }
-}
+mod tests;

@@ -1,0 +1,121 @@
+//! Who has the sessions of a pool: whole nodes, with relays of different speed.
+
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::clock::SystemClock;
+use reveille_cluster::relay::TcpDialer;
+use reveille_cluster::site::Site;
+use reveille_cluster::station::{Options, Station};
+use reveille_ledger::Standing;
+use reveille_ledger::access::Access;
+use reveille_ledger::check::check;
+use reveille_ledger::command::{Command, Relay};
+use reveille_ledger::ids::NodeId;
+use reveille_ledger::reply::Outcome;
+use reveille_raft::{ClusterId, GrpcTransport, Member};
+use reveille_sink::{Sink, SinkOptions};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{PATIENCE, schedule};
+
+struct Node {
+    site: Arc<Site>,
+    station: Station,
+}
+
+impl Node {
+    async fn start(folder: &Path) -> Node {
+        let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
+        let address = transport.address().to_string();
+        let mut options = reveille_raft::Options::new(folder.join("data"), NodeId(1), Arc::new(transport));
+        options.startup_delay = Duration::ZERO;
+        let site = support::site(options, 1, &address, Arc::new(SystemClock)).await;
+        let member = Member { name: "n1".into(), address, votes: true };
+        site.replica.initialize(ClusterId(7), &[(site.me.node, member)].into()).await.expect("a cluster");
+        let leading = Station::lead(&site);
+        let dialer = Arc::new(TcpDialer::new(Duration::from_secs(5)));
+        let options = Options { name: "n1".into(), life: 1, journal_dir: folder.join("journal"), dialer };
+        let station = Station::start(Arc::clone(&site), leading, options, &CancellationToken::new()).await;
+        Node { site, station: station.expect("a station") }
+    }
+
+    async fn put(&self, command: Command) -> Outcome {
+        self.site.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
+    }
+
+    async fn put_relay(&self, name: &str, sink: &Sink, max_sessions: u32) {
+        let relay = Relay {
+            name: name.into(),
+            pool: "default".into(),
+            host: "127.0.0.1".into(),
+            port: sink.address().port(),
+            access: Access::default(),
+            rate_milli: 0,
+            max_sessions,
+            late_rate_milli: 0,
+            weight: 1,
+        };
+        assert_eq!(self.put(Command::RelayPut(relay.into())).await, Outcome::Done);
+    }
+
+    /// One run of a tenant.
+    async fn open(&self, tenant: &str, recipients: u32) {
+        let Command::ScheduleCreate(mut create) = schedule(recipients) else { panic!("a schedule") };
+        create.tenant = tenant.into();
+        assert!(matches!(self.put(Command::ScheduleCreate(create)).await, Outcome::Schedule(_)));
+    }
+
+    fn sent(&self, tenant: &str) -> u32 {
+        self.site.replica.read(|ledger| {
+            let runs = ledger.runs().filter(|(_, page, _)| page.tenant == tenant);
+            runs.map(|(_, _, run)| run.counts.get(Standing::Sent)).sum()
+        })
+    }
+
+    async fn until_sent(&self, tenant: &str, count: u32) {
+        let end = Instant::now() + PATIENCE;
+        while self.sent(tenant) < count {
+            assert!(Instant::now() < end, "not within a minute: {} of {count} of {tenant}", self.sent(tenant));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn stop(self) {
+        assert_eq!(self.site.replica.read(check), []);
+        assert!(self.station.stop(PATIENCE).await, "nothing is left open");
+        assert!(self.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    }
+}
+
+/// A mailbox that answers the dot after so long.
+fn mailbox(answers_after: Option<&str>) -> Sink {
+    let sink = Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox");
+    if let Some(after) = answers_after {
+        sink.set_faults(format!("answer:stall={after}").parse().expect("a plan"));
+    }
+    sink
+}
+
+/// Both are always full: who comes free first takes the next mail, so that what each one gets goes by its speed, and
+/// nobody waits for the slow one while the other has room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (slow, fast) = (mailbox(Some("3s")), mailbox(None));
+    let node = Node::start(folder.path()).await;
+    node.put_relay("slow", &slow, 4).await;
+    node.put_relay("fast", &fast, 4).await;
+    node.open("default", 400).await;
+    node.until_sent("default", 400).await;
+    let (slowly, quickly) = (slow.accepted_count(), fast.accepted_count());
+    assert_eq!(slowly + quickly, 400, "and none twice");
+    assert!(slowly * 4 < quickly, "{slowly} by the slow one, {quickly} by the fast one");
+    node.stop().await;
+    slow.stop().await;
+    fast.stop().await;
+}
