@@ -76,6 +76,8 @@ struct Draft {
 /// A row as its task works it.
 struct Work {
     tenant: String,
+    /// The tenant's share when the row came.
+    share: u32,
     pool: String,
     date: Time,
     cluster_incarnation: u64,
@@ -198,6 +200,7 @@ fn work_of(room: &Room, fence: Fence) -> Option<Work> {
         });
         Some(Work {
             tenant: page.tenant.clone(),
+            share: ledger.tenants().get(&page.tenant).map_or(1, |tenant| tenant.share),
             pool: ledger.pool_of_row(page, row).to_owned(),
             date: page.opened_at,
             cluster_incarnation: page.cluster_incarnation,
@@ -216,17 +219,19 @@ async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
     }
     let deadline = Instant::now() + BEGIN_WITHIN;
     let work = Arc::new(with_recipients(&room, work).await);
-    let waiting = room.turns.of(&work.tenant, &work.pool);
+    let mut waiting = room.turns.of(&work.tenant, &work.pool, work.share);
     let mut gives_back = None;
     for (number, draft) in work.drafts.iter().enumerate() {
         if gives_back.is_none() {
-            match permit(&room, (&waiting, &work.pool), deadline).await {
+            let is_last = number + 1 == work.drafts.len();
+            match permit(&room, (&mut waiting, &work.pool), deadline, is_last).await {
                 Ok(way) => {
                     tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, way, deadline));
                     continue;
                 }
                 Err(cause) => gives_back = Some(cause),
             }
+            waiting.leave();
         }
         let place = draft.place;
         let fate = match &gives_back {
@@ -289,7 +294,12 @@ fn waits(place: Place, cause: &str) -> Fate {
 }
 
 /// The right to send one mail, or why there is none in time.
-async fn permit(room: &Room, (waiting, pool): (&Waiting, &str), deadline: Instant) -> Result<Way, GivesBack> {
+async fn permit(
+    room: &Room,
+    (waiting, pool): (&mut Waiting, &str),
+    deadline: Instant,
+    is_last: bool,
+) -> Result<Way, GivesBack> {
     let back = |why| Err(GivesBack::Released(why));
     loop {
         let applied = room.site.replica.read(|ledger| ledger.head().applied);
@@ -300,9 +310,13 @@ async fn permit(room: &Room, (waiting, pool): (&Waiting, &str), deadline: Instan
             return back(Why::LeaseOver);
         }
         let asked = async {
+            let turn = waiting.turn(deadline).await.ok_or(Some(Unavailable::Busy))?;
+            let way = room.relays.acquire(pool, deadline).await?;
             // Over as soon as there is a permit, or none: it is not held through a dialogue.
-            let _turn = waiting.turn(deadline).await.ok_or(Some(Unavailable::Busy))?;
-            room.relays.acquire(pool, deadline).await
+            if !is_last {
+                waiting.again(turn);
+            }
+            Ok(way)
         };
         let unavailable = match room.drain.run_until_cancelled(asked).await {
             None => return back(Why::Stopping),

@@ -1,116 +1,191 @@
-//! Tenants take turns for the sessions of a pool, whatever number of rows each has on this node (I12).
+//! Whose row asks for a session of a pool next (I12): tenants by their shares, whatever number of rows each has on
+//! this node.
 //!
 //! A relay's sessions go to whoever asked first. If each row asked for itself, a tenant with twenty rows would get
 //! twenty of twenty-one, and another one's few mails would wait behind them, though the dispatcher had shared out
-//! claims fairly. So of a tenant only one row at a time stands in a pool's queue; its others wait for that one's turn
-//! to be over, in the order in which they came.
+//! claims fairly. So each pool has a door here, at which one row at a time asks the relays; when it has its session,
+//! or gives up, a row of the tenant that is furthest behind comes next. The rows of one tenant come in the order in
+//! which they asked.
+//!
+//! Who is furthest behind is told by marks (start-time fair queueing: Goyal, Vin and Cheng, 1996). A turn moves its
+//! tenant's mark on, the less far the larger its share is, and the lowest mark of those that wait is next. Who comes
+//! back is put where the last turn was, if it is not ahead of that: nobody saves up turns by staying away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// Tenants and pools of which somebody waits here; those of which nobody does are forgotten beyond this.
+/// Pools, and tenants of a pool, of which anybody waits here; those of which nobody does are forgotten beyond this.
 const KNOWN_MAX: usize = 256;
+/// How far a turn moves the mark of a tenant with a share of 1. A share's part of it is exact to a thousandth, and at
+/// a hundred thousand turns a second the marks of one life last for ninety years.
+const STEP: u64 = 1 << 16;
 
-/// One passes at a time, in the order of asking.
-type Queue = Arc<Turnstile<()>>;
-
-/// The turns of one life of a node: queues by tenant and pool.
+/// The turns of one life of a node: a door for each pool.
 #[derive(Default)]
-pub(crate) struct Turns(Mutex<BTreeMap<(String, String), Queue>>);
+pub(crate) struct Turns(Mutex<BTreeMap<String, Arc<Door>>>);
 
-/// A tenant's place in the queue of a pool; over when it is dropped.
-pub(crate) struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedMutexGuard<()>);
+/// The turn at a door; over when it is dropped.
+pub(crate) struct Turn(Arc<Door>);
 
-/// Where the rows of one tenant wait for one pool.
-#[derive(Clone)]
-pub(crate) struct Waiting(Queue);
+/// A row of a tenant at the door of a pool.
+pub(crate) struct Waiting {
+    door: Arc<Door>,
+    tenant: Arc<str>,
+    share: u32,
+    /// The turn for which it stands in the queue, or which has come already.
+    asked: Option<oneshot::Receiver<Turn>>,
+}
+
+/// One row at a time passes it.
+#[derive(Default)]
+struct Door(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    /// Does anybody have the turn?
+    is_taken: bool,
+    /// The mark of the last turn.
+    last: u64,
+    tenants: BTreeMap<Arc<str>, Tenant>,
+    /// Those of whom a row waits, by their marks.
+    next: BTreeSet<(u64, Arc<str>)>,
+}
+
+/// One tenant at a door.
+#[derive(Default)]
+struct Tenant {
+    share: u32,
+    /// Where its next turn begins.
+    mark: u64,
+    /// Its rows that wait, the first one first. A row that gave up is passed over.
+    rows: VecDeque<oneshot::Sender<Turn>>,
+}
 
 impl Turns {
-    /// Where the rows of this tenant wait for this pool.
-    pub fn of(&self, tenant: &str, pool: &str) -> Waiting {
-        let mut known = self.0.lock();
-        if known.len() >= KNOWN_MAX {
-            known.retain(|_, turnstile| Arc::strong_count(turnstile) > 1);
+    /// Where a row of this tenant waits for this pool. The share counts from its next turn on.
+    pub fn of(&self, tenant: &str, pool: &str, share: u32) -> Waiting {
+        let mut doors = self.0.lock();
+        if doors.len() >= KNOWN_MAX {
+            doors.retain(|_, door| Arc::strong_count(door) > 1);
         }
-        Waiting(Arc::clone(known.entry((tenant.to_owned(), pool.to_owned())).or_default()))
+        let door = match doors.get(pool) {
+            Some(door) => Arc::clone(door),
+            None => Arc::clone(doors.entry(pool.to_owned()).or_default()),
+        };
+        Waiting { door, tenant: tenant.into(), share, asked: None }
     }
 }
 
 impl Waiting {
-    /// The tenant's turn; none when it has not come by `deadline`.
-    pub async fn turn(&self, deadline: Instant) -> Option<Turn> {
-        timeout_at(deadline, Arc::clone(&self.0).lock_owned()).await.ok().map(Turn)
+    /// The turn; none when it has not come by `deadline`. Dropping the future gives the place in the queue back.
+    pub async fn turn(&mut self, deadline: Instant) -> Option<Turn> {
+        let asked = match self.asked.take() {
+            Some(asked) => asked,
+            None => {
+                let mut queue = self.door.0.lock();
+                if !queue.is_taken {
+                    queue.is_taken = true;
+                    queue.begin(&self.tenant, self.share);
+                    return Some(Turn(Arc::clone(&self.door)));
+                }
+                queue.stand(&self.tenant, self.share)
+            }
+        };
+        timeout_at(deadline, asked).await.ok()?.ok()
+    }
+
+    /// Ends a turn and asks for the next one, before it is said whose that is: a tenant that has one row here would
+    /// else never be among those that wait when its own turn ends, and have every second one at most.
+    pub fn again(&mut self, turn: Turn) {
+        let mut queue = self.door.0.lock();
+        if !queue.next.is_empty() {
+            self.asked = Some(queue.stand(&self.tenant, self.share));
+        }
+        drop(queue);
+        drop(turn);
+    }
+
+    /// Waits no more, and holds up nobody.
+    pub fn leave(&mut self) {
+        self.asked = None;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut queue = self.0.0.lock();
+        let next = queue.next();
+        queue.is_taken = next.is_some();
+        drop(queue);
+        if let Some(row) = next {
+            // Whoever has given up in this moment drops it, and so it goes on to the next one.
+            drop(row.send(Turn(Arc::clone(&self.0))));
+        }
+    }
+}
+
+impl Queue {
+    /// A tenant as it is known here, behind no turn that was.
+    fn known(&mut self, name: &Arc<str>, share: u32) -> &mut Tenant {
+        let last = self.last;
+        if self.tenants.len() >= KNOWN_MAX && !self.tenants.contains_key(name) {
+            // Whoever is not ahead of the last turn is put there when it comes back, known or not.
+            self.tenants.retain(|_, tenant| !tenant.rows.is_empty() || tenant.mark > last);
+        }
+        let tenant = self.tenants.entry(Arc::clone(name)).or_default();
+        tenant.share = share;
+        if tenant.rows.is_empty() {
+            tenant.mark = tenant.mark.max(last);
+        }
+        tenant
+    }
+
+    /// The turn of a tenant begins that need not wait.
+    fn begin(&mut self, name: &Arc<str>, share: u32) {
+        self.last = self.known(name, share).begin();
+    }
+
+    /// A row waits.
+    fn stand(&mut self, name: &Arc<str>, share: u32) -> oneshot::Receiver<Turn> {
+        let (row, asked) = oneshot::channel();
+        let tenant = self.known(name, share);
+        tenant.rows.push_back(row);
+        let mark = tenant.mark;
+        self.next.insert((mark, Arc::clone(name)));
+        asked
+    }
+
+    /// The row whose turn it is, if anybody waits; the turn of its tenant begins.
+    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+        while let Some((_, name)) = self.next.pop_first() {
+            let Some(tenant) = self.tenants.get_mut(&name) else { continue };
+            let row = std::iter::from_fn(|| tenant.rows.pop_front()).find(|row| !row.is_closed());
+            if row.is_some() {
+                self.last = tenant.begin();
+            }
+            if !tenant.rows.is_empty() {
+                self.next.insert((tenant.mark, name));
+            }
+            if row.is_some() {
+                return row;
+            }
+        }
+        None
+    }
+}
+
+impl Tenant {
+    /// Its turn begins; answers where.
+    fn begin(&mut self) -> u64 {
+        let mark = self.mark;
+        self.mark = self.mark.saturating_add(STEP / u64::from(self.share.max(1)));
+        mark
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Duration;
-
-    use tokio::sync::Semaphore;
-
-    use super::*;
-
-    /// Rows that each want sessions again and again, by tenant; answers how many each tenant got.
-    async fn shares(turns: Arc<Turns>, rows: [u32; 2]) -> [u32; 2] {
-        let (sessions, got) = (Arc::new(Semaphore::new(2)), Arc::new([AtomicU32::new(0), AtomicU32::new(0)]));
-        let mut tasks = tokio::task::JoinSet::new();
-        for (tenant, rows) in rows.into_iter().enumerate() {
-            for _ in 0..rows {
-                let (sessions, got) = (Arc::clone(&sessions), Arc::clone(&got));
-                let waiting = turns.of(&tenant.to_string(), "default");
-                tasks.spawn(async move {
-                    loop {
-                        let turn = waiting.turn(Instant::now() + Duration::from_secs(60)).await.expect("a turn");
-                        let session = Arc::clone(&sessions).acquire_owned().await.expect("a session");
-                        drop(turn);
-                        got[tenant].fetch_add(1, Ordering::Relaxed);
-                        tokio::spawn(async move {
-                            tokio::time::sleep(Duration::from_millis(5)).await;
-                            drop(session);
-                        });
-                    }
-                });
-            }
-        }
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        [0, 1].map(|tenant: usize| got[tenant].load(Ordering::Relaxed))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_tenant_with_many_rows_gets_no_more_than_one_with_few() {
-        let [many, few] = shares(Arc::default(), [20, 1]).await;
-        assert!(many + few > 3_000, "the sessions are never idle: {many} and {few}");
-        assert!(many.abs_diff(few) * 20 < many + few, "{many} and {few}");
-        let [alone, _] = shares(Arc::default(), [20, 0]).await;
-        assert!(alone > 3_000, "alone it has all of them: {alone}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_has_waited_too_long_gets_none_and_holds_up_nobody() {
-        let turns = Turns::default();
-        let waiting = turns.of("a", "default");
-        let first = waiting.turn(Instant::now() + Duration::from_secs(60)).await.expect("a turn");
-        assert!(waiting.turn(Instant::now() + Duration::from_secs(1)).await.is_none());
-        assert!(turns.of("b", "default").turn(Instant::now()).await.is_some(), "another tenant");
-        assert!(turns.of("a", "other").turn(Instant::now()).await.is_some(), "another pool");
-        drop(first);
-        assert!(waiting.turn(Instant::now() + Duration::from_secs(1)).await.is_some());
-    }
-
-    #[test]
-    fn what_nobody_waits_for_is_forgotten() {
-        let turns = Turns::default();
-        let kept = turns.of("kept", "default");
-        for number in 0..2 * KNOWN_MAX {
-            drop(turns.of(&number.to_string(), "default"));
-        }
-        assert!(turns.0.lock().len() <= KNOWN_MAX);
-        assert!(Arc::ptr_eq(&kept.0, &turns.of("kept", "default").0));
-    }
-}
+mod tests;

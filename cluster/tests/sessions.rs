@@ -1,4 +1,4 @@
-//! Who has the sessions of a pool: whole nodes, with relays of different speed.
+//! Who has the sessions of a pool: whole nodes, with relays that are slow and with tenants of different shares.
 
 mod support;
 
@@ -17,6 +17,7 @@ use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Relay};
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::reply::Outcome;
+use reveille_ledger::tenant::TenantSet;
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use tokio_util::sync::CancellationToken;
@@ -63,8 +64,11 @@ impl Node {
         assert_eq!(self.put(Command::RelayPut(relay.into())).await, Outcome::Done);
     }
 
-    /// One run of a tenant.
-    async fn open(&self, tenant: &str, recipients: u32) {
+    /// One run of a tenant, with this share.
+    async fn open(&self, tenant: &str, share: u32, recipients: u32) {
+        let (request, rate_milli, concurrency) = (None, None, None);
+        let set = TenantSet { request, name: tenant.into(), rate_milli, concurrency, share: Some(share) };
+        assert_eq!(self.put(Command::TenantSet(set)).await, Outcome::Done);
         let Command::ScheduleCreate(mut create) = schedule(recipients) else { panic!("a schedule") };
         create.tenant = tenant.into();
         assert!(matches!(self.put(Command::ScheduleCreate(create)).await, Outcome::Schedule(_)));
@@ -110,7 +114,7 @@ async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {
     let node = Node::start(folder.path()).await;
     node.put_relay("slow", &slow, 4).await;
     node.put_relay("fast", &fast, 4).await;
-    node.open("default", 400).await;
+    node.open("default", 1, 400).await;
     node.until_sent("default", 400).await;
     let (slowly, quickly) = (slow.accepted_count(), fast.accepted_count());
     assert_eq!(slowly + quickly, 400, "and none twice");
@@ -118,4 +122,24 @@ async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {
     node.stop().await;
     slow.stop().await;
     fast.stop().await;
+}
+
+/// A relay without room, and two tenants with more than it takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_of_a_slow_relay_go_by_the_shares_of_those_who_wait_for_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = mailbox(Some("400ms"));
+    let node = Node::start(folder.path()).await;
+    node.put_relay("slow", &sink, 10).await;
+    node.open("large", 4, 900).await;
+    node.open("small", 1, 900).await;
+    // What each one has is looked at when both have been at it for a while: who came first had all sessions.
+    node.until_sent("small", 8).await;
+    let before = [node.sent("large"), node.sent("small")];
+    node.until_sent("large", before[0] + 200).await;
+    let (large, small) = (node.sent("large") - before[0], node.sent("small") - before[1]);
+    let ratio = f64::from(large) / f64::from(small.max(1));
+    assert!((3.0..=5.0).contains(&ratio), "{large} and {small}: {ratio}");
+    node.stop().await;
+    sink.stop().await;
 }

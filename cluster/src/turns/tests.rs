@@ -1,0 +1,103 @@
+//! Whose turn it is at the door of a pool.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::*;
+
+/// Rows that each want sessions again and again, by tenant, with its share; answers how many each tenant got.
+async fn got(turns: Arc<Turns>, tenants: [(u32, u32); 2]) -> [u32; 2] {
+    let (sessions, got) = (Arc::new(Semaphore::new(2)), Arc::new([AtomicU32::new(0), AtomicU32::new(0)]));
+    let mut tasks = tokio::task::JoinSet::new();
+    for (tenant, (rows, share)) in tenants.into_iter().enumerate() {
+        for _ in 0..rows {
+            let (sessions, got) = (Arc::clone(&sessions), Arc::clone(&got));
+            let mut waiting = turns.of(&tenant.to_string(), "default", share);
+            tasks.spawn(async move {
+                loop {
+                    let turn = waiting.turn(Instant::now() + Duration::from_secs(60)).await.expect("a turn");
+                    let session = Arc::clone(&sessions).acquire_owned().await.expect("a session");
+                    waiting.again(turn);
+                    got[tenant].fetch_add(1, Ordering::Relaxed);
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        drop(session);
+                    });
+                }
+            });
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    [0, 1].map(|tenant: usize| got[tenant].load(Ordering::Relaxed))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_with_many_rows_gets_no_more_than_one_with_few() {
+    let [many, few] = got(Arc::default(), [(20, 1), (1, 1)]).await;
+    assert!(many + few > 3_000, "the sessions are never idle: {many} and {few}");
+    assert!(many.abs_diff(few) * 20 < many + few, "{many} and {few}");
+    let [alone, _] = got(Arc::default(), [(20, 1), (0, 1)]).await;
+    assert!(alone > 3_000, "alone it has all of them: {alone}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_gets_by_its_share_however_few_rows_it_has() {
+    for (rows, shares) in [([1, 20], [4, 1]), ([1, 1], [4, 1]), ([3, 1], [2, 5]), ([1, 1], [16, 1])] {
+        let [one, other] = got(Arc::default(), [(rows[0], shares[0]), (rows[1], shares[1])]).await;
+        let (ratio, expected) = (f64::from(one) / f64::from(other), f64::from(shares[0]) / f64::from(shares[1]));
+        assert!((expected * 0.98..=expected * 1.02).contains(&ratio), "{one} and {other} by {shares:?}");
+    }
+}
+
+#[test]
+fn who_comes_late_has_saved_up_nothing_and_who_was_alone_owes_nothing() {
+    let (mut queue, early, late): (Queue, Arc<str>, Arc<str>) = (Queue::default(), "early".into(), "late".into());
+    for _ in 0..1_000 {
+        queue.begin(&early, 1);
+    }
+    let _rows: Vec<_> = (0..10).flat_map(|_| [queue.stand(&early, 1), queue.stand(&late, 1)]).collect();
+    let mut next = || {
+        let before = queue.tenants[&early].rows.len();
+        queue.next().expect("a row");
+        if queue.tenants[&early].rows.len() < before { "early" } else { "late" }
+    };
+    let order: Vec<&str> = (0..6).map(|_| next()).collect();
+    assert_eq!(order, ["late", "early", "late", "early", "late", "early"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_waited_too_long_gets_none_and_holds_up_nobody() {
+    let turns = Turns::default();
+    let of = |tenant, pool| turns.of(tenant, pool, 1);
+    let (soon, late) = (Duration::from_secs(1), Duration::from_secs(60));
+    let first = of("a", "default").turn(Instant::now() + late).await.expect("a turn");
+    assert!(of("a", "default").turn(Instant::now() + soon).await.is_none());
+    assert!(of("b", "default").turn(Instant::now() + soon).await.is_none(), "another tenant waits as well");
+    assert!(of("a", "other").turn(Instant::now()).await.is_some(), "another pool");
+    // One that waits on, and one that has the turn without having looked.
+    let (mut stays, mut leaves) = (of("a", "default"), of("b", "default"));
+    leaves.asked = Some(leaves.door.0.lock().stand(&leaves.tenant, leaves.share));
+    stays.asked = Some(stays.door.0.lock().stand(&stays.tenant, stays.share));
+    drop(first);
+    leaves.leave();
+    assert!(stays.turn(Instant::now() + soon).await.is_some());
+    assert!(of("c", "default").turn(Instant::now()).await.is_some(), "and then nobody has it");
+}
+
+#[test]
+fn what_nobody_waits_for_is_forgotten() {
+    let turns = Turns::default();
+    let kept = turns.of("kept", "default", 1);
+    for number in 0..2 * KNOWN_MAX {
+        drop(turns.of("kept", &number.to_string(), 1));
+        let waiting = turns.of(&number.to_string(), "default", 1);
+        let mut queue = waiting.door.0.lock();
+        queue.begin(&waiting.tenant, waiting.share);
+        queue.last += STEP;
+    }
+    assert!(turns.0.lock().len() <= KNOWN_MAX);
+    assert!(Arc::ptr_eq(&kept.door, &turns.of("kept", "default", 1).door));
+    assert!(kept.door.0.lock().tenants.len() <= KNOWN_MAX);
+}
