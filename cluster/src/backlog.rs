@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::edit::Calendar;
-use reveille_ledger::decide::overlap::{Waits, may_wait, missed_that_wait};
+use reveille_ledger::decide::overlap::{Waits, missed_that_wait, oldest_missed};
 use reveille_ledger::ids::Time;
 use reveille_ledger::{Ledger, RunState, Schedule, Standing};
 use tokio_util::sync::CancellationToken;
@@ -27,8 +27,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const SPAN: Duration = Duration::from_secs(60);
 /// A change over less than this tells nothing: two looks are far enough apart, also where one came late.
 const SPAN_MIN: Duration = Duration::from_secs(3);
-/// Instants that wait their turn and are counted in one look, over all schedules.
+/// Instants that are looked at in one look for those that wait their turn, over all schedules.
 const WAITING_MAX: u64 = 16_384;
+/// Schedules of which they are: each costs a copy under the state's lock, and a calendar.
+const SCHEDULES_MAX: usize = 1_024;
 
 /// What is late of a pool.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,18 +99,29 @@ fn late(ledger: &Ledger) -> Pools {
     found
 }
 
-/// What was missed and waits its turn.
+/// What was missed and waits its turn. Blocks for as long as the calendars of these schedules take.
 fn add_waiting(found: &mut Pools, missed: &[Schedule], zones: &Zones, now: Time) {
     let mut left = WAITING_MAX;
     for schedule in missed {
+        if left == 0 {
+            add_uncounted(found, schedule, now);
+            continue;
+        }
         // Where there is no calendar nothing opens, and the timer says so.
         let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.zone), Pattern::compile(&schedule.when)) else { continue };
         let calendar = Calendar { pattern: &pattern, zone: &zone };
-        let Some(waits) = missed_that_wait(schedule, calendar, now, left.max(1)) else { continue };
+        let Some(waits) = missed_that_wait(schedule, calendar, now, left) else { continue };
         let Waits { instants, oldest, is_all } = waits;
         left = left.saturating_sub(instants);
         let recipients = instants.saturating_mul(schedule.recipients.into());
         add(found, &schedule.pool, Late { recipients, oldest, waiting: instants, is_all });
+    }
+}
+
+/// A schedule whose calendar is not asked: something of it may wait, so what was counted is not all.
+fn add_uncounted(found: &mut Pools, schedule: &Schedule, now: Time) {
+    if let Some(oldest) = oldest_missed(schedule, now) {
+        add(found, &schedule.pool, Late { recipients: 0, oldest, waiting: 0, is_all: false });
     }
 }
 
@@ -155,13 +168,32 @@ impl Watch {
     }
 }
 
-/// What the state says: what is late and has opened, the rates of the pools, the schedules of which something may
-/// wait, and its time.
-fn seen(ledger: &Ledger) -> (Pools, BTreeMap<String, f64>, Vec<Schedule>, Time) {
-    let pools = ledger.relays().iter().map(|(_, relay)| &relay.pool);
-    let bounds = pools.filter_map(|pool| Some((pool.clone(), late_rate(ledger, pool)?))).collect();
-    let missed = ledger.schedules().iter().map(|(_, schedule)| schedule).filter(|schedule| may_wait(schedule));
-    (late(ledger), bounds, missed.cloned().collect(), ledger.head().now)
+/// What the state says at one look.
+struct Seen {
+    /// What is late and has opened, and the pools of schedules beyond [`SCHEDULES_MAX`].
+    late: Pools,
+    /// Late mails a second, by pool.
+    bounds: BTreeMap<String, f64>,
+    /// Schedules of which something may wait.
+    missed: Vec<Schedule>,
+    now: Time,
+}
+
+impl Seen {
+    fn of(ledger: &Ledger) -> Seen {
+        let pools = ledger.relays().iter().map(|(_, relay)| &relay.pool);
+        let bounds = pools.filter_map(|pool| Some((pool.clone(), late_rate(ledger, pool)?))).collect();
+        let (mut late, mut missed, now) = (late(ledger), Vec::new(), ledger.head().now);
+        let schedules = ledger.schedules().iter().map(|(_, schedule)| schedule);
+        for schedule in schedules.filter(|schedule| oldest_missed(schedule, now).is_some()) {
+            if missed.len() < SCHEDULES_MAX {
+                missed.push(schedule.clone());
+            } else {
+                add_uncounted(&mut late, schedule, now);
+            }
+        }
+        Seen { late, bounds, missed, now }
+    }
 }
 
 /// Looks until `stop`.
@@ -170,16 +202,26 @@ pub(crate) async fn run(site: Arc<Site>, stop: CancellationToken) {
     let mut gauges = BTreeMap::new();
     let mut every = tokio::time::interval(LOOK_EVERY);
     while stop.run_until_cancelled(every.tick()).await.is_some() {
-        let now = site.clock.boot();
-        let (mut found, bounds, missed, ledger_time) = site.replica.read(seen);
-        // The calendar is asked outside the state's lock.
-        add_waiting(&mut found, &missed, &site.zones, ledger_time);
-        let backlogs = watch.look(found, |pool| bounds.get(pool).copied(), now);
+        let (now, looks) = (site.clock.boot(), Arc::clone(&site));
+        // Off the threads on which mail goes: calendars are asked one after the other, outside the state's lock.
+        let seen = tokio::task::spawn_blocking(move || {
+            let mut seen = looks.replica.read(Seen::of);
+            add_waiting(&mut seen.late, &seen.missed, &looks.zones, seen.now);
+            seen
+        });
+        let seen = match seen.await {
+            Ok(seen) => seen,
+            Err(error) => {
+                tracing::error!(%error, "the backlog was not looked at");
+                continue;
+            }
+        };
+        let backlogs = watch.look(seen.late, |pool| seen.bounds.get(pool).copied(), now);
         for (pool, _) in std::mem::take(&mut gauges) {
             gauges.insert(pool, (0.0, 0.0));
         }
         for backlog in &backlogs {
-            let age = ledger_time.since_ms(backlog.oldest).max(0) as f64 / 1_000.0;
+            let age = seen.now.since_ms(backlog.oldest).max(0) as f64 / 1_000.0;
             gauges.insert(backlog.pool.clone(), (backlog.recipients as f64, age));
         }
         for (pool, (recipients, age)) in &gauges {

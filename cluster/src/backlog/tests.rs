@@ -71,30 +71,45 @@ fn opened(recipients: u32, cause: Cause) -> Ledger {
 }
 
 fn look(watch: &mut Watch, ledger: &Ledger, at: Duration) -> Vec<Backlog> {
-    let (mut found, bounds, missed, now) = seen(ledger);
-    add_waiting(&mut found, &missed, &Zones::bundled("test"), now);
-    watch.look(found, |pool| bounds.get(pool).copied(), at)
+    let mut seen = Seen::of(ledger);
+    add_waiting(&mut seen.late, &seen.missed, &Zones::bundled("test"), seen.now);
+    watch.look(seen.late, |pool| seen.bounds.get(pool).copied(), at)
 }
 
 /// A schedule of ten recipients whose runs stand one after the other, opened for the first time after an outage.
 fn one_after_the_other(when: When, outage_ms: i64) -> (Ledger, Time) {
+    many_after_an_outage(&when, outage_ms, &["default"])
+}
+
+/// As many of them as there are pools.
+fn many_after_an_outage(when: &When, outage_ms: i64, pools: &[&str]) -> (Ledger, Time) {
     let mut ledger = opened(9, Cause::Due);
     let policies = Policies { catch_up: CatchUp::All, overlap: Overlap::BufferOne, ..Policies::default() };
     let next = Next { nominal: Nominal::Instant(DUE), due: DUE, jitter_ms: 0 };
     let recipients = (0..10).map(|number| samples::recipient(&format!("r{number}@example.net"))).collect();
     let schedule = samples::schedule(DUE, recipients);
-    let create = ScheduleCreate { name: "often".into(), when: when.clone(), policies, next: Some(next), ..schedule };
-    let Outcome::Schedule(id) = put(&mut ledger, Command::ScheduleCreate(Box::new(create))) else { panic!("refused") };
+    let often = ScheduleCreate { when: when.clone(), policies, next: Some(next), ..schedule };
+    let ids: Vec<ScheduleId> = pools
+        .iter()
+        .enumerate()
+        .map(|(number, pool)| {
+            let create = ScheduleCreate { name: format!("often-{number}"), pool: (*pool).into(), ..often.clone() };
+            let outcome = put(&mut ledger, Command::ScheduleCreate(Box::new(create)));
+            let Outcome::Schedule(id) = outcome else { panic!("{outcome:?}") };
+            id
+        })
+        .collect();
     let now = DUE.plus_ms(outage_ms);
     let readings = (1..=2).map(|node| Reading { node: NodeId(node), wall: now }).collect();
     let leader = Holder { node: NodeId(1), incarnation: Incarnation(1) };
     put_at(&mut ledger, now, Command::EpochStart(EpochStart::new(leader, 2, readings)));
     put_at(&mut ledger, now, Command::Tick);
-    let (zone, pattern) =
-        (Zones::bundled("test").get("UTC").expect("UTC"), Pattern::compile(&when).expect("a pattern"));
-    let fire = plan_fire(&ledger, id, &pattern, &zone, now).expect("it is due");
-    let outcome = put_at(&mut ledger, now, Command::Fire(vec![fire]));
-    assert!(matches!(&outcome, Outcome::Fired(fired) if fired[0].is_ok()), "{outcome:?}");
+    let (zone, pattern) = (Zones::bundled("test").get("UTC").expect("UTC"), Pattern::compile(when).expect("a pattern"));
+    for id in ids {
+        let fire = plan_fire(&ledger, id, &pattern, &zone, now).expect("it is due");
+        let outcome = put_at(&mut ledger, now, Command::Fire(vec![fire]));
+        assert!(matches!(&outcome, Outcome::Fired(fired) if fired[0].is_ok()), "{outcome:?}");
+    }
     (ledger, DUE)
 }
 
@@ -172,13 +187,32 @@ fn what_waits_its_turn_is_in_it_from_the_beginning() {
 fn where_more_waits_than_is_counted_no_end_is_told() {
     let when = When::Cron { expression: "* * * * *".into() };
     let (ledger, _) = one_after_the_other(when, 11 * 3_600_000);
-    let ((mut found, _, missed, now), mut watch) = (seen(&ledger), Watch::default());
-    let many = vec![missed[0].clone(); 100];
+    let (Seen { late: mut found, missed, now, .. }, mut watch) = (Seen::of(&ledger), Watch::default());
+    let mut many = vec![missed[0].clone(); 100];
+    let oldest = oldest_missed(&missed[0], now).expect("it was missed");
+    many.push(Schedule { pool: "last".into(), ..missed[0].clone() });
     add_waiting(&mut found, &many, &Zones::bundled("test"), now);
     let late = found["default"];
-    assert!((WAITING_MAX..WAITING_MAX + 100).contains(&late.waiting), "{late:?}");
-    assert!(!late.is_all);
+    assert_eq!((late.waiting, late.is_all), (WAITING_MAX, false), "and not one more is looked at");
+    let uncounted = Late { recipients: 0, oldest, waiting: 0, is_all: false };
+    assert_eq!(found["last"], uncounted, "of a pool that was not come to it is not said that nothing waits");
     watch.look(found.clone(), |_| None, seconds(0));
     let told = watch.look(found, |_| None, seconds(10));
     assert_eq!((told[0].is_lower_bound, told[0].measured, told[0].eta), (true, false, None));
+}
+
+#[test]
+fn so_many_schedules_are_looked_at_and_of_the_others_it_is_said_that_they_were_not() {
+    let when = When::Every { period_ms: 3_600_000, anchor_ms: DUE.0 };
+    let mut pools = vec!["default"; SCHEDULES_MAX];
+    pools.push("other");
+    let (ledger, oldest) = many_after_an_outage(&when, 3 * 3_600_000 + 600_000, &pools);
+    let mut seen = Seen::of(&ledger);
+    assert_eq!(seen.missed.len(), SCHEDULES_MAX);
+    add_waiting(&mut seen.late, &seen.missed, &Zones::bundled("test"), seen.now);
+    let all = &seen.late["default"];
+    assert_eq!((all.waiting, all.is_all), (3 * SCHEDULES_MAX as u64, true), "of these all is counted");
+    // Its first run has opened; what waits behind it is not counted.
+    assert_eq!((seen.late["other"].recipients, seen.late["other"].oldest), (10, oldest));
+    assert_eq!((seen.late["other"].waiting, seen.late["other"].is_all), (0, false));
 }

@@ -21,6 +21,13 @@ pub struct Waits {
     pub is_all: bool,
 }
 
+/// When the first instant was due that was missed and may wait its turn: as cheap as [`may_wait`], which it implies.
+pub fn oldest_missed(schedule: &Schedule, now: Time) -> Option<Time> {
+    let plan = &schedule.plan;
+    let before = plan.missed_before.filter(|_| may_wait(schedule))?;
+    Some(plan.next.as_ref().filter(|next| next.opens() < before && next.opens() <= now)?.due)
+}
+
 /// May anything that was missed wait its turn? The cheap look before [`missed_that_wait`].
 pub fn may_wait(schedule: &Schedule) -> bool {
     let Schedule { policies, plan, activity, .. } = schedule;
@@ -34,9 +41,8 @@ pub fn may_wait(schedule: &Schedule) -> bool {
 ///
 /// What has waited longer than `start_within` is explained by the next fire, so the plan begins behind it.
 pub fn missed_that_wait(schedule: &Schedule, calendar: Calendar<'_>, now: Time, most: u64) -> Option<Waits> {
-    let plan = &schedule.plan;
-    let before = plan.missed_before.filter(|_| may_wait(schedule))?;
-    let oldest = plan.next.as_ref().filter(|next| next.opens() < before && next.opens() <= now)?.due;
+    let (oldest, plan) = (oldest_missed(schedule, now)?, &schedule.plan);
+    let before = plan.missed_before?;
     let (dst, zone) = (&schedule.policies.dst, &calendar.zone.rules);
     let until = |time: Time| schedule.end.map_or(time, |end| end.min(time));
     let through = until(before.plus_ms(-1));
