@@ -123,9 +123,8 @@ fn former_lives(ledger: &Ledger, me: Holder) -> BTreeSet<Incarnation> {
 /// What the journal says of each row of a life. Rows whose lease was over are in doubt already, or closed by a
 /// decision: a whole journal resolves them, another one adds nothing.
 fn outcomes(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<RowOutcome> {
-    let open = ledger.rows().iter().map(|(fence, row)| (*fence, row.clone()));
-    let mut rows: BTreeMap<Fence, Row> = open.chain(closed_rows(ledger, reading)).collect();
-    rows.retain(|_, row| row.holder == life);
+    let open = ledger.rows().iter().filter(|(_, row)| row.holder == life).map(|(fence, row)| (*fence, row.clone()));
+    let rows: BTreeMap<Fence, Row> = open.chain(closed_rows(ledger, life, reading)).collect();
     let outcome = |(fence, row): (Fence, Row)| {
         let mut slots = row.claimed.clone();
         slots.add(&row.in_doubt);
@@ -138,11 +137,13 @@ fn outcomes(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<RowOutcome>
     rows.into_iter().filter_map(outcome).collect()
 }
 
-/// The closed rows about which a journal can say anything new: those that it names, since an acceptance counts for
-/// ever, and those of chunks where somebody is assumed, since its silence disproves that.
-fn closed_rows(ledger: &Ledger, reading: &Reading) -> Vec<(Fence, Row)> {
+/// The closed rows of a life about which its journal can say anything new: those that it names, since an acceptance
+/// counts for ever, and those in which somebody is assumed, since its silence disproves that. A large run leaves
+/// hundreds of thousands of others, of all nodes: they stay packed.
+fn closed_rows(ledger: &Ledger, life: Holder, reading: &Reading) -> Vec<(Fence, Row)> {
     let Reading::Whole(rows) = reading else { return Vec::new() };
     let named = rows.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_row(chunk, fence)?)));
+    let named = named.filter(|(_, row)| row.holder == life);
     let assumes = ledger.chunks().iter().filter(|(_, chunk)| !chunk.set(Standing::Assumed).is_empty());
-    named.chain(assumes.flat_map(|(chunk, _)| ledger.closed_rows_of(*chunk))).collect()
+    named.chain(assumes.flat_map(|(chunk, _)| ledger.assumed_rows_by(life, *chunk))).collect()
 }

@@ -135,9 +135,10 @@ impl TryFrom<Stored> for Sheet {
     }
 }
 
-/// A row in a sheet: from its length to its end.
+/// A row in a sheet: from its length to its end. Who worked it is a number in the sheet's list.
 struct Span {
     fence: Fence,
+    holder: u32,
     start: usize,
     end: usize,
 }
@@ -154,6 +155,15 @@ impl Sheet {
     /// Its rows, in the order of their fences.
     pub fn rows(&self, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Row)> + '_ {
         self.spans(place.0).filter_map(move |span| Some((span.fence, self.unpack(place, &span)?)))
+    }
+
+    /// Those that one holder worked; the others are passed over as they are.
+    fn rows_by(&self, place: (RunId, u32), holder: Holder) -> impl Iterator<Item = (Fence, Row)> + '_ {
+        let number = self.holders.iter().position(|known| *known == holder);
+        let spans = number
+            .into_iter()
+            .flat_map(move |number| self.spans(place.0).filter(move |span| usize::try_from(span.holder) == Ok(number)));
+        spans.filter_map(move |span| Some((span.fence, self.unpack(place, &span)?)))
     }
 
     /// The bytes that it points to.
@@ -173,9 +183,9 @@ impl Sheet {
             let left = self.packed.get(start..)?;
             let (length, rows) = postcard::take_from_bytes::<u32>(left).ok()?;
             let row = rows.get(..length as usize)?;
-            let (fence, _) = postcard::take_from_bytes::<PackedFence>(row).ok()?;
+            let ((fence, holder), _) = postcard::take_from_bytes::<(PackedFence, u32)>(row).ok()?;
             let end = start + left.len() - rows.len() + row.len();
-            let span = Span { fence: fence.fence(page), start, end };
+            let span = Span { fence: fence.fence(page), holder, start, end };
             start = end;
             Some(span)
         })
@@ -247,10 +257,20 @@ impl Ledger {
     }
 
     /// Those of one chunk, in the order of their fences.
-    pub fn closed_rows_of(&self, (page, chunk): (RunId, u32)) -> impl Iterator<Item = (Fence, Row)> + '_ {
+    pub fn closed_rows_of(&self, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Row)> + '_ {
+        self.sheets_of(place).flat_map(move |sheet| sheet.rows(place))
+    }
+
+    /// Those of one chunk that this holder worked and in which somebody is assumed, in the order of their fences. One
+    /// row at a time is unpacked, and none of another holder.
+    pub fn assumed_rows_by(&self, holder: Holder, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Row)> + '_ {
+        let rows = self.sheets_of(place).flat_map(move |sheet| sheet.rows_by(place, holder));
+        rows.filter(|(_, row)| !row.assumed.is_empty())
+    }
+
+    fn sheets_of(&self, (page, chunk): (RunId, u32)) -> impl Iterator<Item = &Sheet> {
         let sheets = self.closed.range((page, chunk, FIRST)..);
-        let sheets = sheets.take_while(move |((of, number, _), _)| (*of, *number) == (page, chunk));
-        sheets.flat_map(move |(_, sheet)| sheet.rows((page, chunk)))
+        sheets.take_while(move |((of, number, _), _)| (*of, *number) == (page, chunk)).map(|(_, sheet)| sheet)
     }
 
     /// One of them.

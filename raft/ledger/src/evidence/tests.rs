@@ -1,6 +1,6 @@
 //! Rows that were packed, found as they were, and what is damaged refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -74,6 +74,12 @@ proptest! {
         prop_assert_eq!(&ledger.closed_rows_of((PAGE, 2)).collect::<Vec<_>>(), &all);
         prop_assert_eq!(&ledger.closed_rows().collect::<Vec<_>>(), &all);
         prop_assert_eq!(ledger.closed_rows_of((PAGE, 3)).count(), 0);
+        for holder in all.iter().map(|(_, row)| row.holder).collect::<BTreeSet<_>>() {
+            let assumed = all.iter().filter(|(_, row)| row.holder == holder && !row.assumed.is_empty()).cloned();
+            let found = ledger.assumed_rows_by(holder, (PAGE, 2));
+            prop_assert_eq!(found.collect::<Vec<_>>(), assumed.collect::<Vec<_>>());
+            prop_assert_eq!(ledger.assumed_rows_by(holder, (PAGE, 1)).count(), 0, "of another chunk");
+        }
         for (_, sheet) in ledger.evidence().iter() {
             let count = sheet.rows((PAGE, 2)).count();
             prop_assert!(count > 0);
