@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 /// Mails a second of a tenant, at most, in thousandths.
 pub const TENANT_RATE_MILLI_MAX: u64 = 1_000_000_000;
-/// Shares of a tenant, at most: the smallest beside it still has a turn worth an entry.
-pub const SHARE_MAX: u32 = 100;
+/// Shares of a tenant, at most. The smallest beside it has turns of a sixteenth of a slice: rows of 16 recipients, each
+/// with a claim and a settle of its own, and two bytes a recipient when they are closed. Shorter ones would cost more
+/// than they are worth.
+pub const SHARE_MAX: u32 = 16;
 
 /// The bounds of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

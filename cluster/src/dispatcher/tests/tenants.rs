@@ -112,7 +112,7 @@ fn a_larger_share_holds_more_where_it_could_fill_the_cap_and_else_nobody_is_kept
     world.settle();
     let mut world = World::with(1_000);
     world.open("other", CAP - 1);
-    world.bound("other", (0, 0, 100));
+    world.bound("other", (0, 0, 16));
     world.dispatch();
     assert_eq!(world.held_by_tenant()["default"], 2 * CAP, "what is over at once takes nothing from the others");
 }

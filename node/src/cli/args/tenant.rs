@@ -60,8 +60,8 @@ pub struct SetTenantArgs {
     /// Recipients under way at once over the whole cluster, at most; 'none' for no bound
     #[arg(long, value_name = "N", value_parser = parse_concurrency)]
     pub concurrency: Option<u32>,
-    /// Its weight beside other tenants that wait for the same pool: 1 to 100
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Its weight beside other tenants that wait for the same pool: 1 to 16
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub share: Option<u32>,
 }
 
