@@ -1,8 +1,8 @@
 //! The applied state, and what announces it: shared by the machine that changes it and everything that reads.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use reveille_ledger::Ledger;
 use tokio::sync::{broadcast, watch};
 
@@ -30,6 +30,17 @@ pub(crate) struct Core {
     pub faults: FaultCell,
     /// Entries that are applied again while Raft starts give no hints (P10).
     live: AtomicBool,
+    /// Walks over the whole state that hold its lock for reading now.
+    walks: AtomicUsize,
+}
+
+/// One of the walks over the whole state; it ends before its lock does.
+struct Walk<'a>(&'a AtomicUsize);
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl Core {
@@ -44,7 +55,29 @@ impl Core {
             hints,
             faults,
             live: AtomicBool::new(false),
+            walks: AtomicUsize::new(0),
         }
+    }
+
+    /// A look at the state, which is short. While somebody walks over all of it, the machine may be waiting for that;
+    /// a lock that lets nobody past whoever waits to write would then keep gates and leases out for as long. So in
+    /// that time a look joins the walk. After it they stand behind the machine as ever: it never starves.
+    pub fn read<R>(&self, look: impl FnOnce(&Ledger) -> R) -> R {
+        let ledger = match self.walks.load(Ordering::Acquire) {
+            0 => self.ledger.read(),
+            _ => self.ledger.read_recursive(),
+        };
+        look(&ledger)
+    }
+
+    /// A walk over the whole state, under its lock: nothing is applied meanwhile, and looks go on.
+    pub fn walk<R>(&self, ledger: RwLockReadGuard<'_, Ledger>, walk: impl FnOnce(&Ledger) -> R) -> R {
+        self.walks.fetch_add(1, Ordering::Release);
+        let walking = Walk(&self.walks);
+        let found = walk(&ledger);
+        drop(walking);
+        drop(ledger);
+        found
     }
 
     /// Forgets which rows changed where these are more than `most`: the disk of the state store hangs, or is far too
@@ -73,5 +106,46 @@ impl Core {
     pub fn hint(&self, hint: Hint) {
         // No reader, no hint: whoever comes later looks at the state first.
         let _ = self.hints.send(hint);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Far beyond what any step takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn until(what: &str, holds: impl Fn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < end, "not within a minute: {what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn while_somebody_walks_over_the_state_and_the_machine_waits_others_look_at_it() {
+        let core = Arc::new(Core::new(Ledger::new(), Place::default(), false, FaultCell::new()));
+        let (end, ends) = mpsc::channel::<()>();
+        let walker = Arc::clone(&core);
+        let walker = thread::spawn(move || walker.walk(walker.ledger.read(), |_| ends.recv().is_ok()));
+        until("it walks", || core.walks.load(Ordering::Acquire) == 1);
+        let machine = Arc::clone(&core);
+        let machine = thread::spawn(move || machine.ledger.write().skip(1));
+        until("the machine waits", || core.ledger.try_read().is_none());
+        let (tell, told) = mpsc::channel();
+        let reader = Arc::clone(&core);
+        let reader = thread::spawn(move || tell.send(reader.read(|ledger| ledger.head().applied)));
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(0), "the state that is walked over");
+        end.send(()).expect("it walks still");
+        assert!(walker.join().expect("it ends"));
+        machine.join().expect("it writes");
+        assert!(reader.join().expect("it ends").is_ok());
+        assert_eq!((core.read(|ledger| ledger.head().applied), core.walks.load(Ordering::Acquire)), (1, 0));
     }
 }

@@ -96,7 +96,7 @@ impl Archive {
     }
 
     /// Makes a snapshot of the applied state, reads it back, and collects what is not needed any more.
-    /// Holds the ledger's lock for a walk over the state, not for the disk.
+    /// Nothing is applied during a walk over the state; the disk holds up nobody.
     pub fn build(&self) -> Result<Manifest, ArchiveError> {
         crash::point("snapshot.build-start");
         let (place, rows) = self.view();
@@ -122,7 +122,7 @@ impl Archive {
     fn view(&self) -> (Place, Vec<Row>) {
         let ledger = self.core.ledger.read();
         let place = self.core.place.lock().clone();
-        (place, ledger.all_rows().collect())
+        (place, self.core.walk(ledger, |ledger| ledger.all_rows().collect()))
     }
 
     /// Reads a snapshot whose chunks are all here, makes it this node's newest, and gives its state.

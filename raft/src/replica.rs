@@ -125,7 +125,7 @@ impl Replica {
     /// Reads the state that this node has applied. No entry is applied meanwhile: be short, and never wait
     /// in it.
     pub fn read<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
-        read(&self.inner.core.ledger.read())
+        self.inner.core.read(read)
     }
 
     /// Waits until every write that was answered before this call, on any node, is applied here; gives the

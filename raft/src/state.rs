@@ -87,12 +87,10 @@ impl Source for Applied {
         let changed = ledger.take_changed();
         let all = core.anew.swap(false, Ordering::Relaxed) || all;
         let place = core.place.lock().clone();
-        let ledger = RwLockWriteGuard::downgrade(ledger);
-        let rows = match all {
+        let rows = core.walk(RwLockWriteGuard::downgrade(ledger), |ledger| match all {
             true => Rows::All(ledger.all_rows().collect()),
             false => Rows::Changed(ledger.changed_rows(&changed).collect()),
-        };
-        drop(ledger);
+        });
         match encode_place(&place) {
             Ok(meta) => Ok(Taken { rows, meta }),
             Err(fault) => {
