@@ -28,7 +28,7 @@ fn shown() -> serde_json::Value {
 
 async fn fake() -> Fake {
     Fake::start(|method, _| match method {
-        "SetPool" => one(v1::SetPoolResponse { pool: Some(bulk()), ..Default::default() }),
+        "SetPool" => one(v1::SetPoolResponse { pool: Some(bulk()), warnings: vec!["no relay is in pool bulk".into()] }),
         "GetPool" => one(v1::GetPoolResponse { pool: Some(bulk()), freshness: None }),
         "ListPools" => one(v1::ListPoolsResponse { pools: vec![bulk()], ..Default::default() }),
         "RemovePool" => one(v1::RemovePoolResponse { index: 10 }),
@@ -46,7 +46,9 @@ async fn fake() -> Fake {
 #[tokio::test]
 async fn set_names_the_caps_and_where_it_is_given_the_first_day() {
     let fake = fake().await;
-    assert_eq!(fake.reveille("pool set bulk --warm-up 50,500 -o json").await.json(), shown());
+    let ended = fake.reveille("pool set bulk --warm-up 50,500 -o json").await;
+    assert_eq!(ended.json(), shown());
+    assert!(ended.stderr.contains("warning: no relay is in pool bulk"), "{ended:?}");
     fake.reveille("pool set bulk --warm-up 7 --first-day 2026-11-21").await;
     let asked: Vec<v1::SetPoolRequest> = fake.requests("SetPool");
     assert_eq!(
