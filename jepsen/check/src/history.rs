@@ -1,0 +1,263 @@
+//! The recorded history of a run: what whoever ran it saw, as JSON lines. Written by the recorder of real
+//! processes and by the simulation, read by the checker; all that one needs to judge a run is in it.
+//!
+//! The first line is the [`Header`], each other one an [`Event`], the last one [`Ended`]. Between these two the order
+//! means nothing, since several observers write. An instant (`…_ns`) counts nanoseconds since the beginning of the history on one
+//! clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. What happened before the beginning is at 0.
+//! A civil instant (`…_unix_ms`) counts milliseconds since 1970 UTC.
+//!
+//! Nothing is guessed. What was not observed is left out, and [`Ended::whole`] names the parts that were observed
+//! completely; an invariant that needs a part that is not whole comes out as unknown.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+mod calls;
+mod faults;
+mod fence;
+mod file;
+mod ledger;
+mod world;
+
+pub use calls::{Answer, Call, Crossing, Noun, Operation, Target};
+pub use faults::{Fault, FaultKind, FaultStatus};
+pub use fence::{Fence, NotAFence};
+pub use file::{Damaged, Reader, Writer};
+pub use ledger::{Claim, Explained, Fate, Found, OpenRow, Outcome, Run, RunCause, Standing, StateHash, Step};
+pub use world::{Answered, Audience, Due, EpochStarted, GatePasses, Lease, Life, LifeEnd, Mail, Outage, Overload};
+
+/// The format that this crate writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// What a run was and by which figures it is judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// What is random came from this.
+    pub seed: u64,
+    /// The command that repeats the run.
+    pub command: String,
+    /// The commit that was judged.
+    pub commit: String,
+    /// What `…_ns` counts.
+    pub clock: Clock,
+    /// Civil time at the beginning of the history. Civil time at an instant is this plus the instant, plus what
+    /// [`Event::ClockMoved`] says.
+    pub began_unix_ms: i64,
+    /// Names of the nodes, as they stand in EHLO.
+    pub nodes: Vec<String>,
+    /// What the schedules of the workload do with what is in doubt.
+    pub in_doubt: InDoubt,
+    /// Length of a node lease (P9).
+    pub lease_ms: u64,
+    /// What a leader waits on top of it.
+    pub margin_ms: u64,
+    /// Sessions to the sink on each node, over all relays.
+    pub sessions: u32,
+    /// Recipients that a node may hold claimed and unsettled, at most (P12).
+    pub claim_cap: u32,
+    /// So far apart the judging clock and ledger time may be: nothing earlier than this before its instant.
+    pub clock_error_ms: u64,
+    /// An instant opens at most so late where a quorum is there.
+    pub late_ms: u64,
+    /// After healing everything has to be done within this.
+    pub drain_within_ms: u64,
+    /// Another tenant's overload may move the first mail of a run by so much (I12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_bound_ms: Option<u64>,
+    /// Numbers of the invariants that this run can say something about. 1, 2, 4 and 9 are judged in any case.
+    pub asks: Vec<u8>,
+    /// What the run must have exercised in order to count.
+    pub coverage: Coverage,
+}
+
+/// What a run must have exercised in order to count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// Accepted mails a second while faults were in force, on average.
+    pub mails_per_second: u32,
+    /// Kills of a sender that were seen to fall between a final dot and its 250.
+    pub kills_inside_data: u32,
+    /// For each kind of fault, how many have to be installed, and seen to have an effect.
+    pub faults: BTreeMap<FaultKind, u32>,
+}
+
+/// What `…_ns` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// Real time.
+    Wall,
+    /// The time of a simulation.
+    Virtual,
+}
+
+/// The policy for what is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InDoubt {
+    /// Never sent again without a decision.
+    Hold,
+    /// Sent again; duplicates are by choice.
+    Resend,
+    /// Closed as assumed in the end.
+    AssumeSent,
+}
+
+/// One thing that was seen: `{"mail":{…}}` as a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// Another phase of the run began.
+    Phase(Phase),
+    /// The civil time of the cluster was moved by hand (P19): from here on it is so much later than by the clock.
+    ClockMoved {
+        /// When.
+        at_ns: u64,
+        /// All moves together.
+        offset_ms: i64,
+    },
+    /// A final dot arrived at the sink.
+    Mail(Mail),
+    /// A list of recipients that [`Due`] instants name.
+    Audience(Audience),
+    /// An instant that is due by a model that shares nothing with the product.
+    Due(Due),
+    /// One life of a node.
+    Life(Life),
+    /// The gate passes of one whole life.
+    GatePasses(GatePasses),
+    /// A leadership began.
+    EpochStarted(EpochStarted),
+    /// No quorum could act.
+    Outage(Outage),
+    /// One tenant's load was above its budget.
+    Overload(Overload),
+    /// A node lease was granted or prolonged.
+    Lease(Lease),
+    /// Somebody asked for something to be changed.
+    Call(Call),
+    /// A fault, whether it came about or not.
+    Fault(Fault),
+    /// What the ledger says was granted.
+    Claim(Claim),
+    /// What the ledger says came of one recipient of a row.
+    Outcome(Outcome),
+    /// A row that was seen open.
+    OpenRow(OpenRow),
+    /// A node's hash of its state.
+    StateHash(StateHash),
+    /// Read at the end: a run.
+    Run(Run),
+    /// Read at the end: instants that opened no run.
+    Explained(Explained),
+    /// Read at the end: where a recipient of a run stands.
+    Standing(Standing),
+    /// Read at the end: an object that an administrator may have made.
+    Found(Found),
+    /// Nothing was pending and nothing claimed any more, as was first seen then.
+    Drained {
+        /// When.
+        at_ns: u64,
+    },
+    /// The last line.
+    Ended(Ended),
+}
+
+/// A phase of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phase {
+    /// When it began.
+    pub at_ns: u64,
+    /// Which.
+    pub phase: PhaseName,
+}
+
+/// The phases, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseName {
+    /// Faults may come from now on.
+    Faults,
+    /// A quorum is whole again and stays so; what is still broken stays broken.
+    Healed,
+}
+
+/// The last line: a history without it was cut short, and nothing can be judged by it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// When the last read was done. Mail that came later was not seen.
+    pub at_ns: u64,
+    /// What was observed completely.
+    pub whole: Vec<Part>,
+}
+
+/// A part of a history that can be observed completely or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Every accept of the sink is a [`Mail`].
+    Accepts,
+    /// And every other final dot: refused, or left without an answer.
+    Dots,
+    /// Every claim of every run is a [`Claim`].
+    Claims,
+    /// Every step of every recipient is an [`Outcome`].
+    Outcomes,
+    /// Every recipient of every run has a [`Standing`].
+    Standings,
+    /// Every run is a [`Run`].
+    Runs,
+    /// Every instant without a run is [`Explained`].
+    Instants,
+    /// Every instant that was due until the end of the workload is a [`Due`].
+    Due,
+    /// Every change that was asked for is a [`Call`].
+    Calls,
+    /// Every object that is there at the end is [`Found`].
+    Objects,
+    /// Every life of every node is a [`Life`].
+    Lives,
+    /// Every life that is over has its [`GatePasses`], and so do those that ran at the end.
+    Gates,
+    /// Every fault is a [`Fault`].
+    Faults,
+    /// Every interval without an acting quorum is an [`Outage`], and every leadership is an [`EpochStarted`].
+    Outages,
+    /// Every lease is a [`Lease`].
+    Leases,
+    /// Open rows were looked for at least once a second.
+    OpenRows,
+    /// State hashes were read of several nodes at equal indices.
+    StateHashes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn header() -> Header {
+        Header {
+            format: FORMAT,
+            seed: 7,
+            command: "reveille-jepsen run --seed 7".to_owned(),
+            commit: "0000000".to_owned(),
+            clock: Clock::Virtual,
+            began_unix_ms: 0,
+            nodes: vec!["n1".to_owned()],
+            in_doubt: InDoubt::Hold,
+            lease_ms: 4_000,
+            margin_ms: 1_000,
+            sessions: 8,
+            claim_cap: 4_096,
+            clock_error_ms: 2_000,
+            late_ms: 5_000,
+            drain_within_ms: 60_000,
+            start_bound_ms: None,
+            asks: vec![],
+            coverage: Coverage::default(),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What administrators and other clients asked for, and what they were answered.
+
+use serde::{Deserialize, Serialize};
+
+use super::Fence;
+
+/// One call from its beginning to its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Who called.
+    pub client: String,
+    /// The request id; none where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// When it began.
+    pub invoked_ns: u64,
+    /// When the answer was there; none where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_ns: Option<u64>,
+    /// What was asked for.
+    pub operation: Operation,
+    /// What came back.
+    pub answer: Answer,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Operation {
+    /// An object is made or changed (`value`), or removed (none).
+    Write {
+        /// What it is.
+        noun: Noun,
+        /// Whose.
+        tenant: String,
+        /// Its name.
+        name: String,
+        /// What it holds from then on, in the form of [`Found::value`](super::Found); none: it is gone.
+        value: Option<String>,
+    },
+    /// A recipient wants no more mail of a tenant.
+    OptOut {
+        /// Whose mail.
+        tenant: String,
+        /// Address.
+        recipient: String,
+    },
+    /// A recipient wants mail again.
+    TakeBack {
+        /// Whose mail.
+        tenant: String,
+        /// Address.
+        recipient: String,
+    },
+    /// Nothing more is sent, for now.
+    Pause {
+        /// Of what.
+        target: Target,
+    },
+    /// It goes on.
+    Resume {
+        /// Of what.
+        target: Target,
+    },
+    /// What was not sent is cancelled.
+    Cancel {
+        /// Of what.
+        target: Target,
+    },
+    /// A schedule is to fire now. The same request id again opens nothing more.
+    Trigger {
+        /// Whose.
+        tenant: String,
+        /// Which schedule.
+        schedule: String,
+        /// For whom: an [`Audience`](super::Audience).
+        audience: String,
+    },
+    /// An operator decides about one who is in doubt, or requeues a dead letter: it is sent (again).
+    Resend {
+        /// Of which run.
+        run: String,
+        /// Address; none: all that are in doubt.
+        recipient: Option<String>,
+    },
+    /// An operator closes what is in doubt as assumed.
+    Assume {
+        /// Of which run.
+        run: String,
+        /// Address; none: all that are in doubt.
+        recipient: Option<String>,
+    },
+}
+
+/// Kinds of objects that are compared at the end. An opt-out is one too: its name is the address, its value is
+/// `opted_out`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Noun {
+    /// A schedule.
+    Schedule,
+    /// A campaign.
+    Campaign,
+    /// A tenant.
+    Tenant,
+    /// A relay.
+    Relay,
+    /// An audience.
+    Audience,
+    /// An opt-out.
+    OptOut,
+}
+
+/// What is paused, resumed or cancelled.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// A run, also a campaign's.
+    Run(String),
+    /// A schedule: no further run opens; those that are open go on.
+    Schedule {
+        /// Whose.
+        tenant: String,
+        /// Which.
+        schedule: String,
+    },
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Answer {
+    /// It is so.
+    Ok {
+        /// Log index, where the answer has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        index: Option<u64>,
+        /// The run that a trigger opened.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<String>,
+        /// Of a barrier: hand-offs that were past the gate.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        crossed: Vec<Crossing>,
+        /// Of a barrier: nodes that were waited out.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unconfirmed: Vec<String>,
+    },
+    /// It is not so, and will not become so by this call.
+    Failed {
+        /// The reason of the error.
+        reason: String,
+    },
+    /// It may have happened, or may yet: a time-out, a broken connection.
+    Unknown,
+}
+
+/// A hand-off that a barrier found past its gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crossing {
+    /// Of which run.
+    pub run: String,
+    /// Whose number in the run; [`Standing::number`](super::Standing) says who that is.
+    pub number: u32,
+    /// Under which row.
+    pub fence: Fence,
+}

@@ -1,0 +1,89 @@
+//! What was broken, whether it came about, and what was seen of it.
+
+use serde::{Deserialize, Serialize};
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// What kind.
+    pub kind: FaultKind,
+    /// What exactly, for people: `kill -9 of the leader`.
+    pub name: String,
+    /// Whom it struck; empty where it was no node.
+    pub nodes: Vec<String>,
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended; none for one that has no length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ns: Option<u64>,
+    /// Whether it came about.
+    pub status: FaultStatus,
+    /// Whether an effect was seen: leadership changed, a connection was cut, a write failed. None: nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<bool>,
+    /// In words: what was seen, or why it was skipped.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub word: String,
+    /// Of the end of a life: a hand-off of it was between its final dot and its 250. None: nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside_data: Option<bool>,
+    /// How many hand-offs were past the gate then, as the sink saw it. None: nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past_gate: Option<u64>,
+    /// The journals of these nodes were lost with it: by a power cut, or on purpose.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub journals_lost: bool,
+    /// The epoch that a struck node led.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub led_epoch: Option<u64>,
+}
+
+/// Whether a fault came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultStatus {
+    /// It did.
+    Installed,
+    /// It was left out: the machine cannot do it, or there was nobody to strike.
+    Skipped,
+    /// Nobody knows.
+    Indeterminate,
+}
+
+/// Kinds of faults. What follows from a kind for the bound on doubt stands in `invariants/doubt.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// `kill -9`, started again sooner or later.
+    Kill,
+    /// Asked to stop, started again.
+    Restart,
+    /// SIGSTOP, SIGCONT.
+    Pause,
+    /// Some links are cut, both ways or one.
+    Partition,
+    /// A link is slow, loses packets or resets connections.
+    Link,
+    /// A node's wall clock jumps or drifts.
+    Clock,
+    /// A disk is full, fails, is slow or lies.
+    Disk,
+    /// Power is cut: what was not synced is gone, and so is what lay in memory.
+    PowerCut,
+    /// Files are damaged, lost, or put back from earlier.
+    Damage,
+    /// A node never comes back.
+    NodeLost,
+    /// The relay refuses, throttles, stalls, vanishes, or drops connections.
+    Relay,
+    /// Leadership is handed over on request.
+    Transfer,
+    /// The membership changes.
+    Membership,
+    /// An operator pauses, cancels, replays or opts out in the middle.
+    Operator,
+    /// A process dies at a named place of its code.
+    CrashPoint,
+    /// More is asked for than can be done.
+    Overload,
+}

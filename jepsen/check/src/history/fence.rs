@@ -1,0 +1,78 @@
+//! The token of a claim, as it stands in a mail and in what the ledger tells.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// `group.epoch.index.place`; unique for each row, ordered, and it only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence {
+    /// Raft group.
+    pub group: u32,
+    /// Log index of the leadership's first entry.
+    pub epoch: u64,
+    /// Log index of the claim.
+    pub index: u64,
+    /// Place in that entry.
+    pub place: u32,
+}
+
+/// A text that is no fence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no fence: group.epoch.index.place is")]
+pub struct NotAFence(String);
+
+impl fmt::Display for Fence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}.{}.{}", self.group, self.epoch, self.index, self.place)
+    }
+}
+
+impl FromStr for Fence {
+    type Err = NotAFence;
+
+    fn from_str(text: &str) -> Result<Fence, NotAFence> {
+        read(text).ok_or_else(|| NotAFence(text.to_owned()))
+    }
+}
+
+fn read(text: &str) -> Option<Fence> {
+    let mut parts = text.split('.');
+    let fence = Fence {
+        group: parts.next()?.parse().ok()?,
+        epoch: parts.next()?.parse().ok()?,
+        index: parts.next()?.parse().ok()?,
+        place: parts.next()?.parse().ok()?,
+    };
+    parts.next().is_none().then_some(fence)
+}
+
+impl Serialize for Fence {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fence {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fence, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_reads_as_it_prints_and_nothing_else_is_one() {
+        let fence = Fence { group: 1, epoch: 9, index: 1050, place: 4 };
+        assert_eq!("1.9.1050.4".parse(), Ok(fence));
+        assert_eq!(fence.to_string(), "1.9.1050.4");
+        for bad in ["", "1.9", "1.9.1050.4.5", "1.x.1050.4"] {
+            assert!(bad.parse::<Fence>().is_err(), "{bad}");
+        }
+    }
+}

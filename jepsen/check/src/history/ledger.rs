@@ -1,0 +1,204 @@
+//! What the ledger says: during the run as far as it can be read, and once more at the end. In real runs it comes
+//! from the admin API (`explain`, runs, history, doubts), in the simulation from the log itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::Fence;
+
+/// A row that a claim granted. The log index is in the fence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Which row.
+    pub fence: Fence,
+    /// Name of the node that may work it.
+    pub node: String,
+    /// Which life of that node; none where that was not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u64>,
+    /// Of which run.
+    pub run: String,
+    /// Whom it granted. Several lines of one fence add up: one for each recipient is as good.
+    pub recipients: Vec<String>,
+    /// When the entry was committed, where that was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed_ns: Option<u64>,
+}
+
+/// One step of one recipient, after its claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Log index of the entry that said so.
+    pub index: u64,
+    /// The row; none for a step that is no row's doing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
+    /// Which run.
+    pub run: String,
+    /// Address.
+    pub recipient: String,
+    /// What.
+    pub step: Step,
+    /// In words: the relay's answer, the cause of a doubt.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// What befell a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// The relay accepted it.
+    Sent,
+    /// The relay refused it, after the dot or before, for now or for good.
+    Refused,
+    /// The holder gave it back before the gate.
+    Released,
+    /// Nobody knows.
+    InDoubt,
+    /// It was in doubt and is pending again: by policy `resend`, or by an operator.
+    Resent,
+    /// It was in doubt and is closed: by policy `assume_sent`, or by an operator.
+    Assumed,
+}
+
+/// Where a recipient stands at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Which run.
+    pub run: String,
+    /// Address.
+    pub recipient: String,
+    /// Its number in the run, which crossings name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// Where.
+    pub state: Fate,
+    /// Of a doubt, a dead letter: why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cause: String,
+}
+
+/// States of a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It waits.
+    Pending,
+    /// It is in an open row.
+    Claimed,
+    /// Accepted by the relay.
+    Sent,
+    /// Closed while in doubt.
+    Assumed,
+    /// Refused for good, or attempts used up.
+    Dead,
+    /// Opted out, or inside the min gap.
+    Suppressed,
+    /// Too late.
+    Expired,
+    /// By an operator, or by an overlap.
+    Cancelled,
+    /// The dot may have been written, and no answer is known.
+    InDoubt,
+}
+
+/// A run, as it is at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its name: `r1042.3`.
+    pub run: String,
+    /// Whose.
+    pub tenant: String,
+    /// Of which schedule or campaign.
+    pub schedule: String,
+    /// The instant that it stands for.
+    pub due_unix_ms: i64,
+    /// Why it opened.
+    pub cause: RunCause,
+    /// Log index of the entry that opened it.
+    pub opened_index: u64,
+    /// Ledger time of that entry.
+    pub opened_unix_ms: i64,
+    /// Recipients.
+    pub audience: u32,
+    /// Of those, pending or claimed.
+    pub unfinished: u32,
+}
+
+/// Why a run opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunCause {
+    /// It was due; also a campaign's.
+    Due,
+    /// It was missed, and caught up.
+    CatchUp,
+    /// Somebody asked for it.
+    Trigger,
+    /// It was left behind unopened, and somebody backfilled it.
+    Backfill,
+    /// One mail, to see it arrive.
+    Test,
+}
+
+/// Instants that opened no run, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explained {
+    /// Whose.
+    pub tenant: String,
+    /// Which schedule.
+    pub schedule: String,
+    /// The first of them.
+    pub first_unix_ms: i64,
+    /// The last; the first again where it is one.
+    pub last_unix_ms: i64,
+    /// How many.
+    pub count: u64,
+    /// `coalesced`, `skipped`, `expired`, `refused` …
+    pub outcome: String,
+    /// In words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// An object that was there at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// What it is.
+    pub noun: super::Noun,
+    /// Whose.
+    pub tenant: String,
+    /// Its name; the address of an opt-out.
+    pub name: String,
+    /// What it holds, in any form that is equal exactly where the contents are: what
+    /// [`Operation::Write`](super::Operation) says of whoever wrote it last.
+    pub value: String,
+}
+
+/// A row that was seen open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRow {
+    /// When it was seen.
+    pub at_ns: u64,
+    /// Which.
+    pub fence: Fence,
+    /// Who may work it.
+    pub node: String,
+    /// Which life of that node.
+    pub incarnation: u64,
+    /// Recipients in it that are claimed; those in doubt may stay.
+    pub claimed: u32,
+}
+
+/// A node's hash of its applied state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateHash {
+    /// When it was asked.
+    pub at_ns: u64,
+    /// Which node.
+    pub node: String,
+    /// Of the state after this entry.
+    pub applied_index: u64,
+    /// The hash.
+    pub hash: String,
+}

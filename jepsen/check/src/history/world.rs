@@ -1,0 +1,150 @@
+//! What was seen outside of the ledger: mails, what was due, lives of nodes, and who could act when.
+
+use serde::{Deserialize, Serialize};
+
+use super::Fence;
+
+/// A final dot that arrived at the sink, for one recipient; a mail to three makes three. The sink's own record,
+/// never what a node said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mail {
+    /// When DATA was read.
+    pub data_ns: u64,
+    /// When the dot was.
+    pub at_ns: u64,
+    /// `X-Reveille-Run`; none where the mail had none.
+    pub run: Option<String>,
+    /// As it stood in RCPT.
+    pub recipient: String,
+    /// `X-Reveille-Fence`; none where the mail had none, or no fence.
+    pub fence: Option<Fence>,
+    /// What the client called itself in EHLO.
+    pub node: String,
+    /// The sink's number of the connection.
+    pub connection: u64,
+    /// How it was answered.
+    pub answer: Answered,
+    /// `Message-ID`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// Hash of what follows the header section.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+}
+
+/// How the sink answered a final dot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answered {
+    /// It was recorded as accepted. Whether the 250 arrived, or was ever written, is another matter.
+    Accepted,
+    /// It was refused, by a reply that was written whole.
+    Refused,
+    /// Neither: not recorded, and no answer.
+    Nothing,
+}
+
+/// A list of recipients that several instants share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audience {
+    /// What [`Due::audience`] says.
+    pub name: String,
+    /// Addresses, each once.
+    pub recipients: Vec<String>,
+}
+
+/// An instant of a schedule, or the one of a campaign, by a model of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Due {
+    /// Whose.
+    pub tenant: String,
+    /// Name of the schedule or campaign.
+    pub schedule: String,
+    /// When.
+    pub due_unix_ms: i64,
+    /// For whom: an [`Audience`].
+    pub audience: String,
+}
+
+/// One life of a node's process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Life {
+    /// Which node.
+    pub node: String,
+    /// Which life of it, as the node counts; none where that was not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u64>,
+    /// When it was started.
+    pub started_ns: u64,
+    /// When it was gone; none while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_ns: Option<u64>,
+    /// How it ended; none while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<LifeEnd>,
+}
+
+/// How a life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LifeEnd {
+    /// It was killed on purpose.
+    Killed,
+    /// It was asked to stop, and did.
+    Stopped,
+    /// It ended by itself: by a fault of its disk, a panic, for want of memory.
+    ByItself,
+}
+
+/// How often the gate of one life let a hand-off pass, all of that life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatePasses {
+    /// Which node.
+    pub node: String,
+    /// Which life of it.
+    pub incarnation: u64,
+    /// How often.
+    pub passes: u64,
+}
+
+/// A leadership began to act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochStarted {
+    /// When, or a little later: when it was first seen.
+    pub at_ns: u64,
+    /// Its number.
+    pub epoch: u64,
+    /// Who leads.
+    pub node: String,
+}
+
+/// No leader had a quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outage {
+    /// From when.
+    pub from_ns: u64,
+    /// Until when.
+    pub until_ns: u64,
+}
+
+/// One tenant was given more than its relays can take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overload {
+    /// Which tenant.
+    pub tenant: String,
+    /// From when.
+    pub from_ns: u64,
+    /// Until when.
+    pub until_ns: u64,
+}
+
+/// A lease that a node was granted (P9).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Which node.
+    pub node: String,
+    /// Which life of it.
+    pub incarnation: u64,
+    /// Until when it may pass gates, by its own clock.
+    pub until_ns: u64,
+}
