@@ -24,7 +24,9 @@ pub use calls::{Answer, Call, Crossing, Noun, Operation, Target};
 pub use faults::{Fault, FaultKind, FaultStatus};
 pub use fence::{Fence, NotAFence};
 pub use file::{Damaged, Reader, Writer};
-pub use ledger::{Claim, Explained, Fate, Found, OpenRow, Outcome, Run, RunCause, Standing, StateHash, Step};
+pub use ledger::{
+    Claim, Explained, Fate, Found, OpenRow, Outcome, PassedOver, Run, RunCause, Standing, StateHash, Step,
+};
 pub use world::{Answered, Audience, Due, EpochStarted, GatePasses, Lease, Life, LifeEnd, Mail, Outage, Overload};
 
 /// The format that this crate writes and reads.

@@ -154,11 +154,27 @@ pub struct Explained {
     pub last_unix_ms: i64,
     /// How many.
     pub count: u64,
-    /// `coalesced`, `skipped`, `expired`, `refused` …
-    pub outcome: String,
+    /// What became of them.
+    pub outcome: PassedOver,
     /// In words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+}
+
+/// What becomes of an instant that opens no run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PassedOver {
+    /// A later missed instant stands for it.
+    Coalesced,
+    /// By policy.
+    Skipped,
+    /// Later than it may open.
+    Expired,
+    /// An instant of that name has opened already.
+    Refused,
+    /// It is due and waits for another run. At the end that is no explanation.
+    Waiting,
 }
 
 /// An object that was there at the end.

@@ -36,12 +36,22 @@ pub struct Mail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
-    /// It was recorded as accepted. Whether the 250 arrived, or was ever written, is another matter.
+    /// It was recorded as accepted, and the sink did what it could to say so. Whether the 250 arrived is another matter.
     Accepted,
+    /// It was recorded as accepted, and by a fault of the sink's, put there on purpose, nobody was told.
+    AcceptedUntold,
     /// It was refused, by a reply that was written whole.
     Refused,
-    /// Neither: not recorded, and no answer.
+    /// Neither, by a fault of the sink's: not recorded, and no answer.
     Nothing,
+}
+
+impl Answered {
+    /// It stands in the sink's record: it arrived.
+    #[must_use]
+    pub fn is_accepted(self) -> bool {
+        matches!(self, Answered::Accepted | Answered::AcceptedUntold)
+    }
 }
 
 /// A list of recipients that several instants share.

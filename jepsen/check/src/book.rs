@@ -1,0 +1,347 @@
+//! A history in memory, as the invariants read it: what comes by the million is packed and sorted by item, so that
+//! each item's rows lie together; what is rare stays as it was recorded.
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+use crate::history::{
+    Answered, Call, Claim, Damaged, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found, GatePasses,
+    Header, Lease, Life, Mail, OpenRow, Outage, Outcome, Overload, Part, PhaseName, Reader, Run, Standing, StateHash,
+    Step,
+};
+use crate::names::{Name, Names};
+
+/// One recipient of one run: what may be accepted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Item {
+    /// The run; the empty text where a mail named none.
+    pub run: Name,
+    /// The address.
+    pub recipient: Name,
+}
+
+/// A [`Mail`].
+#[derive(Clone, Copy, Debug)]
+pub struct Dot {
+    /// Whose.
+    pub item: Item,
+    /// When it arrived.
+    pub at_ns: u64,
+    /// When its DATA did.
+    pub data_ns: u64,
+    /// Under which claim.
+    pub fence: Option<Fence>,
+    /// From which node.
+    pub node: Name,
+    /// How it was answered.
+    pub answer: Answered,
+}
+
+/// A [`Claim`] of one recipient.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// Whose.
+    pub item: Item,
+    /// The row.
+    pub fence: Fence,
+    /// To which node …
+    pub node: Name,
+    /// … in which life.
+    pub incarnation: Option<u64>,
+    /// When it was committed.
+    pub committed_ns: Option<u64>,
+}
+
+/// An [`Outcome`].
+#[derive(Clone, Copy, Debug)]
+pub struct Came {
+    /// Whose.
+    pub item: Item,
+    /// Log index.
+    pub index: u64,
+    /// What.
+    pub step: Step,
+}
+
+/// A [`Standing`].
+#[derive(Clone, Copy, Debug)]
+pub struct Stands {
+    /// Whose.
+    pub item: Item,
+    /// Its number in the run.
+    pub number: Option<u32>,
+    /// Where.
+    pub state: Fate,
+}
+
+/// Something of one item.
+pub trait OfItem {
+    /// Whose it is.
+    fn item(&self) -> Item;
+}
+
+macro_rules! of_item {
+    ($($row:ty),*) => { $(impl OfItem for $row { fn item(&self) -> Item { self.item } })* };
+}
+of_item!(Dot, Grant, Came, Stands);
+
+/// The rows of one item, of rows that are sorted by item.
+pub fn rows_of<T: OfItem>(rows: &[T], item: Item) -> &[T] {
+    let from = rows.partition_point(|row| row.item() < item);
+    let rest = rows.get(from..).unwrap_or_default();
+    rest.get(..rest.partition_point(|row| row.item() == item)).unwrap_or_default()
+}
+
+/// An instant that was due, by whose and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant {
+    /// Whose.
+    pub tenant: Name,
+    /// Which schedule.
+    pub schedule: Name,
+    /// When.
+    pub due_unix_ms: i64,
+}
+
+/// A whole history.
+#[derive(Debug)]
+pub struct Book {
+    /// What the run was.
+    pub header: Header,
+    /// All texts.
+    pub names: Names,
+    /// Dots at the sink, by item, then by arrival.
+    pub dots: Vec<Dot>,
+    /// Claims, by item, then by fence.
+    pub grants: Vec<Grant>,
+    /// Outcomes, by item, then by log index.
+    pub outcomes: Vec<Came>,
+    /// Standings, by item.
+    pub standings: Vec<Stands>,
+    /// Runs, by name. One that was told twice is there as it was told last.
+    pub runs: BTreeMap<Name, Run>,
+    /// Instants that were due, with the name of their audience; more than one where the model says so.
+    pub due: BTreeMap<Instant, Name>,
+    /// Audiences by name, each sorted.
+    pub audiences: BTreeMap<Name, Vec<Name>>,
+    /// Instants without a run, by tenant and schedule.
+    pub explained: BTreeMap<(Name, Name), Vec<Explained>>,
+    /// Calls, by their beginning.
+    pub calls: Vec<Call>,
+    /// Faults, by their beginning.
+    pub faults: Vec<Fault>,
+    /// Lives of nodes.
+    pub lives: Vec<Life>,
+    /// Gate passes of whole lives.
+    pub gates: Vec<GatePasses>,
+    /// Leaderships, by their beginning.
+    pub epochs: Vec<EpochStarted>,
+    /// Intervals without an acting quorum, by their beginning.
+    pub outages: Vec<Outage>,
+    /// Tenants above their budget.
+    pub overloads: Vec<Overload>,
+    /// Leases.
+    pub leases: Vec<Lease>,
+    /// Rows that were seen open.
+    pub open_rows: Vec<OpenRow>,
+    /// Hashes of states.
+    pub hashes: Vec<StateHash>,
+    /// Objects that were there at the end.
+    pub found: Vec<Found>,
+    /// When the clock of the cluster was moved by hand, and how far it was ahead from then on, in order.
+    pub clock_moves: Vec<(u64, i64)>,
+    /// When faults began.
+    pub faults_from_ns: Option<u64>,
+    /// When the last healing was done.
+    pub healed_ns: Option<u64>,
+    /// When nothing was pending or claimed any more.
+    pub drained_ns: Option<u64>,
+    /// The end; none where the history was cut short.
+    pub ended: Option<Ended>,
+}
+
+impl Book {
+    /// An empty one: [`Book::note`] fills it, [`Book::close`] makes it ready to be judged.
+    pub fn new(header: Header) -> Book {
+        Book {
+            header,
+            names: Names::default(),
+            dots: Vec::new(),
+            grants: Vec::new(),
+            outcomes: Vec::new(),
+            standings: Vec::new(),
+            runs: BTreeMap::new(),
+            due: BTreeMap::new(),
+            audiences: BTreeMap::new(),
+            explained: BTreeMap::new(),
+            calls: Vec::new(),
+            faults: Vec::new(),
+            lives: Vec::new(),
+            gates: Vec::new(),
+            epochs: Vec::new(),
+            outages: Vec::new(),
+            overloads: Vec::new(),
+            leases: Vec::new(),
+            open_rows: Vec::new(),
+            hashes: Vec::new(),
+            found: Vec::new(),
+            clock_moves: Vec::new(),
+            faults_from_ns: None,
+            healed_ns: None,
+            drained_ns: None,
+            ended: None,
+        }
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn read(from: impl BufRead) -> Result<Book, Damaged> {
+        let (header, events) = Reader::begin(from)?;
+        let mut book = Book::new(header);
+        for event in events {
+            book.note(event?);
+        }
+        Ok(book.close())
+    }
+
+    /// Takes in an event; their order means nothing.
+    pub fn note(&mut self, event: Event) {
+        match event {
+            Event::Mail(mail) => self.note_mail(&mail),
+            Event::Claim(claim) => self.note_claim(&claim),
+            Event::Outcome(Outcome { index, run, recipient, step, .. }) => {
+                let item = self.item(&run, &recipient);
+                self.outcomes.push(Came { item, index, step });
+            }
+            Event::Standing(Standing { run, recipient, number, state, .. }) => {
+                let item = self.item(&run, &recipient);
+                self.standings.push(Stands { item, number, state });
+            }
+            Event::Run(run) => {
+                let name = self.names.keep(&run.run);
+                self.runs.insert(name, run);
+            }
+            Event::Audience(audience) => {
+                let mut recipients: Vec<Name> = audience.recipients.iter().map(|text| self.names.keep(text)).collect();
+                recipients.sort_unstable();
+                recipients.dedup();
+                self.audiences.insert(self.names.keep(&audience.name), recipients);
+            }
+            Event::Due(due) => {
+                let instant = self.instant(&due.tenant, &due.schedule, due.due_unix_ms);
+                let audience = self.names.keep(&due.audience);
+                self.due.insert(instant, audience);
+            }
+            Event::Phase(phase) => match phase.phase {
+                PhaseName::Faults => self.faults_from_ns = self.faults_from_ns.or(Some(phase.at_ns)),
+                PhaseName::Healed => self.healed_ns = self.healed_ns.max(Some(phase.at_ns)),
+            },
+            Event::ClockMoved { at_ns, offset_ms } => self.clock_moves.push((at_ns, offset_ms)),
+            Event::Life(life) => self.lives.push(life),
+            Event::GatePasses(passes) => self.gates.push(passes),
+            Event::EpochStarted(epoch) => self.epochs.push(epoch),
+            Event::Outage(outage) => self.outages.push(outage),
+            Event::Overload(overload) => self.overloads.push(overload),
+            Event::Lease(lease) => self.leases.push(lease),
+            Event::Call(call) => self.calls.push(call),
+            Event::Fault(fault) => self.faults.push(fault),
+            Event::OpenRow(row) => self.open_rows.push(row),
+            Event::StateHash(hash) => self.hashes.push(hash),
+            Event::Explained(explained) => {
+                let whose = (self.names.keep(&explained.tenant), self.names.keep(&explained.schedule));
+                self.explained.entry(whose).or_default().push(explained);
+            }
+            Event::Found(found) => self.found.push(found),
+            Event::Drained { at_ns } => self.drained_ns = self.drained_ns.max(Some(at_ns)),
+            Event::Ended(ended) => self.ended = Some(ended),
+        }
+    }
+
+    /// Sorts what was taken in.
+    #[must_use]
+    pub fn close(mut self) -> Book {
+        self.dots.sort_unstable_by_key(|dot| (dot.item, dot.at_ns));
+        self.grants.sort_unstable_by_key(|grant| (grant.item, grant.fence));
+        self.outcomes.sort_unstable_by_key(|came| (came.item, came.index));
+        self.standings.sort_by_key(|stands| stands.item);
+        self.calls.sort_by_key(|call| call.invoked_ns);
+        self.faults.sort_by_key(|fault| fault.from_ns);
+        self.epochs.sort_by_key(|epoch| epoch.at_ns);
+        self.outages.sort_by_key(|outage| outage.from_ns);
+        self.clock_moves.sort_unstable();
+        self
+    }
+
+    /// Was this part observed completely?
+    pub fn is_whole(&self, part: Part) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended.whole.contains(&part))
+    }
+
+    /// When the history ends.
+    pub fn ended_ns(&self) -> u64 {
+        self.ended.as_ref().map_or(0, |ended| ended.at_ns)
+    }
+
+    /// Dots that were accepted, in no order of time.
+    pub fn accepts(&self) -> impl Iterator<Item = &Dot> {
+        self.dots.iter().filter(|dot| dot.answer.is_accepted())
+    }
+
+    /// The dots of one item after the other.
+    pub fn dots_by_item(&self) -> impl Iterator<Item = (Item, &[Dot])> {
+        let groups = self.dots.chunk_by(|left, right| left.item == right.item);
+        groups.filter_map(|dots| dots.first().map(|first| (first.item, dots)))
+    }
+
+    /// Where the item stands at the end.
+    pub fn standing(&self, item: Item) -> Option<Fate> {
+        rows_of(&self.standings, item).last().map(|stands| stands.state)
+    }
+
+    /// Was it accepted?
+    pub fn arrived(&self, item: Item) -> bool {
+        rows_of(&self.dots, item).iter().any(|dot| dot.answer.is_accepted())
+    }
+
+    /// The run of an item, where the ledger told of it.
+    pub fn run_of(&self, item: Item) -> Option<&Run> {
+        self.runs.get(&item.run)
+    }
+
+    /// The instant that a run stands for.
+    pub fn instant_of(&self, run: &Run) -> Option<Instant> {
+        let (tenant, schedule) = (self.names.find(&run.tenant)?, self.names.find(&run.schedule)?);
+        Some(Instant { tenant, schedule, due_unix_ms: run.due_unix_ms })
+    }
+
+    /// For people.
+    pub fn describe(&self, item: Item) -> String {
+        format!("{} in {}", self.names.text(item.recipient), self.names.text(item.run))
+    }
+
+    fn note_mail(&mut self, mail: &Mail) {
+        let item = self.item(mail.run.as_deref().unwrap_or_default(), &mail.recipient);
+        let node = self.names.keep(&mail.node);
+        let Mail { at_ns, data_ns, fence, answer, .. } = *mail;
+        self.dots.push(Dot { item, at_ns, data_ns, fence, node, answer });
+    }
+
+    fn note_claim(&mut self, claim: &Claim) {
+        let node = self.names.keep(&claim.node);
+        for recipient in &claim.recipients {
+            let item = self.item(&claim.run, recipient);
+            let Claim { fence, incarnation, committed_ns, .. } = *claim;
+            self.grants.push(Grant { item, fence, node, incarnation, committed_ns });
+        }
+    }
+
+    fn item(&mut self, run: &str, recipient: &str) -> Item {
+        Item { run: self.names.keep(run), recipient: self.names.keep(recipient) }
+    }
+
+    fn instant(&mut self, tenant: &str, schedule: &str, due_unix_ms: i64) -> Instant {
+        Instant { tenant: self.names.keep(tenant), schedule: self.names.keep(schedule), due_unix_ms }
+    }
+}

@@ -1,0 +1,97 @@
+//! Did the run exercise the system? Each fault that was asked for is installed and seen to have an effect, mail flowed
+//! meanwhile, and kills fell between final dots and their answers. A run that did not is no proof, whatever else holds.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::book::Book;
+use crate::history::{FaultKind, FaultStatus, Part};
+use crate::verdict::{Inquiry, Verdict};
+
+/// What became of the faults of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// They came about.
+    pub installed: u32,
+    /// And an effect was seen.
+    pub observed: u32,
+    /// They were left out, with a word.
+    pub skipped: u32,
+    /// Nobody knows.
+    pub indeterminate: u32,
+    /// They ended a life between a final dot and its answer.
+    pub inside_data: u32,
+}
+
+/// Faults by kind.
+pub fn tallies(book: &Book) -> BTreeMap<FaultKind, Tally> {
+    let mut tallies: BTreeMap<FaultKind, Tally> = BTreeMap::new();
+    for fault in &book.faults {
+        let tally = tallies.entry(fault.kind).or_default();
+        match fault.status {
+            FaultStatus::Installed => tally.installed += 1,
+            FaultStatus::Skipped => tally.skipped += 1,
+            FaultStatus::Indeterminate => tally.indeterminate += 1,
+        }
+        let installed = fault.status == FaultStatus::Installed;
+        tally.observed += u32::from(installed && fault.observed == Some(true));
+        tally.inside_data += u32::from(installed && fault.inside_data == Some(true));
+    }
+    tallies
+}
+
+/// Is it enough? False: it was looked at and is too little. Unknown: nobody looked.
+///
+/// A kind that was only ever skipped, because the machine cannot do it, is named by the tallies and does not spoil the
+/// rest, as long as some other kind that was asked for came about.
+pub fn exercised(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    inquiry.needs(book, &[Part::Faults, Part::Accepts]);
+    let tallies = tallies(book);
+    let asked = &book.header.coverage;
+    for (kind, wanted) in &asked.faults {
+        let tally = tallies.get(kind).copied().unwrap_or_default();
+        if tally.observed >= *wanted || (tally.skipped > 0 && tally.installed + tally.indeterminate == 0) {
+            continue;
+        }
+        let unseen = book
+            .faults
+            .iter()
+            .any(|fault| fault.kind == *kind && fault.status != FaultStatus::Skipped && fault.observed.is_none());
+        let Tally { installed, observed, skipped, indeterminate, .. } = tally;
+        let told = format!(
+            "{kind:?}: {wanted} asked for, {installed} installed, {observed} with an effect, {skipped} skipped, \
+             {indeterminate} indeterminate"
+        );
+        if unseen { inquiry.lacks(told) } else { inquiry.offends(|| told) }
+    }
+    if !asked.faults.is_empty() && tallies.values().all(|tally| tally.observed == 0) {
+        inquiry.offends(|| "no fault at all was seen to have an effect".to_owned());
+    }
+    kills_inside(book, &tallies, &mut inquiry);
+    mails(book, &mut inquiry);
+    inquiry.verdict()
+}
+
+fn kills_inside(book: &Book, tallies: &BTreeMap<FaultKind, Tally>, inquiry: &mut Inquiry) {
+    let wanted = book.header.coverage.kills_inside_data;
+    let inside: u32 = tallies.values().map(|tally| tally.inside_data).sum();
+    if inside < wanted {
+        inquiry.offends(|| format!("{inside} lives ended between a final dot and its 250; {wanted} were asked for"));
+    }
+}
+
+fn mails(book: &Book, inquiry: &mut Inquiry) {
+    let wanted = f64::from(book.header.coverage.mails_per_second);
+    if wanted == 0.0 {
+        return;
+    }
+    let Some(from_ns) = book.faults_from_ns else { return inquiry.lacks("when the faults began") };
+    let until_ns = book.healed_ns.unwrap_or(book.ended_ns());
+    let accepts = book.accepts().filter(|dot| (from_ns..until_ns).contains(&dot.at_ns)).count();
+    let rate = accepts as f64 / (until_ns.saturating_sub(from_ns).max(1) as f64 / 1e9);
+    if rate < wanted {
+        inquiry.offends(|| format!("{rate:.1} mails a second while faults were in force; {wanted} were asked for"));
+    }
+}

@@ -1,0 +1,53 @@
+//! The invariants of docs/protocol.md, one function each, from a history to a verdict.
+
+use crate::book::Book;
+use crate::verdict::Verdict;
+
+pub mod accounts;
+pub mod barriers;
+pub mod calendar;
+pub mod claims;
+pub mod doubt;
+pub mod hashes;
+pub mod loss;
+pub mod once;
+pub mod rows;
+pub mod tenants;
+pub mod writes;
+
+/// An invariant.
+#[derive(Clone, Copy, Debug)]
+pub struct Invariant {
+    /// The number in `I1`, `I2` …
+    pub number: u8,
+    /// What it says, in short.
+    pub says: &'static str,
+    /// The judge.
+    pub judge: fn(&Book) -> Verdict,
+}
+
+/// These are judged whatever a run asks.
+pub const ALWAYS: [u8; 4] = [1, 2, 4, 9];
+
+/// All of them, by number.
+pub const ALL: [Invariant; 15] = [
+    invariant(1, "no recipient of a run is accepted twice", once::accepted_once),
+    invariant(2, "every accept is covered by a committed claim", claims::covered),
+    invariant(3, "one fence an attempt, one past the gate", once::one_fence_past_the_gate),
+    invariant(4, "nothing due is lost", loss::nothing_lost),
+    invariant(5, "doubt is bounded and honest", doubt::bounded),
+    invariant(6, "no gate pass after the answer to an opt-out", barriers::opted_out),
+    invariant(7, "what was answered to an administrator stays so", writes::survive),
+    invariant(8, "no claim after pause and cancel", barriers::paused_or_cancelled),
+    invariant(9, "ledger and sink agree", accounts::agree),
+    invariant(10, "each occurrence once, never early", calendar::kept),
+    invariant(11, "equal index, equal state", hashes::equal),
+    invariant(12, "tenants do not delay each other", tenants::apart),
+    invariant(13, "the backlog drains after healing", loss::drains),
+    invariant(14, "accepts are at most gate passes", claims::passed_the_gate),
+    invariant(15, "no row stays with a holder that is gone", rows::revoked),
+];
+
+const fn invariant(number: u8, says: &'static str, judge: fn(&Book) -> Verdict) -> Invariant {
+    Invariant { number, says, judge }
+}

@@ -1,0 +1,185 @@
+//! I6: after the answer to an opt-out no hand-off passes a gate; an accept after it is one that the answer named as
+//! crossed, or whose node it named unconfirmed. I8: after pause and cancel no later claim, and no later run of a paused
+//! schedule; what arrives after the answer was named in the same way.
+//!
+//! All instants are the judge's own: when the answer was there, and when the sink read the final dot.
+
+use std::collections::HashMap;
+
+use crate::book::{Book, Dot, Item, rows_of};
+use crate::history::{Answer, Call, Crossing, Operation, Part, RunCause, Target};
+use crate::names::Name;
+use crate::verdict::{Inquiry, Verdict};
+
+/// What an answered barrier promises.
+struct Barrier<'a> {
+    /// When the answer was there.
+    answered_ns: u64,
+    /// When somebody first tried to lift it.
+    lifted_ns: u64,
+    crossed: &'a [Crossing],
+    unconfirmed: &'a [String],
+}
+
+impl<'a> Barrier<'a> {
+    /// None where the call promised nothing: it failed, or nobody knows.
+    fn of(call: &'a Call, lifted_ns: Option<u64>) -> Option<Barrier<'a>> {
+        let Answer::Ok { crossed, unconfirmed, .. } = &call.answer else { return None };
+        Some(Barrier { answered_ns: call.answered_ns?, lifted_ns: lifted_ns.unwrap_or(u64::MAX), crossed, unconfirmed })
+    }
+
+    /// Does it forbid that this dot came when it did?
+    fn forbids(&self, book: &Book, dot: &Dot) -> bool {
+        let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns;
+        within && !self.unconfirmed.iter().any(|node| node == book.names.text(dot.node)) && !self.names(book, dot)
+    }
+
+    fn names(&self, book: &Book, dot: &Dot) -> bool {
+        self.crossed.iter().any(|crossing| {
+            Some(crossing.fence) == dot.fence
+                && crossing.run == book.names.text(dot.item.run)
+                && is_number(book, dot.item, crossing.number)
+        })
+    }
+}
+
+/// Is that its number? Where nobody read it, the fence has to do.
+fn is_number(book: &Book, item: Item, number: u32) -> bool {
+    rows_of(&book.standings, item).last().and_then(|stands| stands.number).is_none_or(|own| own == number)
+}
+
+/// The beginning of the first call at or after `from_ns` that may have done such a thing.
+fn lifted_by(book: &Book, from_ns: u64, lifts: impl Fn(&Operation) -> bool) -> Option<u64> {
+    let mut later = book.calls.iter().filter(|call| call.invoked_ns >= from_ns);
+    let call = later.find(|call| !matches!(call.answer, Answer::Failed { .. }) && lifts(&call.operation));
+    call.map(|call| call.invoked_ns)
+}
+
+/// I6.
+pub fn opted_out(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    inquiry.needs(book, &[Part::Accepts, Part::Calls, Part::Runs]);
+    let mut barriers: HashMap<(Name, Name), Vec<Barrier>> = HashMap::new();
+    for call in &book.calls {
+        let Operation::OptOut { tenant, recipient } = &call.operation else { continue };
+        let taken_back = Operation::TakeBack { tenant: tenant.clone(), recipient: recipient.clone() };
+        let lifted_ns = lifted_by(book, call.invoked_ns, |operation| *operation == taken_back);
+        if let (Some(barrier), Some(tenant), Some(recipient)) =
+            (Barrier::of(call, lifted_ns), book.names.find(tenant), book.names.find(recipient))
+        {
+            barriers.entry((tenant, recipient)).or_default().push(barrier);
+        }
+    }
+    // A mail that the relay refused passed its gate too.
+    for dot in &book.dots {
+        let tenant = book.run_of(dot.item).and_then(|run| book.names.find(&run.tenant));
+        let Some(forbidding) = tenant.and_then(|tenant| barriers.get(&(tenant, dot.item.recipient))) else { continue };
+        if let Some(barrier) = forbidding.iter().find(|barrier| barrier.forbids(book, dot)) {
+            inquiry.offends(|| late(book, dot, barrier, "the opt-out"));
+        }
+    }
+    inquiry.verdict()
+}
+
+/// I8.
+pub fn paused_or_cancelled(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    inquiry.needs(book, &[Part::Accepts, Part::Calls, Part::Claims, Part::Runs]);
+    let mut barriers: HashMap<Name, Vec<Barrier>> = HashMap::new();
+    for call in &book.calls {
+        let (target, for_good) = match &call.operation {
+            Operation::Pause { target } => (target, false),
+            Operation::Cancel { target } => (target, true),
+            _ => continue,
+        };
+        let Answer::Ok { index, .. } = &call.answer else { continue };
+        let resumes = |operation: &Operation| matches!(operation, Operation::Resume { target: of } if of == target);
+        let lifted_ns = if for_good { None } else { lifted_by(book, call.invoked_ns, resumes) };
+        let until = if for_good { Until::Ever } else { resumed(book, call, target) };
+        let Some(stops) = index.map(|index| Stop { index, until }) else {
+            inquiry.lacks("the log index of an answer to pause or cancel");
+            continue;
+        };
+        match target {
+            Target::Run(run) => {
+                let Some(run) = book.names.find(run) else { continue };
+                no_claim(book, run, &stops, &mut inquiry);
+                barriers.entry(run).or_default().extend(Barrier::of(call, lifted_ns));
+            }
+            Target::Schedule { tenant, schedule } => no_run(book, (tenant, schedule), &stops, &mut inquiry),
+        }
+    }
+    for dot in &book.dots {
+        let forbidding = barriers.get(&dot.item.run).into_iter().flatten();
+        if let Some(barrier) = forbidding.into_iter().find(|barrier| barrier.forbids(book, dot)) {
+            inquiry.offends(|| late(book, dot, barrier, "the pause or cancel"));
+        }
+    }
+    inquiry.verdict()
+}
+
+/// Log indices in which nothing may begin.
+struct Stop {
+    index: u64,
+    until: Until,
+}
+
+/// Up to where.
+enum Until {
+    Ever,
+    Index(u64),
+    /// Somebody resumed it, and nobody knows where in the log.
+    Unknown,
+}
+
+impl Stop {
+    fn holds_at(&self, index: u64) -> bool {
+        let before = match self.until {
+            Until::Ever => true,
+            Until::Index(until) => index < until,
+            Until::Unknown => false,
+        };
+        index > self.index && before
+    }
+}
+
+fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
+    let mut until = Until::Ever;
+    for call in book.calls.iter().filter(|call| call.invoked_ns >= pause.invoked_ns) {
+        match (&call.operation, &call.answer) {
+            (Operation::Resume { target: of }, Answer::Ok { index: Some(index), .. }) if of == target => {
+                // The first one that was answered; a later one cannot have been before it.
+                return if matches!(until, Until::Unknown) { until } else { Until::Index(*index) };
+            }
+            (Operation::Resume { target: of }, Answer::Ok { .. } | Answer::Unknown) if of == target => {
+                until = Until::Unknown;
+            }
+            _ => {}
+        }
+    }
+    until
+}
+
+fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
+    let from = book.grants.partition_point(|grant| grant.item.run < run);
+    let granted = book.grants.iter().skip(from).take_while(|grant| grant.item.run == run);
+    for grant in granted.filter(|grant| stops.holds_at(grant.fence.index)) {
+        let (item, fence) = (book.describe(grant.item), grant.fence);
+        inquiry.offends(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
+    }
+}
+
+fn no_run(book: &Book, (tenant, schedule): (&String, &String), stops: &Stop, inquiry: &mut Inquiry) {
+    let own = book.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
+    let due = own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp));
+    for run in due.filter(|run| stops.holds_at(run.opened_index)) {
+        let (opened, stopped) = (run.opened_index, stops.index);
+        inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
+    }
+}
+
+fn late(book: &Book, dot: &Dot, barrier: &Barrier, what: &str) -> String {
+    let after_ms = (dot.at_ns - barrier.answered_ns) as f64 / 1e6;
+    let (item, node) = (book.describe(dot.item), book.names.text(dot.node));
+    format!("{item} came from {node} {after_ms:.3} ms after the answer to {what}, which did not name it")
+}

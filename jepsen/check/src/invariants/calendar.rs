@@ -1,0 +1,145 @@
+//! I10: each occurrence once, by the zone's rules. Never early; late, or passed over, only where no quorum could act or
+//! the clock was moved over it. A run that nothing was due for is a failure, and so is a mail to somebody it was not for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::loss;
+use crate::book::{Book, Instant};
+use crate::history::{Answer, Operation, Part, PassedOver, Run, RunCause, Target};
+use crate::names::Name;
+use crate::time::seconds;
+use crate::verdict::{Inquiry, Verdict};
+
+/// I10.
+pub fn kept(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    let parts = [Part::Due, Part::Runs, Part::Instants, Part::Calls, Part::Accepts, Part::Outages];
+    if !inquiry.needs(book, &parts) {
+        return inquiry.verdict();
+    }
+    once_each(book, &mut inquiry);
+    as_many_as_triggers(book, &mut inquiry);
+    for run in book.runs.values() {
+        on_time(book, run, &mut inquiry);
+    }
+    passed_over(book, &mut inquiry);
+    mails(book, &mut inquiry);
+    inquiry.verdict()
+}
+
+fn once_each(book: &Book, inquiry: &mut Inquiry) {
+    for run in book.runs.values() {
+        let by_schedule = !matches!(run.cause, RunCause::Trigger | RunCause::Test);
+        let is_due = book.instant_of(run).is_some_and(|instant| book.due.contains_key(&instant));
+        if by_schedule && !is_due {
+            let Run { run, schedule, due_unix_ms, .. } = run;
+            inquiry.offends(|| format!("{run} is an extra run: {schedule} has no instant at {due_unix_ms} ms"));
+        }
+    }
+    for (instant, runs) in loss::runs_by_instant(book).into_iter().filter(|(_, runs)| runs.len() > 1) {
+        let names: Vec<&str> = runs.iter().map(|run| run.run.as_str()).collect();
+        inquiry.offends(|| format!("{} opened more than once: {}", loss::describe(book, &instant), names.join(", ")));
+    }
+}
+
+/// A trigger opens one run for each request id, and what was answered is one of them. A test run has no call here.
+fn as_many_as_triggers(book: &Book, inquiry: &mut Inquiry) {
+    let mut asked: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
+    for (place, call) in book.calls.iter().enumerate() {
+        if let Operation::Trigger { tenant, schedule, .. } = &call.operation
+            && !matches!(call.answer, Answer::Failed { .. })
+        {
+            let id = call.request_id.clone().unwrap_or_else(|| format!("call {place}"));
+            asked.entry((tenant, schedule)).or_default().insert(id);
+        }
+    }
+    let mut opened: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for run in book.runs.values().filter(|run| matches!(run.cause, RunCause::Trigger | RunCause::Test)) {
+        *opened.entry((&run.tenant, &run.schedule)).or_default() += 1;
+    }
+    for ((tenant, schedule), opened) in opened {
+        let asked = asked.get(&(tenant, schedule)).map_or(0, BTreeSet::len);
+        if opened > asked {
+            inquiry.offends(|| format!("{tenant}/{schedule}: {opened} runs of {asked} triggers"));
+        }
+    }
+}
+
+fn on_time(book: &Book, run: &Run, inquiry: &mut Inquiry) {
+    let Run { due_unix_ms: due, opened_unix_ms: opened, .. } = *run;
+    let late = opened.saturating_sub(due);
+    match run.cause {
+        RunCause::Trigger | RunCause::Test => {}
+        _ if late < 0 => inquiry.offends(|| format!("{} opened {} before its instant", run.run, seconds(-late))),
+        RunCause::Backfill => {}
+        RunCause::Due | RunCause::CatchUp => {
+            let bound = i64::try_from(book.header.late_ms).unwrap_or(i64::MAX);
+            if late > bound && !is_excused(book, run, due, opened) {
+                inquiry.offends(|| format!("{} opened {} late, and a quorum was there", run.run, seconds(late)));
+            }
+        }
+    }
+}
+
+/// Nobody could act, or somebody had paused it.
+fn is_excused(book: &Book, run: &Run, from_ms: i64, to_ms: i64) -> bool {
+    book.was_hindered(from_ms, to_ms) || was_stopped(book, &run.tenant, &run.schedule, from_ms, to_ms)
+}
+
+/// Was a schedule touched by a hand until `to_ms` in a way that may have kept it from opening since `from_ms`: paused
+/// before, resumed or written since?
+fn was_stopped(book: &Book, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
+    book.calls.iter().any(|call| {
+        let ends = call.answered_ns.unwrap_or(u64::MAX);
+        let touches = match &call.operation {
+            Operation::Pause { target: Target::Schedule { tenant: of, schedule: name } }
+            | Operation::Resume { target: Target::Schedule { tenant: of, schedule: name } }
+            | Operation::Write { tenant: of, name, .. } => (of.as_str(), name.as_str()) == (tenant, schedule),
+            _ => false,
+        };
+        let paused = matches!(call.operation, Operation::Pause { .. });
+        let since = paused || book.civil_ms(ends) >= from_ms;
+        touches && since && book.civil_ms(call.invoked_ns) <= to_ms && !matches!(call.answer, Answer::Failed { .. })
+    })
+}
+
+/// An instant that was explained away instead of opened needs a reason that the judge has seen too.
+fn passed_over(book: &Book, inquiry: &mut Inquiry) {
+    let by_instant = loss::runs_by_instant(book);
+    for instant in book.due.keys().filter(|instant| !by_instant.contains_key(instant)) {
+        let Some(told) = loss::explanation(book, instant) else { continue };
+        let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(book.header.late_ms));
+        let (tenant, schedule) = (&told.tenant, &told.schedule);
+        let for_lateness = matches!(told.outcome, PassedOver::Coalesced | PassedOver::Expired);
+        if for_lateness && !book.was_hindered(from, to) && !was_stopped(book, tenant, schedule, from, to) {
+            let what = loss::describe(book, instant);
+            inquiry.offends(|| format!("{what} is {:?}, and a quorum was there", told.outcome));
+        }
+    }
+}
+
+/// No mail before its instant, none of a run that nobody knows, none to anybody whom the run was not for.
+fn mails(book: &Book, inquiry: &mut Inquiry) {
+    let triggered: BTreeMap<Name, Name> = loss::triggered(book).collect();
+    for dot in book.accepts() {
+        let told = || format!("{} at {:.3} s", book.describe(dot.item), dot.at_ns as f64 / 1e9);
+        let Some(run) = book.run_of(dot.item) else {
+            inquiry.offends(|| format!("{}: there is no such run", told()));
+            continue;
+        };
+        let early = run.due_unix_ms.saturating_sub(book.civil_ms(dot.at_ns));
+        let asked_for = matches!(run.cause, RunCause::Trigger | RunCause::Test);
+        if !asked_for && early > i64::try_from(book.header.clock_error_ms).unwrap_or(i64::MAX) {
+            inquiry.offends(|| format!("{}: {} before its instant", told(), seconds(early)));
+        }
+        let due = |instant: Instant| book.due.get(&instant);
+        let audience = match run.cause {
+            RunCause::Trigger | RunCause::Test => triggered.get(&dot.item.run),
+            _ => book.instant_of(run).and_then(due),
+        };
+        let recipients = audience.and_then(|audience| book.audiences.get(audience));
+        if recipients.is_some_and(|recipients| recipients.binary_search(&dot.item.recipient).is_err()) {
+            inquiry.offends(|| format!("{}: it was not for that recipient", told()));
+        }
+    }
+}

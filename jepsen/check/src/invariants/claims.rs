@@ -1,0 +1,80 @@
+//! I2: every accept is covered by a committed claim that precedes its DATA. I14: accepts are at most gate passes, and
+//! as many in a run without faults.
+
+use std::collections::BTreeMap;
+
+use crate::book::{Book, Dot, Grant, rows_of};
+use crate::history::{FaultStatus, Part};
+use crate::verdict::{Inquiry, Verdict};
+
+/// I2.
+pub fn covered(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    let claims_whole = inquiry.needs(book, &[Part::Accepts, Part::Claims]);
+    for dot in book.accepts() {
+        let told = || format!("{} at {:.3} s", book.describe(dot.item), dot.at_ns as f64 / 1e9);
+        let Some(fence) = dot.fence else {
+            inquiry.offends(|| format!("{}: a mail without a fence", told()));
+            continue;
+        };
+        match grant_of(book, dot) {
+            None if claims_whole => inquiry.offends(|| format!("{}: no claim {fence} grants it", told())),
+            None => {}
+            Some(grant) if grant.node != dot.node => inquiry.offends(|| {
+                let (holder, sender) = (book.names.text(grant.node), book.names.text(dot.node));
+                format!("{}: {fence} is {holder}'s, and {sender} sent it", told())
+            }),
+            Some(grant) if grant.committed_ns.is_some_and(|committed| committed > dot.data_ns) => {
+                inquiry.offends(|| format!("{}: its DATA came before claim {fence} was committed", told()));
+            }
+            Some(_) => {}
+        }
+    }
+    inquiry.verdict()
+}
+
+/// The claim under which a mail came.
+pub fn grant_of<'a>(book: &'a Book, dot: &Dot) -> Option<&'a Grant> {
+    rows_of(&book.grants, dot.item).iter().find(|grant| Some(grant.fence) == dot.fence)
+}
+
+/// Accepts that nothing explains: without a claim, or of a run that nobody knows.
+pub fn unexplained(book: &Book) -> u64 {
+    let claims_whole = book.is_whole(Part::Claims);
+    let known = |dot: &&Dot| match grant_of(book, dot) {
+        Some(_) => true,
+        None => !claims_whole && dot.fence.is_some() && book.run_of(dot.item).is_some(),
+    };
+    book.accepts().filter(|dot| !known(dot)).count() as u64
+}
+
+/// I14.
+pub fn passed_the_gate(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    if !inquiry.needs(book, &[Part::Accepts, Part::Gates, Part::Faults]) {
+        return inquiry.verdict();
+    }
+    let mut accepts: BTreeMap<(&str, u64), u64> = BTreeMap::new();
+    for dot in book.accepts() {
+        match grant_of(book, dot).map(|grant| grant.incarnation) {
+            Some(Some(life)) => *accepts.entry((book.names.text(dot.node), life)).or_default() += 1,
+            // That no claim covers it is I2's affair.
+            None if book.is_whole(Part::Claims) => {}
+            _ => inquiry.lacks("of some accepts, the life of the node that sent it"),
+        }
+    }
+    let passes = book.gates.iter().map(|gate| ((gate.node.as_str(), gate.incarnation), gate.passes));
+    let passes: BTreeMap<(&str, u64), u64> = passes.collect();
+    let faultless = book.faults.iter().all(|fault| fault.status == FaultStatus::Skipped);
+    let mut lives: Vec<_> = accepts.keys().chain(passes.keys()).copied().collect();
+    lives.sort_unstable();
+    lives.dedup();
+    for (node, life) in lives {
+        let of = |map: &BTreeMap<(&str, u64), u64>| map.get(&(node, life)).copied().unwrap_or(0);
+        let (accepts, passes) = (of(&accepts), of(&passes));
+        if accepts > passes || (faultless && accepts != passes) {
+            inquiry.offends(|| format!("{node}, life {life}: {accepts} accepts, {passes} gate passes"));
+        }
+    }
+    inquiry.verdict()
+}

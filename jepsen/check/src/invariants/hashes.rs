@@ -1,0 +1,29 @@
+//! I11: nodes that have applied the same entries are in the same state, also after a snapshot install.
+
+use std::collections::BTreeMap;
+
+use crate::book::Book;
+use crate::history::{Part, StateHash};
+use crate::verdict::{Inquiry, Verdict};
+
+/// I11.
+pub fn equal(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    inquiry.needs(book, &[Part::StateHashes]);
+    let mut by_index: BTreeMap<u64, Vec<&StateHash>> = BTreeMap::new();
+    for hash in &book.hashes {
+        by_index.entry(hash.applied_index).or_default().push(hash);
+    }
+    let mut compared = false;
+    for (index, hashes) in by_index {
+        let Some((first, others)) = hashes.split_first() else { continue };
+        compared |= others.iter().any(|other| other.node != first.node);
+        for other in others.iter().filter(|other| other.hash != first.hash) {
+            inquiry.offends(|| format!("after entry {index}, {} and {} differ", first.node, other.node));
+        }
+    }
+    if !compared {
+        inquiry.lacks("hashes of two nodes at one index");
+    }
+    inquiry.verdict()
+}

@@ -1,0 +1,56 @@
+//! I15: no row without a live lease holder stays claimed longer than lease + margin + 1 s.
+//!
+//! Somebody has to be there who can revoke it: the time counts from the latest of three moments. The holder's last lease
+//! was over (or its process gone, where leases were not observed); a leader began to act, which has to wait as long
+//! itself, since it does not know what its predecessor granted; a quorum was there again.
+
+use crate::book::Book;
+use crate::history::{OpenRow, Part};
+use crate::time::MS;
+use crate::verdict::{Inquiry, Verdict};
+
+/// What a row may stay open beyond lease and margin: for the revocation to be committed.
+const REVOKED_WITHIN_MS: u64 = 1_000;
+
+/// I15.
+pub fn revoked(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    if !inquiry.needs(book, &[Part::OpenRows, Part::Lives, Part::Outages]) {
+        return inquiry.verdict();
+    }
+    let wait_ns = (book.header.lease_ms + book.header.margin_ms + REVOKED_WITHIN_MS).saturating_mul(MS);
+    for row in book.open_rows.iter().filter(|row| row.claimed > 0) {
+        let Some(alone_ns) = alone_since(book, row) else { continue };
+        let from_ns = alone_ns.max(able_since(book, row.at_ns));
+        let stayed = row.at_ns.saturating_sub(from_ns);
+        if stayed > wait_ns {
+            let OpenRow { fence, node, incarnation, claimed, .. } = row;
+            let stayed = stayed as f64 / 1e9;
+            inquiry.offends(|| {
+                format!("row {fence} of {node}, life {incarnation}, has {claimed} claimed after {stayed:.3} s alone")
+            });
+        }
+    }
+    inquiry.verdict()
+}
+
+/// Since when the holder has no lease; none while it may have one.
+fn alone_since(book: &Book, row: &OpenRow) -> Option<u64> {
+    if book.is_whole(Part::Leases) {
+        let own = book.leases.iter().filter(|lease| (&lease.node, lease.incarnation) == (&row.node, row.incarnation));
+        let lease_ns = book.header.lease_ms.saturating_mul(MS);
+        // A lease runs from the sending of its request; one that was asked for later does not help now.
+        let began = own.filter(|lease| lease.until_ns.saturating_sub(lease_ns) <= row.at_ns);
+        let over_ns = began.map(|lease| lease.until_ns).max().unwrap_or(0);
+        return (over_ns < row.at_ns).then_some(over_ns);
+    }
+    let own = book.lives.iter().filter(|life| (&life.node, life.incarnation) == (&row.node, Some(row.incarnation)));
+    own.filter_map(|life| life.ended_ns).max().filter(|ended| *ended < row.at_ns)
+}
+
+/// Since when one leader could act without a break.
+fn able_since(book: &Book, at_ns: u64) -> u64 {
+    let epochs = book.epochs.iter().map(|epoch| epoch.at_ns).filter(|began| *began <= at_ns);
+    let outages = book.outages.iter().filter(|outage| outage.from_ns <= at_ns).map(|outage| outage.until_ns);
+    epochs.chain(outages).max().unwrap_or(0).min(at_ns)
+}

@@ -1,0 +1,44 @@
+//! I12: one tenant's overload does not move another's start beyond its bound.
+
+use std::collections::HashMap;
+
+use crate::book::Book;
+use crate::history::{Part, RunCause};
+use crate::names::Name;
+use crate::time::seconds;
+use crate::verdict::{Inquiry, Verdict};
+
+/// I12.
+pub fn apart(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    inquiry.needs(book, &[Part::Accepts, Part::Runs, Part::Outages]);
+    let Some(bound) = book.header.start_bound_ms else {
+        inquiry.lacks("a bound");
+        return inquiry.verdict();
+    };
+    let mut first: HashMap<Name, u64> = HashMap::new();
+    for dot in book.accepts() {
+        let at_ns = first.entry(dot.item.run).or_insert(dot.at_ns);
+        *at_ns = dot.at_ns.min(*at_ns);
+    }
+    let mut judged = 0_u32;
+    for (name, run) in book.runs.iter().filter(|(_, run)| run.cause == RunCause::Due) {
+        let beside = book.overloads.iter().any(|overload| {
+            let during = book.civil_ms(overload.from_ns)..=book.civil_ms(overload.until_ns);
+            overload.tenant != run.tenant && during.contains(&run.due_unix_ms)
+        });
+        let overloaded_itself = book.overloads.iter().any(|overload| overload.tenant == run.tenant);
+        let Some(first_ns) = first.get(name).filter(|_| beside && !overloaded_itself) else { continue };
+        judged += 1;
+        let (due, came) = (run.due_unix_ms, book.civil_ms(*first_ns));
+        let late = came.saturating_sub(due);
+        if late > i64::try_from(bound).unwrap_or(i64::MAX) && !book.was_hindered(due, came) {
+            let (run, tenant) = (&run.run, &run.tenant);
+            inquiry.offends(|| format!("{run} of {tenant} began {} after its instant", seconds(late)));
+        }
+    }
+    if judged == 0 {
+        inquiry.lacks("a run of one tenant beside the overload of another");
+    }
+    inquiry.verdict()
+}

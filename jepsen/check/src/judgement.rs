@@ -1,0 +1,158 @@
+//! What a whole history comes to: a table for people, one line of JSON for programs.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Table;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use serde::Serialize;
+
+use crate::book::Book;
+use crate::coverage::{self, Tally};
+use crate::failover::{Failover, failover};
+use crate::history::{FaultKind, Part};
+use crate::invariants::{ALL, ALWAYS, claims, doubt, loss, once};
+use crate::verdict::Verdict;
+
+/// The judgement of one run. As JSON it is the last line of `reveille-jepsen run` and `check`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// What is random came from this.
+    pub seed: u64,
+    /// The commit that was judged.
+    pub commit: String,
+    /// Everything that was asked holds, and the run counts.
+    pub valid: bool,
+    /// Those who were due a mail: each once for each run.
+    pub recipients: u64,
+    /// Mails that the sink accepted.
+    pub accepted: u64,
+    /// Of those, beyond the first of a recipient of a run.
+    pub duplicates: u64,
+    /// Who was due, did not get it, and is neither in doubt nor ended in another way. Null: not everything that could
+    /// say so was observed.
+    pub lost: Option<u64>,
+    /// Mails that no claim or no run explains.
+    pub unexplained: u64,
+    /// Who is in doubt at the end, or was closed as assumed.
+    pub in_doubt: u64,
+    /// Of those, who did get it.
+    pub in_doubt_arrived: u64,
+    /// So many may be in doubt after these faults.
+    pub in_doubt_allowed: u64,
+    /// What became of the faults.
+    pub faults: BTreeMap<FaultKind, Tally>,
+    /// How long nothing came after a leader was struck.
+    pub failover_ms: Failover,
+    /// The invariants that were asked for: `I1` …
+    pub invariants: BTreeMap<Name, Verdict>,
+    /// Whether the run exercised the system.
+    pub coverage: Verdict,
+}
+
+/// `I1` to `I15`, in the order of their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name(pub u8);
+
+impl Serialize for Name {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("I{}", self.0))
+    }
+}
+
+impl Book {
+    /// Judges.
+    #[must_use]
+    pub fn judge(&self) -> Judgement {
+        let asked = |number: &u8| ALWAYS.contains(number) || self.header.asks.contains(number);
+        let asked = ALL.iter().filter(|invariant| asked(&invariant.number));
+        let invariants: BTreeMap<Name, Verdict> =
+            asked.map(|invariant| (Name(invariant.number), (invariant.judge)(self))).collect();
+        let coverage = coverage::exercised(self);
+        let doubt = doubt::doubt(self);
+        let known = [Part::Accepts, Part::Due, Part::Runs, Part::Instants, Part::Standings, Part::Calls];
+        let known = known.into_iter().all(|part| self.is_whole(part));
+        Judgement {
+            seed: self.header.seed,
+            commit: self.header.commit.clone(),
+            valid: coverage.is_true() && invariants.values().all(Verdict::is_true),
+            recipients: loss::expected(self),
+            accepted: self.accepts().count() as u64,
+            duplicates: once::duplicates(self),
+            lost: known.then(|| loss::lost(self)),
+            unexplained: claims::unexplained(self),
+            in_doubt: doubt.in_doubt,
+            in_doubt_arrived: doubt.arrived,
+            in_doubt_allowed: doubt.allowed,
+            faults: coverage::tallies(self),
+            failover_ms: failover(self),
+            invariants,
+            coverage,
+        }
+    }
+}
+
+impl Judgement {
+    /// For programs: one line.
+    ///
+    /// # Errors
+    /// None that is known: there is nothing in it that JSON lacks.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
+    /// Verdicts for people, with the first offences or gaps of each.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(UTF8_BORDERS_ONLY);
+        for invariant in &ALL {
+            let Some(verdict) = self.invariants.get(&Name(invariant.number)) else {
+                table.add_row([format!("I{}", invariant.number), invariant.says.to_owned(), "not asked".to_owned()]);
+                continue;
+            };
+            table.add_row([format!("I{}", invariant.number), invariant.says.to_owned(), told(verdict)]);
+        }
+        table.add_row(["".to_owned(), "the run exercised the system".to_owned(), told(&self.coverage)]);
+        for (kind, tally) in &self.faults {
+            let Tally { installed, observed, skipped, indeterminate, inside_data } = tally;
+            let told = format!(
+                "{installed} installed, {observed} with an effect, {inside_data} inside a DATA, {skipped} skipped, \
+                 {indeterminate} indeterminate"
+            );
+            table.add_row(["fault".to_owned(), format!("{kind:?}"), told]);
+        }
+        let Failover { count, p50, p99, max } = self.failover_ms;
+        if let (Some(p50), Some(p99), Some(max)) = (p50, p99, max) {
+            let told = format!("{count} times; p50 {p50} ms, p99 {p99} ms, at most {max} ms");
+            table.add_row(["".to_owned(), "a leader was struck until the next one's first mail".to_owned(), told]);
+        }
+        let counts = format!(
+            "{} due, {} accepted, {} double, {} lost, {} unexplained, {} in doubt ({} had arrived; {} allowed)",
+            self.recipients,
+            self.accepted,
+            self.duplicates,
+            self.lost.map_or("nobody knows how many".to_owned(), |lost| lost.to_string()),
+            self.unexplained,
+            self.in_doubt,
+            self.in_doubt_arrived,
+            self.in_doubt_allowed
+        );
+        table.add_row(["".to_owned(), if self.valid { "VALID" } else { "NOT VALID" }.to_owned(), counts]);
+        table.to_string()
+    }
+}
+
+fn told(verdict: &Verdict) -> String {
+    let mut lines = vec![verdict.word().to_owned()];
+    match verdict {
+        Verdict::True => {}
+        Verdict::False { count, offences } => {
+            lines.extend(offences.iter().cloned());
+            if *count > offences.len() as u64 {
+                lines.push(format!("and {} more", count - offences.len() as u64));
+            }
+        }
+        Verdict::Unknown { missing } => lines.extend(missing.iter().map(|gap| format!("missing: {gap}"))),
+    }
+    lines.join("\n")
+}

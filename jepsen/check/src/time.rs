@@ -1,0 +1,30 @@
+//! Civil time and the clock of the history, and who could act when.
+
+use crate::book::Book;
+
+/// Nanoseconds of a millisecond.
+pub const MS: u64 = 1_000_000;
+
+impl Book {
+    /// Civil time of the cluster at an instant of the history.
+    pub fn civil_ms(&self, at_ns: u64) -> i64 {
+        let moves = self.clock_moves.partition_point(|(moved_ns, _)| *moved_ns <= at_ns);
+        let offset = moves.checked_sub(1).and_then(|last| self.clock_moves.get(last)).map_or(0, |(_, offset)| *offset);
+        let passed = i64::try_from(at_ns / MS).unwrap_or(i64::MAX);
+        self.header.began_unix_ms.saturating_add(passed).saturating_add(offset)
+    }
+
+    /// Was there an interval of civil time from `from_ms` to `to_ms` in which no quorum could act, or over which the
+    /// clock was moved by hand?
+    pub fn was_hindered(&self, from_ms: i64, to_ms: i64) -> bool {
+        let overlaps = |first: i64, last: i64| first <= to_ms && last >= from_ms;
+        let out = |from_ns, until_ns| overlaps(self.civil_ms(from_ns), self.civil_ms(until_ns));
+        self.outages.iter().any(|outage| out(outage.from_ns, outage.until_ns))
+            || self.clock_moves.iter().any(|(at_ns, _)| out(at_ns.saturating_sub(1), *at_ns))
+    }
+}
+
+/// So many milliseconds for people.
+pub fn seconds(ms: i64) -> String {
+    format!("{:.3} s", ms as f64 / 1_000.0)
+}

@@ -1,0 +1,373 @@
+//! Bad histories, made by hand from the good one; each names the invariants that must reject it.
+
+use reveille_check::history::*;
+
+use crate::good::{History, fence, good, ms, ns, ok, opened, trigger, write};
+use crate::{rejected, with};
+
+impl History {
+    /// Changes the first event for which this says that it did.
+    #[track_caller]
+    fn alter(&mut self, change: impl FnMut(&mut Event) -> bool) {
+        assert!(self.events.iter_mut().map(change).any(|changed| changed), "there is no such event");
+    }
+
+    #[track_caller]
+    fn alter_mail(&mut self, run: &str, who: &str, change: impl Fn(&mut Mail)) {
+        self.alter(|event| match event {
+            Event::Mail(mail) if mail.run.as_deref() == Some(run) && mail.recipient == who => {
+                change(mail);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    #[track_caller]
+    fn alter_standing(&mut self, run: &str, who: &str, state: Fate) {
+        self.alter(|event| match event {
+            Event::Standing(standing) if standing.run == run && standing.recipient == who => {
+                standing.state = state;
+                true
+            }
+            _ => false,
+        });
+    }
+
+    #[track_caller]
+    fn alter_run(&mut self, run: &str, change: impl Fn(&mut Run)) {
+        self.alter(|event| match event {
+            Event::Run(of) if of.run == run => {
+                change(of);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    #[track_caller]
+    fn drop_first(&mut self, picks: impl FnMut(&Event) -> bool) {
+        let place = self.events.iter().position(picks).expect("there is no such event");
+        self.events.remove(place);
+    }
+}
+
+fn is_claim(event: &Event, run: &str, who: &str) -> bool {
+    matches!(event, Event::Claim(claim) if claim.run == run && claim.recipients == [who])
+}
+
+fn is_mail(event: &Event, run: &str, who: &str) -> bool {
+    matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some(run) && mail.recipient == who)
+}
+
+#[test]
+fn i1_a_second_accept_under_another_claim() {
+    let again = |history: &mut History| {
+        history.claim("r120.0", "m7", fence(210, 240), ("n1", 1), 31.0);
+        history.dot("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Accepted);
+    };
+    // What was accepted twice passed two gates, so I3 falls with it.
+    rejected(&with(again), &[1, 3]);
+    let doubted = with(|history| {
+        history.dot("r200.0", "b", fence(210, 216), "n1", 25.0, Answered::Accepted);
+        history.claim("r200.0", "b", fence(210, 216), ("n1", 1), 24.9);
+    });
+    rejected(&doubted, &[1, 3]);
+    assert_eq!(doubted.judge().duplicates, 1);
+}
+
+#[test]
+fn i1_under_resend_the_ledger_has_to_own_up_to_it() {
+    let again = |history: &mut History| {
+        history.header.in_doubt = InDoubt::Resend;
+        history.claim("r200.0", "b", fence(210, 216), ("n1", 1), 24.9);
+        history.dot("r200.0", "b", fence(210, 216), "n1", 25.0, Answered::Accepted);
+        history.alter_standing("r200.0", "b", Fate::Sent);
+    };
+    rejected(&with(again), &[1, 3]);
+    let mut owned = with(again);
+    owned.step("r200.0", "b", 215, Step::Resent);
+    let judgement = owned.judge();
+    assert!(judgement.valid, "\n{}", judgement.table());
+    assert_eq!(judgement.duplicates, 1, "by choice, and counted");
+    owned.header.in_doubt = InDoubt::Hold;
+    rejected(&owned, &[1, 3]);
+}
+
+#[test]
+fn i2_an_accept_without_its_claim() {
+    rejected(&with(|history| history.drop_first(|event| is_claim(event, "r120.0", "m7"))), &[2]);
+    rejected(&with(|history| history.alter_mail("r120.0", "m7", |mail| mail.fence = None)), &[2]);
+    rejected(&with(|history| history.alter_mail("r120.0", "m7", |mail| mail.fence = Some(fence(10, 139)))), &[2]);
+    assert_eq!(with(|history| history.alter_mail("r120.0", "m7", |mail| mail.fence = None)).judge().unexplained, 1);
+}
+
+#[test]
+fn i2_a_claim_of_another_node_or_too_late() {
+    let others = with(|history| history.alter_mail("r120.0", "m7", |mail| mail.node = "n1".to_owned()));
+    rejected(&others, &[2]);
+    let late = with(|history| history.alter_mail("r120.0", "m7", |mail| mail.data_ns -= ns(0.2)));
+    rejected(&late, &[2]);
+}
+
+#[test]
+fn i3_a_fence_that_comes_twice_or_a_second_one_past_the_gate() {
+    let twice = |answer| with(|history| history.dot("r120.0", "m7", fence(10, 121), "n2", 12.6, answer));
+    rejected(&twice(Answered::Refused), &[3]);
+    let second = with(|history| history.dot("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Nothing));
+    rejected(&second, &[3]);
+    let refused = with(|history| history.dot("r120.0", "m7", fence(10, 99), "n1", 12.4, Answered::Refused));
+    assert!(refused.judge().valid, "a definite refusal is no second one");
+}
+
+#[test]
+fn i4_an_instant_or_a_recipient_that_is_gone() {
+    rejected(&with(|history| history.due(("default", "daily"), 37.0, "team")), &[4]);
+    assert_eq!(with(|history| history.due(("default", "daily"), 37.0, "team")).judge().lost, Some(3));
+    let waiting = with(|history| {
+        history.due(("default", "daily"), 37.0, "team");
+        history.explained("daily", 37.0, PassedOver::Waiting);
+    });
+    rejected(&waiting, &[4]);
+    let of = |event: &Event, run: &str| matches!(event, Event::Standing(standing) if standing.run == run);
+    rejected(&with(|history| history.drop_first(|event| of(event, "r310.0"))), &[4]);
+    rejected(&with(|history| history.alter_standing("r100.0", "c", Fate::Pending)), &[4]);
+    rejected(&with(|history| history.alter_standing("r100.0", "c", Fate::Claimed)), &[4]);
+    let run = |event: &Event| matches!(event, Event::Run(run) if run.run == "r310.0");
+    rejected(&with(|history| history.drop_first(run)), &[4]);
+    rejected(&with(|history| history.drop_first(|event| matches!(event, Event::Explained(_)))), &[4]);
+}
+
+#[test]
+fn i5_more_doubt_than_the_faults_allow_or_of_somebody_nobody_held() {
+    let more = with(|history| {
+        history.alter_standing("r120.0", "m7", Fate::InDoubt);
+        history.alter_standing("r120.0", "m8", Fate::InDoubt);
+    });
+    rejected(&more, &[5]);
+    rejected(&with(|history| history.alter_standing("r310.0", "d", Fate::InDoubt)), &[5]);
+    let journal = |history: &mut History| {
+        history.alter(|event| match event {
+            Event::Fault(fault) if fault.kind == FaultKind::Kill => {
+                fault.journals_lost = true;
+                true
+            }
+            _ => false,
+        });
+    };
+    let mut lost = more.clone();
+    journal(&mut lost);
+    assert!(lost.judge().valid, "with its journal lost, a node may leave its claim cap");
+}
+
+fn answer_of(history: &mut History, who: &str, change: impl Fn(&mut Vec<Crossing>, &mut Vec<String>)) {
+    history.alter(|event| match event {
+        Event::Call(Call {
+            operation: Operation::OptOut { recipient, .. },
+            answer: Answer::Ok { crossed, unconfirmed, .. },
+            ..
+        }) if recipient == who => {
+            change(crossed, unconfirmed);
+            true
+        }
+        _ => false,
+    });
+}
+
+#[test]
+fn i6_a_mail_after_the_answer_that_the_answer_did_not_name() {
+    rejected(&with(|history| answer_of(history, "b", |crossed, _| crossed.clear())), &[6]);
+    rejected(&with(|history| answer_of(history, "b", |crossed, _| crossed[0].number = 2)), &[6]);
+    rejected(&with(|history| answer_of(history, "b", |crossed, _| crossed[0].fence = fence(210, 230))), &[6]);
+    rejected(&with(|history| answer_of(history, "c", |_, unconfirmed| unconfirmed.clear())), &[6]);
+    rejected(&with(|history| answer_of(history, "c", |_, unconfirmed| unconfirmed[0] = "n1".to_owned())), &[6]);
+    let not_lifted =
+        |event: &Event| matches!(event, Event::Call(call) if matches!(call.operation, Operation::TakeBack { .. }));
+    let mut without = with(|history| history.drop_first(not_lifted));
+    without.found(Noun::OptOut, "m0", "opted_out");
+    rejected(&without, &[6]);
+    let refused = with(|history| {
+        history.claim("r220.0", "a", fence(210, 236), ("n1", 1), 29.0);
+        history.dot("r220.0", "a", fence(210, 236), "n1", 29.1, Answered::Refused);
+    });
+    rejected(&refused, &[6]);
+}
+
+#[test]
+fn i7_a_write_that_is_gone_one_that_came_back_and_one_that_is_old() {
+    let daily = |event: &Event| matches!(event, Event::Found(found) if found.name == "daily");
+    rejected(&with(|history| history.drop_first(daily)), &[7]);
+    rejected(&with(|history| history.found(Noun::Schedule, "old", "v1")), &[7]);
+    let holds = |value: &'static str| {
+        with(|history| {
+            history.drop_first(daily);
+            history.found(Noun::Schedule, "daily", value);
+        })
+    };
+    rejected(&holds("v1"), &[7]);
+    rejected(&holds("v9"), &[7]);
+    assert!(holds("v3").judge().valid, "what may have happened may be there");
+    let opted_out = |event: &Event| matches!(event, Event::Found(found) if found.noun == Noun::OptOut);
+    rejected(&with(|history| history.drop_first(opted_out)), &[7]);
+    rejected(&with(|history| history.found(Noun::OptOut, "m0", "opted_out")), &[7]);
+}
+
+#[test]
+fn i7_one_request_id_with_two_answers() {
+    rejected(&with(|history| history.asked("t2", 42.1, trigger(), opened(300, "r300.0"))), &[7]);
+    rejected(&with(|history| history.asked("t2", 43.0, write(Noun::Schedule, "other", None), ok(312))), &[7]);
+}
+
+#[test]
+fn i8_a_claim_a_run_or_a_mail_after_a_pause_or_cancel() {
+    rejected(&with(|history| history.claim("r220.0", "d", fence(210, 222), ("n1", 1), 26.0)), &[8]);
+    rejected(&with(|history| history.claim("r310.0", "d", fence(210, 312), ("n1", 1), 43.0)), &[8]);
+    let run = with(|history| {
+        history.run("r116.0", ("default", "weekly"), 16.0, 1, 116);
+        history.stands("r116.0", "d", 0, Fate::Suppressed);
+    });
+    rejected(&run, &[8]);
+    let early = with(|history| {
+        history.claim("r220.0", "d", fence(210, 220), ("n2", 2), 25.1);
+        history.dot("r220.0", "d", fence(210, 220), "n2", 25.5, Answered::Refused);
+    });
+    rejected(&early, &[8]);
+    let before = with(|history| {
+        history.claim("r220.0", "d", fence(210, 220), ("n2", 2), 25.1);
+        history.dot("r220.0", "d", fence(210, 220), "n2", 25.19, Answered::Refused);
+    });
+    assert!(before.judge().valid, "it came before the answer");
+}
+
+#[test]
+fn i9_sent_that_never_arrived_and_arrived_that_is_called_otherwise() {
+    let gone = with(|history| history.drop_first(|event| is_mail(event, "r300.0", "d")));
+    rejected(&gone, &[9]);
+    assert_eq!(gone.judge().lost, Some(1));
+    rejected(&with(|history| history.alter_standing("r100.0", "c", Fate::Sent)), &[9]);
+    for state in [Fate::Dead, Fate::Expired, Fate::Suppressed, Fate::Cancelled] {
+        rejected(&with(|history| history.alter_standing("r120.0", "m7", state)), &[9]);
+    }
+}
+
+#[test]
+fn i10_an_extra_run_one_too_many_and_one_too_many_of_a_trigger() {
+    let extra = with(|history| history.run("r350.0", ("default", "daily"), 33.0, 0, 350));
+    rejected(&extra, &[10]);
+    let twice = with(|history| {
+        history.run("r221.0", ("default", "ping"), 25.0, 1, 221);
+        history.stands("r221.0", "d", 0, Fate::Suppressed);
+    });
+    rejected(&twice, &[10]);
+    rejected(&with(|history| history.run("r352.0", ("default", "asked"), 43.0, 0, 352)), &[10]);
+}
+
+#[test]
+fn i10_early_late_passed_over_and_to_nobody() {
+    let move_due = |seconds: f64| {
+        with(|history| {
+            let moved = (seconds * 1e3) as i64;
+            history.alter(|event| match event {
+                Event::Due(due) if due.schedule == "campaign" => {
+                    due.due_unix_ms += moved;
+                    true
+                }
+                _ => false,
+            });
+            history.alter_run("r120.0", |run| {
+                run.due_unix_ms += moved;
+                run.opened_unix_ms += moved;
+            });
+        })
+    };
+    rejected(&move_due(5.0), &[10]);
+    assert!(move_due(1.0).judge().valid, "clocks may be so far apart");
+    let open = |by_ms: i64| with(|history| history.alter_run("r120.0", |run| run.opened_unix_ms += by_ms));
+    rejected(&open(-200), &[10]);
+    rejected(&open(4_000), &[10]);
+    let over_an_outage = with(|history| history.alter_run("r200.0", |run| run.opened_unix_ms += 4_000));
+    assert!(over_an_outage.judge().valid, "late without a quorum");
+    let passed = with(|history| {
+        history.due(("default", "daily"), 37.0, "team");
+        history.explained("daily", 37.0, PassedOver::Expired);
+    });
+    rejected(&passed, &[10]);
+    rejected(&with(|history| history.sends("r120.0", ("z", 99), fence(10, 132), ("n1", 1), 14.0)), &[10]);
+}
+
+#[test]
+fn i11_two_states_after_one_entry() {
+    let differs = with(|history| {
+        let (at_ns, node, hash) = (0, "n3".to_owned(), "another".to_owned());
+        history.events.push(Event::StateHash(StateHash { at_ns, node, applied_index: 150, hash }));
+    });
+    rejected(&differs, &[11]);
+}
+
+#[test]
+fn i12_a_tenant_that_waits_for_another() {
+    let late = with(|history| {
+        history.alter_mail("r225.0", "d", |mail| {
+            mail.at_ns += ns(2.0);
+            mail.data_ns += ns(2.0);
+        });
+    });
+    rejected(&late, &[12]);
+}
+
+#[test]
+fn i13_a_backlog_that_does_not_drain_in_time() {
+    let drained = |event: &Event| matches!(event, Event::Drained { .. });
+    let mut history = good();
+    history.drop_first(drained);
+    rejected(&history, &[13]);
+    history.events.push(Event::Drained { at_ns: ns(56.0) });
+    rejected(&history, &[13]);
+    history.ended.at_ns = ns(50.0);
+    history.drop_first(drained);
+    let judgement = history.judge();
+    assert!(!judgement.valid && crate::broken(&judgement).is_empty(), "it may drain yet\n{}", judgement.table());
+}
+
+#[test]
+fn i14_more_accepts_than_gate_passes() {
+    let fewer = with(|history| {
+        history.alter(|event| match event {
+            Event::GatePasses(gate) if gate.node == "n1" => {
+                gate.passes -= 4;
+                true
+            }
+            _ => false,
+        });
+    });
+    rejected(&fewer, &[14]);
+}
+
+#[test]
+fn i14_without_faults_they_are_equal() {
+    let mut history = good();
+    history.events.retain(|event| !matches!(event, Event::Fault(_)));
+    history.header.coverage = Coverage::default();
+    history.header.asks = vec![14];
+    let judgement = history.judge();
+    assert_eq!(crate::broken(&judgement), [14].into(), "some passes were of mails that never came");
+}
+
+#[test]
+fn i15_a_row_that_stays_with_a_holder_that_is_gone() {
+    let row = |at_s: f64| {
+        let (fence, node) = (fence(10, 202), "n2".to_owned());
+        Event::OpenRow(OpenRow { at_ns: ns(at_s), fence, node, incarnation: 1, claimed: 1 })
+    };
+    // The last lease was over at 24 s; a leader could act from 23 s on; 4 + 1 + 1 s later it is too late.
+    assert!(with(|history| history.events.push(row(29.9))).judge().valid);
+    let stays = with(|history| history.events.push(row(30.1)));
+    rejected(&stays, &[15]);
+    let mut leaderless = stays.clone();
+    leaderless.events.push(Event::Outage(Outage { from_ns: ns(25.0), until_ns: ns(26.0) }));
+    assert!(leaderless.judge().valid, "nobody could revoke it");
+    let mut by_lives = stays;
+    by_lives.ended.whole.retain(|part| *part != Part::Leases);
+    rejected(&by_lives, &[15]);
+    assert_eq!(ms(0.0), by_lives.header.began_unix_ms);
+}

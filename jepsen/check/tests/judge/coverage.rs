@@ -1,0 +1,71 @@
+//! Runs that did not exercise the system: nothing is wrong with them, and they do not count.
+
+use reveille_check::Verdict;
+use reveille_check::history::*;
+
+use crate::good::{History, good};
+use crate::{broken, with};
+
+fn fault(history: &mut History, kind: FaultKind, change: impl Fn(&mut Fault)) {
+    for event in &mut history.events {
+        match event {
+            Event::Fault(fault) if fault.kind == kind => change(fault),
+            _ => {}
+        }
+    }
+}
+
+#[track_caller]
+fn does_not_count(history: &History) -> Verdict {
+    let judgement = history.judge();
+    assert!(broken(&judgement).is_empty() && !judgement.valid, "\n{}", judgement.table());
+    judgement.coverage
+}
+
+#[test]
+fn a_fault_without_an_effect_does_not_count() {
+    let without = with(|history| fault(history, FaultKind::Pause, |fault| fault.observed = Some(false)));
+    assert!(does_not_count(&without).is_false());
+    let unseen = with(|history| fault(history, FaultKind::Pause, |fault| fault.observed = None));
+    assert!(matches!(does_not_count(&unseen), Verdict::Unknown { .. }));
+    let open = with(|history| {
+        fault(history, FaultKind::Pause, |fault| {
+            (fault.status, fault.observed) = (FaultStatus::Indeterminate, None);
+        });
+    });
+    assert!(matches!(does_not_count(&open), Verdict::Unknown { .. }));
+}
+
+#[test]
+fn a_fault_that_was_asked_for_and_is_missing_does_not_count() {
+    let mut asked = good();
+    asked.header.coverage.faults.insert(FaultKind::Clock, 1);
+    assert!(does_not_count(&asked).is_false());
+    asked.header.coverage.faults = [(FaultKind::Kill, 2)].into();
+    assert!(does_not_count(&asked).is_false());
+}
+
+#[test]
+fn what_a_machine_cannot_do_is_named_and_the_rest_counts() {
+    let judgement = good().judge();
+    assert_eq!(judgement.faults[&FaultKind::PowerCut].skipped, 1);
+    assert!(judgement.coverage.is_true());
+    let mut nothing = good();
+    nothing.header.coverage.faults = [(FaultKind::PowerCut, 1)].into();
+    nothing.header.coverage.kills_inside_data = 0;
+    for kind in [FaultKind::Kill, FaultKind::Pause, FaultKind::Relay] {
+        fault(&mut nothing, kind, |fault| fault.observed = Some(false));
+    }
+    assert!(does_not_count(&nothing).is_false(), "everything was skipped");
+}
+
+#[test]
+fn no_kill_inside_a_data_and_too_little_mail_do_not_count() {
+    let outside = with(|history| fault(history, FaultKind::Kill, |fault| fault.inside_data = Some(false)));
+    assert!(does_not_count(&outside).is_false());
+    let mut slow = good();
+    slow.header.coverage.mails_per_second = 4;
+    assert!(does_not_count(&slow).is_false());
+    slow.events.retain(|event| !matches!(event, Event::Phase(phase) if phase.phase == PhaseName::Faults));
+    assert!(matches!(does_not_count(&slow), Verdict::Unknown { .. }));
+}

@@ -1,0 +1,456 @@
+//! One history in which everything happens and nothing is wrong: what the bad ones are made from.
+//!
+//! A minute of three nodes. Faults from 10 s to 40 s: the leader n2 is killed between a dot and its 250 at 21 s, n3 is
+//! paused around 30 s, the relay leaves two dots without an answer, a power cut is skipped.
+
+use std::collections::BTreeMap;
+
+use reveille_check::history::*;
+use reveille_check::{Book, Judgement};
+
+/// Civil time at the beginning.
+pub const BEGAN: i64 = 1_780_000_000_000;
+/// Recipients of the campaign, which make up the rate of mail.
+const MANY: u32 = 90;
+
+/// A history that can still be changed.
+#[derive(Clone)]
+pub struct History {
+    pub header: Header,
+    pub events: Vec<Event>,
+    pub ended: Ended,
+}
+
+pub fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
+pub fn ms(seconds: f64) -> i64 {
+    BEGAN + (seconds * 1e3) as i64
+}
+
+pub fn fence(epoch: u64, index: u64) -> Fence {
+    Fence { group: 1, epoch, index, place: 0 }
+}
+
+impl History {
+    /// Judged as it comes out of a file.
+    pub fn judge(&self) -> Judgement {
+        let mut writer = Writer::begin(Vec::new(), &self.header).unwrap();
+        self.events.iter().for_each(|event| writer.event(event).unwrap());
+        let bytes = writer.end(&self.ended).unwrap();
+        Book::read(bytes.as_slice()).unwrap().judge()
+    }
+
+    /// Judged as the simulation does it, without a file.
+    pub fn judge_in_memory(&self) -> Judgement {
+        let mut book = Book::new(self.header.clone());
+        self.events.iter().for_each(|event| book.note(event.clone()));
+        book.note(Event::Ended(self.ended.clone()));
+        book.close().judge()
+    }
+
+    pub fn run(&mut self, run: &str, whose: (&str, &str), due_s: f64, audience: u32, index: u64) {
+        let cause = if whose.1 == "asked" { RunCause::Trigger } else { RunCause::Due };
+        self.events.push(Event::Run(Run {
+            run: run.to_owned(),
+            tenant: whose.0.to_owned(),
+            schedule: whose.1.to_owned(),
+            due_unix_ms: ms(due_s),
+            cause,
+            opened_index: index,
+            opened_unix_ms: ms(due_s) + 100,
+            audience,
+            unfinished: 0,
+        }));
+    }
+
+    pub fn due(&mut self, whose: (&str, &str), due_s: f64, audience: &str) {
+        self.events.push(Event::Due(Due {
+            tenant: whose.0.to_owned(),
+            schedule: whose.1.to_owned(),
+            due_unix_ms: ms(due_s),
+            audience: audience.to_owned(),
+        }));
+    }
+
+    pub fn claim(&mut self, run: &str, who: &str, fence: Fence, node: (&str, u64), at_s: f64) {
+        self.events.push(Event::Claim(Claim {
+            fence,
+            node: node.0.to_owned(),
+            incarnation: Some(node.1),
+            run: run.to_owned(),
+            recipients: vec![who.to_owned()],
+            committed_ns: Some(ns(at_s)),
+        }));
+    }
+
+    pub fn dot(&mut self, run: &str, who: &str, fence: Fence, node: &str, at_s: f64, answer: Answered) {
+        self.events.push(Event::Mail(Mail {
+            data_ns: ns(at_s - 0.01),
+            at_ns: ns(at_s),
+            run: Some(run.to_owned()),
+            recipient: who.to_owned(),
+            fence: Some(fence),
+            node: node.to_owned(),
+            connection: 1,
+            answer,
+            message_id: None,
+            body: None,
+        }));
+    }
+
+    pub fn step(&mut self, run: &str, who: &str, index: u64, step: Step) {
+        let (run, recipient) = (run.to_owned(), who.to_owned());
+        self.events.push(Event::Outcome(Outcome { index, fence: None, run, recipient, step, detail: String::new() }));
+    }
+
+    pub fn stands(&mut self, run: &str, who: &str, number: u32, state: Fate) {
+        let (run, recipient) = (run.to_owned(), who.to_owned());
+        self.events.push(Event::Standing(Standing {
+            run,
+            recipient,
+            number: Some(number),
+            state,
+            cause: String::new(),
+        }));
+    }
+
+    /// Claimed, accepted, settled.
+    pub fn sends(&mut self, run: &str, who: (&str, u32), fence: Fence, node: (&str, u64), at_s: f64) {
+        self.claim(run, who.0, fence, node, at_s - 0.05);
+        self.dot(run, who.0, fence, node.0, at_s, Answered::Accepted);
+        self.step(run, who.0, fence.index + 1, Step::Sent);
+        self.stands(run, who.0, who.1, Fate::Sent);
+    }
+
+    pub fn call(&mut self, from_s: f64, to_s: f64, operation: Operation, answer: Answer) {
+        self.events.push(Event::Call(Call {
+            client: "c1".to_owned(),
+            request_id: None,
+            invoked_ns: ns(from_s),
+            answered_ns: Some(ns(to_s)),
+            operation,
+            answer,
+        }));
+    }
+
+    pub fn asked(&mut self, id: &str, from_s: f64, operation: Operation, answer: Answer) {
+        self.call(from_s, from_s + 0.1, operation, answer);
+        let Some(Event::Call(call)) = self.events.last_mut() else { unreachable!() };
+        call.request_id = Some(id.to_owned());
+    }
+
+    pub fn explained(&mut self, schedule: &str, due_s: f64, outcome: PassedOver) {
+        self.events.push(Event::Explained(Explained {
+            tenant: "default".to_owned(),
+            schedule: schedule.to_owned(),
+            first_unix_ms: ms(due_s),
+            last_unix_ms: ms(due_s),
+            count: 1,
+            outcome,
+            reason: String::new(),
+        }));
+    }
+
+    pub fn found(&mut self, noun: Noun, name: &str, value: &str) {
+        let (tenant, name, value) = ("default".to_owned(), name.to_owned(), value.to_owned());
+        self.events.push(Event::Found(Found { noun, tenant, name, value }));
+    }
+
+    fn fault(&mut self, kind: FaultKind, nodes: &[&str], from_s: f64) -> &mut Fault {
+        self.events.push(Event::Fault(Fault {
+            kind,
+            name: format!("{kind:?}"),
+            nodes: nodes.iter().map(|&node| node.to_owned()).collect(),
+            from_ns: ns(from_s),
+            until_ns: None,
+            status: FaultStatus::Installed,
+            observed: Some(true),
+            word: String::new(),
+            inside_data: None,
+            past_gate: None,
+            journals_lost: false,
+            led_epoch: None,
+        }));
+        let Some(Event::Fault(fault)) = self.events.last_mut() else { unreachable!() };
+        fault
+    }
+}
+
+pub fn ok(index: u64) -> Answer {
+    Answer::Ok { index: Some(index), run: None, crossed: vec![], unconfirmed: vec![] }
+}
+
+pub fn write(noun: Noun, name: &str, value: Option<&str>) -> Operation {
+    Operation::Write { noun, tenant: "default".to_owned(), name: name.to_owned(), value: value.map(str::to_owned) }
+}
+
+fn opt_out(who: &str) -> Operation {
+    Operation::OptOut { tenant: "default".to_owned(), recipient: who.to_owned() }
+}
+
+pub fn trigger() -> Operation {
+    let (tenant, schedule, audience) = ("default".to_owned(), "asked".to_owned(), "solo".to_owned());
+    Operation::Trigger { tenant, schedule, audience }
+}
+
+pub fn opened(index: u64, run: &str) -> Answer {
+    Answer::Ok { index: Some(index), run: Some(run.to_owned()), crossed: vec![], unconfirmed: vec![] }
+}
+
+fn header() -> Header {
+    Header {
+        format: FORMAT,
+        seed: 7,
+        command: "reveille-jepsen run --seed 7".to_owned(),
+        commit: "0000000".to_owned(),
+        clock: Clock::Virtual,
+        began_unix_ms: BEGAN,
+        nodes: ["n1", "n2", "n3"].map(str::to_owned).to_vec(),
+        in_doubt: InDoubt::Hold,
+        lease_ms: 4_000,
+        margin_ms: 1_000,
+        sessions: 8,
+        claim_cap: 4_096,
+        clock_error_ms: 2_000,
+        late_ms: 3_000,
+        drain_within_ms: 15_000,
+        start_bound_ms: Some(2_000),
+        asks: (1..=15).collect(),
+        coverage: Coverage {
+            mails_per_second: 3,
+            kills_inside_data: 1,
+            faults: [FaultKind::Kill, FaultKind::Pause, FaultKind::Relay, FaultKind::PowerCut]
+                .map(|kind| (kind, 1))
+                .into(),
+        },
+    }
+}
+
+/// Everything that can be observed.
+pub const PARTS: [Part; 17] = [
+    Part::Accepts,
+    Part::Dots,
+    Part::Claims,
+    Part::Outcomes,
+    Part::Standings,
+    Part::Runs,
+    Part::Instants,
+    Part::Due,
+    Part::Calls,
+    Part::Objects,
+    Part::Lives,
+    Part::Gates,
+    Part::Faults,
+    Part::Outages,
+    Part::Leases,
+    Part::OpenRows,
+    Part::StateHashes,
+];
+
+pub fn good() -> History {
+    let ended = Ended { at_ns: ns(60.0), whole: PARTS.to_vec() };
+    let mut history = History { header: header(), events: Vec::new(), ended };
+    surroundings(&mut history);
+    audiences(&mut history);
+    ordinary(&mut history);
+    doubtful(&mut history);
+    barriers(&mut history);
+    administration(&mut history);
+    gates(&mut history);
+    history
+}
+
+fn surroundings(history: &mut History) {
+    let node = str::to_owned;
+    history.events.extend([
+        Event::Phase(Phase { at_ns: ns(10.0), phase: PhaseName::Faults }),
+        Event::Phase(Phase { at_ns: ns(40.0), phase: PhaseName::Healed }),
+        Event::Drained { at_ns: ns(45.0) },
+        Event::EpochStarted(EpochStarted { at_ns: 0, epoch: 10, node: node("n2") }),
+        Event::Outage(Outage { from_ns: ns(21.0), until_ns: ns(23.0) }),
+        Event::EpochStarted(EpochStarted { at_ns: ns(23.0), epoch: 210, node: node("n1") }),
+        Event::Overload(Overload { tenant: node("default"), from_ns: ns(24.0), until_ns: ns(28.0) }),
+    ]);
+    for (name, incarnation, from_s, to_s) in [("n1", 1, 0.0, None), ("n3", 1, 0.0, None), ("n2", 2, 24.0, None)]
+        .into_iter()
+        .chain([("n2", 1, 0.0, Some(21.0))])
+    {
+        history.events.push(Event::Life(Life {
+            node: node(name),
+            incarnation: Some(incarnation),
+            started_ns: ns(from_s),
+            ended_ns: to_s.map(ns),
+            end: to_s.map(|_| LifeEnd::Killed),
+        }));
+        for second in from_s as u64..to_s.unwrap_or(60.0) as u64 {
+            let until_ns = ns(second as f64 + 4.0);
+            history.events.push(Event::Lease(Lease { node: node(name), incarnation, until_ns }));
+        }
+    }
+    for (at_s, claimed) in [(20.95, 1), (24.5, 1), (28.0, 0), (50.0, 0)] {
+        let (fence, node) = (fence(10, 202), node("n2"));
+        history.events.push(Event::OpenRow(OpenRow { at_ns: ns(at_s), fence, node, incarnation: 1, claimed }));
+    }
+    for (name, index) in [("n1", 150), ("n2", 150), ("n1", 400), ("n2", 400), ("n3", 400)] {
+        let hash = format!("hash of {index}");
+        history.events.push(Event::StateHash(StateHash { at_ns: 0, node: node(name), applied_index: index, hash }));
+    }
+    let kill = history.fault(FaultKind::Kill, &["n2"], 21.0);
+    (kill.inside_data, kill.past_gate, kill.led_epoch) = (Some(true), Some(1), Some(10));
+    history.fault(FaultKind::Pause, &["n3"], 29.8).past_gate = Some(0);
+    history.fault(FaultKind::Relay, &[], 32.0);
+    let cut = history.fault(FaultKind::PowerCut, &["n1"], 33.0);
+    (cut.status, cut.observed, cut.word) = (FaultStatus::Skipped, None, "no loop devices".to_owned());
+}
+
+fn audiences(history: &mut History) {
+    let lists = [
+        ("team", ["a", "b", "c"].map(str::to_owned).to_vec()),
+        ("solo", vec!["d".to_owned()]),
+        ("many", (0..MANY).map(|number| format!("m{number}")).collect()),
+    ];
+    for (name, recipients) in lists {
+        history.events.push(Event::Audience(Audience { name: name.to_owned(), recipients }));
+    }
+}
+
+/// A refusal and its retry, a dead letter, a campaign, another tenant beside the overload, an instant that an outage
+/// swallowed.
+fn ordinary(history: &mut History) {
+    let (daily, all) = (("default", "daily"), "team");
+    history.due(daily, 5.0, all);
+    history.run("r100.0", daily, 5.0, 3, 100);
+    history.sends("r100.0", ("a", 0), fence(10, 101), ("n1", 1), 5.3);
+    history.claim("r100.0", "b", fence(10, 102), ("n2", 1), 5.1);
+    history.dot("r100.0", "b", fence(10, 102), "n2", 5.3, Answered::Refused);
+    history.step("r100.0", "b", 103, Step::Refused);
+    history.sends("r100.0", ("b", 1), fence(10, 110), ("n3", 1), 7.0);
+    history.claim("r100.0", "c", fence(10, 104), ("n1", 1), 5.1);
+    history.step("r100.0", "c", 105, Step::Refused);
+    history.stands("r100.0", "c", 2, Fate::Dead);
+
+    history.due(("default", "campaign"), 12.0, "many");
+    history.run("r120.0", ("default", "campaign"), 12.0, MANY, 120);
+    for number in 0..MANY {
+        let node = [("n1", 1), ("n2", 1), ("n3", 1)][number as usize % 3];
+        let at_s = 12.3 + f64::from(number) / 50.0;
+        history.sends("r120.0", (&format!("m{number}"), number), fence(10, 121 + u64::from(number / 9)), node, at_s);
+    }
+
+    history.due(("acme", "news"), 26.0, "solo");
+    history.run("r225.0", ("acme", "news"), 26.0, 1, 225);
+    history.sends("r225.0", ("d", 0), fence(210, 226), ("n1", 1), 26.5);
+
+    history.due(daily, 22.0, all);
+    history.explained("daily", 22.0, PassedOver::Coalesced);
+}
+
+/// Killed between dot and 250; a relay that says nothing: closed by an operator, and sent again by one.
+fn doubtful(history: &mut History) {
+    let daily = ("default", "daily");
+    history.due(daily, 20.0, "team");
+    history.run("r200.0", daily, 20.0, 3, 200);
+    history.sends("r200.0", ("a", 0), fence(10, 201), ("n1", 1), 20.3);
+    history.claim("r200.0", "b", fence(10, 202), ("n2", 1), 20.2);
+    history.dot("r200.0", "b", fence(10, 202), "n2", 20.9, Answered::Accepted);
+    history.step("r200.0", "b", 215, Step::InDoubt);
+    history.stands("r200.0", "b", 1, Fate::InDoubt);
+    history.claim("r200.0", "c", fence(10, 203), ("n3", 1), 20.2);
+    history.step("r200.0", "c", 204, Step::Released);
+    history.sends("r200.0", ("c", 2), fence(210, 214), ("n3", 1), 24.0);
+
+    history.due(daily, 34.0, "solo");
+    history.run("r250.0", daily, 34.0, 1, 250);
+    history.claim("r250.0", "d", fence(210, 251), ("n1", 1), 34.2);
+    history.dot("r250.0", "d", fence(210, 251), "n1", 34.5, Answered::AcceptedUntold);
+    history.step("r250.0", "d", 252, Step::InDoubt);
+    history.step("r250.0", "d", 260, Step::Assumed);
+    history.stands("r250.0", "d", 0, Fate::Assumed);
+    let (run, recipient) = ("r250.0".to_owned(), Some("d".to_owned()));
+    history.call(36.0, 36.1, Operation::Assume { run, recipient }, ok(260));
+
+    history.due(daily, 35.0, "solo");
+    history.run("r255.0", daily, 35.0, 1, 255);
+    history.claim("r255.0", "d", fence(210, 256), ("n1", 1), 35.2);
+    history.dot("r255.0", "d", fence(210, 256), "n1", 35.5, Answered::Nothing);
+    history.step("r255.0", "d", 257, Step::InDoubt);
+    history.step("r255.0", "d", 261, Step::Resent);
+    history.sends("r255.0", ("d", 0), fence(210, 262), ("n2", 2), 38.0);
+    let (run, recipient) = ("r255.0".to_owned(), Some("d".to_owned()));
+    history.call(37.0, 37.1, Operation::Resend { run, recipient }, ok(261));
+}
+
+/// Opt-outs that hold, that name a crossing, that wait a node out; a run paused and resumed, one cancelled, a schedule
+/// paused over its instant.
+fn barriers(history: &mut History) {
+    let daily = ("default", "daily");
+    history.due(daily, 30.0, "team");
+    history.run("r230.0", daily, 30.0, 3, 230);
+    history.call(27.0, 27.2, opt_out("a"), ok(228));
+    history.stands("r230.0", "a", 0, Fate::Suppressed);
+    history.sends("r230.0", ("b", 1), fence(210, 231), ("n1", 1), 30.6);
+    let crossed = vec![Crossing { run: "r230.0".to_owned(), number: 1, fence: fence(210, 231) }];
+    let named = Answer::Ok { index: Some(233), run: None, crossed, unconfirmed: vec![] };
+    history.call(30.4, 30.5, opt_out("b"), named);
+    history.sends("r230.0", ("c", 2), fence(210, 232), ("n3", 1), 39.0);
+    let waited = Answer::Ok { index: Some(234), run: None, crossed: vec![], unconfirmed: vec!["n3".to_owned()] };
+    history.call(30.4, 36.0, opt_out("c"), waited);
+
+    history.due(("default", "ping"), 25.0, "solo");
+    history.run("r220.0", ("default", "ping"), 25.0, 1, 220);
+    let target = || Target::Run("r220.0".to_owned());
+    history.call(25.15, 25.2, Operation::Pause { target: target() }, ok(221));
+    history.call(28.0, 28.1, Operation::Resume { target: target() }, ok(229));
+    history.sends("r220.0", ("d", 0), fence(210, 235), ("n2", 2), 29.0);
+
+    let target = || Target::Schedule { tenant: "default".to_owned(), schedule: "weekly".to_owned() };
+    history.call(8.0, 8.1, Operation::Pause { target: target() }, ok(115));
+    history.due(("default", "weekly"), 16.0, "solo");
+    history.explained("weekly", 16.0, PassedOver::Coalesced);
+    history.call(18.0, 18.1, Operation::Resume { target: target() }, ok(190));
+
+    history.asked("t1", 41.0, trigger(), opened(300, "r300.0"));
+    history.asked("t1", 41.5, trigger(), opened(300, "r300.0"));
+    history.run("r300.0", ("default", "asked"), 41.0, 1, 300);
+    history.sends("r300.0", ("d", 0), fence(210, 301), ("n1", 1), 41.3);
+    history.asked("t2", 42.0, trigger(), opened(310, "r310.0"));
+    history.run("r310.0", ("default", "asked"), 42.0, 1, 310);
+    history.stands("r310.0", "d", 0, Fate::Cancelled);
+    let target = Target::Run("r310.0".to_owned());
+    history.call(42.2, 42.3, Operation::Cancel { target }, ok(311));
+}
+
+/// Writes that were answered, refused, and left without an answer; a deletion; an opt-out that was taken back.
+fn administration(history: &mut History) {
+    let schedule = Noun::Schedule;
+    history.call(1.0, 1.1, write(schedule, "daily", Some("v1")), ok(20));
+    history.call(9.0, 9.1, write(schedule, "daily", Some("v2")), ok(116));
+    history.call(22.0, 27.0, write(schedule, "daily", Some("v3")), Answer::Unknown);
+    let conflict = Answer::Failed { reason: "CONFLICT".to_owned() };
+    history.call(9.5, 9.6, write(schedule, "daily", Some("v9")), conflict);
+    history.call(1.0, 1.1, write(schedule, "old", Some("v1")), ok(21));
+    history.call(9.0, 9.1, write(schedule, "old", None), ok(117));
+    history.found(schedule, "daily", "v2");
+    for who in ["a", "b", "c"] {
+        history.found(Noun::OptOut, who, "opted_out");
+    }
+    history.call(2.0, 2.1, opt_out("m0"), ok(22));
+    let take_back = Operation::TakeBack { tenant: "default".to_owned(), recipient: "m0".to_owned() };
+    history.call(3.0, 3.1, take_back, ok(23));
+}
+
+/// Each life passed its gate as often as dots of it arrived, and some more: of those the last bytes were lost.
+fn gates(history: &mut History) {
+    let mut passes: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    for event in &history.events {
+        if let Event::Mail(mail) = event {
+            let life = if mail.node == "n2" && mail.at_ns > ns(22.0) { 2 } else { 1 };
+            *passes.entry((mail.node.clone(), life)).or_insert(2) += 1;
+        }
+    }
+    for ((node, incarnation), passes) in passes {
+        history.events.push(Event::GatePasses(GatePasses { node, incarnation, passes }));
+    }
+}

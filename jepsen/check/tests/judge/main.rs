@@ -1,0 +1,62 @@
+//! The judge is judged: one good history is accepted, and each way of making it bad is rejected by the invariant that
+//! forbids it, and by no other.
+
+mod bad;
+mod coverage;
+mod good;
+mod mutations;
+mod unknown;
+
+use std::collections::BTreeSet;
+
+use good::{History, good};
+use reveille_check::Judgement;
+
+/// Numbers of the invariants that are false.
+fn broken(judgement: &Judgement) -> BTreeSet<u8> {
+    let broken = judgement.invariants.iter().filter(|(_, verdict)| verdict.is_false());
+    broken.map(|(name, _)| name.0).collect()
+}
+
+/// It must be rejected by exactly these.
+#[track_caller]
+fn rejected(history: &History, by: &[u8]) {
+    let judgement = history.judge();
+    assert_eq!(broken(&judgement), by.iter().copied().collect(), "\n{}", judgement.table());
+    assert!(!judgement.valid);
+    assert!(judgement.coverage.is_true(), "\n{}", judgement.table());
+}
+
+/// The good history, made bad by this.
+#[track_caller]
+fn with(change: impl FnOnce(&mut History)) -> History {
+    let mut history = good();
+    change(&mut history);
+    assert!(history.events != good().events || history.ended != good().ended, "nothing was changed");
+    history
+}
+
+#[test]
+fn a_good_history_is_accepted_and_counted() {
+    let judgement = good().judge();
+    assert!(judgement.valid, "\n{}", judgement.table());
+    assert_eq!(judgement.invariants.len(), 15);
+    assert_eq!((judgement.recipients, judgement.accepted), (105, 102));
+    assert_eq!((judgement.duplicates, judgement.lost, judgement.unexplained), (0, Some(0), 0));
+    assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (2, 2, 3));
+    assert_eq!(judgement.failover_ms.max, Some(3_000.0));
+    let line = judgement.json().unwrap();
+    assert!(
+        line.starts_with(r#"{"seed":7,"commit":"0000000","valid":true,"recipients":105,"accepted":102,"#),
+        "{line}"
+    );
+    assert!(line.contains(r#""I1":{"verdict":"true"}"#) && line.contains(r#""kill":{"installed":1,"#), "{line}");
+    assert!(judgement.table().contains("VALID"));
+}
+
+#[test]
+fn the_order_of_events_means_nothing() {
+    let backwards = with(|history| history.events.reverse());
+    assert_eq!(backwards.judge(), good().judge());
+    assert_eq!(backwards.judge_in_memory(), good().judge());
+}

@@ -1,0 +1,121 @@
+//! Every item of the good history that carries a proof, lost, doubled or altered: none may pass.
+
+use reveille_check::history::*;
+
+use crate::good::{History, good};
+
+/// What is done to an event.
+type Change = fn(&Event) -> Vec<Event>;
+
+fn mails(event: &Event, change: impl Fn(&mut Mail)) -> Vec<Event> {
+    let mut event = event.clone();
+    if let Event::Mail(mail) = &mut event {
+        change(mail);
+    }
+    vec![event]
+}
+
+fn lost(_: &Event) -> Vec<Event> {
+    Vec::new()
+}
+
+fn twice(event: &Event) -> Vec<Event> {
+    vec![event.clone(), event.clone()]
+}
+
+#[track_caller]
+fn none_passes(what: &str, picks: impl Fn(&Event) -> bool, changes: &[Change]) {
+    let history = good();
+    let places: Vec<usize> = (0..history.events.len()).filter(|place| picks(&history.events[*place])).collect();
+    assert!(!places.is_empty(), "{what}");
+    for place in places {
+        for (number, change) in changes.iter().enumerate() {
+            let event = &history.events[place];
+            let mut events = history.events.clone();
+            events.splice(place..=place, change(event));
+            let judgement =
+                History { events, header: history.header.clone(), ended: history.ended.clone() }.judge_in_memory();
+            assert!(!judgement.valid, "{what}, change {number}, passes: {event:?}");
+        }
+    }
+}
+
+#[test]
+fn a_mail_that_is_doubled_or_is_another() {
+    none_passes("a final dot", |event| matches!(event, Event::Mail(_)), &[twice]);
+    let accepted = |event: &Event| matches!(event, Event::Mail(mail) if mail.answer.is_accepted());
+    let changes: [Change; 6] = [
+        |event| mails(event, |mail| mail.recipient.push('x')),
+        |event| mails(event, |mail| mail.run = None),
+        |event| mails(event, |mail| mail.run = Some("r1.0".to_owned())),
+        |event| mails(event, |mail| mail.fence = None),
+        |event| mails(event, |mail| mail.fence = mail.fence.map(|fence| Fence { place: 9, ..fence })),
+        |event| mails(event, |mail| mail.node.push('x')),
+    ];
+    none_passes("an accepted mail", accepted, &changes);
+}
+
+#[test]
+fn a_mail_that_is_lost() {
+    let history = good();
+    let doubted = |mail: &Mail| {
+        history.events.iter().any(|event| {
+            matches!(event, Event::Standing(standing) if (Some(&standing.run), &standing.recipient)
+                == (mail.run.as_ref(), &mail.recipient) && matches!(standing.state, Fate::InDoubt | Fate::Assumed))
+        })
+    };
+    // Of one in doubt nobody can say whether it came. That is what doubt is.
+    let proves = |event: &Event| matches!(event, Event::Mail(mail) if mail.answer.is_accepted() && !doubted(mail));
+    none_passes("an accepted mail", proves, &[lost]);
+}
+
+#[test]
+fn a_claim_that_is_lost() {
+    let history = good();
+    let used = |claim: &Claim| {
+        history.events.iter().any(|event| {
+            matches!(event, Event::Mail(mail) if mail.fence == Some(claim.fence)
+            && Some(&claim.run) == mail.run.as_ref() && claim.recipients == [mail.recipient.as_str()]
+            && mail.answer.is_accepted())
+        })
+    };
+    none_passes("a claim", |event| matches!(event, Event::Claim(claim) if used(claim)), &[lost]);
+}
+
+#[test]
+fn what_the_ledger_says_at_the_end() {
+    fn to(event: &Event, state: Fate) -> Vec<Event> {
+        let mut event = event.clone();
+        if let Event::Standing(standing) = &mut event {
+            standing.state = state;
+        }
+        vec![event]
+    }
+    let changes: [Change; 3] = [lost, |event| to(event, Fate::Pending), |event| to(event, Fate::Claimed)];
+    none_passes("a standing", |event| matches!(event, Event::Standing(_)), &changes);
+    let otherwise = |event: &Event| matches!(event, Event::Standing(standing) if standing.state == Fate::Sent);
+    let changes: [Change; 2] = [|event| to(event, Fate::Dead), |event| to(event, Fate::Expired)];
+    none_passes("one who was sent", otherwise, &changes);
+    let unsent = |event: &Event| {
+        matches!(event, Event::Standing(standing)
+            if matches!(standing.state, Fate::Dead | Fate::Suppressed | Fate::Cancelled))
+    };
+    none_passes("one who was not", unsent, &[|event| to(event, Fate::Sent)]);
+    none_passes("a run", |event| matches!(event, Event::Run(_)), &[lost]);
+    none_passes("an explanation", |event| matches!(event, Event::Explained(_)), &[lost]);
+    none_passes("an object", |event| matches!(event, Event::Found(_)), &[lost]);
+}
+
+#[test]
+fn what_was_due_and_what_was_broken() {
+    let history = good();
+    let opened = |due: &Due| {
+        history.events.iter().any(|event| {
+            matches!(event, Event::Run(run) if run.due_unix_ms == due.due_unix_ms && run.schedule == due.schedule)
+        })
+    };
+    none_passes("an instant", |event| matches!(event, Event::Due(due) if opened(due)), &[lost]);
+    none_passes("an audience", |event| matches!(event, Event::Audience(_)), &[lost]);
+    none_passes("a fault", |event| matches!(event, Event::Fault(_)), &[lost]);
+    none_passes("the draining", |event| matches!(event, Event::Drained { .. }), &[lost]);
+}

@@ -1,0 +1,85 @@
+//! What was not observed makes unknown what rests on it: never true, and never false.
+
+use reveille_check::Verdict;
+use reveille_check::history::*;
+
+use crate::broken;
+use crate::good::{PARTS, good};
+
+/// Which invariants rest on a part.
+fn resting_on(part: Part) -> &'static [u8] {
+    match part {
+        Part::Accepts => &[1, 2, 3, 5, 6, 8, 9, 10, 12, 14],
+        Part::Dots => &[3, 5],
+        Part::Claims => &[2, 5, 8],
+        Part::Outcomes => &[],
+        Part::Standings => &[4, 5, 9],
+        Part::Runs => &[4, 6, 8, 10, 12],
+        Part::Instants => &[4, 10],
+        Part::Due => &[4, 10],
+        Part::Calls => &[4, 6, 7, 8, 10],
+        Part::Objects => &[7],
+        Part::Lives => &[15],
+        Part::Gates => &[14],
+        Part::Faults => &[5, 14],
+        Part::Outages => &[10, 12, 15],
+        Part::Leases => &[],
+        Part::OpenRows => &[15],
+        Part::StateHashes => &[11],
+    }
+}
+
+#[test]
+fn a_part_that_is_not_whole_leaves_unknown_what_rests_on_it() {
+    for part in PARTS {
+        let mut history = good();
+        history.ended.whole.retain(|whole| *whole != part);
+        let judgement = history.judge();
+        let unknown = judgement.invariants.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Unknown { .. }));
+        let unknown: Vec<u8> = unknown.map(|(name, _)| name.0).collect();
+        assert_eq!(unknown, resting_on(part), "{part:?}\n{}", judgement.table());
+        assert!(broken(&judgement).is_empty());
+        let needed = !unknown.is_empty() || !judgement.coverage.is_true();
+        assert_eq!(judgement.valid, !needed, "unknown is no pass");
+    }
+}
+
+#[test]
+fn under_resend_outcomes_are_needed() {
+    let mut history = good();
+    history.header.in_doubt = InDoubt::Resend;
+    assert!(history.judge().valid);
+    history.ended.whole.retain(|part| *part != Part::Outcomes);
+    assert!(matches!(history.judge().invariants[&reveille_check::judgement::Name(1)], Verdict::Unknown { .. }));
+}
+
+#[test]
+fn a_relay_that_was_left_in_peace_answers_every_dot() {
+    let mut history = good();
+    history.ended.whole.retain(|part| *part != Part::Dots);
+    let doubt =
+        |history: &crate::good::History| history.judge().invariants[&reveille_check::judgement::Name(5)].clone();
+    assert!(matches!(doubt(&history), Verdict::Unknown { .. }));
+    history.events.retain(|event| !matches!(event, Event::Fault(fault) if fault.kind == FaultKind::Relay));
+    assert_eq!(doubt(&history), Verdict::True);
+}
+
+#[test]
+fn a_history_that_was_cut_short_proves_nothing() {
+    let mut writer = Writer::begin(Vec::new(), &good().header).unwrap();
+    good().events.iter().for_each(|event| writer.event(event).unwrap());
+    let bytes = writer.end(&good().ended).unwrap();
+    let cut = bytes.len() - 2;
+    let judgement = reveille_check::Book::read(&bytes[..cut]).unwrap().judge();
+    assert!(!judgement.valid && broken(&judgement).is_empty());
+    let unknown = judgement.invariants.values().filter(|verdict| matches!(verdict, Verdict::Unknown { .. }));
+    assert_eq!(unknown.count(), 15);
+}
+
+#[test]
+fn what_was_not_asked_is_not_judged_and_four_are_always() {
+    let mut history = good();
+    history.header.asks = vec![11];
+    let judged: Vec<u8> = history.judge().invariants.keys().map(|name| name.0).collect();
+    assert_eq!(judged, [1, 2, 4, 9, 11]);
+}
