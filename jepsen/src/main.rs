@@ -17,6 +17,7 @@ mod bench;
 mod bulkhead;
 mod busy;
 mod calendar;
+mod check;
 mod cluster;
 mod creates;
 mod doubt;
@@ -59,6 +60,8 @@ machine and with release builds only:
   target/release/reveille-jepsen failover --kills 20 --busy
   target/release/reveille-jepsen calendar --schedules 10000 --days 30
 
+`check HISTORY` starts nothing: it judges what was recorded.
+
 Talk goes to stderr. The last line on stdout is one JSON object.
 
 Exit codes:
@@ -93,6 +96,8 @@ enum Command {
     Failover(failover::Args),
     /// A month of daily schedules on a clock that is moved by hand, with outages and kills of the leader
     Calendar(calendar::Args),
+    /// Judges a recorded history, and nothing else
+    Check(check::Args),
 }
 
 /// What a command comes to.
@@ -143,6 +148,7 @@ async fn obey(cli: Cli) -> Result<Outcome> {
         Command::Doubt(args) => Box::pin(doubt::run(&cli.start, &args)).await,
         Command::Failover(args) => Box::pin(failover::run(&cli.start, &args)).await,
         Command::Calendar(args) => Box::pin(calendar::run(&cli.start, &args)).await,
+        Command::Check(args) => check::run(&args),
     }
 }
 
@@ -188,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_defaults_for_all_but_its_size() {
+    fn every_command_has_defaults_for_all_but_what_it_is_about() {
         for line in [
             "bench --recipients 5",
             "bulkhead",
@@ -198,6 +204,7 @@ mod tests {
             "doubt",
             "failover",
             "calendar",
+            "check history.jsonl",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }

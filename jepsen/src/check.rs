@@ -1,0 +1,128 @@
+//! `check`: judges a recorded history and nothing else. What each verdict means stands in docs/reliability.md.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use reveille_check::Book;
+
+use crate::Outcome;
+
+/// Options of `check`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The recorded history, as JSON lines
+    #[arg(value_name = "HISTORY")]
+    pub history: PathBuf,
+}
+
+/// Judges; valid when everything that was asked holds and the run exercised the system.
+pub fn run(args: &Args) -> Result<Outcome> {
+    let path = args.history.display();
+    let file = File::open(&args.history).with_context(|| format!("the history {path} cannot be opened"))?;
+    let book = Book::read(BufReader::with_capacity(1 << 20, file)).with_context(|| format!("the history {path}"))?;
+    eprintln!("{} at {}", book.header.command, book.header.commit);
+    let judgement = book.judge();
+    eprintln!("{}", judgement.table());
+    Ok(Outcome { line: judgement.json().context("the judgement")?, valid: judgement.valid })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use reveille_check::history::{
+        Answered, Claim, Clock, Coverage, Ended, Event, FORMAT, Fate, Fence, Header, InDoubt, Mail, Part, Standing,
+        Writer,
+    };
+
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            format: FORMAT,
+            seed: 7,
+            command: "reveille-jepsen run --seed 7".to_owned(),
+            commit: "0000000".to_owned(),
+            clock: Clock::Wall,
+            began_unix_ms: 0,
+            nodes: vec!["n1".to_owned()],
+            in_doubt: InDoubt::Hold,
+            lease_ms: 4_000,
+            margin_ms: 1_000,
+            sessions: 8,
+            claim_cap: 4_096,
+            clock_error_ms: 0,
+            late_ms: 0,
+            drain_within_ms: 1_000,
+            start_bound_ms: None,
+            asks: Vec::new(),
+            coverage: Coverage::default(),
+        }
+    }
+
+    /// One recipient, claimed, and accepted so often.
+    fn written(folder: &Path, accepts: u64) -> Args {
+        let (run, recipient) = ("r1.0".to_owned(), "ann@example.net".to_owned());
+        let fence = Fence { group: 1, epoch: 1, index: 2, place: 0 };
+        let claim = Claim {
+            fence,
+            node: "n1".to_owned(),
+            incarnation: Some(1),
+            run: run.clone(),
+            recipients: vec![recipient.clone()],
+            committed_ns: None,
+        };
+        let mut events = vec![Event::Claim(claim)];
+        events.extend((0..accepts).map(|number| {
+            Event::Mail(Mail {
+                data_ns: number,
+                at_ns: number,
+                run: Some(run.clone()),
+                recipient: recipient.clone(),
+                fence: Some(fence),
+                node: "n1".to_owned(),
+                connection: 1,
+                answer: Answered::Accepted,
+                message_id: None,
+                body: None,
+            })
+        }));
+        events.push(Event::Standing(Standing {
+            run,
+            recipient,
+            number: None,
+            state: Fate::Sent,
+            cause: String::new(),
+        }));
+        let history = folder.join("history.jsonl");
+        let mut writer = Writer::begin(fs::File::create(&history).unwrap(), &header()).unwrap();
+        events.iter().for_each(|event| writer.event(event).unwrap());
+        use Part::{Accepts, Calls, Claims, Due, Faults, Instants, Runs, Standings};
+        let whole = vec![Accepts, Calls, Claims, Due, Faults, Instants, Runs, Standings];
+        writer.end(&Ended { at_ns: 10, whole }).unwrap();
+        Args { history }
+    }
+
+    #[test]
+    fn a_history_is_judged_and_the_last_line_says_how() {
+        let folder = tempfile::tempdir().unwrap();
+        let once = run(&written(folder.path(), 1)).unwrap();
+        assert!(once.valid, "{}", once.line);
+        assert!(once.line.contains(r#""accepted":1,"duplicates":0"#), "{}", once.line);
+        let twice = run(&written(folder.path(), 2)).unwrap();
+        assert!(!twice.valid && twice.line.contains(r#""duplicates":1"#), "{}", twice.line);
+    }
+
+    #[test]
+    fn what_is_no_history_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = folder.path().join("none.jsonl");
+        let error = |history: &Path| format!("{:#}", run(&Args { history: history.to_owned() }).err().unwrap());
+        assert!(error(&history).contains("none.jsonl cannot be opened"));
+        fs::write(&history, "{}\n").unwrap();
+        assert!(error(&history).contains("line 1 of the history is damaged"), "{}", error(&history));
+    }
+}
