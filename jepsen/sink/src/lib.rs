@@ -48,7 +48,7 @@ pub use dice::FaultTally;
 pub use fault_spec::{FaultSpecError, FaultSpecReason};
 pub use faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 pub use hold::{Held, Hold, HoldPoint, HoldRequest, MAX_HELD_BY_ONE_REQUEST};
-pub use options::{SinkOptions, Throttle, Watcher};
+pub use options::{DotAnswer, DotWatcher, SinkOptions, Throttle, Watcher};
 pub use pages::pages;
 pub use record::{Record, RecordError, TornTail};
 pub use sink::{Handle, Sink};

@@ -29,6 +29,9 @@ pub struct SinkOptions {
     /// Told of each accept, in the order of the record and after it has it: for whoever counts more of them than
     /// memory should hold. It is called in turn, and the answer waits for it.
     pub watcher: Option<Watcher>,
+    /// Told of each final dot once it is known how it was answered: for whoever must know of those that were not
+    /// accepted, too. The dialogue waits for it.
+    pub dots: Option<DotWatcher>,
     /// How many of the latest mails keep their whole text for the page.
     pub keep_bodies: usize,
     /// How many bytes those texts may take together; the oldest go first.
@@ -63,6 +66,7 @@ impl Default for SinkOptions {
             faults: FaultPlan::default(),
             keep_records: 250_000,
             watcher: None,
+            dots: None,
             keep_bodies: 1_000,
             keep_body_bytes: 64 << 20,
             lenient_line_ends: false,
@@ -96,6 +100,40 @@ impl Watcher {
 impl fmt::Debug for Watcher {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Watcher")
+    }
+}
+
+/// How a final dot was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DotAnswer {
+    /// It is accepted, and the `250` was handed to the connection, or the client had left before.
+    Accepted,
+    /// It is accepted, and by a fault of the sink's no whole answer was given.
+    AcceptedUntold,
+    /// It was refused.
+    Refused,
+    /// Neither accepted nor answered.
+    Nothing,
+}
+
+/// Who is told of each final dot, once for each recipient. What was not accepted looks as the accept would have.
+#[derive(Clone)]
+pub struct DotWatcher(Arc<dyn Fn(&Accepted, DotAnswer) + Send + Sync>);
+
+impl DotWatcher {
+    /// Calls `told` for each.
+    pub fn new(told: impl Fn(&Accepted, DotAnswer) + Send + Sync + 'static) -> DotWatcher {
+        DotWatcher(Arc::new(told))
+    }
+
+    pub(crate) fn tell(&self, accept: &Accepted, answer: DotAnswer) {
+        (self.0)(accept, answer);
+    }
+}
+
+impl fmt::Debug for DotWatcher {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("DotWatcher")
     }
 }
 

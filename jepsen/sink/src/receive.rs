@@ -15,6 +15,7 @@ use crate::dialogue::{Dialogue, Envelope};
 use crate::faults::{FaultKind, FaultStage};
 use crate::headers;
 use crate::hold::HoldPoint;
+use crate::options::DotAnswer;
 use crate::strike::Struck;
 use crate::wire::{End, Patience};
 
@@ -130,29 +131,42 @@ impl Dialogue {
     async fn finish(&mut self, envelope: Envelope, started: Moment) -> Result<(), End> {
         let accepts = self.accepts(envelope, started);
         self.entry.after_dot(&accepts);
-        let answered = self.commit_and_answer(accepts).await;
+        let mut answer = DotAnswer::Nothing;
+        let answered = self.commit_and_answer(&accepts, &mut answer).await;
         self.entry.answered(self.mails);
+        if let Some(watcher) = &self.sink.options.dots {
+            // Whoever left before he heard it was not left without an answer.
+            if matches!((&answered, answer), (Err(End::Gone | End::Broken(_)), DotAnswer::AcceptedUntold)) {
+                answer = DotAnswer::Accepted;
+            }
+            accepts.iter().for_each(|accept| watcher.tell(accept, answer));
+        }
         answered?;
         self.between_mails().await
     }
 
-    async fn commit_and_answer(&mut self, accepts: Vec<Arc<Accepted>>) -> Result<(), End> {
+    /// `answer` says how far it came, also where the dialogue ended on the way.
+    async fn commit_and_answer(&mut self, accepts: &[Arc<Accepted>], answer: &mut DotAnswer) -> Result<(), End> {
         if let Struck::Refuse(code, text) = self.strike(FaultStage::BeforeCommit).await? {
+            *answer = DotAnswer::Refused;
             return self.refuse(code, &text);
         }
-        self.hold(HoldPoint::BeforeCommit, &accepts).await?;
+        self.hold(HoldPoint::BeforeCommit, accepts).await?;
         if self.sink.recorder.writes() {
-            self.write_lines(&accepts)?;
+            self.write_lines(accepts)?;
         }
         let text = self.sink.archive.keeps_texts().then(|| self.message.as_slice().into());
-        let delivery = Delivery { accepts: accepts.clone(), text };
+        let delivery = Delivery { accepts: accepts.to_vec(), text };
         if self.sink.recorder.commit(delivery, &self.lines).await.is_err() {
             return Err(End::Closed("the record is lost, so nobody knows whether this mail is accepted"));
         }
         self.mails += 1;
-        self.hold(HoldPoint::AfterCommit, &accepts).await?;
+        *answer = DotAnswer::AcceptedUntold;
+        self.hold(HoldPoint::AfterCommit, accepts).await?;
         self.strike(FaultStage::AfterCommit).await?;
-        self.answer_dot().await
+        self.answer_dot().await?;
+        *answer = DotAnswer::Accepted;
+        Ok(())
     }
 
     /// The `250`, whole, bare, or only half of it.

@@ -1,8 +1,9 @@
 //! Each fault at each stage, as a client sees it; and what the sink kept of it.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use reveille_sink::{DialogueState, FaultPlan, Sink, SinkOptions};
+use reveille_sink::{DialogueState, DotAnswer, DotWatcher, FaultPlan, Sink, SinkOptions};
 
 use crate::client::{Client, PATIENCE, message};
 
@@ -192,4 +193,29 @@ async fn another_plan_takes_over_while_a_dialogue_runs() {
     client.send_mail("a@x.test").await;
     assert_eq!(client.code().await, 250);
     sink.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_watches_dots_is_told_how_each_was_answered() {
+    for (spec, answer) in [
+        ("", DotAnswer::Accepted),
+        ("answer:bare", DotAnswer::Accepted),
+        ("before-commit:451", DotAnswer::Refused),
+        ("before-commit:421", DotAnswer::Refused),
+        ("before-commit:close", DotAnswer::Nothing),
+        ("after-commit:reset", DotAnswer::AcceptedUntold),
+        ("answer:close", DotAnswer::AcceptedUntold),
+    ] {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::clone(&told);
+        let note = move |accept: &reveille_sink::Accepted, answer| {
+            notes.lock().unwrap().push((accept.recipient.clone(), answer));
+        };
+        let dots = Some(DotWatcher::new(note));
+        let options = SinkOptions { faults: spec.parse().unwrap(), dots, ..SinkOptions::default() };
+        let sink = Sink::start(options).unwrap();
+        story(&sink).await;
+        sink.stop().await;
+        assert_eq!(*told.lock().unwrap(), [("a@x.test".to_owned(), answer)], "{spec}");
+    }
 }
