@@ -118,11 +118,8 @@ impl Admin {
 
     /// Creates a schedule; returns when it is durable.
     pub async fn create(&self, schedule: ScheduleBody) -> Result<Written> {
-        let request = CreateScheduleRequest {
-            schedule: Some(schedule),
-            request_id: uuid::Uuid::now_v7().to_string(),
-            validate_only: false,
-        };
+        let request_id = uuid::Uuid::now_v7().to_string();
+        let request = CreateScheduleRequest { schedule: Some(schedule), request_id, validate_only: false };
         let (_, retries) = self
             .ask("schedule create", |channel| {
                 let request = request.clone();
@@ -276,26 +273,58 @@ impl Admin {
     where
         Asked: Future<Output = Result<tonic::Response<Answer>, Status>>,
     {
-        let until = Instant::now() + PATIENCE;
+        let asked = self.ask_for(PATIENCE, ANSWER_WITHIN, call).await;
+        asked.map_err(|unanswered| match unanswered.last {
+            Some(status) if unanswered.is_final => refused(what, &status),
+            last => {
+                let error = match last {
+                    Some(status) => refused(what, &status),
+                    None => anyhow::anyhow!("{what}: no answer in {} s", ANSWER_WITHIN.as_secs()),
+                };
+                error.context(format!("no node answered within {} s", PATIENCE.as_secs()))
+            }
+        })
+    }
+
+    /// Asks one node after the other, each at most so long (`each`), for so long in all.
+    pub(crate) async fn ask_for<Answer, Asked>(
+        &self,
+        patience: Duration,
+        each: Duration,
+        call: impl Fn(Channel) -> Asked,
+    ) -> Result<(Answer, u64), Unanswered>
+    where
+        Asked: Future<Output = Result<tonic::Response<Answer>, Status>>,
+    {
+        let until = Instant::now() + patience;
         let mut retries = 0;
         loop {
             let mut last = None;
             for channel in &self.channels {
-                match tokio::time::timeout(ANSWER_WITHIN, call(channel.clone())).await {
+                match tokio::time::timeout(each, call(channel.clone())).await {
                     Ok(Ok(answer)) => return Ok((answer.into_inner(), retries)),
-                    Ok(Err(status)) if passes(status.code()) => last = Some(refused(what, &status)),
-                    Ok(Err(status)) => return Err(refused(what, &status)),
-                    Err(_) => last = Some(anyhow::anyhow!("{what}: no answer in {} s", ANSWER_WITHIN.as_secs())),
+                    Ok(Err(status)) if passes(status.code()) => last = Some(status),
+                    Ok(Err(status)) => return Err(Unanswered { last: Some(status), retries, is_final: true }),
+                    Err(_) => {}
                 }
                 retries += 1;
             }
             if Instant::now() > until {
-                let error = last.context("a cluster without nodes")?;
-                return Err(error.context(format!("no node answered within {} s", PATIENCE.as_secs())));
+                return Err(Unanswered { last, retries, is_final: false });
             }
             tokio::time::sleep(ASK_AGAIN).await;
         }
     }
+}
+
+/// A question without the answer that was hoped for.
+pub(crate) struct Unanswered {
+    /// What the last node said; none where it said nothing.
+    pub last: Option<Status>,
+    /// How often it was asked in vain before.
+    pub retries: u64,
+    /// Will asking again come to the same?
+    pub is_final: bool,
 }
 
 /// One walk by one node: its steps, and whether it came to its end.

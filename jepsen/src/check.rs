@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use reveille_check::Book;
+use reveille_check::{Book, Judgement};
 
 use crate::Outcome;
 
@@ -19,19 +19,24 @@ pub struct Args {
 
 /// Judges; valid when everything that was asked holds and the run exercised the system.
 pub fn run(args: &Args) -> Result<Outcome> {
-    let path = args.history.display();
-    let file = File::open(&args.history).with_context(|| format!("the history {path} cannot be opened"))?;
+    let judgement = judge(&args.history)?;
+    Ok(Outcome { line: judgement.json().context("the judgement")?, valid: judgement.valid })
+}
+
+/// Judges a file, and tells the table of it.
+pub fn judge(history: &Path) -> Result<Judgement> {
+    let path = history.display();
+    let file = File::open(history).with_context(|| format!("the history {path} cannot be opened"))?;
     let book = Book::read(BufReader::with_capacity(1 << 20, file)).with_context(|| format!("the history {path}"))?;
     eprintln!("{} at {}", book.header.command, book.header.commit);
     let judgement = book.judge();
     eprintln!("{}", judgement.table());
-    Ok(Outcome { line: judgement.json().context("the judgement")?, valid: judgement.valid })
+    Ok(judgement)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
 
     use reveille_check::history::{
         Answered, Claim, Clock, Coverage, Ended, Event, FORMAT, Fate, Fence, Header, InDoubt, Mail, Part, Standing,

@@ -8,20 +8,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
 use crate::admin::Admin;
+use crate::footing::{Footing, Wanted};
+use crate::grounds::Grounds;
 use crate::measure::cpu_seconds;
-use crate::node::{Node, free_ports};
+use crate::node::Node;
 use crate::pages;
 
 /// A process must answer within this after its start, and a cluster must be whole again after a change.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(90);
 /// How often a thing that is to come is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Where journals lie: a file system in memory.
-const MEMORY: &str = "/dev/shm";
-const PREFIX: &str = "reveille-jepsen-";
 
 /// How nodes are started, for every command.
 #[derive(Clone, Debug, clap::Args)]
@@ -38,36 +36,46 @@ pub struct Start {
 pub struct Cluster {
     nodes: Vec<Node>,
     admin: Admin,
-    // A folder whose removal fails is named by the system's own cleaning; nothing depends on it.
-    _folders: Vec<TempDir>,
+    footing: Footing,
+    // What cannot be removed now is swept away by the next one that starts.
+    grounds: Grounds,
 }
 
 impl Cluster {
     /// Starts `count` nodes and makes them one cluster; returns when all are ready.
     pub async fn start(start: &Start, count: u8) -> Result<Cluster> {
-        Cluster::make(start, count, false).await
+        Cluster::make(start, count, Wanted::default(), false).await
+    }
+
+    /// The same on hosts, disks and with clocks of their own, as far as they are wanted and this machine has them.
+    pub async fn start_on(start: &Start, count: u8, wanted: Wanted) -> Result<Cluster> {
+        Cluster::make(start, count, wanted, false).await
     }
 
     /// The same with a clock that is moved by hand.
     pub async fn start_with_test_clock(start: &Start, count: u8) -> Result<Cluster> {
-        Cluster::make(start, count, true).await
+        Cluster::make(start, count, Wanted::default(), true).await
     }
 
-    async fn make(start: &Start, count: u8, test_clock: bool) -> Result<Cluster> {
+    async fn make(start: &Start, count: u8, wanted: Wanted, test_clock: bool) -> Result<Cluster> {
         let binary = binary(start.reveille.as_deref())?;
-        let mut folders = Vec::new();
+        let grounds = Grounds::new()?;
         let data = match &start.keep {
             Some(folder) => empty(folder)?,
-            None => temporary(&std::env::temp_dir(), &mut folders)?,
+            None => grounds.data().to_owned(),
         };
-        let memory = Path::new(MEMORY);
-        let journals = if memory.is_dir() { temporary(memory, &mut folders)? } else { data.join("journals") };
-        let named = (1..).map(|number: u32| format!("n{number}")).zip(free_ports(count)?);
-        let mut nodes: Vec<Node> =
-            named.map(|(name, ports)| Node::new(name, ports, &binary, &data, &journals)).collect();
+        let journals = grounds.journals().map_or_else(|| data.join("journals"), Path::to_owned);
+        let names: Vec<String> = (1..=count).map(|number| format!("n{number}")).collect();
+        let footing = Footing::new(wanted, &grounds, &data, &names)?;
+        let ports = footing.ports(&names)?;
+        let named = names.into_iter().zip(ports);
+        let mut nodes: Vec<Node> = named
+            .map(|(name, ports)| Node::new(name, ports, &binary, &data, &journals))
+            .map(|node| node.standing_on(&footing))
+            .collect();
         nodes.iter_mut().try_for_each(Node::start)?;
         let admin = Admin::new(nodes.iter().map(|node| node.admin.to_string()).collect())?;
-        let mut cluster = Cluster { nodes, admin, _folders: folders };
+        let mut cluster = Cluster { nodes, admin, footing, grounds };
         cluster.wait_until("every node answers", async |nodes| all_answer(nodes).await).await?;
         let peers = cluster.nodes.iter().skip(1).map(|node| node.peers.to_string()).collect();
         cluster.admin.init(peers, test_clock).await?;
@@ -84,6 +92,21 @@ impl Cluster {
     /// All nodes.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// What the nodes stand on.
+    pub fn footing(&self) -> &Footing {
+        &self.footing
+    }
+
+    /// What they stand on, to break it.
+    pub fn footing_mut(&mut self) -> &mut Footing {
+        &mut self.footing
+    }
+
+    /// A folder for whatever belongs to this cluster; it goes with it.
+    pub fn folder(&self) -> &Path {
+        self.grounds.data()
     }
 
     /// CPU of each node that runs, and of this process as `sink`: while mails arrive it does nothing else.
@@ -127,6 +150,16 @@ impl Cluster {
         self.named(name)?.start()
     }
 
+    /// A node.
+    pub fn node(&self, name: &str) -> Result<&Node> {
+        self.nodes.iter().find(|node| node.name == name).with_context(|| format!("there is no node {name}"))
+    }
+
+    /// Nodes that ended by themselves since this was last asked, each with how.
+    pub fn ended(&mut self) -> Vec<(String, std::process::ExitStatus)> {
+        self.nodes.iter_mut().filter_map(|node| Some((node.name.clone(), node.ended()?))).collect()
+    }
+
     /// Waits until every node follows or leads.
     pub async fn wait_until_healthy(&mut self) -> Result<()> {
         self.wait_until("every node is ready", async |nodes| {
@@ -156,7 +189,8 @@ impl Cluster {
         Ok(())
     }
 
-    fn named(&mut self, name: &str) -> Result<&mut Node> {
+    /// A node, to do something to it.
+    pub fn named(&mut self, name: &str) -> Result<&mut Node> {
         self.nodes.iter_mut().find(|node| node.name == name).with_context(|| format!("there is no node {name}"))
     }
 }
@@ -181,14 +215,6 @@ fn binary(named: Option<&Path>) -> Result<PathBuf> {
         }
     };
     if path.is_file() { Ok(path) } else { bail!("there is no binary {}; {next}", path.display()) }
-}
-
-fn temporary(parent: &Path, folders: &mut Vec<TempDir>) -> Result<PathBuf> {
-    let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent);
-    let folder = folder.with_context(|| format!("no folder can be made in {}", parent.display()))?;
-    let path = folder.path().to_owned();
-    folders.push(folder);
-    Ok(path)
 }
 
 fn empty(folder: &Path) -> Result<PathBuf> {

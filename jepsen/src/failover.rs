@@ -11,11 +11,12 @@ use reveille_sink::{Sink, SinkOptions};
 use serde::Serialize;
 
 use crate::Outcome;
-use crate::busy::{Spin, Watch};
+use crate::busy::Spin;
 use crate::cluster::{Cluster, Start};
 use crate::measure::{in_ms, monotonic_us, percentile};
 use crate::stream::Stream;
 use crate::tally::{Arrivals, Tally, epoch_of};
+use crate::watch::Watch;
 
 /// Sessions on each node: plenty for the stream.
 const SESSIONS: u32 = 10;

@@ -23,15 +23,24 @@ mod creates;
 mod doubt;
 mod failover;
 mod flow;
+mod footing;
+mod grounds;
+mod hosts;
 mod idle;
 mod load;
 mod measure;
 mod node;
+mod orders;
 mod pages;
 mod punctual;
 mod round;
+mod run;
+mod sink;
 mod stream;
 mod tally;
+mod tool;
+mod volume;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -59,6 +68,9 @@ machine and with release builds only:
   target/release/reveille-jepsen doubt --journal delete
   target/release/reveille-jepsen failover --kills 20 --busy
   target/release/reveille-jepsen calendar --schedules 10000 --days 30
+  target/release/reveille-jepsen run --seed random --seconds 60 --nemesis all
+  target/release/reveille-jepsen run --seed 7 --seconds 60 --nemesis kill,partition
+  target/release/reveille-jepsen sink --listen 127.0.0.1:2526 --record accepts.jsonl --fault rcpt:450@0.05
 
 `check HISTORY` starts nothing: it judges what was recorded.
 
@@ -98,6 +110,10 @@ enum Command {
     Calendar(calendar::Args),
     /// Judges a recorded history, and nothing else
     Check(check::Args),
+    /// Breaks a cluster on purpose while mail flows, by a seed, and judges by what really arrived
+    Run(Box<run::Args>),
+    /// The SMTP server alone, which writes down what it accepts and misbehaves on request
+    Sink(sink::Args),
 }
 
 /// What a command comes to.
@@ -117,6 +133,9 @@ impl Outcome {
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::Sink(args) = &cli.command {
+        return told(sink::run(args, told_to_stop()).await);
+    }
     let outcome = tokio::select! {
         // Dropping the command kills its nodes and removes its folders.
         outcome = obey(cli) => outcome,
@@ -125,6 +144,11 @@ async fn main() -> ExitCode {
             return ExitCode::from(130);
         }
     };
+    told(outcome)
+}
+
+/// The last line, and the exit code.
+fn told(outcome: Result<Outcome>) -> ExitCode {
     match outcome {
         Ok(outcome) => {
             // Where nobody reads stdout any more, the exit code still says how it went.
@@ -149,6 +173,8 @@ async fn obey(cli: Cli) -> Result<Outcome> {
         Command::Failover(args) => Box::pin(failover::run(&cli.start, &args)).await,
         Command::Calendar(args) => Box::pin(calendar::run(&cli.start, &args)).await,
         Command::Check(args) => check::run(&args),
+        Command::Run(args) => Box::pin(run::run(&cli.start, &args)).await,
+        Command::Sink(args) => sink::run(&args, told_to_stop()).await,
     }
 }
 
@@ -205,6 +231,9 @@ mod tests {
             "failover",
             "calendar",
             "check history.jsonl",
+            "run --seed 1",
+            "run --seed random --nemesis kill,pause --in-doubt resend",
+            "sink --listen 127.0.0.1:0 --record x --fault rcpt:450@0.05,after-commit:close#3",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }

@@ -3,6 +3,7 @@
 //! Promises that the process does not outlive its `Node`: a drop kills it and waits until it is gone, so that
 //! its folders can be removed afterwards.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -11,6 +12,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
 use rand::Rng;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::footing::{Clocks, Footing};
 
 /// Below the range from which Linux gives ports to outgoing connections (32768 and above): nobody takes the
 /// port of a node while it is down.
@@ -36,6 +40,10 @@ pub struct Node {
     binary: PathBuf,
     folder: PathBuf,
     journals: PathBuf,
+    log: PathBuf,
+    /// What comes before its command line.
+    prefix: Vec<String>,
+    environment: Vec<(&'static str, OsString)>,
     process: Option<Child>,
 }
 
@@ -43,21 +51,34 @@ impl Node {
     /// A node that does not run yet, its files below these folders.
     pub fn new(name: String, ports: Ports, binary: &Path, data: &Path, journals: &Path) -> Node {
         let ([admin, peers, http], binary) = (ports, binary.to_owned());
-        let (folder, journals) = (data.join(&name), journals.join(&name));
-        Node { name, admin, peers, http, binary, folder, journals, process: None }
+        let (folder, journals, log) = (data.join(&name), journals.join(&name), data.join(format!("{name}.log")));
+        let (prefix, environment) = (Vec::new(), Vec::new());
+        Node { name, admin, peers, http, binary, folder, journals, log, prefix, environment, process: None }
     }
 
-    /// Starts the process; its output goes to `node.log` in its folder.
+    /// The same node on a host and with a clock of its own, where there are any.
+    pub fn standing_on(mut self, footing: &Footing) -> Node {
+        self.prefix = footing.prefix(&self.name);
+        self.environment = footing.environment(&self.name);
+        self
+    }
+
+    /// Starts the process; its output goes to a log beside its folder.
     pub fn start(&mut self) -> Result<()> {
         std::fs::create_dir_all(&self.folder).with_context(|| format!("cannot make {}", self.folder.display()))?;
-        let log = OpenOptions::new().create(true).append(true).open(self.log())?;
-        let mut command = Command::new(&self.binary);
+        let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
+        let mut line: Vec<OsString> = self.prefix.iter().map(OsString::from).collect();
+        line.push(self.binary.clone().into_os_string());
+        let (program, rest) = line.split_first().context("a command without a program")?;
+        let mut command = Command::new(program);
         // What is configured in the surroundings is not what is measured.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE__")) {
             command.env_remove(name);
         }
         command
             .env_remove("RUST_LOG")
+            .envs(self.environment.iter().map(|(name, value)| (*name, value.as_os_str())))
+            .args(rest)
             .arg("start")
             .args(["--name", &self.name])
             .arg("--data-dir")
@@ -72,6 +93,10 @@ impl Node {
             .stderr(log)
             // Ctrl-C is for us: a node that stops in good order meanwhile would only be in the way.
             .process_group(0);
+        if !self.admin.ip().is_loopback() {
+            // Nobody but this machine has a cable to that network.
+            command.arg("--insecure");
+        }
         let process = command.spawn().with_context(|| format!("{} cannot be started", self.binary.display()))?;
         self.process = Some(process);
         Ok(())
@@ -82,8 +107,28 @@ impl Node {
         if let Some(mut process) = self.process.take() {
             process.kill().with_context(|| format!("kill -9 {}", self.name))?;
             process.wait().with_context(|| format!("the end of {}", self.name))?;
+            Clocks::forget(process.id());
         }
         Ok(())
+    }
+
+    /// Sends a signal to the process, if there is one.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let id = self.process_id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        match id {
+            Some(id) => kill_process(id, signal).with_context(|| format!("a signal to {}", self.name)),
+            None => anyhow::bail!("{} does not run", self.name),
+        }
+    }
+
+    /// Which life of the node this is, as it counts them itself; none until it has said so.
+    pub fn incarnation(&self) -> Option<u64> {
+        incarnation(&std::fs::read_to_string(&self.log).ok()?)
+    }
+
+    /// Where its data lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Deletes the journals of all its lives; the node must be down.
@@ -104,14 +149,18 @@ impl Node {
 
     /// The end of its log, for an error.
     pub fn last_words(&self) -> String {
-        let log = std::fs::read_to_string(self.log()).unwrap_or_default();
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n")
     }
+}
 
-    fn log(&self) -> PathBuf {
-        self.folder.join("node.log")
-    }
+/// The last life that a log tells of: `… listening node=bb42d2eb0a004e39/3 …`.
+fn incarnation(log: &str) -> Option<u64> {
+    let line = log.lines().rev().find(|line| line.contains(" listening node="))?;
+    let (_, rest) = line.split_once(" listening node=")?;
+    let (_, incarnation) = rest.split(' ').next()?.split_once('/')?;
+    incarnation.parse().ok()
 }
 
 impl Drop for Node {
@@ -155,6 +204,13 @@ mod tests {
         let all: BTreeSet<SocketAddr> = ports.into_iter().flatten().collect();
         assert_eq!(all.len(), 21);
         assert!(all.iter().all(|address| PORTS.contains(&address.port())));
+    }
+
+    #[test]
+    fn a_log_tells_which_life_it_is() {
+        let log = "2026-11-22T15:01:36Z  INFO listening node=bb42d2eb0a004e39/1 admin=127.0.0.1:1\n\
+                   2026-11-22T15:01:37Z  INFO listening node=bb42d2eb0a004e39/2 admin=127.0.0.1:1\nmore\n";
+        assert_eq!((incarnation(log), incarnation("started\n")), (Some(2), None));
     }
 
     #[test]

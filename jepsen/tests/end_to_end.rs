@@ -4,8 +4,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Where journals lie, and how their folders begin.
@@ -80,4 +81,93 @@ fn two_days_with_an_outage_and_a_kill_account_for_every_instant() {
     let number = |field: &str| report[field].as_u64().unwrap();
     assert_eq!(number("fired") + number("explained"), number("expected"), "{report}");
     assert!(number("expected") >= 48 && number("duplicates") == 0 && number("lost") == 0, "{report}");
+}
+
+/// Starts a run and ends it by `kill -9` as soon as nodes of it run: whatever it made stays behind.
+fn abandon_a_run(jepsen: &Path, folder: &Path) {
+    let mut run = Command::new(jepsen)
+        .args("run --seed 1 --seconds 60 --nemesis pause".split(' '))
+        .env("TMPDIR", folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let talk = BufReader::new(run.stderr.take().unwrap());
+    let made = talk.lines().map_while(Result::ok).any(|line| line.contains("are one cluster"));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(made && is_named(folder), "its nodes run on");
+}
+
+#[test]
+fn a_run_is_judged_by_its_history_and_sweeps_away_what_a_killed_one_left() {
+    let jepsen = Path::new(env!("CARGO_BIN_EXE_reveille-jepsen"));
+    if !jepsen.with_file_name("reveille").is_file() {
+        eprintln!("skipped: no `reveille` beside {}; `cargo build -p reveille` makes it", jepsen.display());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    abandon_a_run(jepsen, folder.path());
+    let kept = tempfile::tempdir().unwrap();
+    let (history, lines) = (kept.path().join("history.jsonl"), kept.path().join("runs.jsonl"));
+    let ended = Command::new(jepsen)
+        // Nothing of this needs root, and nothing is better with it.
+        .args("run --seed 2 --seconds 15 --schedules 30 --recipients 150 --nemesis kill,relay,operator".split(' '))
+        .arg("--history")
+        .arg(&history)
+        .arg("--append")
+        .arg(&lines)
+        .env("TMPDIR", folder.path())
+        .output()
+        .unwrap();
+    let (data, talk) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success(), "{data}\n{talk}");
+    assert!(talk.contains("a former run was killed"), "{talk}");
+    let last = data.lines().last().unwrap();
+    let report: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!(report["valid"], true, "{report}");
+    for none in ["lost", "duplicates", "unexplained"] {
+        assert_eq!(report[none], 0, "{none}: {report}");
+    }
+    assert!(report["recipients"].as_u64().unwrap() >= 150, "{report}");
+    assert!(report["faults"]["kill"]["installed"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(fs::read_to_string(lines).unwrap().trim_end(), last, "the line is appended as it was told");
+    assert!(fs::read_to_string(history).unwrap().lines().last().unwrap().contains("ended"));
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the folders of both are gone");
+    assert!(!is_named(folder.path()), "no node of either runs");
+}
+
+#[test]
+fn a_sink_alone_tells_what_it_accepted_when_it_is_told_to_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("accepts.jsonl");
+    let mut sink = Command::new(env!("CARGO_BIN_EXE_reveille-jepsen"))
+        .args(["sink", "--listen", "127.0.0.1:0", "--fault", "rcpt:450#1", "--record"])
+        .arg(&record)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut talk = BufReader::new(sink.stderr.take().unwrap()).lines();
+    let address = talk.next().unwrap().unwrap();
+    let address = address.strip_prefix("listening on ").unwrap();
+    let mut client = BufReader::new(std::net::TcpStream::connect(address).unwrap());
+    let mail = ["HELO n", "MAIL FROM:<a@x.test>", "RCPT TO:<b@x.test>", "RCPT TO:<c@x.test>", "DATA", "\r\n.", "QUIT"];
+    let mut codes = Vec::new();
+    for words in [""].into_iter().chain(mail) {
+        if !words.is_empty() {
+            std::io::Write::write_all(client.get_mut(), format!("{words}\r\n").as_bytes()).unwrap();
+        }
+        let mut reply = String::new();
+        client.read_line(&mut reply).unwrap();
+        codes.push(reply.get(..3).unwrap_or_default().to_owned());
+    }
+    assert_eq!(codes, ["220", "250", "250", "450", "250", "354", "250", "221"]);
+    let id = sink.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let ended = sink.wait_with_output().unwrap();
+    assert!(ended.status.success());
+    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&report["accepted"], &report["faults"][0]["times"]), (&1.into(), &1.into()), "{report}");
+    assert!(fs::read_to_string(record).unwrap().contains("c@x.test"));
 }

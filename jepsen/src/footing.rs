@@ -1,0 +1,172 @@
+//! What nodes stand on beyond processes on loopback: hosts, disks and clocks of their own. Each is there, or says
+//! in words why it is not; nothing is left out in silence.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::grounds::Grounds;
+use crate::hosts::Hosts;
+use crate::node::{Ports, free_ports};
+use crate::volume::Volume;
+
+/// Where libraries lie.
+const LIBRARIES: [&str; 3] = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
+const UNWANTED: &str = "nobody asked for it";
+const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
+/// Ports on a host of one's own.
+const PORTS: [u16; 3] = [7600, 7601, 7680];
+/// Entries, where the default is 20,000 and 5,000.
+const SHORT_LOGS: [(&str, &str); 2] = [("REVEILLE__RAFT__SNAPSHOT_EVERY", "300"), ("REVEILLE__RAFT__LOG_KEEP", "50")];
+
+/// What a command wants; the default is loopback and nothing else.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// A host for each node.
+    pub hosts: bool,
+    /// A disk for each node.
+    pub volumes: bool,
+    /// A clock for each node.
+    pub clocks: bool,
+    /// Snapshots so often, and a log so short, that nodes which were away come back by a snapshot.
+    pub short_logs: bool,
+}
+
+/// What there is. The order of the fields is the order of their end.
+pub struct Footing {
+    /// Disks by the names of their nodes, or why there are none.
+    pub volumes: Result<BTreeMap<String, Volume>, String>,
+    /// Hosts, or why there are none.
+    pub hosts: Result<Hosts, String>,
+    /// Clocks, or why there are none.
+    pub clocks: Result<Clocks, String>,
+    short_logs: bool,
+}
+
+impl Footing {
+    /// Makes what is wanted and can be made. `data` is where the nodes' folders lie.
+    pub fn new(wanted: Wanted, grounds: &Grounds, data: &Path, names: &[String]) -> Result<Footing> {
+        let hosts = match (wanted.hosts, Hosts::missing()) {
+            (false, _) => Err(UNWANTED.to_owned()),
+            (true, Some(why)) => Err(why),
+            (true, None) => Hosts::new(grounds.token(), names).map_err(|error| format!("{error:#}")),
+        };
+        let volumes = match (wanted.volumes, Volume::missing()) {
+            (false, _) => Err(UNWANTED.to_owned()),
+            (true, Some(why)) => Err(why),
+            (true, None) => volumes(grounds, data, names).map_err(|error| format!("{error:#}")),
+        };
+        let clocks = if wanted.clocks { Clocks::new(grounds.data(), names)? } else { Err(UNWANTED.to_owned()) };
+        Ok(Footing { volumes, hosts, clocks, short_logs: wanted.short_logs })
+    }
+
+    /// Where each node listens.
+    pub fn ports(&self, names: &[String]) -> Result<Vec<Ports>> {
+        let Ok(hosts) = &self.hosts else { return free_ports(names.len() as u8) };
+        let at = |name: &String| -> Result<Ports> {
+            let address = hosts.address(name)?;
+            Ok(PORTS.map(|port| SocketAddr::from((address, port))))
+        };
+        names.iter().map(at).collect()
+    }
+
+    /// The address at which nodes reach this process.
+    pub fn ours(&self) -> Ipv4Addr {
+        self.hosts.as_ref().map_or(Ipv4Addr::LOCALHOST, Hosts::ours)
+    }
+
+    /// How a process is started there: what comes before its command line.
+    pub fn prefix(&self, name: &str) -> Vec<String> {
+        let enter = |hosts: &Hosts| vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", hosts.namespace(name))];
+        self.hosts.as_ref().map(enter).unwrap_or_default()
+    }
+
+    /// And what its environment says.
+    pub fn environment(&self, name: &str) -> Vec<(&'static str, OsString)> {
+        let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
+        if self.short_logs {
+            all.extend(SHORT_LOGS.map(|(name, value)| (name, value.into())));
+        }
+        all
+    }
+}
+
+fn volumes(grounds: &Grounds, data: &Path, names: &[String]) -> Result<BTreeMap<String, Volume>> {
+    grounds.will_mount(&names.iter().map(|name| data.join(name)).collect::<Vec<_>>())?;
+    let one = |name: &String| Ok((name.clone(), Volume::new(data, name, &data.join(name))?));
+    names.iter().map(one).collect()
+}
+
+/// Wall clocks that can be moved, one a node, by a library between the process and the C library. Only what asks
+/// the C library for civil time sees it: CLOCK_BOOTTIME and CLOCK_MONOTONIC, by which nodes measure, stay true.
+pub struct Clocks {
+    library: PathBuf,
+    folder: PathBuf,
+}
+
+impl Clocks {
+    fn new(folder: &Path, names: &[String]) -> Result<Result<Clocks, String>> {
+        let Some(library) = LIBRARIES.into_iter().map(Path::new).find_map(faketime_in) else {
+            return Ok(Err("there is no libfaketime on this machine".to_owned()));
+        };
+        let folder = folder.join("clocks");
+        fs::create_dir_all(&folder).context("a folder for clocks")?;
+        let clocks = Clocks { library, folder };
+        names.iter().try_for_each(|name| clocks.set(name, "+0"))?;
+        Ok(Ok(clocks))
+    }
+
+    /// Moves the clock of a node, in the words of libfaketime: `+61`, `-3600`, `+0 x1.1`.
+    pub fn set(&self, name: &str, offset: &str) -> Result<()> {
+        // Never half a word: it may be read at any moment.
+        let (unseen, file) = (self.folder.join(format!("{name}.new")), self.folder.join(name));
+        fs::write(&unseen, format!("{offset}\n"))?;
+        fs::rename(unseen, file).with_context(|| format!("the clock of {name}"))
+    }
+
+    /// What the library leaves in memory of a process that was killed.
+    pub fn forget(process: u32) {
+        for file in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
+            // There is none where the process had no such clock.
+            let _ = fs::remove_file(Path::new("/dev/shm").join(file));
+        }
+    }
+
+    fn environment(&self, name: &str) -> Vec<(&'static str, OsString)> {
+        vec![
+            ("LD_PRELOAD", self.library.clone().into_os_string()),
+            ("FAKETIME_TIMESTAMP_FILE", self.folder.join(name).into_os_string()),
+            // Seconds after which the file is read again; at each question would cost more than the question.
+            ("FAKETIME_CACHE_DURATION", "1".into()),
+            // Older versions know the one name, later ones the other.
+            ("DONT_FAKE_MONOTONIC", "1".into()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+        ]
+    }
+}
+
+/// Some systems keep their libraries in a folder by the machine's architecture.
+fn faketime_in(folder: &Path) -> Option<PathBuf> {
+    let own = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let found = std::iter::once(folder.to_owned()).chain(own).map(|folder| folder.join(FAKETIME));
+    found.into_iter().find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_wanted_is_not_made_and_says_so() {
+        let grounds = Grounds::new().unwrap();
+        let names = ["n1".to_owned()];
+        let footing = Footing::new(Wanted::default(), &grounds, grounds.data(), &names).unwrap();
+        assert!(footing.hosts.is_err() && footing.volumes.is_err() && footing.clocks.is_err());
+        assert!(footing.prefix("n1").is_empty() && footing.environment("n1").is_empty());
+        assert!(footing.ports(&names).unwrap()[0].iter().all(|address| address.ip().is_loopback()));
+    }
+}

@@ -1,0 +1,178 @@
+//! What a command makes outside its own process, under one token, so that all of it can be found again: two
+//! folders, and by their name namespaces, mounts and processes.
+//!
+//! It goes when its owner goes. An owner that was killed with -9 leaves it behind; the next one that starts
+//! sweeps it away. Whether an owner lives is told by a lock that ends with its process, never by a process id,
+//! which another process may have by then.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::footing::Clocks;
+use crate::hosts;
+use crate::tool;
+
+/// Where journals lie: a file system in memory.
+const MEMORY: &str = "/dev/shm";
+const PREFIX: &str = "reveille-jepsen-";
+/// The locked file in each folder.
+const OWNER: &str = "owner";
+/// The list of what was mounted elsewhere.
+const MOUNTS: &str = "mounts";
+
+/// Two folders with one token.
+pub struct Grounds {
+    token: String,
+    data: Owned,
+    journals: Option<Owned>,
+}
+
+/// A folder and the lock in it.
+struct Owned {
+    folder: TempDir,
+    _lock: File,
+}
+
+impl Grounds {
+    /// Sweeps what dead owners left, and makes new ones.
+    pub fn new() -> Result<Grounds> {
+        let places = [std::env::temp_dir(), PathBuf::from(MEMORY)];
+        sweep(&places);
+        let token = format!("{:08x}", rand::random::<u32>());
+        let data = Owned::new(&places[0], &token)?;
+        let journals = places[1].is_dir().then(|| Owned::new(&places[1], &token)).transpose()?;
+        Ok(Grounds { token, data, journals })
+    }
+
+    /// Eight digits that nobody else has; names of whatever else is made contain them.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// A folder on a disk.
+    pub fn data(&self) -> &Path {
+        self.data.folder.path()
+    }
+
+    /// Writes down what is about to be mounted, wherever that is, so that it is found again.
+    pub fn will_mount(&self, places: &[PathBuf]) -> Result<()> {
+        let lines: String = places.iter().map(|place| format!("{}\n", place.display())).collect();
+        fs::write(self.data().join(MOUNTS), lines).context("the list of mounts")
+    }
+
+    /// A folder in memory, where the machine has one.
+    pub fn journals(&self) -> Option<&Path> {
+        self.journals.as_ref().map(|owned| owned.folder.path())
+    }
+}
+
+impl Owned {
+    fn new(parent: &Path, token: &str) -> Result<Owned> {
+        let name = format!("{PREFIX}{token}");
+        let folder = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir_in(parent);
+        let folder = folder.with_context(|| format!("no folder can be made in {}", parent.display()))?;
+        // Nobody sees it without its lock.
+        let unseen = folder.path().join("owner.new");
+        let lock = File::create(&unseen)?;
+        lock.lock().with_context(|| format!("the lock of {}", unseen.display()))?;
+        fs::rename(unseen, folder.path().join(OWNER))?;
+        Ok(Owned { folder, _lock: lock })
+    }
+}
+
+/// Removes what belongs to owners that are no more. What cannot be removed is told, and stays.
+fn sweep(places: &[PathBuf]) {
+    let left: BTreeSet<String> = places.iter().flat_map(|place| abandoned(place)).collect();
+    for token in left {
+        eprintln!("a former run was killed: what it left under {PREFIX}{token} is removed");
+        kill_all(&token);
+        hosts::remove(&token);
+        let folders = places.iter().map(|place| place.join(format!("{PREFIX}{token}")));
+        for folder in folders.filter(|path| path.exists()) {
+            unmount_all(&folder);
+            if let Err(error) = fs::remove_dir_all(&folder) {
+                eprintln!("{} stays: {error}", folder.display());
+            }
+        }
+    }
+}
+
+/// Tokens of the folders in here whose lock nobody holds.
+fn abandoned(place: &Path) -> Vec<String> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let tokens = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let token = name.strip_prefix(PREFIX)?.to_owned();
+        let lock = File::open(entry.path().join(OWNER)).ok()?;
+        lock.try_lock().ok()?;
+        Some(token)
+    });
+    tokens.collect()
+}
+
+/// Ends nodes whose journals lie under this token, and what traces them.
+fn kill_all(token: &str) {
+    let named = format!("{PREFIX}{token}");
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(id) = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
+            continue;
+        };
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        if is_ours(&String::from_utf8_lossy(&line), &named) {
+            // It may have ended meanwhile.
+            let _ = kill_process(id, Signal::KILL);
+            Clocks::forget(id.as_raw_nonzero().get().unsigned_abs());
+        }
+    }
+}
+
+/// A node of ours has its journals in such a folder, a tracer of ours writes there; nobody else is touched.
+fn is_ours(line: &str, folder: &str) -> bool {
+    let arguments: Vec<&str> = line.split('\0').collect();
+    let after = |flag| arguments.windows(2).any(|pair| pair[0] == flag && pair[1].contains(folder));
+    let traces = arguments.first().is_some_and(|program| program.ends_with("strace"));
+    after("--journal-dir") || traces && after("-o")
+}
+
+/// What was mounted by the owner of this folder; see [`Grounds::will_mount`].
+fn unmount_all(folder: &Path) {
+    let named = fs::read_to_string(folder.join(MOUNTS)).unwrap_or_default();
+    let mounted = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let is_mounted = |place: &&str| mounted.lines().any(|line| line.split(' ').nth(1) == Some(place));
+    for place in named.lines().filter(is_mounted) {
+        if let Err(error) = tool::run("umount", &["--lazy", place]) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dead_owner_left_is_found_and_a_living_one_is_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let living = Owned::new(place.path(), "00000001").unwrap();
+        let dead = Owned::new(place.path(), "00000002").unwrap();
+        drop(dead._lock);
+        fs::create_dir(place.path().join("reveille-jepsen-other")).unwrap();
+        assert_eq!(abandoned(place.path()), ["00000002"], "and not one without an owner's file");
+        sweep(&[place.path().to_owned()]);
+        assert!(!dead.folder.path().exists() && living.folder.path().exists());
+    }
+
+    #[test]
+    fn only_nodes_and_tracers_of_this_token_are_ended() {
+        let folder = "reveille-jepsen-0000000a";
+        let node = "/x/reveille\0start\0--journal-dir\0/dev/shm/reveille-jepsen-0000000a/n1\0";
+        assert!(is_ours(node, folder) && !is_ours(node, "reveille-jepsen-0000000b"));
+        assert!(is_ours("/usr/bin/strace\0-o\0/tmp/reveille-jepsen-0000000a/trace\0", folder));
+        assert!(!is_ours("tail\0-f\0/tmp/reveille-jepsen-0000000a/n1/node.log\0", folder), "somebody who looks");
+    }
+}

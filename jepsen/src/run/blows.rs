@@ -1,0 +1,383 @@
+//! Each blow as it falls and as it is mended. A blow that cannot fall says why; nothing is left out in silence.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use reveille_check::history::{Fault, FaultStatus};
+use reveille_sink::{FaultPlan, Held, HoldPoint, HoldRequest};
+
+use super::links::{self, BadLink};
+use super::nemesis::{Begun, Nemesis, Skipped};
+use super::plan::{Bad, Blow, Shape, Strike, Whom};
+use super::trace::Trace;
+use crate::orders::Came;
+
+/// A mail of the victim must come within this, or it is killed without one.
+const HELD_WITHIN: Duration = Duration::from_millis(3_000);
+/// A held answer waits at most so long: the victim is dead by then.
+const HOLD_FOR: Duration = Duration::from_secs(10);
+/// So many answers are held, if they come at the same time.
+const HELD_AT_ONCE: usize = 8;
+/// Further answers are waited for this long.
+const NEXT_HELD_WITHIN: Duration = Duration::from_millis(20);
+/// While nodes are restarted in order, the next one waits this long for the former to be ready.
+const READY_WITHIN: Duration = Duration::from_secs(5);
+/// A new leader is looked for this long.
+const LEADS_WITHIN: Duration = Duration::from_secs(3);
+/// A node sees its new clock after this.
+const CLOCK_IS_READ_WITHIN: Duration = Duration::from_millis(1_300);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How a blow is mended.
+pub(super) enum Undo {
+    /// It needs no mending.
+    Nothing,
+    /// These nodes are started.
+    Start(Vec<String>),
+    /// This one goes on.
+    Resume(String),
+    /// These links are whole again, and these cables as wide as before.
+    Links { bad: Vec<BadLink>, narrow: Vec<String> },
+    /// This clock is right again.
+    Clock(String),
+    /// This disk works again.
+    Untrace { name: String, trace: Trace },
+    /// This disk has room again.
+    Empty(String),
+    /// The relay works again.
+    Relay,
+}
+
+impl Undo {
+    /// Will it start this node?
+    pub fn starts(&self, name: &str) -> bool {
+        matches!(self, Undo::Start(names) if names.iter().any(|known| known == name))
+    }
+}
+
+impl Nemesis {
+    pub(super) async fn blow(&mut self, strike: &Strike) -> Result<Option<Begun>, Skipped> {
+        match &strike.blow {
+            Blow::Kill { whom, inside } => self.kill(strike, *whom, *inside).await.map(Some),
+            Blow::KillAll => self.kill_all(strike).map(Some),
+            Blow::Pause { whom } => self.pause(strike, *whom).map(Some),
+            Blow::Cut(shape) => self.cut(strike, *shape).map(Some),
+            Blow::Link { whom, how } => self.spoil(strike, *whom, *how).map(Some),
+            Blow::Clock { whom, offset } => self.clock(strike, *whom, offset).await.map(Some),
+            Blow::Disk { whom, how } => self.disk(strike, *whom, *how).await.map(Some),
+            Blow::Power { whom } => self.power(strike, *whom).map(Some),
+            Blow::Relay { name, faults } => self.relay(strike, name, faults).map(Some),
+            Blow::Roll => self.roll(strike).await.map(Some),
+            Blow::Transfer => self.transfer(strike).await.map(Some),
+            Blow::Operator(order) => {
+                let (operator, order, pause) = (self.operator.clone(), *order, strike.lasts);
+                let mut fault = self.fault(strike, &format!("an operator: {order:?}"), &[]);
+                let recorder = self.stage.recorder.clone();
+                self.operator.number += 1;
+                self.orders.spawn(async move {
+                    let (said_yes, word) = operator.obey(order, pause).await;
+                    (fault.observed, fault.word) = (Some(said_yes), word);
+                    fault.until_ns = Some(recorder.now_ns());
+                    fault
+                });
+                Ok(None)
+            }
+        }
+    }
+
+    async fn kill(&mut self, strike: &Strike, whom: Whom, inside: bool) -> Result<Begun, Skipped> {
+        let held = if inside { self.hold(whom).await } else { Vec::new() };
+        let sender = held.first().map(|held| held.accepted.ehlo.clone());
+        let victim = match (whom, sender) {
+            (Whom::Sender, Some(sender)) if self.stage.running().contains(&sender) => sender,
+            _ => self.whom(whom)?,
+        };
+        let past_gate = self.stage.past_gate(&victim);
+        let mut fault = self.fault(strike, &format!("kill -9 of {whom:?}"), std::slice::from_ref(&victim));
+        fault.inside_data = Some(held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0);
+        fault.past_gate = Some(past_gate);
+        self.stage.kill(&victim).map_err(skipped)?;
+        // Now the sink answers somebody who is no more.
+        drop(held);
+        fault.observed = Some(true);
+        fault.word = format!("{past_gate} past the gate, down for {} ms", strike.lasts.as_millis());
+        Ok(Begun { fault, undo: Undo::Start(vec![victim]) })
+    }
+
+    /// Waits until answers to mails are held: of the one who is meant, or of anybody.
+    async fn hold(&mut self, whom: Whom) -> Vec<Held> {
+        let ehlo = match whom {
+            Whom::Sender => None,
+            _ => self.whom(whom).ok(),
+        };
+        // Both sides of the commit, in turn: after the one it has arrived, after the other it still will.
+        self.holds += 1;
+        let point = if self.holds.is_multiple_of(2) { HoldPoint::BeforeCommit } else { HoldPoint::AfterCommit };
+        let request = HoldRequest { ehlo, point, count: HELD_AT_ONCE, limit: HOLD_FOR, ..HoldRequest::default() };
+        let mut hold = self.stage.sink.hold_next_answer(request);
+        let mut held: Vec<Held> = hold.next(HELD_WITHIN).await.into_iter().collect();
+        while !held.is_empty() && held.len() < HELD_AT_ONCE {
+            let Some(next) = hold.next(NEXT_HELD_WITHIN).await else { break };
+            held.push(next);
+        }
+        held
+    }
+
+    fn kill_all(&mut self, strike: &Strike) -> Result<Begun, Skipped> {
+        let victims: Vec<String> = self.stage.running();
+        if victims.is_empty() {
+            return Err(Skipped("no node runs".to_owned()));
+        }
+        let past_gate = victims.iter().map(|name| self.stage.past_gate(name)).sum();
+        let mut fault = self.fault(strike, "kill -9 of all", &victims);
+        victims.iter().try_for_each(|name| self.stage.kill(name)).map_err(skipped)?;
+        (fault.observed, fault.inside_data, fault.past_gate) = (Some(true), Some(past_gate > 0), Some(past_gate));
+        fault.word = format!("{past_gate} past the gate");
+        Ok(Begun { fault, undo: Undo::Start(victims) })
+    }
+
+    fn pause(&mut self, strike: &Strike, whom: Whom) -> Result<Begun, Skipped> {
+        let victim = self.whom(whom)?;
+        let mut fault = self.fault(strike, &format!("SIGSTOP of {whom:?}"), std::slice::from_ref(&victim));
+        let past_gate = self.stage.past_gate(&victim);
+        self.stage.pause(&victim).map_err(skipped)?;
+        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
+        fault.word = format!("for {} ms, {past_gate} past the gate", strike.lasts.as_millis());
+        Ok(Begun { fault, undo: Undo::Resume(victim) })
+    }
+
+    fn cut(&mut self, strike: &Strike, shape: Shape) -> Result<Begun, Skipped> {
+        let nodes = self.stage.names().len();
+        let (bad, name) = match shape {
+            Shape::Alone(whom) => (links::alone(nodes, self.place(whom)?), format!("{whom:?} alone")),
+            Shape::Halves(first) => (links::halves(nodes, first), "a minority cut off".to_owned()),
+            Shape::Ring => (links::ring(nodes), "a ring".to_owned()),
+            Shape::Bridge(middle) => (links::bridge(nodes, middle), "a bridge".to_owned()),
+            Shape::OneWayIn(whom) => {
+                (links::one_way(nodes, self.place(whom)?, true), format!("nothing in to {whom:?}"))
+            }
+            Shape::OneWayOut(whom) => {
+                (links::one_way(nodes, self.place(whom)?, false), format!("nothing out of {whom:?}"))
+            }
+        };
+        let names = self.stage.names();
+        let mut struck: Vec<String> = bad.iter().filter_map(|link| names.get(link.to).cloned()).collect();
+        struck.sort();
+        struck.dedup();
+        let fault = self.fault(strike, &name, &struck);
+        self.add_links(&bad)?;
+        Ok(Begun { fault, undo: Undo::Links { bad, narrow: Vec::new() } })
+    }
+
+    fn spoil(&mut self, strike: &Strike, whom: Whom, how: Bad) -> Result<Begun, Skipped> {
+        let victim = self.whom(whom)?;
+        let (nodes, place) = (self.stage.names().len(), self.stage.place(&victim));
+        let fault = self.fault(strike, &format!("a bad link: {how:?}"), std::slice::from_ref(&victim));
+        let hosts = self.stage.cluster.footing().hosts.as_ref().map_err(|why| Skipped(why.clone()))?;
+        if let Bad::Narrow(kbit) = how {
+            hosts.narrow(&victim, Some(kbit)).map_err(skipped)?;
+            return Ok(Begun { fault, undo: Undo::Links { bad: Vec::new(), narrow: vec![victim] } });
+        }
+        let others = (0..nodes).filter(|other| *other != place);
+        let both = others.flat_map(|other| [(other, place), (place, other)]);
+        let bad: Vec<BadLink> = both.map(|(from, to)| BadLink { from, to, how: Some(how) }).collect();
+        self.add_links(&bad)?;
+        Ok(Begun { fault, undo: Undo::Links { bad, narrow: Vec::new() } })
+    }
+
+    fn place(&self, whom: Whom) -> Result<usize, Skipped> {
+        Ok(self.stage.place(&self.whom(whom)?))
+    }
+
+    fn add_links(&mut self, bad: &[BadLink]) -> Result<(), Skipped> {
+        let footing = self.stage.cluster.footing();
+        if let Err(why) = &footing.hosts {
+            return Err(Skipped(why.clone()));
+        }
+        self.bad_links.extend_from_slice(bad);
+        self.filter().map_err(skipped)
+    }
+
+    /// Puts all that is bad at the moment in force.
+    fn filter(&self) -> Result<()> {
+        let Ok(hosts) = &self.stage.cluster.footing().hosts else { return Ok(()) };
+        let names = self.stage.names();
+        let addresses = names.iter().map(|name| hosts.address(name)).collect::<Result<Vec<_>>>()?;
+        for (place, name) in names.iter().enumerate() {
+            hosts.filter(name, &links::rules(place, &addresses, &self.bad_links))?;
+        }
+        Ok(())
+    }
+
+    async fn clock(&mut self, strike: &Strike, whom: Whom, offset: &str) -> Result<Begun, Skipped> {
+        let victim = self.whom(whom)?;
+        let mut fault = self.fault(strike, &format!("the clock of {whom:?}: {offset}"), std::slice::from_ref(&victim));
+        let clocks = self.stage.cluster.footing().clocks.as_ref().map_err(|why| Skipped(why.clone()))?;
+        clocks.set(&victim, offset).map_err(skipped)?;
+        tokio::time::sleep(CLOCK_IS_READ_WITHIN).await;
+        // By the word of the cluster, not by ours.
+        let seen = self.operator.admin.status().await.ok().and_then(|status| {
+            let asked = status.answered_by.clone();
+            let offsets =
+                status.members.into_iter().filter_map(|member| Some((member.member?.name, member.clock_offset_ms?)));
+            let offsets: Vec<(String, i64)> = offsets.filter(|(_, offset)| offset.abs() > 400).collect();
+            (!offsets.is_empty()).then(|| format!("{asked} sees {offsets:?} ms"))
+        });
+        if !offset.contains('x') {
+            fault.observed = Some(seen.is_some());
+        }
+        fault.word = seen.unwrap_or_default();
+        Ok(Begun { fault, undo: Undo::Clock(victim) })
+    }
+
+    fn power(&mut self, strike: &Strike, whom: Option<Whom>) -> Result<Begun, Skipped> {
+        let victims = match whom {
+            Some(whom) => vec![self.whom(whom)?],
+            None => self.stage.running(),
+        };
+        if let Err(why) = &self.stage.cluster.footing().volumes {
+            return Err(Skipped(why.clone()));
+        }
+        let past_gate: u64 = victims.iter().map(|name| self.stage.past_gate(name)).sum();
+        let name = if whom.is_some() { "power cut of one" } else { "power cut of all" };
+        let mut fault = self.fault(strike, name, &victims);
+        victims.iter().try_for_each(|name| self.stage.kill(name)).map_err(skipped)?;
+        for name in &victims {
+            self.cut_power(name).map_err(skipped)?;
+        }
+        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
+        (fault.observed, fault.journals_lost) = (Some(true), true);
+        fault.word = format!("{past_gate} past the gate");
+        Ok(Begun { fault, undo: Undo::Start(victims) })
+    }
+
+    /// What lay in memory is gone, and so is what was not synced.
+    fn cut_power(&mut self, name: &str) -> Result<()> {
+        self.stage.cluster.delete_journals(name)?;
+        let volumes = self.stage.cluster.footing_mut().volumes.as_mut();
+        let volume =
+            volumes.ok().and_then(|volumes| volumes.get_mut(name)).context("a node without a disk of its own")?;
+        tokio::task::block_in_place(|| volume.cut_power())
+    }
+
+    fn relay(&mut self, strike: &Strike, name: &str, faults: &str) -> Result<Begun, Skipped> {
+        let fault = self.fault(strike, name, &[]);
+        let plan: FaultPlan = format!("seed={},{faults},{}", self.seed, self.pace)
+            .parse()
+            .map_err(|error| skipped(anyhow::Error::new(error)))?;
+        self.stage.sink.set_faults(plan);
+        Ok(Begun { fault, undo: Undo::Relay })
+    }
+
+    async fn roll(&mut self, strike: &Strike) -> Result<Begun, Skipped> {
+        let names = self.stage.running();
+        if names.is_empty() {
+            return Err(Skipped("no node runs".to_owned()));
+        }
+        let mut fault = self.fault(strike, "restarted in order", &names);
+        let mut words = Vec::new();
+        for name in names {
+            let obeyed = self.stage.stop(&name).await.map_err(skipped)?;
+            words.push(format!("{name} {}", if obeyed { "stopped" } else { "had to be killed" }));
+            self.stage.start(&name).map_err(skipped)?;
+            let until = Instant::now() + READY_WITHIN;
+            while !self.stage.is_ready(&name).await && Instant::now() < until {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+        fault.observed = Some(!words.is_empty());
+        fault.word = words.join(", ");
+        Ok(Begun { fault, undo: Undo::Nothing })
+    }
+
+    async fn transfer(&mut self, strike: &Strike) -> Result<Begun, Skipped> {
+        let Some((leader, epoch)) = self.stage.leader() else { return Err(Skipped("nobody leads".to_owned())) };
+        let mut fault = self.fault(strike, "leadership handed over", std::slice::from_ref(&leader));
+        let came = self.operator.admin.transfer_leader().await;
+        fault.word = format!("{came:?}");
+        match came {
+            Came::Done(_) => {}
+            Came::Refused(_) => fault.status = FaultStatus::Skipped,
+            Came::Unknown => fault.status = FaultStatus::Indeterminate,
+        }
+        let until = Instant::now() + LEADS_WITHIN;
+        let passed = loop {
+            let passed = self.stage.leader().is_some_and(|(_, now)| now > epoch);
+            if passed || Instant::now() > until {
+                break passed;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        };
+        fault.observed = Some(passed);
+        Ok(Begun { fault, undo: Undo::Nothing })
+    }
+
+    pub(super) async fn undo(&mut self, undo: Undo, fault: &mut Fault) -> Result<()> {
+        match undo {
+            Undo::Nothing => {}
+            Undo::Start(names) => names.iter().try_for_each(|name| self.stage.start(name))?,
+            Undo::Resume(name) => {
+                self.note_leadership(fault);
+                self.stage.resume(&name)?;
+            }
+            Undo::Links { bad, narrow } => {
+                self.note_leadership(fault);
+                for gone in &bad {
+                    if let Some(place) = self.bad_links.iter().position(|link| link == gone) {
+                        self.bad_links.swap_remove(place);
+                    }
+                }
+                let dropped = self.dropped();
+                self.filter()?;
+                if !bad.is_empty() {
+                    fault.observed = Some(dropped > 0);
+                    fault.word = format!("{}{dropped} packets were struck", spaced(&fault.word));
+                }
+                if let Ok(hosts) = &self.stage.cluster.footing().hosts {
+                    narrow.iter().try_for_each(|name| hosts.narrow(name, None))?;
+                }
+            }
+            Undo::Clock(name) => {
+                if let Ok(clocks) = &self.stage.cluster.footing().clocks {
+                    clocks.set(&name, "+0")?;
+                }
+            }
+            Undo::Untrace { name, trace } => self.untrace(&name, trace, fault).await?,
+            Undo::Empty(name) => self.empty(&name, fault)?,
+            Undo::Relay => {
+                let struck: u64 = self.stage.sink.fault_tally().iter().map(|tally| tally.struck).sum();
+                self.stage.sink.set_faults(self.pace.parse()?);
+                fault.observed = Some(struck > 0);
+                fault.word = format!("struck {struck} times");
+            }
+        }
+        Ok(())
+    }
+
+    /// Did another epoch begin since?
+    fn note_leadership(&self, fault: &mut Fault) {
+        let Some(led) = fault.led_epoch else {
+            fault.observed.get_or_insert(true);
+            return;
+        };
+        let now = self.stage.leader().map_or(led, |(_, epoch)| epoch);
+        fault.observed = Some(now > led);
+        if now > led {
+            fault.word = format!("{}epoch {led} gave way to {now}", spaced(&fault.word));
+        }
+    }
+
+    /// Packets that rules of any node struck since they were last changed.
+    fn dropped(&self) -> u64 {
+        let Ok(hosts) = &self.stage.cluster.footing().hosts else { return 0 };
+        self.stage.names().iter().filter_map(|name| hosts.struck(name).ok()).sum()
+    }
+}
+
+fn spaced(word: &str) -> String {
+    if word.is_empty() { String::new() } else { format!("{word}; ") }
+}
+
+pub(super) fn skipped(error: anyhow::Error) -> Skipped {
+    Skipped(format!("{error:#}"))
+}

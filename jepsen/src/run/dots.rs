@@ -1,0 +1,62 @@
+//! Writes down every final dot that came to the sink, and how it was answered.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use reveille_check::history::{Answered, Event, Mail};
+use reveille_sink::{Accepted, DotAnswer, DotWatcher, Sink};
+
+use super::recorder::Recorder;
+
+/// Connection, instant of the dot, recipient.
+type Dot = (u64, u64, String);
+
+/// The dots that were told; a handle, cheap to clone.
+#[derive(Clone, Default)]
+pub struct Dots {
+    told: Arc<Mutex<BTreeSet<Dot>>>,
+}
+
+impl Dots {
+    /// Whom the sink is to tell.
+    pub fn watcher(&self, recorder: &Recorder) -> DotWatcher {
+        let (dots, recorder) = (self.clone(), recorder.clone());
+        DotWatcher::new(move |accept, answer| {
+            let answer = match answer {
+                DotAnswer::Accepted => Answered::Accepted,
+                DotAnswer::AcceptedUntold => Answered::AcceptedUntold,
+                DotAnswer::Refused => Answered::Refused,
+                DotAnswer::Nothing => Answered::Nothing,
+            };
+            dots.told.lock().unwrap_or_else(PoisonError::into_inner).insert(dot(accept));
+            recorder.event(&mail(&recorder, accept, answer));
+        })
+    }
+
+    /// Accepts whose dialogues have not come to their answer yet. The sink's own record is the truth.
+    pub fn record_the_rest(&self, recorder: &Recorder, sink: &Sink) {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, accept) in sink.mails().iter().filter(|(_, accept)| !told.contains(&dot(accept))) {
+            recorder.event(&mail(recorder, accept, Answered::AcceptedUntold));
+        }
+    }
+}
+
+fn dot(accept: &Accepted) -> Dot {
+    (accept.connection, accept.accept_monotonic_us, accept.recipient.clone())
+}
+
+fn mail(recorder: &Recorder, accept: &Accepted, answer: Answered) -> Event {
+    Event::Mail(Mail {
+        data_ns: recorder.ns(accept.data_monotonic_us as i64),
+        at_ns: recorder.ns(accept.accept_monotonic_us as i64),
+        run: accept.headers.get("x-reveille-run").cloned(),
+        recipient: accept.recipient.clone(),
+        fence: accept.fence.as_deref().and_then(|fence| fence.parse().ok()),
+        node: accept.ehlo.clone(),
+        connection: accept.connection,
+        answer,
+        message_id: accept.message_id.clone(),
+        body: Some(accept.body_blake3.to_string()),
+    })
+}

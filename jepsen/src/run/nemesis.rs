@@ -1,0 +1,260 @@
+//! Carries a plan of faults out: when a strike is due it begins, when its time is over it ends, and what was seen of
+//! it is written down. In the end everything is mended.
+//!
+//! Nothing here decides what to break (that is `plan.rs`) or whether it was survived (that is the checker).
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use reveille_check::history::{Event, Fault, FaultKind, FaultStatus};
+use tokio::task::JoinSet;
+
+use super::blows::Undo;
+use super::links::BadLink;
+use super::operator::Operator;
+use super::plan::{Blow, Strike, Whom};
+use super::stage::{Doing, Stage};
+
+/// How often nodes that ended by themselves are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// One that did is started again after this.
+const REVIVED_AFTER: Duration = Duration::from_millis(1_500);
+/// All nodes must be ready so soon after everything was mended.
+const WHOLE_WITHIN: Duration = Duration::from_secs(45);
+
+/// Whoever breaks things.
+pub struct Nemesis {
+    pub(super) stage: Stage,
+    pub(super) operator: Operator,
+    pub(super) orders: JoinSet<Fault>,
+    pub(super) bad_links: Vec<BadLink>,
+    /// How the relay behaves when nothing is wrong with it.
+    pub(super) pace: &'static str,
+    pub(super) seed: u64,
+    /// How often answers were held.
+    pub(super) holds: u32,
+    /// Nodes that may have lost their lease and lived on.
+    away: BTreeSet<String>,
+    active: Vec<Active>,
+    revivals: Vec<(Instant, String)>,
+}
+
+/// A fault in force.
+struct Active {
+    until: Instant,
+    fault: Fault,
+    undo: Undo,
+}
+
+/// A strike that could not be.
+pub(super) struct Skipped(pub String);
+
+/// What the beginning of a strike came to.
+pub(super) struct Begun {
+    /// As far as it is known by now.
+    pub fault: Fault,
+    /// How it is mended.
+    pub undo: Undo,
+}
+
+impl Nemesis {
+    /// Nothing is broken.
+    pub fn new(stage: Stage, operator: Operator, seed: u64, pace: &'static str) -> Nemesis {
+        Nemesis {
+            stage,
+            operator,
+            orders: JoinSet::new(),
+            bad_links: Vec::new(),
+            pace,
+            seed,
+            holds: 0,
+            away: BTreeSet::new(),
+            active: Vec::new(),
+            revivals: Vec::new(),
+        }
+    }
+
+    /// Carries the plan out from `start` on; returns when `phase` is over, with whatever is broken then.
+    pub async fn strike(&mut self, plan: &[Strike], start: Instant, phase: Duration) -> Result<()> {
+        let mut due = plan.iter().peekable();
+        while start.elapsed() < phase {
+            self.revive()?;
+            while let Some(place) = self.active.iter().position(|active| active.until <= Instant::now()) {
+                self.end(place).await?;
+            }
+            while let Some(strike) = due.next_if(|strike| start.elapsed() >= strike.at) {
+                self.begin(strike).await?;
+            }
+            let next_end = self.active.iter().map(|active| active.until).min();
+            let next = due.peek().map(|strike| start + strike.at).into_iter().chain(next_end).min();
+            let sleep = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(Instant::now()).min(LOOK_EVERY));
+            tokio::time::sleep(sleep).await;
+        }
+        Ok(())
+    }
+
+    /// Mends everything; returns when every node is ready.
+    pub async fn heal(&mut self) -> Result<()> {
+        self.mend().await?;
+        // What was decided over the head of a node that lived on it settles at its next start (P14, docs/roadmap.md).
+        for name in std::mem::take(&mut self.away) {
+            self.stage.stop(&name).await?;
+            self.all_ready().await?;
+        }
+        Ok(())
+    }
+
+    async fn mend(&mut self) -> Result<()> {
+        while !self.active.is_empty() {
+            self.end(0).await?;
+        }
+        while let Some(ended) = self.orders.join_next().await {
+            self.write_down(ended?);
+        }
+        self.all_ready().await
+    }
+
+    /// Starts who is down, and waits until everybody follows or leads.
+    async fn all_ready(&mut self) -> Result<()> {
+        let until = Instant::now() + WHOLE_WITHIN;
+        loop {
+            self.stage.look_for_ends()?;
+            self.revivals.clear();
+            let mut unready = Vec::new();
+            for name in self.stage.names() {
+                self.stage.resume(&name)?;
+                self.stage.start(&name)?;
+                if !self.stage.is_ready(&name).await {
+                    unready.push(name);
+                }
+            }
+            if unready.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                anyhow::bail!("{unready:?} are not ready {} s after all was mended", WHOLE_WITHIN.as_secs());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Ends by themselves go on to be looked for while nothing is broken.
+    pub fn look(&mut self) -> Result<()> {
+        self.revive()
+    }
+
+    async fn begin(&mut self, strike: &Strike) -> Result<()> {
+        let from_ns = self.stage.recorder.now_ns();
+        let begun = Box::pin(self.blow(strike)).await;
+        match begun {
+            Ok(Some(Begun { fault, undo })) => {
+                eprintln!("  {:>5.1} s {} {}: {}", seconds(from_ns), fault.name, fault.nodes.join(" "), fault.word);
+                if matches!(fault.kind, FaultKind::Pause | FaultKind::Partition | FaultKind::Link | FaultKind::Disk) {
+                    self.away.extend(fault.nodes.iter().cloned());
+                }
+                self.active.push(Active { until: Instant::now() + strike.lasts, fault, undo });
+            }
+            // An order reports for itself.
+            Ok(None) => {}
+            Err(Skipped(why)) => {
+                let mut fault = self.fault(strike, &format!("{:?}", strike.blow), &[]);
+                (fault.status, fault.word) = (FaultStatus::Skipped, why);
+                self.write_down(fault);
+            }
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, place: usize) -> Result<()> {
+        let Active { mut fault, undo, .. } = self.active.swap_remove(place);
+        if let Err(error) = Box::pin(self.undo(undo, &mut fault)).await {
+            fault.word = format!("{}; mending it: {error:#}", fault.word);
+        }
+        fault.until_ns = Some(self.stage.recorder.now_ns());
+        self.write_down(fault);
+        Ok(())
+    }
+
+    pub(super) fn write_down(&mut self, fault: Fault) {
+        if fault.status != FaultStatus::Installed {
+            eprintln!("  {:?}: {}: {}", fault.status, fault.name, fault.word);
+        }
+        self.stage.recorder.event(&Event::Fault(fault));
+    }
+
+    /// A fault of a strike that begins now, as installed.
+    pub(super) fn fault(&self, strike: &Strike, name: &str, nodes: &[String]) -> Fault {
+        let led_epoch = self.stage.leader().filter(|(leader, _)| nodes.contains(leader)).map(|(_, epoch)| epoch);
+        Fault {
+            kind: kind(&strike.blow),
+            name: name.to_owned(),
+            nodes: nodes.to_vec(),
+            from_ns: self.stage.recorder.now_ns(),
+            until_ns: None,
+            status: FaultStatus::Installed,
+            observed: None,
+            word: String::new(),
+            inside_data: None,
+            past_gate: None,
+            journals_lost: false,
+            led_epoch,
+        }
+    }
+
+    /// Who is meant now, of those that run.
+    pub(super) fn whom(&self, whom: Whom) -> Result<String, Skipped> {
+        let running = self.stage.running();
+        let meant = match whom {
+            Whom::Leader => self.stage.leader().map(|(name, _)| name),
+            Whom::Sender => self.stage.senders().into_iter().next(),
+            Whom::Node(number) => self.stage.names().into_iter().cycle().nth(number),
+        };
+        // Where the one who is meant is down or nobody is meant, another one will do.
+        let found = meant.filter(|name| running.contains(name)).or_else(|| running.first().cloned());
+        found.ok_or_else(|| Skipped("no node runs".to_owned()))
+    }
+
+    /// What is active on a node beside its being killed.
+    pub(super) fn is_quiet(&self) -> bool {
+        let all_run = self.stage.names().iter().all(|name| self.stage.doing(name) == Doing::Runs);
+        all_run && self.active.iter().all(|active| matches!(active.fault.kind, FaultKind::Relay | FaultKind::Clock))
+    }
+
+    fn revive(&mut self) -> Result<()> {
+        let down = self.stage.look_for_ends()?;
+        self.revivals.extend(down.into_iter().map(|name| (Instant::now() + REVIVED_AFTER, name)));
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.revivals).into_iter().partition(|(at, _)| *at <= Instant::now());
+        self.revivals = later;
+        for (_, name) in due {
+            // Whoever is down by a strike is started when that is over.
+            if !self.active.iter().any(|active| active.undo.starts(&name)) {
+                self.stage.start(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kind(blow: &Blow) -> FaultKind {
+    use super::plan::DiskBlow;
+    match blow {
+        Blow::Kill { .. } | Blow::KillAll => FaultKind::Kill,
+        Blow::Pause { .. } => FaultKind::Pause,
+        Blow::Cut(_) => FaultKind::Partition,
+        Blow::Link { .. } => FaultKind::Link,
+        Blow::Clock { .. } => FaultKind::Clock,
+        Blow::Disk { how: DiskBlow::StateLost | DiskBlow::StateDamaged | DiskBlow::TornTail, .. } => FaultKind::Damage,
+        Blow::Disk { .. } => FaultKind::Disk,
+        Blow::Power { .. } => FaultKind::PowerCut,
+        Blow::Relay { .. } => FaultKind::Relay,
+        Blow::Roll => FaultKind::Restart,
+        Blow::Transfer => FaultKind::Transfer,
+        Blow::Operator(_) => FaultKind::Operator,
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

@@ -1,0 +1,194 @@
+//! Operators, who do not know that anything is broken: they opt out, pause, cancel, trigger and create in the midst
+//! of it, and write down what they asked for and what they were told.
+
+use std::time::{Duration, SystemTime};
+
+use reveille_check::history::{Answer, Call, Crossing, Event, Operation, Target};
+use reveille_proto::admin::v1::Barrier;
+
+use super::plan::Order;
+use super::recorder::Recorder;
+use super::workload::{BELL, Item, TENANT, Workload};
+use crate::admin::Admin;
+use crate::load;
+use crate::measure::unix_us;
+use crate::orders::Came;
+
+/// A run is looked for this long.
+const OPENS_WITHIN: Duration = Duration::from_secs(6);
+const LOOK_EVERY: Duration = Duration::from_millis(30);
+/// What is created in the midst is due so much later.
+const AHEAD_MS: u64 = 3_000;
+/// How many opt out at once.
+const OPT_OUTS: u32 = 2;
+
+/// Somebody with access to the API.
+#[derive(Clone)]
+pub struct Operator {
+    pub admin: Admin,
+    pub recorder: Recorder,
+    pub workload: Workload,
+    /// Makes names and request ids of this order its own.
+    pub number: usize,
+}
+
+impl Operator {
+    /// Does what it was told; answers in words, and whether the cluster said yes to anything.
+    pub async fn obey(self, order: Order, pause: Duration) -> (bool, String) {
+        match order {
+            Order::OptOut => self.opt_out().await,
+            Order::PauseAndResume => self.pause_and_resume(pause).await,
+            Order::Cancel => self.cancel().await,
+            Order::Trigger => self.trigger().await,
+            Order::CreateAgain => self.create_again().await,
+        }
+    }
+
+    /// Some of those whose mail is due next, while it becomes due.
+    async fn opt_out(&self) -> (bool, String) {
+        let Some(item) = self.workload.next_after(now_ms()) else { return nobody() };
+        wait_until(item.due_ms).await;
+        let (mut said_yes, mut words) = (false, Vec::new());
+        for number in 0..OPT_OUTS.min(item.recipients) {
+            let recipient = load::address(&item.name, (self.number as u32 + number) % item.recipients);
+            let id = format!("opt-out-{}-{number}", self.number);
+            let (invoked, came) = (self.recorder.now_ns(), self.admin.opt_out(&id, &recipient).await);
+            let operation = Operation::OptOut { tenant: TENANT.to_owned(), recipient: recipient.clone() };
+            said_yes |= matches!(came, Came::Done(_));
+            words.push(format!("{recipient}: {}", word(&came)));
+            self.record(Some(id), invoked, operation, barrier(came));
+        }
+        (said_yes, words.join("; "))
+    }
+
+    async fn pause_and_resume(&self, pause: Duration) -> (bool, String) {
+        let Some(run) = self.next_run().await else { return nobody() };
+        let (invoked, came) = (self.recorder.now_ns(), self.admin.pause_run(&run).await);
+        let (said_yes, word) = (matches!(came, Came::Done(_)), word(&came));
+        self.record(None, invoked, Operation::Pause { target: Target::Run(run.clone()) }, barrier(came));
+        tokio::time::sleep(pause).await;
+        (said_yes, format!("pause {run}: {word}; {}", self.resume(&run).await))
+    }
+
+    /// Lets a run go on; also what may have been paused.
+    pub async fn resume(&self, run: &str) -> String {
+        let (invoked, came) = (self.recorder.now_ns(), self.admin.resume_run(run).await);
+        let word = format!("resume: {}", word(&came));
+        self.record(None, invoked, Operation::Resume { target: Target::Run(run.to_owned()) }, plain(came));
+        word
+    }
+
+    async fn cancel(&self) -> (bool, String) {
+        let Some(run) = self.next_run().await else { return nobody() };
+        let (invoked, came) = (self.recorder.now_ns(), self.admin.cancel_run(&run).await);
+        let (said_yes, word) = (matches!(came, Came::Done(_)), word(&came));
+        self.record(None, invoked, Operation::Cancel { target: Target::Run(run.clone()) }, barrier(came));
+        (said_yes, format!("cancel {run}: {word}"))
+    }
+
+    /// Two clients with one request id, and a third with another: two runs, never three.
+    async fn trigger(&self) -> (bool, String) {
+        let [same, other] = ["same", "other"].map(|which| format!("trigger-{}-{which}", self.number));
+        let (first, second) = tokio::join!(self.trigger_as(&same, "first"), self.trigger_as(&same, "second"));
+        let third = self.trigger_as(&other, "third").await;
+        let said_yes = [&first, &second, &third].into_iter().any(|came| matches!(came, Came::Done(_)));
+        (said_yes, format!("trigger: {}, {}, {}", word(&first), word(&second), word(&third)))
+    }
+
+    async fn trigger_as(&self, id: &str, client: &str) -> Came<String> {
+        let (invoked, came) = (self.recorder.now_ns(), self.admin.trigger(id, BELL).await);
+        let operation =
+            Operation::Trigger { tenant: TENANT.to_owned(), schedule: BELL.to_owned(), audience: BELL.to_owned() };
+        let answer = match came.clone() {
+            Came::Done(run) => Answer::Ok { index: None, run: Some(run), crossed: Vec::new(), unconfirmed: Vec::new() },
+            other => plain(other.map(|_| ())),
+        };
+        self.record_as(client, Some(id.to_owned()), invoked, operation, answer);
+        came
+    }
+
+    /// Creates something new, twice with one request id and once with another.
+    async fn create_again(&self) -> (bool, String) {
+        let item =
+            Item { name: format!("more-{}", self.number), due_ms: (now_ms() + AHEAD_MS) / 100 * 100, recipients: 2 };
+        let [same, other] = ["same", "other"].map(|which| format!("more-{}-{which}", self.number));
+        let ask = |client, id| self.workload.ask(&self.admin, &self.recorder, client, id, &item);
+        let (first, second) = tokio::join!(ask("first", same.as_str()), ask("second", same.as_str()));
+        let third = ask("third", other.as_str()).await;
+        let came = [&first, &second, &third];
+        let said_yes = came.iter().any(|came| matches!(came, Came::Done(_)));
+        if said_yes {
+            self.workload.add(item.clone());
+        } else if came.iter().any(|came| matches!(came, Came::Unknown)) {
+            self.workload.doubt(&same, item.clone());
+        }
+        (said_yes, format!("create {}: {}, {}, {}", item.name, word(&first), word(&second), word(&third)))
+    }
+
+    /// The run that opens next.
+    async fn next_run(&self) -> Option<String> {
+        let item = self.workload.next_after(now_ms())?;
+        wait_until(item.due_ms).await;
+        let until = std::time::Instant::now() + OPENS_WITHIN;
+        while std::time::Instant::now() < until {
+            if let Ok(Some(run)) = self.admin.run_of(&item.name).await {
+                return Some(run.run);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        None
+    }
+
+    fn record(&self, id: Option<String>, invoked_ns: u64, operation: Operation, answer: Answer) {
+        self.record_as("operator", id, invoked_ns, operation, answer);
+    }
+
+    fn record_as(&self, who: &str, id: Option<String>, invoked_ns: u64, operation: Operation, answer: Answer) {
+        let answered_ns = (answer != Answer::Unknown).then(|| self.recorder.now_ns());
+        let client = format!("{who}-{}", self.number);
+        let call = Call { client, request_id: id, invoked_ns, answered_ns, operation, answer };
+        self.recorder.event(&Event::Call(call));
+    }
+}
+
+fn barrier(came: Came<Barrier>) -> Answer {
+    match came {
+        Came::Done(barrier) => {
+            let crossing = |crossing: reveille_proto::admin::v1::Crossing| {
+                let fence = crossing.fence.parse().ok()?;
+                Some(Crossing { run: crossing.run, number: crossing.number, fence })
+            };
+            let crossed = barrier.crossed.into_iter().filter_map(crossing).collect();
+            Answer::Ok { index: Some(barrier.index), run: None, crossed, unconfirmed: barrier.unconfirmed }
+        }
+        other => plain(other.map(|_| ())),
+    }
+}
+
+fn plain(came: Came<()>) -> Answer {
+    match came {
+        Came::Done(()) => Answer::Ok { index: None, run: None, crossed: Vec::new(), unconfirmed: Vec::new() },
+        Came::Refused(reason) => Answer::Failed { reason },
+        Came::Unknown => Answer::Unknown,
+    }
+}
+
+fn word<T>(came: &Came<T>) -> String {
+    match came {
+        Came::Done(_) => "done".to_owned(),
+        Came::Refused(reason) => format!("refused ({reason})"),
+        Came::Unknown => "unknown".to_owned(),
+    }
+}
+
+fn nobody() -> (bool, String) {
+    (false, "there was nothing left to do it to".to_owned())
+}
+
+fn now_ms() -> u64 {
+    unix_us(SystemTime::now()) as u64 / 1_000
+}
+
+async fn wait_until(at_ms: u64) {
+    tokio::time::sleep(Duration::from_millis(at_ms.saturating_sub(now_ms()))).await;
+}

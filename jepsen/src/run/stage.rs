@@ -1,0 +1,218 @@
+//! The cluster under test with everybody who watches it: processes are killed, stopped and started here and nowhere
+//! else, so that each life of each node is written down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use reveille_check::history::{Event, Life, LifeEnd};
+use reveille_sink::{DialogueState, Sink};
+use rustix::process::Signal;
+
+use super::recorder::Recorder;
+use crate::cluster::Cluster;
+use crate::pages;
+use crate::watch::Watch;
+
+/// A node that is asked to stop gets so long.
+const STOPS_WITHIN: Duration = Duration::from_secs(8);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A life that ended by itself is told with this much of its log.
+const LAST_WORDS_BYTES: usize = 2_000;
+
+/// What a node is doing, as far as this process did it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Its process runs.
+    Runs,
+    /// It is stopped by a signal.
+    Paused,
+    /// There is no process.
+    Down,
+}
+
+/// Cluster, sink, and observers.
+pub struct Stage {
+    pub cluster: Cluster,
+    pub sink: Sink,
+    pub recorder: Recorder,
+    pub watch: Arc<Watch>,
+    lives: BTreeMap<String, u64>,
+    doing: BTreeMap<String, Doing>,
+    /// Nodes whose end by themselves would surprise nobody, until when.
+    excused: BTreeMap<String, Instant>,
+    /// Ends that surprise: node and last words.
+    pub surprises: Vec<String>,
+}
+
+impl Stage {
+    /// All nodes run.
+    pub fn new(cluster: Cluster, sink: Sink, recorder: Recorder, watch: Arc<Watch>) -> Stage {
+        let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+        let lives = names.iter().map(|name| (name.clone(), 0)).collect();
+        let doing = names.into_iter().map(|name| (name, Doing::Runs)).collect();
+        let (excused, surprises) = (BTreeMap::new(), Vec::new());
+        Stage { cluster, sink, recorder, watch, lives, doing, excused, surprises }
+    }
+
+    /// Names of all nodes, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.cluster.nodes().iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// The place of a node.
+    pub fn place(&self, name: &str) -> usize {
+        self.cluster.nodes().iter().position(|node| node.name == name).unwrap_or(0)
+    }
+
+    /// What it does.
+    pub fn doing(&self, name: &str) -> Doing {
+        self.doing.get(name).copied().unwrap_or(Doing::Down)
+    }
+
+    /// Nodes whose process runs.
+    pub fn running(&self) -> Vec<String> {
+        self.names().into_iter().filter(|name| self.doing(name) == Doing::Runs).collect()
+    }
+
+    /// Who leads, if the watch has seen it.
+    pub fn leader(&self) -> Option<(String, u64)> {
+        let latest = self.watch.latest()?;
+        Some((latest.node?, latest.epoch))
+    }
+
+    /// Mails of a node whose final dot the sink has and which it has not answered.
+    pub fn past_gate(&self, name: &str) -> u64 {
+        let waiting = self.sink.connections().into_iter();
+        let waiting = waiting.filter(|dialogue| dialogue.state == DialogueState::AfterDot && dialogue.ehlo == name);
+        waiting.map(|dialogue| dialogue.unanswered.len() as u64).sum()
+    }
+
+    /// Nodes that have a dialogue with the sink, those past the gate first.
+    pub fn senders(&self) -> Vec<String> {
+        let mut open = self.sink.connections();
+        open.sort_by_key(|dialogue| (dialogue.state != DialogueState::AfterDot, dialogue.unanswered.is_empty()));
+        let mut names: Vec<String> = Vec::new();
+        for dialogue in open {
+            if self.doing(&dialogue.ehlo) == Doing::Runs && !names.contains(&dialogue.ehlo) {
+                names.push(dialogue.ehlo);
+            }
+        }
+        names
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self, name: &str) -> Result<()> {
+        let incarnation = self.cluster.node(name)?.incarnation();
+        self.cluster.kill(name)?;
+        self.is_over(name, incarnation, LifeEnd::Killed);
+        Ok(())
+    }
+
+    /// SIGTERM; `kill -9` for one that does not obey. Answers whether it obeyed.
+    pub async fn stop(&mut self, name: &str) -> Result<bool> {
+        let incarnation = self.cluster.node(name)?.incarnation();
+        self.cluster.named(name)?.signal(Signal::TERM)?;
+        let until = Instant::now() + STOPS_WITHIN;
+        while self.cluster.named(name)?.ended().is_none() {
+            if Instant::now() > until {
+                self.kill(name)?;
+                return Ok(false);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.cluster.kill(name)?;
+        self.is_over(name, incarnation, LifeEnd::Stopped);
+        Ok(true)
+    }
+
+    /// From now on, and for this long, its end by itself surprises nobody; a new life has to prove itself anew.
+    pub fn excuse(&mut self, name: &str, length: Duration) {
+        self.excused.insert(name.to_owned(), Instant::now() + length);
+    }
+
+    /// Starts it again, unless it runs.
+    pub fn start(&mut self, name: &str) -> Result<()> {
+        if self.doing(name) == Doing::Down {
+            self.excused.remove(name);
+            self.cluster.restart(name)?;
+            self.lives.insert(name.to_owned(), self.recorder.now_ns());
+            self.doing.insert(name.to_owned(), Doing::Runs);
+        }
+        Ok(())
+    }
+
+    /// SIGSTOP.
+    pub fn pause(&mut self, name: &str) -> Result<()> {
+        self.cluster.named(name)?.signal(Signal::STOP)?;
+        self.doing.insert(name.to_owned(), Doing::Paused);
+        Ok(())
+    }
+
+    /// SIGCONT, unless it was killed meanwhile.
+    pub fn resume(&mut self, name: &str) -> Result<()> {
+        if self.doing(name) == Doing::Paused {
+            self.cluster.named(name)?.signal(Signal::CONT)?;
+            self.doing.insert(name.to_owned(), Doing::Runs);
+        }
+        Ok(())
+    }
+
+    /// Writes down nodes that ended by themselves. Who was not excused is a surprise. They stay down.
+    pub fn look_for_ends(&mut self) -> Result<Vec<String>> {
+        let mut ended = Vec::new();
+        for (name, status) in self.cluster.ended() {
+            if self.doing(&name) == Doing::Down {
+                continue;
+            }
+            let node = self.cluster.node(&name)?;
+            let (incarnation, words) = (node.incarnation(), node.last_words());
+            self.cluster.kill(&name)?;
+            self.is_over(&name, incarnation, LifeEnd::ByItself);
+            let start = words.len().saturating_sub(LAST_WORDS_BYTES);
+            let words: String = words.get(start..).unwrap_or(&words).to_owned();
+            if self.excused.get(&name).is_some_and(|until| Instant::now() < *until) {
+                eprintln!("  {name} ended by itself ({status}), as was to be expected");
+            } else {
+                eprintln!("  {name} ended by itself ({status}):\n{words}");
+                self.surprises.push(format!("{name} ({status}): {words}"));
+            }
+            ended.push(name);
+        }
+        Ok(ended)
+    }
+
+    fn is_over(&mut self, name: &str, incarnation: Option<u64>, end: LifeEnd) {
+        self.doing.insert(name.to_owned(), Doing::Down);
+        let started_ns = self.lives.get(name).copied().unwrap_or(0);
+        self.recorder.event(&Event::Life(Life {
+            node: name.to_owned(),
+            incarnation,
+            started_ns,
+            ended_ns: Some(self.recorder.now_ns()),
+            end: Some(end),
+        }));
+    }
+
+    /// Writes down the lives that are not over.
+    pub fn record_living(&self) {
+        for node in self.cluster.nodes() {
+            self.recorder.event(&Event::Life(Life {
+                node: node.name.clone(),
+                incarnation: node.incarnation(),
+                started_ns: self.lives.get(&node.name).copied().unwrap_or(0),
+                ended_ns: None,
+                end: None,
+            }));
+        }
+    }
+
+    /// Is it ready, by its own word?
+    pub async fn is_ready(&self, name: &str) -> bool {
+        match self.cluster.node(name) {
+            Ok(node) => pages::is_ready(node.http).await,
+            Err(_) => false,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A tracer between a node and its disk: `strace` answers for the kernel.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::tool;
+
+/// It must hold its process within this, and let it go within this.
+const WITHIN: Duration = Duration::from_secs(4);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A running tracer; dropping it lets the process go.
+pub struct Trace {
+    process: Child,
+    written: PathBuf,
+}
+
+impl Trace {
+    /// Does something (in the words of `strace -e inject=`) to every sync of a process.
+    pub async fn of_syncs(process: u32, what: &str, folder: &Path) -> Result<Trace> {
+        let strace = tool::find("strace").context("there is no `strace` on this machine")?;
+        let written = folder.join(format!("strace-{process}"));
+        let child = Command::new(strace)
+            .args(["-f", "-qq", "-o"])
+            .arg(&written)
+            .args(["-p", &process.to_string(), "-e", "trace=fsync,fdatasync"])
+            .args(["-e", &format!("inject=fsync,fdatasync:{what}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("strace")?;
+        let mut trace = Trace { process: child, written };
+        let until = Instant::now() + WITHIN;
+        while !is_traced(process) {
+            if trace.process.try_wait()?.is_some() || Instant::now() > until {
+                bail!("strace cannot trace process {process}");
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(trace)
+    }
+
+    /// Lets the process go; answers how many syncs were meddled with.
+    pub async fn end(mut self) -> u64 {
+        if let Some(id) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended with what it traced.
+            let _ = kill_process(id, Signal::TERM);
+        }
+        let until = Instant::now() + WITHIN;
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < until {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        struck(&std::fs::read_to_string(&self.written).unwrap_or_default())
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_file(&self.written);
+    }
+}
+
+/// `fdatasync(9) = -1 EIO (Input/output error) (INJECTED)`, `fdatasync(9) = 0 (DELAYED)`.
+fn struck(written: &str) -> u64 {
+    written.lines().filter(|line| line.contains("(INJECTED)") || line.contains("(DELAYED)")).count() as u64
+}
+
+fn is_traced(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.is_some_and(|tracer| tracer.trim() != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_meddled_with_is_counted() {
+        let written =
+            "7 fdatasync(9) = 0\n7 fdatasync(9) = -1 EIO (Input/output error) (INJECTED)\n8 fsync(3) = 0 (DELAYED)\n";
+        assert_eq!(struck(written), 2);
+    }
+}

@@ -1,0 +1,235 @@
+//! What the cluster is given to do, and so what is due: schedules that fire once, each with recipients of its own,
+//! at instants that were fixed before anything was broken. Whom to expect needs no calendar and no answer of the
+//! cluster.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use reveille_check::history::{Answer, Audience, Call, Due, Event, Noun, Operation};
+use reveille_proto::admin::v1::{InDoubt, Policies, ScheduleBody};
+
+use super::recorder::Recorder;
+use crate::admin::Admin;
+use crate::load::{self, A_YEAR};
+use crate::measure::unix_us;
+use crate::orders::Came;
+
+/// Clients that create at the same time.
+const CLIENTS: usize = 16;
+/// While nothing is broken yet, only a machine that is very busy lets a client wait.
+const ASKED_AT_MOST: u32 = 4;
+/// The schedule that is only ever triggered, and whom it writes to.
+pub const BELL: &str = "bell";
+const BELL_RECIPIENTS: u32 = 4;
+/// Instants are multiples of this.
+const GRAIN_MS: u64 = 100;
+/// Whose everything is.
+pub const TENANT: &str = "default";
+
+/// A schedule that fires once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its name.
+    pub name: String,
+    /// Milliseconds since 1970.
+    pub due_ms: u64,
+    /// How many it writes to.
+    pub recipients: u32,
+}
+
+impl Item {
+    /// Whom it writes to.
+    pub fn addresses(&self) -> impl Iterator<Item = String> + '_ {
+        (0..self.recipients).map(|number| load::address(&self.name, number))
+    }
+
+    /// Its contents in a form that can be compared.
+    pub fn value(&self) -> String {
+        value(self.due_ms, self.recipients)
+    }
+}
+
+/// An instant and a number of recipients, as one text.
+pub fn value(due_ms: u64, recipients: u32) -> String {
+    format!("{due_ms} to {recipients}")
+}
+
+/// All of it; a handle, cheap to clone.
+#[derive(Clone)]
+pub struct Workload {
+    items: Arc<Mutex<Vec<Item>>>,
+    /// What may have been created, with a request id to ask again by.
+    unsure: Arc<Mutex<Vec<(String, Item)>>>,
+    in_doubt: InDoubt,
+}
+
+impl Workload {
+    /// So many schedules, spread evenly over `phase`, with so many recipients in all.
+    pub fn new(schedules: u32, recipients: u32, first: SystemTime, phase: Duration, in_doubt: InDoubt) -> Workload {
+        let first_ms = (unix_us(first) as u64 / 1_000).next_multiple_of(GRAIN_MS);
+        let phase_ms = phase.as_millis() as u64;
+        let item = |number: u32| {
+            let after_ms = phase_ms * u64::from(number) / u64::from(schedules) / GRAIN_MS * GRAIN_MS;
+            // The first ones have one more where it does not come out even.
+            let more = u32::from(number < recipients % schedules);
+            Item {
+                name: format!("once-{number}"),
+                due_ms: first_ms + after_ms,
+                recipients: (recipients / schedules + more).max(1),
+            }
+        };
+        Workload { items: Arc::new(Mutex::new((0..schedules).map(item).collect())), unsure: Arc::default(), in_doubt }
+    }
+
+    /// Creates all of it, and the bell.
+    pub async fn create(&self, admin: &Admin, recorder: &Recorder) -> Result<()> {
+        let items = self.items().clone();
+        let mut clients = tokio::task::JoinSet::new();
+        for client in 0..CLIENTS {
+            let (admin, recorder, workload) = (admin.another(client)?, recorder.clone(), self.clone());
+            let own: Vec<Item> = items.iter().skip(client).step_by(CLIENTS).cloned().collect();
+            clients.spawn(async move {
+                for item in own {
+                    workload.insist(&admin, &recorder, client, &item).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(ended) = clients.join_next().await {
+            ended??;
+        }
+        self.insist(admin, recorder, 0, &bell()).await
+    }
+
+    /// Asks for one schedule until it is there.
+    async fn insist(&self, admin: &Admin, recorder: &Recorder, client: usize, item: &Item) -> Result<()> {
+        let (client, id) = (format!("client-{client}"), format!("create-{}", item.name));
+        let mut came = Came::Unknown;
+        for _ in 0..ASKED_AT_MOST {
+            came = self.ask(admin, recorder, &client, &id, item).await;
+            if came != Came::Unknown {
+                break;
+            }
+        }
+        anyhow::ensure!(matches!(came, Came::Done(_)), "{} was not created: {came:?}", item.name);
+        Ok(())
+    }
+
+    /// Asks for one schedule, and writes down how it went.
+    pub async fn ask(&self, admin: &Admin, recorder: &Recorder, client: &str, id: &str, item: &Item) -> Came<bool> {
+        let invoked_ns = recorder.now_ns();
+        let came = admin.create_as(id, &self.body(item)).await;
+        let answer = match &came {
+            Came::Done(_) => Answer::Ok { index: None, run: None, crossed: Vec::new(), unconfirmed: Vec::new() },
+            Came::Refused(reason) => Answer::Failed { reason: reason.clone() },
+            Came::Unknown => Answer::Unknown,
+        };
+        recorder.event(&Event::Call(Call {
+            client: client.to_owned(),
+            request_id: Some(id.to_owned()),
+            invoked_ns,
+            answered_ns: (answer != Answer::Unknown).then(|| recorder.now_ns()),
+            operation: Operation::Write {
+                noun: Noun::Schedule,
+                tenant: TENANT.to_owned(),
+                name: item.name.clone(),
+                value: Some(item.value()),
+            },
+            answer,
+        }));
+        came
+    }
+
+    /// As the API has it.
+    pub fn body(&self, item: &Item) -> ScheduleBody {
+        let at = UNIX_EPOCH + Duration::from_millis(item.due_ms);
+        let policies = Policies { in_doubt: self.in_doubt.into(), ..Policies::default() };
+        ScheduleBody { policies: Some(policies), ..load::once_to(item.name.clone(), at, item.recipients) }
+    }
+
+    /// One more, which was created meanwhile.
+    pub fn add(&self, item: Item) {
+        self.items().push(item);
+    }
+
+    /// One of which nobody knows whether it was.
+    pub fn doubt(&self, request_id: &str, item: Item) {
+        self.unsure.lock().unwrap_or_else(PoisonError::into_inner).push((request_id.to_owned(), item));
+    }
+
+    /// Asks again for what may have been created, so that it is known. What is still unknown stays in doubt.
+    pub async fn settle(&self, admin: &Admin, recorder: &Recorder) {
+        let unsure = std::mem::take(&mut *self.unsure.lock().unwrap_or_else(PoisonError::into_inner));
+        for (id, item) in unsure {
+            match self.ask(admin, recorder, "operator", &id, &item).await {
+                Came::Done(_) => self.add(item),
+                Came::Refused(_) => {}
+                Came::Unknown => self.doubt(&id, item),
+            }
+        }
+    }
+
+    /// All that is due, the bell left out.
+    pub fn items(&self) -> MutexGuard<'_, Vec<Item>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A schedule of this name.
+    pub fn find(&self, name: &str) -> Option<Item> {
+        if name == BELL {
+            return Some(bell());
+        }
+        self.items().iter().find(|item| item.name == name).cloned()
+    }
+
+    /// The first that is due at this instant or later.
+    pub fn next_after(&self, at_ms: u64) -> Option<Item> {
+        self.items().iter().filter(|item| item.due_ms >= at_ms).min_by_key(|item| item.due_ms).cloned()
+    }
+
+    /// Recipients in all.
+    pub fn recipients(&self) -> u64 {
+        self.items().iter().map(|item| u64::from(item.recipients)).sum()
+    }
+
+    /// Writes down what is due, by this page alone.
+    pub fn record(&self, recorder: &Recorder) {
+        for item in self.items().iter().chain([&bell()]) {
+            let recipients = item.addresses().collect();
+            recorder.event(&Event::Audience(Audience { name: item.name.clone(), recipients }));
+        }
+        for item in self.items().iter() {
+            recorder.event(&Event::Due(Due {
+                tenant: TENANT.to_owned(),
+                schedule: item.name.clone(),
+                due_unix_ms: item.due_ms as i64,
+                audience: item.name.clone(),
+            }));
+        }
+    }
+}
+
+/// Due long after every run is over.
+pub fn bell() -> Item {
+    let year = A_YEAR.as_millis() as u64;
+    // The same instant whenever it is asked within a year.
+    let now_ms = unix_us(SystemTime::now()) as u64 / 1_000;
+    Item { name: BELL.to_owned(), due_ms: (now_ms / year + 3) * year, recipients: BELL_RECIPIENTS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_are_spread_over_the_phase_and_nobody_is_left_out() {
+        let first = UNIX_EPOCH + Duration::from_millis(1_234);
+        let workload = Workload::new(4, 10, first, Duration::from_secs(2), InDoubt::Hold);
+        let items = workload.items().clone();
+        assert_eq!(items.iter().map(|item| item.due_ms).collect::<Vec<_>>(), [1_300, 1_800, 2_300, 2_800]);
+        assert_eq!(items.iter().map(|item| item.recipients).collect::<Vec<_>>(), [3, 3, 2, 2]);
+        assert_eq!(workload.recipients(), 10);
+        assert_eq!(workload.next_after(1_301).unwrap().name, "once-1");
+    }
+}

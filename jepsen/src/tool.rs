@@ -1,0 +1,75 @@
+//! Programs of the machine that do what no safe call of ours does: namespaces, mounts, filters. Used by
+//! `hosts.rs`, `volume.rs` and the nemeses. Each ends at once by its nature, so the calling thread waits for it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Where programs for administrators lie, on machines whose users do not look there.
+const SYSTEM_FOLDERS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/bin"];
+
+/// Where a program lies; none on a machine without it.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// May this process do what only the administrator may?
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs a program to its end; an error carries what it said.
+pub fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    feed(program, arguments, "").map(|_| ())
+}
+
+/// The same, with something to read; answers what it wrote.
+pub fn feed(program: &str, arguments: &[&str], input: &str) -> Result<String> {
+    let path = find(program).with_context(|| format!("there is no `{program}` on this machine"))?;
+    let mut process = Command::new(path)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("`{program}` cannot be started"))?;
+    if let Some(mut stdin) = process.stdin.take() {
+        // Whoever does not read to the end says why on stderr.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let ended = process.wait_with_output().with_context(|| format!("the end of `{program}`"))?;
+    if !ended.status.success() {
+        let said = String::from_utf8_lossy(&ended.stderr);
+        bail!("`{program} {}`: {}", arguments.join(" "), said.trim());
+    }
+    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+}
+
+/// A path as an argument.
+pub fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is no text", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_says_is_in_its_error() {
+        assert!(run("true", &[]).is_ok());
+        let error = run("ls", &["/no/such/folder"]).unwrap_err().to_string();
+        assert!(error.contains("ls /no/such/folder") && error.contains("No such file"), "{error}");
+        let error = run("no-such-program", &[]).unwrap_err().to_string();
+        assert!(error.contains("no `no-such-program`"), "{error}");
+    }
+
+    #[test]
+    fn a_program_reads_what_it_is_fed() {
+        assert_eq!(feed("grep", &["fed"], "it is fed\n").unwrap(), "it is fed\n");
+        assert!(feed("grep", &["fed"], "it is not\n").is_err());
+    }
+}
