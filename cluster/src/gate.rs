@@ -67,7 +67,7 @@ pub(crate) fn may_leave(ledger: &Ledger, me: Holder, job: &Job) -> Result<(), Sh
     match run.state {
         RunState::Open => {}
         RunState::Paused { .. } => return Err(Shut::RunPaused),
-        RunState::Cancelled { .. } | RunState::Expired | RunState::Finished => return Err(Shut::RunEnded),
+        RunState::Cancelled { .. } | RunState::Expired { .. } | RunState::Finished => return Err(Shut::RunEnded),
     }
     if run.finish_by <= ledger.head().now {
         return Err(Shut::PastDeadline);

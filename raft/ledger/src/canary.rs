@@ -141,7 +141,7 @@ impl Run {
     /// The verdict, where it falls now: one that went badly pauses the run. What has ended needs none, and where
     /// nobody is left to be sent there is nobody to hold.
     pub(crate) fn judge_canary(&mut self) -> Option<(Verdict, String)> {
-        if matches!(self.state, RunState::Cancelled { .. } | RunState::Expired) {
+        if matches!(self.state, RunState::Cancelled { .. } | RunState::Expired { .. }) {
             return None;
         }
         let canary = self.canary.as_mut()?;

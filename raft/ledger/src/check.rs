@@ -91,7 +91,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
         let state_fits = match run.state {
             RunState::Open => !counts.is_finished(),
             RunState::Finished => counts.is_finished(),
-            RunState::Cancelled { .. } | RunState::Expired => counts.get(Standing::Pending) == 0,
+            RunState::Cancelled { .. } | RunState::Expired { .. } => counts.get(Standing::Pending) == 0,
             RunState::Paused { .. } => true,
         };
         check_canary(ledger, id, run, found);

@@ -299,7 +299,10 @@ pub enum RunState {
         made_way_for: Option<RunId>,
     },
     /// Its deadline ended it.
-    Expired,
+    Expired {
+        /// Why it was paused then: it is so again when somebody of it is sent again (P15). None: it was open.
+        paused: Option<String>,
+    },
     /// Nothing is pending or claimed, nor is it paused, cancelled or expired.
     Finished,
 }
@@ -311,7 +314,7 @@ impl RunState {
             RunState::Open => "open",
             RunState::Paused { .. } => "paused",
             RunState::Cancelled { .. } => "cancelled",
-            RunState::Expired => "expired",
+            RunState::Expired { .. } => "expired",
             RunState::Finished => "finished",
         }
     }

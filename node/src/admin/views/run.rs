@@ -111,6 +111,18 @@ pub fn made_way(run: RunId) -> String {
     format!("overlap: {run} opened, and overlap is cancel_other")
 }
 
+/// That its deadline ended it; and why it was paused then, where it was: a pause stays until it is taken back (P15).
+fn expired(paused: Option<&str>) -> String {
+    let expired = "finish_by: what was not sent by then expired";
+    match paused {
+        None => expired.to_owned(),
+        Some(reason) => {
+            let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+            format!("{expired}; it was paused{reason}, and is so again when somebody of it is sent again")
+        }
+    }
+}
+
 /// What it does, and why where that is known.
 pub fn run_state(state: &RunState) -> (v1::RunState, String) {
     match state {
@@ -120,7 +132,7 @@ pub fn run_state(state: &RunState) -> (v1::RunState, String) {
         RunState::Cancelled { made_way_for } => {
             (v1::RunState::Cancelled, made_way_for.map(made_way).unwrap_or_default())
         }
-        RunState::Expired => (v1::RunState::Expired, "finish_by: what was not sent by then expired".to_owned()),
+        RunState::Expired { paused } => (v1::RunState::Expired, expired(paused.as_deref())),
     }
 }
 
@@ -151,5 +163,20 @@ pub fn standing_word(standing: Standing) -> &'static str {
         Standing::Expired => "expired",
         Standing::Cancelled => "cancelled",
         Standing::InDoubt => "in doubt",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_expired_in_a_pause_says_that_the_pause_is_not_over() {
+        let told = |paused: Option<&str>| run_state(&RunState::Expired { paused: paused.map(str::to_owned) });
+        let expired = "finish_by: what was not sent by then expired";
+        assert_eq!(told(None), (v1::RunState::Expired, expired.to_owned()));
+        let again = "and is so again when somebody of it is sent again";
+        assert_eq!(told(Some("wrong price")).1, format!("{expired}; it was paused (wrong price), {again}"));
+        assert_eq!(told(Some("")).1, format!("{expired}; it was paused, {again}"));
     }
 }

@@ -139,15 +139,20 @@ impl Ledger {
         }
     }
 
-    /// A decision to send somebody again gives a run that is past its deadline a new one. A pause stays.
+    /// A decision to send somebody again gives a run that is past its deadline a new one. A pause stays, also one that
+    /// the deadline overtook: nobody has taken it back, and whoever else comes back waits until somebody does (P15).
     pub(super) fn reopen(&mut self, context: &Context, run: RunId) -> Result<(), Refusal> {
         let now = context.now;
         self.change_run(run, |run| {
             if run.finish_by <= now {
                 run.finish_by = now.plus_ms(run.policies.finish_by_ms);
             }
-            if run.state == RunState::Expired {
-                run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
+            if let RunState::Expired { paused } = &mut run.state {
+                run.state = match paused.take() {
+                    Some(reason) => RunState::Paused { reason },
+                    None if run.counts.is_finished() => RunState::Finished,
+                    None => RunState::Open,
+                };
             }
             Ok(())
         })?;

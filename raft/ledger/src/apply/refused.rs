@@ -119,7 +119,7 @@ fn is_suspicious(run: &Run) -> bool {
 }
 
 fn is_stale(run: &Run, now: Time) -> bool {
-    run.state == RunState::Expired || run.finish_by <= now
+    matches!(run.state, RunState::Expired { .. }) || run.finish_by <= now
 }
 
 /// Where a definite not-sent leads: what the run now demands, else back, after `wait_until`.

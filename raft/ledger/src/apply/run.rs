@@ -80,12 +80,17 @@ impl Ledger {
         let now = context.now;
         let mut moved = 0;
         for run in runs {
-            let due = |run: &mut Run| match run.state {
-                RunState::Open | RunState::Paused { .. } if run.finish_by <= now => {
-                    run.state = RunState::Expired;
-                    Ok(())
+            let due = |run: &mut Run| {
+                let paused = match &run.state {
+                    RunState::Open => None,
+                    RunState::Paused { reason } => Some(reason.clone()),
+                    _ => return Err(Refusal::NothingPending),
+                };
+                if run.finish_by > now {
+                    return Err(Refusal::NothingPending);
                 }
-                _ => Err(Refusal::NothingPending),
+                run.state = RunState::Expired { paused };
+                Ok(())
             };
             if let Ok(page) = self.change_run(*run, due) {
                 moved += self.close_pending(context, *run, |attempts| match attempts {

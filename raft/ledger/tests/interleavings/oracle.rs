@@ -128,7 +128,7 @@ fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
         let allowed = match run.policies.overlap {
             Overlap::Allow => true,
             Overlap::BufferOne | Overlap::Skip => false,
-            Overlap::CancelOther => matches!(beside.state, RunState::Cancelled { .. } | RunState::Expired),
+            Overlap::CancelOther => matches!(beside.state, RunState::Cancelled { .. } | RunState::Expired { .. }),
         };
         assert!(allowed, "{id} opened beside {other}, {beside:?}");
     }
@@ -248,13 +248,18 @@ fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
         (RunState::Cancelled { .. }, _) => false,
         (RunState::Paused { .. }, RunState::Open) => resumed,
         (RunState::Paused { .. }, RunState::Finished) => resumed || doubts == 0,
-        (RunState::Expired, RunState::Open | RunState::Finished) => sent_again,
-        (RunState::Expired, _) => false,
+        (RunState::Expired { paused: None }, RunState::Open | RunState::Finished) => sent_again,
+        (RunState::Expired { paused: Some(_) }, RunState::Paused { .. }) => sent_again,
+        (RunState::Expired { .. }, _) => false,
         // P16: before another run of its schedule opens, what is late expires, and the rest makes way.
         (_, RunState::Cancelled { .. }) => *command == Command::RunCancel(id) || opens_runs(command),
-        (_, RunState::Expired) => matches!(command, Command::Expire(_)) || opens_runs(command),
+        (_, RunState::Expired { .. }) => matches!(command, Command::Expire(_)) || opens_runs(command),
         _ => true,
     }
+}
+
+fn has_expired(state: &RunState) -> bool {
+    matches!(state, RunState::Expired { .. })
 }
 
 fn opens_runs(command: &Command) -> bool {
@@ -413,8 +418,8 @@ fn not_sent(run: &Run, outcome: &RowOutcome, slot: u16, attempts: u8, now: Time)
 fn demanded(run: &Run, attempts: u8, now: Time) -> Standing {
     match (&run.state, attempts) {
         (RunState::Cancelled { .. }, _) => Standing::Cancelled,
-        (state, 0) if *state == RunState::Expired || run.finish_by <= now => Standing::Expired,
-        (state, _) if *state == RunState::Expired || run.finish_by <= now => Standing::Dead,
+        (state, 0) if has_expired(state) || run.finish_by <= now => Standing::Expired,
+        (state, _) if has_expired(state) || run.finish_by <= now => Standing::Dead,
         _ => Standing::Pending,
     }
 }

@@ -188,6 +188,7 @@ pub fn state(run: &Run) -> String {
     match &run.state {
         RunState::Paused { reason } => format!("paused ({reason})"),
         RunState::Cancelled { made_way_for: Some(run) } => format!("cancelled (made way for {run})"),
+        RunState::Expired { paused: Some(reason) } => format!("expired, paused ({reason})"),
         other => other.word().to_owned(),
     }
 }
