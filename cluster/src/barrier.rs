@@ -31,6 +31,9 @@ pub enum BarrierError {
     /// The leader changed meanwhile.
     #[error("the leader changed while the barrier was open: ask again")]
     LeaderChanged,
+    /// A node confirmed by a state that the leader has not reached in time.
+    #[error("the leader does not know yet what a node confirmed by: ask again")]
+    Behind,
     /// No leader answered in time.
     #[error("no leader held the barrier in time: {0}; ask again")]
     TimedOut(String),
@@ -86,9 +89,17 @@ pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) 
         asked.spawn(async move { (holder, ask(&site, &term, holder, index, about).await) });
     }
     let answers = asked.join_all().await;
+    // What a state that is ahead of this one holds in doubt is on nobody's list, and here it is still claimed by a life
+    // that confirmed: it would go unnamed (the model's thirteen steps). So what is named is named by a state that is
+    // no older than any by which a node confirmed.
+    let known = answers.iter().filter_map(|(_, answer)| answer.as_ref()).map(|answer| answer.applied).max();
+    let caught_up = site.replica.wait_applied(known.unwrap_or(index), Instant::now() + PATIENCE).await;
     // P13: what follows is only true in the name of the epoch in force.
     if !term.is_in_force() {
         return Err(BarrierError::LeaderChanged);
+    }
+    if caught_up.is_none() {
+        return Err(BarrierError::Behind);
     }
     let mut crossed: BTreeMap<(Fence, RunId, u32), Crossed> = BTreeMap::new();
     let mut confirmed = BTreeSet::new();
@@ -96,9 +107,9 @@ pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) 
     let key = |crossed: &Crossed| (crossed.fence, crossed.run, crossed.recipient);
     for (holder, answer) in answers {
         match answer {
-            Some(named) => {
+            Some(answer) => {
                 confirmed.insert(holder);
-                crossed.extend(named.into_iter().map(|one| (key(&one), one)));
+                crossed.extend(answer.crossed.into_iter().map(|one| (key(&one), one)));
             }
             None => unconfirmed.push(holder.node),
         }
@@ -110,7 +121,7 @@ pub async fn hold(site: &Arc<Site>, term: &Arc<Term>, index: u64, about: About) 
 }
 
 /// Asks one node until it answers; none when the grants that it had before the entry were over first.
-async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: About) -> Option<Vec<Crossed>> {
+async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: About) -> Option<BarrierAnswer> {
     loop {
         let question = BarrierQuestion { index, about: about.clone(), patience: PATIENCE };
         let answer = match site.replica.peer(holder.node) {
@@ -119,7 +130,7 @@ async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: A
         };
         // Only this life can speak of its own hand-offs: the next one knows nothing of them.
         if answer.confirmed && answer.incarnation == holder.incarnation {
-            return Some(answer.crossed);
+            return Some(answer);
         }
         if term.lease_is_over_below(holder, index) || term.ended() {
             return None;
@@ -199,11 +210,17 @@ async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<C
     looked.await.unwrap_or(all)
 }
 
-/// As holder: once the readable state includes the entry, the marks are read (in this order).
+/// As holder: once the readable state includes the entry, the marks are read, and then what the state includes.
+///
+/// Both orders matter. A hand-off leaves the marks before its answer is known only because a state that this node could
+/// read has settled it, or holds it in doubt; such a state is no younger than the one that is looked at after the
+/// marks, and the leader waits for that index. Looked at before them, the index could miss an entry that was applied
+/// in between and has taken a hand-off off. An index that is too high costs a wait. The state is asked, and not the
+/// watch on the applied index: that follows it, and lanes read the state.
 pub async fn answer(site: &Site, question: BarrierQuestion) -> BarrierAnswer {
     let deadline = Instant::now() + question.patience.min(PATIENCE);
     if site.replica.wait_applied(question.index, deadline).await.is_none() {
-        return BarrierAnswer { confirmed: false, incarnation: site.me.incarnation, crossed: Vec::new() };
+        return BarrierAnswer { incarnation: site.me.incarnation, ..BarrierAnswer::default() };
     }
     let concerns = |hand_off: &HandOff| match &question.about {
         About::OptedOut { tenant, keys } => hand_off.tenant == *tenant && keys.contains(&hand_off.key),
@@ -212,5 +229,7 @@ pub async fn answer(site: &Site, question: BarrierQuestion) -> BarrierAnswer {
     let crossed = site.marks.about(concerns).into_iter();
     let crossed =
         crossed.map(|hand_off| Crossed { run: hand_off.run, recipient: hand_off.recipient, fence: hand_off.fence });
-    BarrierAnswer { confirmed: true, incarnation: site.me.incarnation, crossed: crossed.collect() }
+    let crossed = crossed.collect();
+    let applied = site.replica.read(|ledger| ledger.head().applied);
+    BarrierAnswer { confirmed: true, incarnation: site.me.incarnation, crossed, applied }
 }

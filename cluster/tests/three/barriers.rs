@@ -2,15 +2,16 @@
 //! named (P15).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reveille_cluster::barrier;
 use reveille_cluster::site::Site;
 use reveille_ledger::Standing;
-use reveille_ledger::command::{Command, OptOut};
+use reveille_ledger::command::{Command, OptOut, RowOutcome};
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::policy::{InDoubt, Policies};
-use reveille_raft::peer::{About, BarrierReport};
+use reveille_raft::peer::{About, BarrierReport, Response};
 
 use crate::books::*;
 use crate::cluster::*;
@@ -154,5 +155,50 @@ async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
         me.site().marks.about(|hand_off| hand_off.recipient == crossed).is_empty().then_some(())
     })
     .await;
+    cluster.end().await;
+}
+
+/// What the holder of this recipient's row says when nobody knows how its hand-off ended.
+fn no_answer(site: &Site, number: u32) -> Command {
+    let run = run(site);
+    let outcome = site.replica.read(|ledger| {
+        let (page, chunk, slot) = ledger.place_of(run, number)?;
+        let (fence, _) = ledger
+            .rows()
+            .iter()
+            .find(|(_, row)| (row.page, row.chunk) == (page, chunk) && row.claimed.contains(slot))?;
+        Some(RowOutcome { in_doubt: [slot].into_iter().collect(), ..RowOutcome::empty(page, chunk, *fence) })
+    });
+    Command::Settle(vec![outcome.expect("somebody holds it")])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_named_is_named_by_a_state_that_is_no_older_than_any_that_confirmed() {
+    let Halfway { cluster, leads, holder, held } = halfway().await;
+    let (node, site) = (cluster.nodes[holder].id, Arc::clone(cluster.nodes[leads].site()));
+    let crossed = number_of(&held.accepted.recipient);
+    // So answers a holder whose state is ahead of the leader's: its hand-off is in doubt there, and off its marks.
+    let ahead = Arc::new(AtomicU64::new(u64::MAX));
+    let its_state = Arc::clone(&ahead);
+    cluster.network.change_answers(node, "Barrier", move |response| match response {
+        Response::Barrier(mut answer) => {
+            answer.crossed.clear();
+            answer.applied = its_state.load(Ordering::Relaxed);
+            Response::Barrier(answer)
+        }
+        other => other,
+    });
+    let before = cluster.network.asked(node, "Barrier");
+    let leader = Arc::clone(&site);
+    let asking = tokio::spawn(async move { opt_out(&leader, crossed).await });
+    let has_asked_again = || cluster.network.asked(node, "Barrier") > before + 1;
+    until("it is asked again", || (has_asked_again() || asking.is_finished()).then_some(())).await;
+    assert!(!asking.is_finished(), "the leader has answered by a state that does not know of the doubt");
+
+    let settled = site.replica.propose(&no_answer(&site, crossed), soon()).await.expect("an answer");
+    ahead.store(settled.index, Ordering::Relaxed);
+    let report = asking.await.expect("it does not panic");
+    assert!(report.unconfirmed.is_empty(), "{report:?}");
+    assert!(names(&report, crossed), "P15: it may still arrive: {report:?}");
     cluster.end().await;
 }

@@ -12,6 +12,9 @@ use reveille_raft::peer::{Destination, Handler, Hiccup, Request, Response, Trans
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+/// What becomes of an answer on its way.
+type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
+
 #[derive(Default)]
 struct State {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
@@ -23,6 +26,8 @@ struct State {
     unasked: BTreeSet<(NodeId, NodeId, &'static str)>,
     /// Answers to these questions of these nodes are lost.
     unheard: BTreeSet<(NodeId, &'static str)>,
+    /// Answers of these nodes to these questions arrive changed.
+    changed: BTreeMap<(NodeId, &'static str), Change>,
     /// How often a node was asked what, whether or not it heard.
     asked: BTreeMap<(NodeId, &'static str), u64>,
 }
@@ -66,6 +71,16 @@ impl Network {
         self.state.lock().unheard.insert((node, name));
     }
 
+    /// What this node answers to this arrives as something else, which another state of it could have said.
+    pub fn change_answers(
+        &self,
+        node: NodeId,
+        name: &'static str,
+        change: impl Fn(Response) -> Response + Send + Sync + 'static,
+    ) {
+        self.state.lock().changed.insert((node, name), Arc::new(change));
+    }
+
     /// Every link is whole again. What has waited for it arrives now.
     pub fn heal(&self) {
         {
@@ -73,6 +88,7 @@ impl Network {
             state.cut.clear();
             state.unasked.clear();
             state.unheard.clear();
+            state.changed.clear();
         }
         self.changed.notify_waiters();
     }
@@ -135,7 +151,12 @@ impl MemoryTransport {
         if unheard || !self.network.way(to.node, self.node).await {
             return Err(Hiccup::Lost(format!("{to} was not heard")));
         }
-        Ok(answer?)
+        let change = self.network.state.lock().changed.get(&(to.node, name)).cloned();
+        let answer = answer?;
+        Ok(match change {
+            Some(change) => change(answer),
+            None => answer,
+        })
     }
 }
 

@@ -94,6 +94,9 @@ pub struct BarrierAnswer {
     pub incarnation: Incarnation,
     /// What was past the gate then, and may still arrive.
     pub crossed: Vec<Crossed>,
+    /// What its state included when that was read. What is not listed because that state has settled it, or holds
+    /// it in doubt, is so in every state that includes this entry.
+    pub applied: u64,
 }
 
 /// A hand-off that was past the gate when a barrier was answered.

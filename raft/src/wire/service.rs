@@ -191,7 +191,7 @@ pub(crate) fn to_report(response: v1::HoldBarrierResponse) -> Result<Result<Barr
     if !response.refusal.is_empty() {
         return Ok(Err(response.refusal));
     }
-    let answer = v1::BarrierResponse { confirmed: true, crossed: response.crossed, incarnation: 0 };
+    let answer = v1::BarrierResponse { crossed: response.crossed, ..v1::BarrierResponse::default() };
     let crossed = to_barrier_answer(answer)?.crossed;
     Ok(Ok(BarrierReport { crossed, unconfirmed: response.unconfirmed.into_iter().map(NodeId).collect() }))
 }
@@ -241,7 +241,12 @@ pub(crate) fn from_barrier_answer(answer: BarrierAnswer) -> v1::BarrierResponse 
         recipient: crossed.recipient,
         fence: crossed.fence.to_string(),
     });
-    v1::BarrierResponse { confirmed: answer.confirmed, crossed: crossed.collect(), incarnation: answer.incarnation.0 }
+    v1::BarrierResponse {
+        confirmed: answer.confirmed,
+        crossed: crossed.collect(),
+        incarnation: answer.incarnation.0,
+        applied: answer.applied,
+    }
 }
 
 pub(crate) fn to_barrier_answer(response: v1::BarrierResponse) -> Result<BarrierAnswer, Malformed> {
@@ -256,6 +261,7 @@ pub(crate) fn to_barrier_answer(response: v1::BarrierResponse) -> Result<Barrier
         confirmed: response.confirmed,
         incarnation: Incarnation(response.incarnation),
         crossed: crossed.collect::<Result<_, Malformed>>()?,
+        applied: response.applied,
     })
 }
 

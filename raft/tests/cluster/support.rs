@@ -56,7 +56,8 @@ impl PeerService for Answers {
     }
 
     async fn barrier(&self, question: BarrierQuestion) -> BarrierAnswer {
-        BarrierAnswer { confirmed: question.index == 1, incarnation: Incarnation(1), crossed: Vec::new() }
+        let (confirmed, applied) = (question.index == 1, question.index + 40);
+        BarrierAnswer { confirmed, incarnation: Incarnation(1), crossed: Vec::new(), applied }
     }
 
     async fn hold_barrier(&self, question: BarrierQuestion) -> Result<BarrierReport, String> {

@@ -156,7 +156,8 @@ async fn peers_answer_leases_barriers_and_clocks() {
     assert!(matches!(answer, LeaseAnswer::Granted { floor: 5, .. }));
     let about = About::OptedOut { tenant: "default".to_owned(), keys: ["a@b.example".to_owned()].into() };
     let barrier = BarrierQuestion { index: 2, about, patience: PATIENCE };
-    assert!(!peer.barrier(barrier, PATIENCE).await.expect("an answer").confirmed);
+    let answer = peer.barrier(barrier, PATIENCE).await.expect("an answer");
+    assert_eq!((answer.confirmed, answer.incarnation, answer.applied), (false, Incarnation(1), 42));
     let clock = peer.clock(PATIENCE).await.expect("an answer");
     assert!(clock.wall.since_ms(wall()).abs() < 60_000);
     stop_all(&mut nodes).await;
