@@ -198,7 +198,7 @@ async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<C
     let About::OptedOut { keys, .. } = about else { return unknown.into_iter().map(|(crossed, _)| crossed).collect() };
     let (own, keys) = (Arc::clone(site), keys.clone());
     let all: Vec<Crossed> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
-    let looked = tokio::task::spawn_blocking(move || {
+    let looked = site.replica.blocking(move || {
         let is_theirs = |whose: Whose| match whose {
             Whose::Theirs => true,
             Whose::At(part, place) => {

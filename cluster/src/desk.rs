@@ -92,7 +92,8 @@ impl PeerService for Desk {
     async fn make_part(&self, question: MakePart) -> Result<Hash, String> {
         let site = self.site().ok_or_else(|| "this node is starting".to_owned())?;
         let MakePart { seed, rows, columns, number } = question;
-        let made = tokio::task::spawn_blocking(move || {
+        let replica = site.replica.clone();
+        let made = replica.blocking(move || {
             let bytes = encode(&Recipe { seed, rows, columns }.part(number));
             site.parts.put(&bytes).map_err(|error| format!("{} cannot write it: {error}", site.introduction.name))
         });
@@ -101,7 +102,8 @@ impl PeerService for Desk {
 
     async fn fetch_part(&self, question: FetchPart) -> Option<(Vec<u8>, u64)> {
         let site = self.site()?;
-        let read = tokio::task::spawn_blocking(move || site.parts.raw(question.part, question.offset, PIECE));
+        let replica = site.replica.clone();
+        let read = replica.blocking(move || site.parts.raw(question.part, question.offset, PIECE));
         match read.await.ok()? {
             Ok(piece) => piece,
             Err(error) => {
@@ -113,7 +115,8 @@ impl PeerService for Desk {
 
     async fn hold_parts(&self, parts: Vec<Hash>) -> Result<Vec<Hash>, String> {
         let site = self.site().ok_or_else(|| "this node is starting".to_owned())?;
-        let held = tokio::task::spawn_blocking(move || {
+        let replica = site.replica.clone();
+        let held = replica.blocking(move || {
             let held = site.parts.hold(&parts, SystemTime::now());
             held.map_err(|error| format!("{} cannot read its parts: {error}", site.introduction.name))
         });

@@ -257,7 +257,7 @@ async fn with_recipients(room: &Arc<Room>, mut work: Work) -> Work {
         return work;
     }
     let site = Arc::clone(&room.site);
-    let read = tokio::task::spawn_blocking(move || {
+    let read = room.site.replica.blocking(move || {
         let of_part = places.chunk_by(|(_, (one, _)), (_, (other, _))| one == other);
         of_part.flat_map(|of_part| read_part(&site.parts, of_part)).collect()
     });

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Raft;
 use crate::applied::{Core, Place};
 use crate::crash;
+use crate::drive::Drive;
 use crate::fault::Fault;
 use crate::snapshot::{ChunkHash, Manifest, SnapshotError, Snapshots};
 use crate::state::{assemble, decode_place, encode_place};
@@ -34,6 +35,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 pub(crate) struct Archive {
     folder: Snapshots,
     core: Arc<Core>,
+    drive: Drive,
     /// The newest snapshot that was read back whole.
     current: Mutex<Option<Manifest>>,
     /// Snapshots that are being sent or received: their chunks must stay.
@@ -67,11 +69,11 @@ impl Drop for Held {
 
 impl Archive {
     /// Opens the folder and checks the newest snapshot. Blocks: it reads all of it.
-    pub fn open(folder: &Path, core: Arc<Core>) -> Result<Archive, Fault> {
+    pub fn open(folder: &Path, core: Arc<Core>, drive: Drive) -> Result<Archive, Fault> {
         let wrong = |error: SnapshotError| Fault::State(error.to_string());
         let folder = Snapshots::open(folder).map_err(wrong)?;
         let current = folder.latest_verified().map_err(wrong)?;
-        Ok(Archive { folder, core, current: Mutex::new(current), in_transfer: Mutex::new(Vec::new()) })
+        Ok(Archive { folder, core, drive, current: Mutex::new(current), in_transfer: Mutex::new(Vec::new()) })
     }
 
     /// The newest snapshot.
@@ -86,13 +88,13 @@ impl Archive {
         Held { archive: Arc::clone(self), manifest }
     }
 
-    /// Runs what blocks on a thread for it.
+    /// Runs what blocks where it may.
     pub async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Archive) -> Result<T, ArchiveError> + Send + 'static,
     ) -> Result<T, ArchiveError> {
         let archive = Arc::clone(self);
-        tokio::task::spawn_blocking(move || work(&archive)).await.unwrap_or(Err(ArchiveError::Died))
+        self.drive.blocking(move || work(&archive)).await.unwrap_or(Err(ArchiveError::Died))
     }
 
     /// Makes a snapshot of the applied state, reads it back, and collects what is not needed any more.

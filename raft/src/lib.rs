@@ -29,6 +29,7 @@ mod answer;
 mod applied;
 mod archive;
 pub mod crash;
+mod drive;
 mod fault;
 mod hearing;
 mod hint;
@@ -59,6 +60,7 @@ pub mod wal;
 mod watchdog;
 mod wire;
 
+pub use drive::Drive;
 pub use fault::Fault;
 pub use hearing::LEADERLESS_AFTER;
 pub use hint::{Hint, Hints};

@@ -43,13 +43,13 @@ pub struct LogReader {
 
 impl LogStore {
     /// Opens the log of a node in a folder, or begins one there. Blocks: it reads all of it.
-    pub fn open(folder: &Path, node: u64) -> Result<(LogStore, OpeningReport), OpenError> {
+    pub fn open(folder: &Path, options: &WalOptions) -> Result<(LogStore, OpeningReport), OpenError> {
         let disk = FolderDisk::open(folder).map_err(|source| {
             let file = folder.display().to_string();
             OpenError::Disk { action: "open the folder", file, source }
         })?;
         // Whoever reads the error looks for the file: with its folder.
-        LogStore::open_on(Arc::new(disk), &WalOptions::new(node)).map_err(|error| match error {
+        LogStore::open_on(Arc::new(disk), options).map_err(|error| match error {
             OpenError::Damaged { file, offset, expected, found } => {
                 OpenError::Damaged { file: folder.join(file).display().to_string(), offset, expected, found }
             }

@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::applied::{Core, Place};
 use crate::crash;
+use crate::drive::Drive;
 use crate::fault::Fault;
 use crate::hint::Hint;
 use crate::state::Keeper;
@@ -60,18 +61,28 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Starts the thread. The receiver is told when it has ended, which it does when the last handle goes.
-    pub fn start(core: Arc<Core>, keeper: Keeper) -> Result<(Machine, oneshot::Receiver<()>), Fault> {
+    pub fn start(core: Arc<Core>, keeper: Keeper, drive: Drive) -> Result<(Machine, oneshot::Receiver<()>), Fault> {
         let (jobs, work) = mpsc::channel(JOBS_MAX);
         let (ended, end) = oneshot::channel();
         let worker = Worker { core: Arc::clone(&core), keeper, work, applying: AtomicU64::new(0), waiting: None };
-        let run = move || {
-            worker.run();
-            let _ = ended.send(());
-        };
-        std::thread::Builder::new()
-            .name("apply".to_owned())
-            .spawn(run)
-            .map_err(|error| Fault::Broken(format!("the thread that applies does not start: {error}")))?;
+        match drive {
+            Drive::Thread => {
+                let run = move || {
+                    worker.run();
+                    let _ = ended.send(());
+                };
+                std::thread::Builder::new()
+                    .name("apply".to_owned())
+                    .spawn(run)
+                    .map_err(|error| Fault::Broken(format!("the thread that applies does not start: {error}")))?;
+            }
+            Drive::Inline => {
+                tokio::spawn(async move {
+                    worker.run_inline().await;
+                    let _ = ended.send(());
+                });
+            }
+        }
         Ok((Machine { core, jobs }, end))
     }
 
@@ -149,37 +160,58 @@ fn read(step: &mut Step) -> Result<Read, Fault> {
 
 impl Worker {
     fn run(mut self) {
-        let ended = std::panic::catch_unwind(AssertUnwindSafe(|| self.work_until_closed()));
-        match ended {
-            Ok(Ok(())) => {}
-            Ok(Err(fault)) => self.core.faults.raise(fault),
-            Err(_) => {
-                let index = self.applying.load(Ordering::Relaxed);
-                self.core.faults.raise(Fault::Broken(format!("applying entry {index} panicked")));
+        while let Some(job) = self.work.blocking_recv() {
+            if !self.do_guarded(job) {
+                break;
             }
         }
-        drop(self.waiting.take());
         self.keeper.close();
     }
 
-    fn work_until_closed(&mut self) -> Result<(), Fault> {
-        while let Some(job) = self.work.blocking_recv() {
-            match job {
-                Job::Apply(steps, done) => {
-                    self.waiting = Some(done);
-                    self.apply(steps)?;
-                }
-                Job::Replace(ledger, place, done) => {
-                    self.waiting = Some(done);
-                    self.replace(*ledger, place);
-                }
-            }
-            if let Some(waiting) = self.waiting.take() {
-                // Raft may have ended meanwhile.
-                let _ = waiting.send(());
+    /// The same as a task.
+    async fn run_inline(mut self) {
+        while let Some(job) = self.work.recv().await {
+            if !self.do_guarded(job) {
+                break;
             }
         }
-        Ok(())
+        self.keeper.close();
+    }
+
+    /// Does a job and tells who waits. False: it ended in a fault, which was raised before anybody was told.
+    fn do_guarded(&mut self, job: Job) -> bool {
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| self.do_one(job)));
+        let fault = match done {
+            Ok(Ok(())) => None,
+            Ok(Err(fault)) => Some(fault),
+            Err(_) => {
+                let index = self.applying.load(Ordering::Relaxed);
+                Some(Fault::Broken(format!("applying entry {index} panicked")))
+            }
+        };
+        let goes_on = fault.is_none();
+        match (fault, self.waiting.take()) {
+            // Dropped: the silence says that it did not come to pass.
+            (Some(fault), _waiting) => self.core.faults.raise(fault),
+            // Raft may have ended meanwhile.
+            (None, Some(waiting)) => drop(waiting.send(())),
+            (None, None) => {}
+        }
+        goes_on
+    }
+
+    fn do_one(&mut self, job: Job) -> Result<(), Fault> {
+        match job {
+            Job::Apply(steps, done) => {
+                self.waiting = Some(done);
+                self.apply(steps)
+            }
+            Job::Replace(ledger, place, done) => {
+                self.waiting = Some(done);
+                self.replace(*ledger, place);
+                Ok(())
+            }
+        }
     }
 
     fn apply(&mut self, mut steps: Vec<Step>) -> Result<(), Fault> {

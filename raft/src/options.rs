@@ -7,8 +7,10 @@ use std::time::Duration;
 use openraft::{Config, SnapshotPolicy};
 use reveille_ledger::ids::NodeId;
 
+use crate::drive::Drive;
 use crate::fault::Fault;
 use crate::peer::Transport;
+use crate::store::MemoryStore;
 use crate::wal::Disk;
 
 /// Everything a replica needs to know. Start from [`Options::new`].
@@ -34,8 +36,12 @@ pub struct Options {
     pub log_keep: u64,
     /// Where the log lies instead of `data_dir/wal`: for tests and simulations.
     pub log_disk: Option<Arc<dyn Disk>>,
+    /// Where the applied state is mirrored to instead of `data_dir/state`: for simulations.
+    pub state_store: Option<MemoryStore>,
     /// Threads of Raft's own runtime.
     pub threads: usize,
+    /// Who does what blocks. With [`Drive::Inline`] Raft has no runtime of its own either, and `threads` says nothing.
+    pub drive: Drive,
 }
 
 impl Options {
@@ -51,7 +57,9 @@ impl Options {
             snapshot_every: 20_000,
             log_keep: 5_000,
             log_disk: None,
+            state_store: None,
             threads: 2,
+            drive: Drive::Thread,
         }
     }
 

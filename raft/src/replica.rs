@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Raft;
 use crate::admission::Admission;
 use crate::applied::Core;
+use crate::drive::Drive;
 use crate::fault::{Fault, FaultCell};
 use crate::hearing::last_quorum_acked;
 use crate::hint::Hints;
@@ -48,6 +49,7 @@ pub(crate) struct Inner {
     pub service: Arc<dyn PeerService>,
     pub faults: FaultCell,
     pub log: WalHealth,
+    pub drive: Drive,
     pub runtime: Handle,
     pub stop: CancellationToken,
     pub ended: watch::Receiver<bool>,
@@ -57,7 +59,8 @@ impl Replica {
     /// Opens what lies in the data folder, begins to listen for peers and takes part. Returns when the
     /// applied state can be read; it may be behind until a leader has spoken.
     ///
-    /// Raft and its peers get a runtime of their own, on threads of their own.
+    /// Raft and its peers get a runtime of their own, on threads of their own, unless [`Options::drive`] says
+    /// otherwise.
     pub async fn start(options: Options, service: Arc<dyn PeerService>) -> Result<Replica, Fault> {
         crate::start::start(options, service).await
     }
@@ -266,6 +269,14 @@ impl Replica {
     /// actors. Whatever runs here never blocks for long, or elections follow.
     pub fn runtime(&self) -> &Handle {
         &self.inner.runtime
+    }
+
+    /// Does what blocks where it holds nobody up. An error: it panicked, or the runtime ended.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, tokio::task::JoinError> {
+        self.inner.drive.blocking(work).await
     }
 
     /// For how long the log's disk has been at the write or sync that runs now. `None`: it is idle.

@@ -10,6 +10,7 @@ use reveille_ledger::Weight;
 use tokio_util::sync::CancellationToken;
 
 use crate::applied::Core;
+use crate::drive::Drive;
 
 /// Bytes of rows that are weighed under one lock: some hundreds of microseconds.
 const PORTION: u64 = 64 * 1024;
@@ -18,14 +19,14 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_TIMES: u32 = 50;
 
 /// Runs until `stop`.
-pub(crate) async fn keep(core: Arc<Core>, stop: CancellationToken) {
+pub(crate) async fn keep(core: Arc<Core>, drive: Drive, stop: CancellationToken) {
     let mut weighed = None;
     loop {
         let applied = *core.applied.borrow();
         let begun = Instant::now();
         if weighed != Some(applied) {
             let core = Arc::clone(&core);
-            let Ok(weight) = tokio::task::spawn_blocking(move || look(&core)).await else { return };
+            let Ok(weight) = drive.blocking(move || look(&core)).await else { return };
             metrics::gauge!("reveille_ledger_bytes", "kind" => "memory").set(weight.memory as f64);
             metrics::gauge!("reveille_ledger_bytes", "kind" => "disk").set(weight.disk as f64);
             weighed = Some(applied);

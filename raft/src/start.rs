@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::Admission;
 use crate::applied::Core;
 use crate::archive::Archive;
+use crate::drive::Drive;
 use crate::fault::{Fault, FaultCell};
 use crate::identity::Identity;
 use crate::log_store::LogStore;
@@ -38,12 +39,28 @@ const RUNTIME_END: Duration = Duration::from_secs(1);
 type Started = Result<Replica, Fault>;
 
 pub(crate) async fn start(options: Options, service: Arc<dyn PeerService>) -> Started {
+    if options.drive == Drive::Inline {
+        return start_inline(options, service).await;
+    }
     let (started, told) = oneshot::channel();
     std::thread::Builder::new()
         .name("raft".to_owned())
         .spawn(move || live(options, service, started))
         .map_err(|error| Fault::Broken(format!("Raft's thread does not start: {error}")))?;
     told.await.unwrap_or_else(|_| Err(Fault::Broken("Raft's thread died at its start".to_owned())))
+}
+
+/// The same on the runtime of the caller, and on no other thread.
+async fn start_inline(options: Options, service: Arc<dyn PeerService>) -> Started {
+    let (ended, end) = watch::channel(false);
+    let (replica, life) = begin(options, service, end).await?;
+    let stop = replica.inner.stop.clone();
+    tokio::spawn(async move {
+        stop.cancelled().await;
+        life.end().await.release();
+        let _ = ended.send(true);
+    });
+    Ok(replica)
 }
 
 /// The whole life of a replica.
@@ -111,9 +128,11 @@ async fn begin(
 ) -> Result<(Replica, Life), Fault> {
     let config = Arc::new(options.config()?);
     let identity = Arc::new(Identity::open(&options.data_dir, options.node)?);
+    let drive = options.drive;
+    let log_options = WalOptions { drive, ..WalOptions::new(options.node.0) };
     let (log, report) = match options.log_disk {
-        Some(disk) => LogStore::open_on(disk, &WalOptions::new(options.node.0))?,
-        None => LogStore::open(&options.data_dir.join("wal"), options.node.0)?,
+        Some(disk) => LogStore::open_on(disk, &log_options)?,
+        None => LogStore::open(&options.data_dir.join("wal"), &log_options)?,
     };
     let health = log.health();
     let has_history = report.records > 0;
@@ -125,11 +144,11 @@ async fn begin(
     }
 
     let faults = FaultCell::new();
-    let opened = state::open(&options.data_dir.join("state"))?;
+    let opened = state::open(&options.data_dir.join("state"), options.state_store)?;
     let core = Arc::new(Core::new(opened.ledger, opened.place, opened.anew, faults.clone()));
-    let keeper = Keeper::start(opened.store, Arc::clone(&core))?;
-    let archive = Arc::new(Archive::open(&options.data_dir.join("snapshots"), Arc::clone(&core))?);
-    let (machine, machine_ended) = Machine::start(Arc::clone(&core), keeper)?;
+    let keeper = Keeper::start(opened.store, Arc::clone(&core), drive)?;
+    let archive = Archive::open(&options.data_dir.join("snapshots"), Arc::clone(&core), drive).map(Arc::new)?;
+    let (machine, machine_ended) = Machine::start(Arc::clone(&core), keeper, drive)?;
 
     if has_history {
         crash::point("lifecycle.catch-up-start");
@@ -171,7 +190,7 @@ async fn begin(
     let throw = move |may_stand| switched.runtime_config().elect(may_stand);
     tokio::spawn(admission.clone().keep(throw, stop.clone()));
     tokio::spawn(watchdog::watch(stop.clone()));
-    tokio::spawn(scales::keep(Arc::clone(&core), stop.clone()));
+    tokio::spawn(scales::keep(Arc::clone(&core), drive, stop.clone()));
     let kept = archive::keep(archive, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
     tokio::spawn(kept);
     tokio::spawn(watch_faults(raft.clone(), health.clone(), faults.clone(), stop.clone()));
@@ -185,6 +204,7 @@ async fn begin(
         service,
         faults,
         log: health,
+        drive,
         runtime: Handle::current(),
         stop,
         ended,

@@ -15,8 +15,11 @@ use reveille_ledger::Ledger;
 use reveille_proto::peer::v1;
 
 use crate::applied::{Core, Place};
+use crate::drive::Drive;
 use crate::fault::Fault;
-use crate::store::{Contents, MIRROR_EVERY, Mirror, Row, Rows, SledStore, Source, Taken, open_or_set_aside};
+use crate::store::{
+    Contents, MIRROR_EVERY, MemoryStore, Mirror, Row, Rows, Source, StateStore, Taken, open_or_set_aside,
+};
 use crate::wire;
 
 /// A store that failed is filled anew at most this often: it costs a write of the whole state.
@@ -54,14 +57,18 @@ pub(crate) fn assemble(place: Place, rows: impl IntoIterator<Item = Row>) -> Res
 pub(crate) struct Opened {
     pub ledger: Ledger,
     pub place: Place,
-    pub store: SledStore,
+    pub store: Box<dyn StateStore>,
     /// The store holds rows that make no state: it must be written anew.
     pub anew: bool,
 }
 
-/// Opens the store in a folder. Blocks: it reads all of it.
-pub(crate) fn open(folder: &Path) -> Result<Opened, Fault> {
-    let (store, contents) = open_or_set_aside(folder).map_err(|error| Fault::State(error.to_string()))?;
+/// Opens the store: that in a folder, unless there is one in memory. Blocks: it reads all of it.
+pub(crate) fn open(folder: &Path, memory: Option<MemoryStore>) -> Result<Opened, Fault> {
+    let opened = match memory {
+        Some(mut store) => store.load().map(|contents| (Box::new(store) as Box<dyn StateStore>, contents)),
+        None => open_or_set_aside(folder).map(|(store, contents)| (Box::new(store) as Box<dyn StateStore>, contents)),
+    };
+    let (store, contents) = opened.map_err(|error| Fault::State(error.to_string()))?;
     let made = match contents {
         Contents::State { meta, rows } => decode_place(&meta).and_then(|place| assemble(place, rows)),
         Contents::Empty => Ok((Ledger::new(), Place::default())),
@@ -105,21 +112,22 @@ impl Source for Applied {
 /// Keeps the state on disk. The machine's thread rings it.
 pub(crate) struct Keeper {
     mirror: Mirror,
+    drive: Drive,
     failed: Arc<AtomicBool>,
     rebuilt: Instant,
 }
 
 impl Keeper {
     /// Starts to follow the state that was read from `store`.
-    pub fn start(store: SledStore, core: Arc<Core>) -> Result<Keeper, Fault> {
+    pub fn start(store: Box<dyn StateStore>, core: Arc<Core>, drive: Drive) -> Result<Keeper, Fault> {
         let failed = Arc::new(AtomicBool::new(false));
         let tell = Arc::clone(&failed);
-        let mirror = Mirror::start(Box::new(store), Box::new(Applied(core)), MIRROR_EVERY, move |error| {
+        let mirror = Mirror::start(drive, store, Box::new(Applied(core)), MIRROR_EVERY, move |error| {
             tracing::warn!(%error, "the state store failed; it is filled anew");
             tell.store(true, Ordering::Release);
         })
         .map_err(|error| Fault::State(error.to_string()))?;
-        Ok(Keeper { mirror, failed, rebuilt: Instant::now() })
+        Ok(Keeper { mirror, drive, failed, rebuilt: Instant::now() })
     }
 
     /// The state has changed. Never waits for the disk.
@@ -138,8 +146,11 @@ impl Keeper {
         self.mirror.rebuild();
     }
 
-    /// Writes what waits, and closes the store.
+    /// Writes what waits, and closes the store. Without a thread of its own the mirror ends by itself, soon.
     pub fn close(self) {
+        if self.drive == Drive::Inline {
+            return drop(self.mirror);
+        }
         if let Err(error) = self.mirror.stop(STOP_LIMIT) {
             tracing::warn!(%error, "the state store is not up to date: the next start replays more of the log");
         }

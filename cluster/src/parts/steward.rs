@@ -49,7 +49,7 @@ pub async fn run(site: Arc<Site>, stop: CancellationToken) {
 async fn look(site: &Arc<Site>, clears: bool) -> Option<Vec<Hash>> {
     let needed: BTreeSet<Hash> = site.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect());
     let own = Arc::clone(site);
-    let looked = tokio::task::spawn_blocking(move || {
+    let looked = site.replica.blocking(move || {
         let parts = &own.parts;
         needed.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.lack(*part));
         if let Err(error) = parts.keep_lacking(&needed) {
@@ -109,6 +109,6 @@ pub(crate) async fn fetch_from(site: &Arc<Site>, node: NodeId, part: Hash) -> io
         }
     }
     let own = Arc::clone(site);
-    let kept = tokio::task::spawn_blocking(move || own.parts.put(&bytes)).await.map_err(io::Error::other)??;
+    let kept = site.replica.blocking(move || own.parts.put(&bytes)).await.map_err(io::Error::other)??;
     if kept == part { Ok(true) } else { Err(io::Error::other("it sent another part")) }
 }

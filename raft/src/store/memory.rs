@@ -20,6 +20,14 @@ struct Held {
     meta: Option<Vec<u8>>,
 }
 
+impl MemoryStore {
+    /// A store with the same content, which goes its own way from here on: what a crash at this moment leaves.
+    pub fn copy(&self) -> MemoryStore {
+        let held = self.held.lock();
+        MemoryStore { held: Arc::new(Mutex::new(Held { rows: held.rows.clone(), meta: held.meta.clone() })) }
+    }
+}
+
 impl StateStore for MemoryStore {
     fn load(&mut self) -> Result<Contents, StoreError> {
         let held = self.held.lock();

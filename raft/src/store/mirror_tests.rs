@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::suite::{Model, Random, changes, path_in};
 use super::*;
+use crate::drive::Drive;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -129,7 +130,8 @@ impl Stage {
         let (sender, told) = sync_channel(8);
         let (probe, state) = (Probe::default(), State::default());
         let (store, source) = (Box::new(probe.clone()), Box::new(state.clone()));
-        let mirror = Mirror::start(store, source, every, move |error| sender.try_send(error).unwrap()).unwrap();
+        let mirror =
+            Mirror::start(Drive::Thread, store, source, every, move |error| sender.try_send(error).unwrap()).unwrap();
         Stage { probe, state, mirror, told }
     }
 
@@ -286,7 +288,9 @@ fn on_a_real_disk_the_store_ends_equal_to_the_state() {
     assert_eq!(contents, Contents::Empty);
     let source = State::default();
     let every = Duration::from_millis(5);
-    let mirror = Mirror::start(Box::new(store), Box::new(source.clone()), every, |error| panic!("{error}")).unwrap();
+    let mirror =
+        Mirror::start(Drive::Thread, Box::new(store), Box::new(source.clone()), every, |error| panic!("{error}"))
+            .unwrap();
     let mut random = Random(3);
     for step in 0..200_u8 {
         source.change(&random.changes(20, 200), &[step]);

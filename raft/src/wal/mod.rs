@@ -34,6 +34,7 @@ mod scan;
 mod shared;
 mod writer;
 
+pub use crate::drive::Drive;
 pub use disk::{Disk, DiskFile, FolderDisk};
 pub use fault::{Fault, OpenError, WalError};
 pub use log::{Done, Wal, WalReader};
@@ -73,7 +74,7 @@ pub struct WalOptions {
     pub segment_bytes: u64,
     /// Bytes of recent payloads kept in memory (64 MiB). Older ones are read back from disk.
     pub cache_bytes: usize,
-    /// Who writes.
+    /// Who writes: a thread of its own, in groups; or the caller, at once, one batch a submission.
     pub drive: Drive,
 }
 
@@ -83,13 +84,4 @@ impl WalOptions {
         let mebibyte = 1024 * 1024;
         Self { identity, segment_bytes: 64 * mebibyte, cache_bytes: 64 * 1024 * 1024, drive: Drive::Thread }
     }
-}
-
-/// Who writes to the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drive {
-    /// A thread of its own, in groups: what a node uses.
-    Thread,
-    /// The caller, at once, one batch a submission: for simulations, which have one thread and no chance.
-    Inline,
 }

@@ -88,7 +88,7 @@ struct OnDisk;
 impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for OnDisk {
     async fn build(&self) -> Result<(TempDir, LogStore, Machine), StorageError<TypeConfig>> {
         let folder = tempfile::tempdir().expect("a folder");
-        let (store, _) = LogStore::open(&folder.path().join("wal"), 1).expect("opens");
+        let (store, _) = LogStore::open(&folder.path().join("wal"), &WalOptions::new(1)).expect("opens");
         Ok((folder, store, Machine::default()))
     }
 }

@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::drive::Drive;
+
 use super::{Changes, Row, StateStore, StoreError};
 use desk::Desk;
 use scribe::Scribe;
@@ -88,11 +90,15 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Starts the thread on `store`, which must hold the state that the changes of `source` start from (else the
-    /// source must give all rows first). `tell` is called from the thread, once for each failure; it must not block.
+    /// Starts to follow on `store`, which must hold the state that the changes of `source` start from (else the
+    /// source must give all rows first). `tell` is called from there, once for each failure; it must not block.
+    ///
+    /// With [`Drive::Inline`] it is a task of the caller's runtime that looks four times as often as it may write, and
+    /// nobody can wait for it: no [`Mirror::flush_now`], no [`Mirror::stop`].
     ///
     /// Errors: the operating system gave no thread.
     pub fn start(
+        drive: Drive,
         store: Box<dyn StateStore>,
         source: Box<dyn Source>,
         every: Duration,
@@ -100,10 +106,15 @@ impl Mirror {
     ) -> std::io::Result<Mirror> {
         let desk = Arc::new(Desk::new(every));
         let of_thread = desk.clone();
-        let thread = std::thread::Builder::new()
-            .name("state-mirror".into())
-            .spawn(move || Scribe::new(of_thread, store, source, tell).run())?;
-        Ok(Mirror { desk, thread: Some(thread) })
+        let scribe = Scribe::new(of_thread, store, source, tell);
+        let thread = match drive {
+            Drive::Thread => Some(std::thread::Builder::new().name("state-mirror".into()).spawn(move || scribe.run())?),
+            Drive::Inline => {
+                tokio::spawn(scribe.run_inline());
+                None
+            }
+        };
+        Ok(Mirror { desk, thread })
     }
 
     /// The source has changed: to be called after it has, at an entry's end. Never waits for the disk.

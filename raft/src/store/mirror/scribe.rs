@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::StateStore;
-use super::desk::{Desk, Order, with_cause};
+use super::desk::{Desk, Order, Papers, with_cause};
 use super::{MirrorFailure, Rows, Source};
 
 /// A write that takes longer is worth a line in the log.
@@ -26,6 +26,14 @@ enum Step {
     End,
 }
 
+/// When there is something to do.
+enum Due {
+    Now(Step),
+    At(Instant),
+    /// When somebody rings.
+    Nothing,
+}
+
 impl Scribe {
     pub(super) fn new(
         desk: Arc<Desk>,
@@ -38,12 +46,38 @@ impl Scribe {
 
     pub(super) fn run(mut self) {
         loop {
-            match self.next() {
-                Step::Write(order) => self.write(order),
-                Step::Tell(failure) => (self.tell)(failure),
-                Step::End => break,
+            let step = self.next();
+            if !self.take(step) {
+                return self.end();
             }
         }
+    }
+
+    /// The same as a task, which nobody wakes.
+    pub(super) async fn run_inline(mut self) {
+        loop {
+            let due = self.due(&mut self.desk.papers.lock());
+            let Due::Now(step) = due else {
+                tokio::time::sleep(self.desk.every / 4).await;
+                continue;
+            };
+            if !self.take(step) {
+                return self.end();
+            }
+        }
+    }
+
+    /// Whether it goes on.
+    fn take(&mut self, step: Step) -> bool {
+        match step {
+            Step::Write(order) => self.write(order),
+            Step::Tell(failure) => (self.tell)(failure),
+            Step::End => return false,
+        }
+        true
+    }
+
+    fn end(self) {
         if let Err(error) = self.store.close() {
             // Nobody waits for a state that the log holds too.
             tracing::warn!(why = with_cause(&error), "the state store did not close cleanly");
@@ -55,21 +89,26 @@ impl Scribe {
     fn next(&self) -> Step {
         let mut papers = self.desk.papers.lock();
         loop {
-            if let Some(failure) = papers.untold.take() {
-                return Step::Tell(failure);
-            }
-            if !papers.has_work() {
-                if papers.stopping {
-                    return Step::End;
-                }
-                papers.hurry = false;
-                self.desk.work.wait(&mut papers);
-            } else if papers.hurry || papers.stopping || Instant::now() >= self.rest_until {
-                return Step::Write(papers.take());
-            } else {
-                self.desk.work.wait_until(&mut papers, self.rest_until);
+            match self.due(&mut papers) {
+                Due::Now(step) => return step,
+                Due::Nothing => self.desk.work.wait(&mut papers),
+                Due::At(then) => drop(self.desk.work.wait_until(&mut papers, then)),
             }
         }
+    }
+
+    fn due(&self, papers: &mut Papers) -> Due {
+        if let Some(failure) = papers.untold.take() {
+            return Due::Now(Step::Tell(failure));
+        }
+        if !papers.has_work() {
+            papers.hurry = false;
+            return if papers.stopping { Due::Now(Step::End) } else { Due::Nothing };
+        }
+        if papers.hurry || papers.stopping || Instant::now() >= self.rest_until {
+            return Due::Now(Step::Write(papers.take()));
+        }
+        Due::At(self.rest_until)
     }
 
     fn write(&mut self, order: Order) {
