@@ -36,6 +36,7 @@ mod punctual;
 mod round;
 mod run;
 mod sink;
+mod simulate;
 mod stream;
 mod tally;
 mod tool;
@@ -43,6 +44,7 @@ mod volume;
 mod watch;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -71,6 +73,7 @@ machine and with release builds only:
   target/release/reveille-jepsen run --seed random --seconds 60 --nemesis all
   target/release/reveille-jepsen run --seed 7 --seconds 60 --nemesis kill,partition
   target/release/reveille-jepsen sink --listen 127.0.0.1:2526 --record accepts.jsonl --fault rcpt:450@0.05
+  target/release/reveille-jepsen simulate --seeds 0..200
 
 `check HISTORY` starts nothing: it judges what was recorded.
 
@@ -114,6 +117,8 @@ enum Command {
     Run(Box<run::Args>),
     /// The SMTP server alone, which writes down what it accepts and misbehaves on request
     Sink(sink::Args),
+    /// Whole clusters on one thread in virtual time, by seed: workload, faults and judgement
+    Simulate(simulate::Args),
 }
 
 /// What a command comes to.
@@ -130,9 +135,19 @@ impl Outcome {
     }
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
+    match &cli.command {
+        // Before this process has drawn any chance of its own.
+        Command::Simulate(args) if args.folder.is_some() => {
+            simulate::alone(args, args.folder.as_deref().unwrap_or(Path::new("")))
+        }
+        _ => command(cli),
+    }
+}
+
+#[tokio::main]
+async fn command(cli: Cli) -> ExitCode {
     if let Command::Sink(args) = &cli.command {
         return told(sink::run(args, told_to_stop()).await);
     }
@@ -175,6 +190,7 @@ async fn obey(cli: Cli) -> Result<Outcome> {
         Command::Check(args) => check::run(&args),
         Command::Run(args) => Box::pin(run::run(&cli.start, &args)).await,
         Command::Sink(args) => sink::run(&args, told_to_stop()).await,
+        Command::Simulate(args) => Box::pin(simulate::run_all(&args)).await,
     }
 }
 
@@ -234,6 +250,7 @@ mod tests {
             "run --seed 1",
             "run --seed random --nemesis kill,pause --in-doubt resend",
             "sink --listen 127.0.0.1:0 --record x --fault rcpt:450@0.05,after-commit:close#3",
+            "simulate --seeds 0..2",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }

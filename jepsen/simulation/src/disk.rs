@@ -1,0 +1,149 @@
+//! The disk under a node's log: memory that forgets what was not synced when the power is cut, in the middle of a sync
+//! if so armed, and that dies with its life: what still runs of a dead node writes to nothing.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use reveille_raft::wal::{Disk, DiskFile, MemoryDisk};
+use tokio::sync::Notify;
+
+use crate::network::Life;
+use crate::trace::Trace;
+
+struct State {
+    dead: bool,
+    /// The power is cut at this many syncs from now.
+    cut_in: Option<u64>,
+    /// What the cut left, if it has come.
+    left: Option<MemoryDisk>,
+}
+
+/// One life's hold on its disk. Clones are the same hold.
+#[derive(Clone)]
+pub struct LogDisk {
+    inner: MemoryDisk,
+    state: Arc<Mutex<State>>,
+    /// Rung when the armed cut has come.
+    cut: Arc<Notify>,
+    life: Life,
+    trace: Trace,
+}
+
+impl LogDisk {
+    /// The hold of a new life on what former ones left.
+    pub fn new(inner: MemoryDisk, life: Life, trace: Trace) -> LogDisk {
+        let state = State { dead: false, cut_in: None, left: None };
+        LogDisk { inner, state: Arc::new(Mutex::new(state)), cut: Arc::new(Notify::new()), life, trace }
+    }
+
+    /// Cuts the power in the middle of the n-th sync from now (1: the next).
+    pub fn arm(&self, syncs: u64) {
+        self.state.lock().cut_in = Some(syncs);
+    }
+
+    /// Returns when the armed cut has come.
+    pub async fn was_cut(&self) {
+        self.cut.notified().await;
+    }
+
+    /// The process is gone; what it wrote is in the system's hands: nothing is lost.
+    pub fn kill(&self) -> MemoryDisk {
+        let mut state = self.state.lock();
+        state.dead = true;
+        state.left.take().unwrap_or_else(|| MemoryDisk::with(self.inner.files()))
+    }
+
+    /// The machine is gone, with what was not synced, as `seed` decides.
+    pub fn lose_power(&self, seed: u64) -> MemoryDisk {
+        let mut state = self.state.lock();
+        state.dead = true;
+        state.left.take().unwrap_or_else(|| self.inner.crash(seed))
+    }
+
+    fn alive(&self) -> io::Result<()> {
+        match self.state.lock().dead {
+            true => Err(io::Error::other("the node is dead")),
+            false => Ok(()),
+        }
+    }
+
+    /// At each sync, before it.
+    fn may_be_cut(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        match &mut state.cut_in {
+            Some(1) => {
+                state.cut_in = None;
+                state.left = Some(self.inner.crash(self.trace.elapsed().as_nanos() as u64));
+                state.dead = true;
+                drop(state);
+                self.cut.notify_one();
+                Err(io::Error::other("the power is gone"))
+            }
+            Some(more) => {
+                *more -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Disk for LogDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.alive()?;
+        Ok(Arc::new(LogFile { file: self.inner.create(name)?, disk: self.clone() }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.alive()?;
+        Ok(Arc::new(LogFile { file: self.inner.open(name)?, disk: self.clone() }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.alive()?;
+        self.inner.remove(name)
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.alive()?;
+        self.may_be_cut()?;
+        self.inner.sync_folder()
+    }
+}
+
+struct LogFile {
+    file: Arc<dyn DiskFile>,
+    disk: LogDisk,
+}
+
+impl DiskFile for LogFile {
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.alive()?;
+        self.disk.trace.note(b'w', &[self.disk.life.node.0, offset, u64::from(crc32c::crc32c(bytes))]);
+        self.file.write_at(offset, bytes)
+    }
+
+    fn cut(&self, length: u64) -> io::Result<()> {
+        self.disk.alive()?;
+        self.file.cut(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.alive()?;
+        self.disk.may_be_cut()?;
+        self.file.sync()
+    }
+}

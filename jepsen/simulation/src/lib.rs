@@ -1,0 +1,34 @@
+//! Three nodes of the product on one thread, in virtual time, with everything at their edges simulated: the network
+//! between them, the disks under their logs, their clocks, and the relay.
+//!
+//! What runs here is the product's own code: Raft with our log, machine and snapshots, the ledger, the leader's actors,
+//! lanes, gate, relay dialogue, journal and recovery. What does not: gRPC and the admin API, TLS, sled (the state is
+//! mirrored into memory), threads, and real files under the log. Snapshots and journals are real files in a folder in
+//! memory, which a power cut does not tear.
+//!
+//! What it promises: a seed decides everything. The same seed in another process does the same, event by event, which
+//! the hash of its trace proves. Its limits: no data races, since there is one thread; no kernel; a task is only ever
+//! interrupted where it waits.
+//!
+//! Reading order: [`world`] (the two phases), `plan` and `almanac` (what is to happen), `faults` (what goes wrong),
+//! `network`, `disk`, `clock`, `relay` (the edges), `node` (life and death), `verdict`, [`run`].
+
+mod almanac;
+mod chance;
+mod clients;
+mod clock;
+mod disk;
+mod faults;
+mod network;
+mod node;
+mod plan;
+mod relay;
+pub mod run;
+mod trace;
+mod verdict;
+pub mod world;
+
+pub use run::{Report, run};
+pub use trace::short_hash;
+pub use verdict::Verdict;
+pub use world::Options;

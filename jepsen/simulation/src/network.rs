@@ -1,0 +1,198 @@
+//! The network between nodes: messages take time, links are cut one way or both, and the dead neither speak nor hear.
+//!
+//! The contract of [`Transport`] is kept: a request is delivered at most once, requests may overtake each other, and
+//! what was surely not delivered is `Unreachable`. A message on a cut link waits for it, as it does in TCP, until its
+//! caller gives up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use reveille_ledger::ids::NodeId;
+use reveille_raft::peer::{Destination, Handler, Hiccup, Request, Response, Transport};
+use tokio::sync::Notify;
+use tokio::time::{Duration, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::chance::Chance;
+use crate::trace::Trace;
+
+/// How long a message takes one way on a quiet link, in microseconds.
+const QUIET_MICROS: std::ops::Range<u64> = 200..2_000;
+
+/// One life of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Life {
+    /// Which node.
+    pub node: NodeId,
+    /// Which process of it, counted from 1.
+    pub number: u64,
+}
+
+struct State {
+    chance: Chance,
+    /// The lives that run.
+    alive: BTreeSet<Life>,
+    handlers: BTreeMap<NodeId, (Life, Arc<dyn Handler>)>,
+    /// What the first says does not reach the second.
+    cut: BTreeSet<(NodeId, NodeId)>,
+    /// Percent of messages that are lost.
+    lossy: u64,
+    /// Milliseconds that a message takes at most, beyond what is usual.
+    slow_ms: u64,
+}
+
+/// The network. Clones are the same.
+#[derive(Clone)]
+pub struct Network {
+    state: Arc<Mutex<State>>,
+    changed: Arc<Notify>,
+    trace: Trace,
+}
+
+impl Network {
+    /// A quiet network with nobody in it.
+    pub fn new(chance: Chance, trace: Trace) -> Network {
+        let state = State {
+            chance,
+            alive: BTreeSet::new(),
+            handlers: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            lossy: 0,
+            slow_ms: 0,
+        };
+        Network { state: Arc::new(Mutex::new(state)), changed: Arc::new(Notify::new()), trace }
+    }
+
+    /// Where a node listens.
+    pub fn address_of(node: NodeId) -> String {
+        format!("node-{}", node.0)
+    }
+
+    /// A life begins: this is its way into the network.
+    pub fn enter(&self, life: Life) -> Arc<Way> {
+        self.state.lock().alive.insert(life);
+        Arc::new(Way { network: self.clone(), life })
+    }
+
+    /// A life ends: from this moment on nobody hears of it.
+    pub fn leave(&self, life: Life) {
+        let mut state = self.state.lock();
+        state.alive.remove(&life);
+        if state.handlers.get(&life.node).is_some_and(|(owner, _)| *owner == life) {
+            state.handlers.remove(&life.node);
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether that process still runs.
+    pub fn is_alive(&self, life: Life) -> bool {
+        self.state.lock().alive.contains(&life)
+    }
+
+    /// Nothing that the first says reaches the second.
+    pub fn cut(&self, from: NodeId, to: NodeId) {
+        self.state.lock().cut.insert((from, to));
+    }
+
+    /// So many messages in a hundred are lost from now on, and each takes up to so much longer.
+    pub fn disturb(&self, lossy: u64, slow_ms: u64) {
+        let mut state = self.state.lock();
+        (state.lossy, state.slow_ms) = (lossy, slow_ms);
+    }
+
+    /// Every link is whole and quiet.
+    pub fn heal(&self) {
+        let mut state = self.state.lock();
+        state.cut.clear();
+        (state.lossy, state.slow_ms) = (0, 0);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Carries one message; false when it is lost, or when one of the two is gone meanwhile.
+    async fn carry(&self, from: Life, to: NodeId) -> Carried {
+        let (lost, takes) = {
+            let mut state = self.state.lock();
+            let (lossy, slow_ms) = (state.lossy, state.slow_ms);
+            let lost = lossy > 0 && state.chance.percent(lossy);
+            let micros = state.chance.within(QUIET_MICROS) + state.chance.within(0..slow_ms * 1_000 + 1);
+            (lost, Duration::from_micros(micros))
+        };
+        sleep(takes).await;
+        if lost {
+            // Nobody tells: the caller waits until it gives up.
+            std::future::pending::<()>().await;
+        }
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = self.state.lock();
+                if !state.alive.contains(&from) {
+                    return Carried::SpeakerIsGone;
+                }
+                if !state.cut.contains(&(from.node, to)) {
+                    return Carried::Arrived;
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Carried {
+    Arrived,
+    SpeakerIsGone,
+}
+
+/// One life's way into the network.
+pub struct Way {
+    network: Network,
+    life: Life,
+}
+
+impl Way {
+    async fn ask(&self, to: &Destination, request: Request) -> Result<Response, Hiccup> {
+        let gone = || Hiccup::Unreachable(format!("{to} does not run"));
+        let (network, name) = (&self.network, request.name());
+        if network.carry(self.life, node_at(to)).await != Carried::Arrived {
+            return Err(gone());
+        }
+        let known = network.state.lock().handlers.get(&node_at(to)).map(|(life, handler)| (*life, Arc::clone(handler)));
+        let (there, handler) = known.ok_or_else(gone)?;
+        network.trace.note(b'm', &[self.life.node.0, there.node.0, u64::from(crc32c::crc32c(name.as_bytes()))]);
+        // What was delivered is done, whether or not the one who asked still waits.
+        let answer = tokio::spawn(async move { handler.handle(request).await });
+        let answer = answer.await.map_err(|_| Hiccup::Lost(format!("{to} broke down")))?;
+        if network.carry(there, self.life.node).await != Carried::Arrived {
+            return Err(Hiccup::Lost(format!("{to} is gone")));
+        }
+        network.trace.note(b'a', &[there.node.0, self.life.node.0, u64::from(answer.is_ok())]);
+        Ok(answer?)
+    }
+}
+
+/// Whoever introduces itself knows an address and no id yet.
+fn node_at(to: &Destination) -> NodeId {
+    to.address.strip_prefix("node-").and_then(|number| number.parse().ok()).map_or(to.node, NodeId)
+}
+
+#[async_trait]
+impl Transport for Way {
+    async fn serve(&self, handler: Arc<dyn Handler>, _stop: CancellationToken) -> io::Result<()> {
+        let mut state = self.network.state.lock();
+        if state.alive.contains(&self.life) {
+            state.handlers.insert(self.life.node, (self.life, handler));
+        }
+        Ok(())
+    }
+
+    async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, Hiccup> {
+        let asked = timeout(limit, self.ask(to, request)).await;
+        asked.unwrap_or_else(|_| Err(Hiccup::Lost(format!("{to} does not answer"))))
+    }
+}

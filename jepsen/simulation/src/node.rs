@@ -1,0 +1,249 @@
+//! A node of the product, whole but for its edges: replica, station and their folders, from birth to death.
+//!
+//! Death is a cut at one instant: the network, the log's disk, the relay and the folders know a life by its number, and
+//! from that instant on they take nothing of it. What still runs of it, until its tasks have ended, reaches nothing.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use reveille_cluster::clock::Clock;
+use reveille_cluster::desk::{Desk, Introduction};
+use reveille_cluster::parts::Parts;
+use reveille_cluster::site::Site;
+use reveille_cluster::station::{self, Station};
+use reveille_cluster::zones::Zones;
+use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_raft::store::MemoryStore;
+use reveille_raft::wal::MemoryDisk;
+use reveille_raft::{Drive, Options, Replica};
+use tokio::task::JoinHandle;
+use tokio::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::NodeClock;
+use crate::disk::LogDisk;
+use crate::network::{Life, Network};
+use crate::relay::Relay;
+use crate::trace::Trace;
+
+/// What still runs of a dead life gets this long to end; nobody hears of it.
+const REMAINS: Duration = Duration::from_secs(5);
+
+/// What a node stands in.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// The way to peers.
+    pub network: Network,
+    /// The way out.
+    pub relay: Relay,
+    /// What happened.
+    pub trace: Trace,
+    /// Where its folders lie.
+    pub root: PathBuf,
+    /// How often a leader shows itself.
+    pub heartbeat_ms: u64,
+    /// Entries from one snapshot to the next.
+    pub snapshot_every: u64,
+}
+
+/// A machine, and the process on it while there is one.
+pub struct Node {
+    /// Its id.
+    pub id: NodeId,
+    /// Its clocks.
+    pub clock: NodeClock,
+    around: Surroundings,
+    lives: u64,
+    log: MemoryDisk,
+    store: MemoryStore,
+    running: Option<Running>,
+}
+
+struct Running {
+    life: Life,
+    disk: LogDisk,
+    /// None while Raft's promises of a former life are waited out.
+    site: Arc<parking_lot::Mutex<Option<Arc<Site>>>>,
+    work: JoinHandle<Result<()>>,
+    stop: CancellationToken,
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// `kill -9`: the machine goes on, and with it what was written and the memory-backed journal.
+    Kill,
+    /// The power is cut: what was not synced is gone as this seed decides, and so is the journal.
+    PowerCut(u64),
+}
+
+impl Node {
+    /// A machine that was never used.
+    pub fn new(id: NodeId, clock: NodeClock, around: Surroundings) -> Node {
+        let (log, store) = (MemoryDisk::new(), MemoryStore::default());
+        Node { id, clock, around, lives: 0, log, store, running: None }
+    }
+
+    /// The process that runs here.
+    pub fn life(&self) -> Option<Life> {
+        self.running.as_ref().map(|running| running.life)
+    }
+
+    /// What its actors share, once it is open.
+    pub fn site(&self) -> Option<Arc<Site>> {
+        self.running.as_ref().and_then(|running| running.site.lock().clone())
+    }
+
+    /// The disk under its log.
+    pub fn disk(&self) -> Option<&LogDisk> {
+        self.running.as_ref().map(|running| &running.disk)
+    }
+
+    /// Why it ended by itself, if it did.
+    pub fn ended_by_itself(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.work.is_finished())
+    }
+
+    fn folder(&self, life: u64) -> PathBuf {
+        self.around.root.join(format!("{}-{life}", self.id.0))
+    }
+
+    /// A process starts here, on what former ones left.
+    pub fn start(&mut self) {
+        self.lives += 1;
+        let life = Life { node: self.id, number: self.lives };
+        self.around.trace.say(format_args!("n{} starts its life {}", self.id.0, self.lives));
+        let disk = LogDisk::new(self.log.clone(), life, self.around.trace.clone());
+        let mut options = Options::new(self.folder(self.lives).join("data"), self.id, self.around.network.enter(life));
+        let heartbeat_ms = self.around.heartbeat_ms;
+        options.heartbeat_ms = heartbeat_ms;
+        options.election_ms = heartbeat_ms * 6..heartbeat_ms * 12;
+        options.startup_delay = Duration::from_millis(heartbeat_ms * 12);
+        options.snapshot_every = self.around.snapshot_every;
+        options.log_keep = self.around.snapshot_every / 4;
+        options.log_disk = Some(Arc::new(disk.clone()));
+        options.state_store = Some(self.store.clone());
+        options.drive = Drive::Inline;
+        let stop = CancellationToken::new();
+        let site = Arc::new(parking_lot::Mutex::new(None));
+        let station = station::Options {
+            name: format!("n{}", self.id.0),
+            life: self.lives,
+            journal_dir: self.folder(self.lives).join("journal"),
+            dialer: self.around.relay.way(life),
+        };
+        let live = live(options, station, life, Arc::new(self.clock.clone()), Arc::clone(&site), stop.clone());
+        self.running = Some(Running { life, disk, site, work: tokio::spawn(live), stop });
+    }
+
+    /// The process dies, at this instant.
+    pub fn die(&mut self, death: Death) -> Result<()> {
+        let Some(running) = self.running.take() else { return Ok(()) };
+        self.around.network.leave(running.life);
+        self.log = match death {
+            Death::Kill => running.disk.kill(),
+            Death::PowerCut(seed) => running.disk.lose_power(seed),
+        };
+        self.store = self.store.copy();
+        let (from, to) = (self.folder(self.lives), self.folder(self.lives + 1));
+        copy(&from.join("data"), &to.join("data")).context("the folder of a dead node")?;
+        if death == Death::Kill {
+            copy(&from.join("journal"), &to.join("journal")).context("the journal of a dead node")?;
+        } else {
+            self.clock.reboot();
+        }
+        self.around.trace.say(format_args!("n{} dies: {death:?}", self.id.0));
+        running.stop.cancel();
+        Ok(())
+    }
+}
+
+/// One life, to its end.
+async fn live(
+    options: Options,
+    station: station::Options,
+    life: Life,
+    clock: Arc<NodeClock>,
+    shown: Arc<parking_lot::Mutex<Option<Arc<Site>>>>,
+    stop: CancellationToken,
+) -> Result<()> {
+    let clock: Arc<dyn Clock> = clock;
+    let me = Holder { node: life.node, incarnation: Incarnation(life.number) };
+    let introduction = Introduction {
+        name: station.name.clone(),
+        address: Network::address_of(life.node),
+        version: "simulation".into(),
+        tzdb: "simulation".into(),
+    };
+    let desk = Arc::new(Desk::new(Arc::clone(&clock), introduction.clone()));
+    let parts = Parts::open(options.data_dir.join("parts")).map_err(|error| anyhow!("parts: {error}"))?;
+    let replica = Replica::start(options, desk.clone()).await?;
+    let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts));
+    desk.open(&site);
+    let leading = Station::lead(&site);
+    *shown.lock() = Some(Arc::clone(&site));
+    while site.replica.cluster().is_none() && !stop.is_cancelled() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let worked = work(&site, leading, station, &stop).await;
+    site.replica.shutdown(Instant::now() + REMAINS).await;
+    worked
+}
+
+/// Works until it is told to stop or has to.
+async fn work(
+    site: &Arc<Site>,
+    leading: station::Leading,
+    options: station::Options,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let mut faults = site.replica.fault();
+    let fault = async {
+        match faults.wait_for(Option::is_some).await {
+            Ok(fault) => fault.clone().map_or_else(|| anyhow!("no fault"), anyhow::Error::new),
+            Err(_) => anyhow!("the replica ended"),
+        }
+    };
+    let started = tokio::select! {
+        biased;
+        fault = fault => return Err(fault),
+        started = Station::start(Arc::clone(site), leading, options, stop) => started,
+    };
+    let station = match started {
+        Ok(station) => station,
+        Err(_) if stop.is_cancelled() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let (mut failed, mut faults) = (station.failed(), site.replica.fault());
+    let end = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        _ = failed.wait_for(Option::is_some) => Err(anyhow!("an actor failed")),
+        _ = faults.wait_for(Option::is_some) => Err(anyhow!("the replica failed")),
+    };
+    // Its actors end; the doors are shut, unless it stops by itself.
+    station.stop(REMAINS).await;
+    end
+}
+
+/// Copies a folder and all in it; nothing where there is none.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! The workload of a seed: when the run plays, which schedules there are, and for whom.
+
+use chrono_tz::Tz;
+use reveille_ledger::command::ScheduleCreate;
+use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, Pattern, Weekdays, When};
+use reveille_ledger::decide::catch_up::{Jitter, Zone, first};
+use reveille_ledger::ids::Time;
+use reveille_ledger::labels::Labels;
+use reveille_ledger::policy::{CatchUp, Overlap, Policies};
+
+use crate::almanac::{Gap, Local, Rule, Twice};
+use crate::chance::Chance;
+
+/// When and where a run plays: it begins ten minutes before something happens to the clocks or the calendar.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    /// For people.
+    pub name: &'static str,
+    /// The beginning.
+    pub begins: &'static str,
+    /// Where it happens.
+    pub zone: Tz,
+}
+
+/// Half of them are days like any other somewhere.
+pub const SCENES: [Scene; 12] = [
+    Scene { name: "clocks go forward", begins: "2026-03-08T06:50:00Z", zone: Tz::America__New_York },
+    Scene { name: "clocks go back", begins: "2026-11-01T05:50:00Z", zone: Tz::America__New_York },
+    Scene { name: "clocks go forward", begins: "2026-03-29T00:50:00Z", zone: Tz::Europe__Berlin },
+    Scene { name: "clocks go back", begins: "2026-10-25T00:50:00Z", zone: Tz::Europe__Berlin },
+    Scene { name: "clocks go back by half an hour", begins: "2026-04-04T14:50:00Z", zone: Tz::Australia__Lord_Howe },
+    Scene { name: "clocks go forward by half an hour", begins: "2026-10-03T15:20:00Z", zone: Tz::Australia__Lord_Howe },
+    Scene { name: "leap day begins", begins: "2028-02-28T23:50:00Z", zone: Tz::UTC },
+    Scene { name: "leap day ends", begins: "2028-02-29T18:05:00Z", zone: Tz::Asia__Kathmandu },
+    Scene { name: "month ends", begins: "2026-01-31T14:50:00Z", zone: Tz::Asia__Tokyo },
+    Scene { name: "year ends", begins: "2026-12-31T23:50:00Z", zone: Tz::Europe__London },
+    Scene { name: "a day like any other", begins: "2026-06-17T08:50:00Z", zone: Tz::America__Sao_Paulo },
+    Scene { name: "a night like any other", begins: "2026-08-20T18:20:00Z", zone: Tz::Asia__Kolkata },
+];
+
+/// The workload.
+pub struct Plan {
+    /// When and where.
+    pub scene: Scene,
+    /// The beginning.
+    pub begins: Time,
+    /// What is created, and when: milliseconds after the beginning.
+    pub schedules: Vec<Planned>,
+    /// Addresses that the relay does not know.
+    pub unknown: Vec<String>,
+}
+
+/// A schedule of the workload.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Its name.
+    pub name: String,
+    /// Created so long after the beginning, milliseconds.
+    pub at_ms: i64,
+    /// When it fires, as the product is told.
+    pub when: When,
+    /// The same, as the almanac reads it.
+    pub rule: Rule,
+    /// Where.
+    pub zone: Tz,
+    /// For local times that do not exist, or exist twice.
+    pub changes: (Gap, Twice),
+    /// To whom.
+    pub recipients: Vec<String>,
+    /// Policies beside those of the clock changes.
+    pub catch_up: CatchUp,
+    /// See there.
+    pub overlap: Overlap,
+}
+
+impl Plan {
+    /// The plan of a stream of chance, for a run of so many minutes.
+    pub fn draw(chance: &mut Chance, minutes: i64) -> Plan {
+        let scene = *chance.one_of(&SCENES);
+        let begins = Time(scene.begins.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond));
+        let count = chance.within(4..12);
+        let schedules: Vec<Planned> =
+            (0..count).map(|number| planned(chance, number, scene, begins, minutes)).collect();
+        let everybody = schedules.iter().flat_map(|planned| planned.recipients.iter().cloned());
+        let unknown = everybody.filter(|_| chance.percent(4)).collect();
+        Plan { scene, begins, schedules, unknown }
+    }
+}
+
+fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes: i64) -> Planned {
+    let elsewhere = [Tz::UTC, Tz::Europe__London, Tz::America__Los_Angeles, Tz::Asia__Kathmandu, Tz::Pacific__Auckland];
+    let zone = if chance.percent(70) { scene.zone } else { *chance.one_of(&elsewhere) };
+    let minute = i64::try_from(chance.within(2..minutes.max(3) as u64 - 1)).unwrap_or(2);
+    let civil = begins.plus_ms(minute * 60_000).timestamp().to_zoned(local_zone(zone)).datetime();
+    let (hour, of_hour) = (civil.hour().unsigned_abs(), civil.minute().unsigned_abs());
+    let local = Local { minute: of_hour.into(), hour: Some(hour.into()), ..Local::default() };
+    let (when, rule) = match chance.within(0..100) {
+        0..30 => (When::Daily { hour, minute: of_hour, weekdays: Weekdays::EVERY_DAY }, Rule::Local(local)),
+        30..45 => {
+            let every = *chance.one_of(&[1, 2, 3, 5, 10]);
+            let rule = Rule::Local(Local { every_minutes: every, ..Local::default() });
+            (When::Cron { expression: format!("*/{every} * * * *") }, rule)
+        }
+        45..60 => {
+            let (day, month) = (civil.day().unsigned_abs(), civil.month().unsigned_abs());
+            let rule = Rule::Local(Local { day: Some(day.into()), month: Some(month.into()), ..local });
+            (When::Cron { expression: format!("{of_hour} {hour} {day} {month} *") }, rule)
+        }
+        60..80 => {
+            let period_ms = *chance.one_of(&[45_000, 60_000, 90_000, 150_000, 240_000]);
+            let anchor_ms = begins.0 + i64::try_from(chance.within(0..120_000)).unwrap_or(0);
+            (When::Every { period_ms: period_ms as u64, anchor_ms }, Rule::Every { period_ms, anchor_ms })
+        }
+        _ => {
+            let instant_ms = begins.0 + minute * 60_000 + i64::try_from(chance.within(0..60_000)).unwrap_or(0);
+            (When::At { instant_ms }, Rule::At(instant_ms))
+        }
+    };
+    let people = *chance.one_of(&[1, 1, 3, 8, 16, 40, 300]);
+    Planned {
+        name: format!("s{number}"),
+        at_ms: i64::try_from(chance.within(0..60_000)).unwrap_or(0),
+        when,
+        rule,
+        zone,
+        changes: (
+            *chance.one_of(&[Gap::After, Gap::Shift, Gap::Skip]),
+            *chance.one_of(&[Twice::First, Twice::Second, Twice::Both]),
+        ),
+        recipients: (0..people).map(|person| format!("p{person}@s{number}.example")).collect(),
+        catch_up: *chance.one_of(&[CatchUp::One, CatchUp::All, CatchUp::All, CatchUp::None]),
+        overlap: *chance.one_of(&[Overlap::BufferOne, Overlap::Allow, Overlap::Allow, Overlap::Skip]),
+    }
+}
+
+/// The zone as the product's library knows it; only to choose local times that lie within the run.
+fn local_zone(zone: Tz) -> jiff::tz::TimeZone {
+    jiff::tz::TimeZone::get(zone.name()).unwrap_or(jiff::tz::TimeZone::UTC)
+}
+
+impl Planned {
+    /// As the admin API would propose it at this ledger time. None: it never fires from then on.
+    pub fn create(&self, zone: &Zone, now: Time) -> Option<ScheduleCreate> {
+        let (gap, overlap) = self.changes;
+        let gap = match gap {
+            Gap::After => DstGap::After,
+            Gap::Shift => DstGap::Shift,
+            Gap::Skip => DstGap::Skip,
+        };
+        let overlap = match overlap {
+            Twice::First => DstOverlap::First,
+            Twice::Second => DstOverlap::Second,
+            Twice::Both => DstOverlap::Both,
+        };
+        let policies = Policies {
+            dst: calendar::Policies { gap, overlap },
+            catch_up: self.catch_up,
+            overlap: self.overlap,
+            backoff_from_ms: 5_000,
+            backoff_to_ms: 20_000,
+            ..Policies::default()
+        };
+        let pattern = Pattern::compile(&self.when).ok()?;
+        let jitter = Jitter { tenant: "default", name: &self.name, window_ms: 0 };
+        let next = first(&pattern, zone, &policies.dst, now, (None, None), jitter)?;
+        let recipient =
+            |address: &String| Recipient { address: address.clone(), key: address.clone(), values: Vec::new() };
+        let recipients = self.recipients.iter().map(recipient).collect();
+        Some(ScheduleCreate {
+            request: Some(format!("create-{}", self.name)),
+            tenant: "default".into(),
+            name: self.name.clone(),
+            when: self.when.clone(),
+            zone: self.zone.name().into(),
+            start: None,
+            end: None,
+            max_runs: None,
+            policies,
+            pool: "default".into(),
+            priority: 0,
+            paused: None,
+            content: content(),
+            audience: Audience { columns: Vec::new(), recipients }.into(),
+            after: now,
+            next: Some(next),
+            tzdb: zone.tzdb.clone(),
+            labels: Labels::default(),
+        })
+    }
+}
+
+fn content() -> Content {
+    Content {
+        sender: "Simulation <from@example.org>".into(),
+        reply_to: None,
+        subject: "Hello".into(),
+        text: Some("As planned.\n".into()),
+        html: None,
+        headers: Vec::new(),
+        variables: Vec::new(),
+        bulk: false,
+    }
+}

@@ -1,0 +1,102 @@
+//! What happened, in virtual time: a rolling hash over all of it, and lines for whoever reads a failing run.
+//!
+//! Everything that crosses an edge of a node is hashed: each message, each write and sync of a log, each line of SMTP,
+//! each fault. Two runs with one hash did the same.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::io::Write;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::{Duration, Instant};
+
+/// Lines kept for a reader; older ones are in the hash alone, unless all are written to a file.
+const LINES_MAX: usize = 4_000;
+
+/// Shared by all that a run consists of.
+#[derive(Clone)]
+pub struct Trace {
+    inner: Arc<Mutex<Inner>>,
+    start: Instant,
+}
+
+struct Inner {
+    hasher: blake3::Hasher,
+    events: u64,
+    lines: VecDeque<String>,
+    /// Where all lines go as well.
+    file: Option<Box<dyn Write + Send>>,
+}
+
+impl Trace {
+    /// Begins now.
+    pub fn new(file: Option<Box<dyn Write + Send>>) -> Trace {
+        let inner = Inner { hasher: blake3::Hasher::new(), events: 0, lines: VecDeque::new(), file };
+        Trace { inner: Arc::new(Mutex::new(inner)), start: Instant::now() }
+    }
+
+    /// Virtual time since the beginning.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Notes what nobody wants to read: into the hash alone.
+    pub fn note(&self, kind: u8, numbers: &[u64]) {
+        let now = self.elapsed().as_nanos() as u64;
+        let mut inner = self.inner.lock();
+        inner.events += 1;
+        inner.hasher.update(&now.to_le_bytes()).update(&[kind]);
+        for number in numbers {
+            inner.hasher.update(&number.to_le_bytes());
+        }
+    }
+
+    /// Notes an event, for a reader too.
+    pub fn say(&self, event: impl Display) {
+        let text = event.to_string();
+        let mut inner = self.inner.lock();
+        inner.events += 1;
+        inner.hasher.update(&(self.elapsed().as_nanos() as u64).to_le_bytes()).update(text.as_bytes());
+        inner.keep(line(self.elapsed(), &text));
+    }
+
+    /// A line for the reader that is not part of the hash: what the product logs may name folders.
+    pub fn aside(&self, text: impl Display) {
+        let line = line(self.elapsed(), &text.to_string());
+        self.inner.lock().keep(line);
+    }
+
+    /// The hash of all events so far, and how many there were.
+    pub fn hash(&self) -> (String, u64) {
+        let inner = self.inner.lock();
+        (inner.hasher.finalize().to_hex().as_str()[..16].to_owned(), inner.events)
+    }
+
+    /// The last lines, oldest first.
+    pub fn lines(&self) -> Vec<String> {
+        self.inner.lock().lines.iter().cloned().collect()
+    }
+}
+
+/// A hash for people to compare.
+pub fn short_hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().as_str()[..16].to_owned()
+}
+
+fn line(at: Duration, text: &str) -> String {
+    format!("{:>11.6} {text}", at.as_secs_f64())
+}
+
+impl Inner {
+    fn keep(&mut self, line: String) {
+        if let Some(file) = &mut self.file {
+            // A reader that has gone is no reason to end the run.
+            let _ = writeln!(file, "{line}");
+        }
+        if self.lines.len() == LINES_MAX {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line);
+    }
+}

@@ -1,0 +1,35 @@
+//! The simulation as a command: a seed is the same in two processes, and a handful of seeds hold.
+
+use std::process::{Command, Output};
+
+fn simulate(arguments: &[&str]) -> Output {
+    let simulate = Command::new(env!("CARGO_BIN_EXE_reveille-jepsen")).arg("simulate").args(arguments).output();
+    simulate.expect("the binary runs")
+}
+
+fn summary(output: &Output) -> serde_json::Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    serde_json::from_str(last).expect("one JSON object")
+}
+
+#[test]
+fn a_seed_does_the_same_in_two_processes_and_another_one_does_not() {
+    let hash = |seed: &str| {
+        let output = simulate(&["--seeds", seed, "--minutes", "4"]);
+        let summary = summary(&output);
+        (summary["hash"].as_str().expect("a hash").to_owned(), summary["figures"].clone())
+    };
+    assert_eq!(hash("3"), hash("3"));
+    assert_ne!(hash("3").0, hash("4").0);
+}
+
+#[test]
+fn a_handful_of_seeds_hold() {
+    let output = simulate(&["--seeds", "0..4", "--minutes", "8"]);
+    let summary = summary(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && summary["valid"] == true, "{summary}\n{said}");
+    assert!(summary["figures"]["accepted"].as_u64() > Some(0), "mail flowed: {summary}");
+    assert!(summary["faults"].as_object().is_some_and(|faults| faults.len() > 3), "much was broken: {summary}");
+}
