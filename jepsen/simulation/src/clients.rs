@@ -7,7 +7,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use reveille_cluster::site::Site;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, Relay, RelayPut, RunPause, Trigger};
+use reveille_ledger::command::{Command, Relay, RelayPut, RunPause, RunResume, Trigger};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, RunState};
@@ -176,7 +176,8 @@ impl Clients {
             return;
         }
         tokio::time::sleep(PAUSE_FOR).await;
-        self.ask(&format!("resume {run}"), |_| Some(Command::RunResume(run))).await;
+        let resume = RunResume { run, without_canary: false };
+        self.ask(&format!("resume {run}"), |_| Some(Command::RunResume(resume.clone()))).await;
     }
 
     async fn cancel(&self, which: u64) {

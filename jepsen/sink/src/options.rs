@@ -118,7 +118,9 @@ pub enum DotAnswer {
 
 /// Who is told of each final dot, once for each recipient. What was not accepted looks as the accept would have.
 #[derive(Clone)]
-pub struct DotWatcher(Arc<dyn Fn(&Accepted, DotAnswer) + Send + Sync>);
+pub struct DotWatcher(Arc<Told>);
+
+type Told = dyn Fn(&Accepted, DotAnswer) + Send + Sync;
 
 impl DotWatcher {
     /// Calls `told` for each.
