@@ -58,7 +58,7 @@ impl Local {
     fn fits(&self, civil: &NaiveDateTime) -> bool {
         let minute = match self.every_minutes {
             0 => civil.minute() == self.minute,
-            every => civil.minute() % every == 0,
+            every => civil.minute().is_multiple_of(every),
         };
         minute
             && self.hour.is_none_or(|hour| civil.hour() == hour)

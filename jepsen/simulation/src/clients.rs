@@ -177,7 +177,7 @@ impl Clients {
         }
         tokio::time::sleep(PAUSE_FOR).await;
         let resume = RunResume { run, without_canary: false };
-        self.ask(&format!("resume {run}"), |_| Some(Command::RunResume(resume.clone()))).await;
+        self.ask(&format!("resume {run}"), |_| Some(Command::RunResume(resume))).await;
     }
 
     async fn cancel(&self, which: u64) {
