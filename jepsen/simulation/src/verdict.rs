@@ -96,14 +96,15 @@ impl Watch {
         }
     }
 
-    /// All that can be said at the end.
+    /// All that can be said at the end. `arrivals` is asked in the instant in which the state is read: until a node
+    /// answers, which one that is cut off for good does not, mail goes on.
     pub async fn judge(
         mut self,
         sites: &[Arc<Site>],
         plan: &Plan,
         end: Time,
         clients: &Clients,
-        arrivals: Vec<Arrival>,
+        arrivals: impl FnOnce() -> Vec<Arrival>,
     ) -> Result<Verdict> {
         let mut indices = Vec::new();
         for site in sites {
@@ -112,7 +113,7 @@ impl Watch {
         let newest = indices.iter().enumerate().filter_map(|(place, index)| Some((index.as_ref()?, place))).max();
         let (_, newest) = newest.context("no node answers a read at the end")?;
         self.look(sites);
-        let site = &sites[newest];
+        let (site, arrivals) = (&sites[newest], arrivals());
         let mut verdict = Verdict {
             accepted: arrivals.iter().filter(|arrival| arrival.accepted).count() as u64,
             ..Verdict::default()

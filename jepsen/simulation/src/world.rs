@@ -414,7 +414,8 @@ impl World {
         let sites: Vec<Arc<Site>> = self.nodes.iter().filter_map(Node::site).collect();
         ensure!(sites.len() >= 2, "only {} nodes run at the end", sites.len());
         let end = self.true_time();
-        let verdict = self.watch.judge(&sites, &self.plan, end, &self.clients, self.around.relay.arrivals()).await;
+        let arrivals = || self.around.relay.arrivals();
+        let verdict = self.watch.judge(&sites, &self.plan, end, &self.clients, arrivals).await;
         let mut verdict = verdict?;
         verdict.faults = std::mem::take(&mut self.tally);
         for node in &mut self.nodes {
