@@ -2,25 +2,31 @@
 //!
 //! Belongs to a term and is dropped with it. Each wake it looks at the state: who may hold claims, how much
 //! each (tenant, pool, node) has open, what is claimable (`work`); `claim_cap` says how far ahead of its relays
-//! each node may be, by what it measured; `fair` splits the credit; one entry carries all claims. Holders keep
-//! sending while there is no leader: rows belong to the ledger, not to it.
+//! each node may be, by what it measured; `fair` splits the credit; one entry carries all claims of a look, and the
+//! next look does not wait for its answer (`on_the_way`). Holders keep sending while there is no leader: rows belong
+//! to the ledger, not to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Claim, Command, Relay, SLICE_MAX};
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::ids::{Holder, NodeId, Time};
+use reveille_ledger::reply::Outcome;
 use reveille_raft::crash;
 use reveille_raft::peer::Measured;
+use tokio::sync::OwnedRwLockReadGuard;
 
 use crate::bounds::{Bounds, Paces};
 use crate::claim_cap::{ClaimCap, Flow, claim_cap};
-use crate::fair::{Credit, Fair, Offer};
+use crate::fair::{Credit, Fair, Grant, Offer};
 use crate::measure::Mean;
+use crate::on_the_way::OnTheWay;
 use crate::relays::share;
 use crate::rests::{Rest, Rests};
 use crate::site::Site;
@@ -45,8 +51,28 @@ struct Dispatcher {
     /// The lane that had the last suspect.
     turn: Option<Lane>,
     paces: Paces,
+    on_the_way: OnTheWay,
     /// How long claims take from the look at the state to their entry's answer.
     commits: Mean,
+}
+
+/// The claims of one look.
+#[derive(Debug, Default)]
+struct Claims {
+    claims: Vec<Claim>,
+    /// What they were made of.
+    grants: Vec<Grant>,
+    /// The nodes to which a suspect goes.
+    preparing: BTreeSet<NodeId>,
+}
+
+/// Claims to be proposed.
+struct Proposal {
+    number: u64,
+    claims: Vec<Claim>,
+    looked_at: Duration,
+    /// Until it is answered, or never will be.
+    claiming: OwnedRwLockReadGuard<()>,
 }
 
 /// Dispatches until the term ends.
@@ -56,17 +82,43 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
         rests: Rests::default(),
         turn: None,
         paces: Paces::default(),
+        on_the_way: OnTheWay::default(),
         commits: Mean::default(),
     };
+    let mut answers = FuturesUnordered::new();
     while !term.ended() {
-        let nap = dispatcher.wake(&site, &term).await;
-        term.sleep_until_bell(&term.work, nap).await;
+        let (proposal, nap) = dispatcher.look(&site, &term);
+        answers.extend(proposal.map(|proposal| answer(&term, proposal)));
+        tokio::select! {
+            () = term.sleep_until_bell(&term.work, nap) => {}
+            Some((number, looked_at, answer)) = answers.next() => {
+                let answered_at = site.clock.monotonic();
+                dispatcher.commits.note(answered_at.saturating_sub(looked_at), answered_at);
+                dispatcher.on_the_way.is_answered(number);
+                if answer.is_none() {
+                    term.sleep(NAP_AFTER_UNKNOWN).await;
+                }
+            }
+        }
     }
 }
 
+/// Proposes claims; answers their number and when they were made.
+async fn answer(term: &Term, proposal: Proposal) -> (u64, Duration, Option<Outcome>) {
+    let Proposal { number, claims, looked_at, claiming } = proposal;
+    let answer = term.propose(Command::Claim(claims)).await;
+    drop(claiming);
+    (number, looked_at, answer)
+}
+
 impl Dispatcher {
-    async fn wake(&mut self, site: &Site, term: &Term) -> Duration {
-        let _claiming = term.claiming.lock().await;
+    /// What is to be claimed now, and how long to sleep then.
+    fn look(&mut self, site: &Site, term: &Term) -> (Option<Proposal>, Duration) {
+        if !self.on_the_way.has_room() {
+            return (None, NAP_MAX);
+        }
+        // Somebody waits for what is on its way, and for nothing after it.
+        let Ok(claiming) = Arc::clone(&term.claiming).try_read_owned() else { return (None, NAP_FOR_CREDIT) };
         let (now, woke_at) = (term.now(), site.clock.monotonic());
         let voters = site.voters().len();
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
@@ -76,31 +128,27 @@ impl Dispatcher {
             let allowances = allowances_of(ledger, &holders, voters, now);
             let resting = resting(ledger, &allowances);
             if holders.len() == resting.len() {
-                return (Vec::new(), NAP_MAX, resting, holders.len());
+                return (Claims::default(), NAP_MAX, resting, holders.len());
             }
             let lacking = holders.keys().map(|node| (*node, term.lacking(*node))).collect();
-            let mut work = Work::of(ledger, &lacking, now, &mut self.turn);
+            let mut work = Work::of(ledger, &lacking, &self.on_the_way, now, &mut self.turn);
             let given = self.paces.bounds(ledger, woke_at, now);
-            let credits = credits(ledger, &allowances, &views.caps(ledger, &holders), (&work.offers, &given));
+            let caps = views.caps(ledger, &holders);
+            let credits = credits(ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
             let mut bounds = given.clone();
             let claims = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
             self.paces.spend(&given, &bounds);
             (claims, nap(&work, &bounds, &self.paces), resting, holders.len())
         });
         self.rests.look(resting, live);
+        let Claims { claims, grants, preparing } = claims;
         if claims.is_empty() {
-            return nap;
+            return (None, nap);
         }
         crash::point("claim.before-propose");
-        let asked = claims.len();
-        let answer = term.propose(Command::Claim(claims)).await;
-        let answered_at = site.clock.monotonic();
-        self.commits.note(answered_at.saturating_sub(woke_at), answered_at);
-        match answer {
-            Some(_) if asked == CLAIMS_MAX => Duration::ZERO,
-            Some(_) => nap,
-            None => NAP_AFTER_UNKNOWN,
-        }
+        let nap = if claims.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
+        let number = self.on_the_way.goes(grants, preparing);
+        (Some(Proposal { number, claims, looked_at: woke_at, claiming }), nap)
     }
 }
 
@@ -186,13 +234,13 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
     .collect()
 }
 
-/// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has open. Beside a
-/// tenant with a larger share that could fill the cap by itself, the others' are smaller in proportion: so the relays'
-/// sessions go by shares too, and not the turns alone.
+/// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has open or on its
+/// way. Beside a tenant with a larger share that could fill the cap by itself, the others' are smaller in proportion:
+/// so the relays' sessions go by shares too, and not the turns alone.
 fn credits(
     ledger: &Ledger,
     allowances: &BTreeMap<NodeId, Allowance>,
-    caps: &BTreeMap<(&str, NodeId), ClaimCap>,
+    (caps, on_the_way): (&BTreeMap<(&str, NodeId), ClaimCap>, &OnTheWay),
     (offers, bounds): (&[Offer], &Bounds),
 ) -> Vec<Credit> {
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
@@ -200,6 +248,12 @@ fn credits(
         if let Some(page) = ledger.pages().get(&row.page) {
             let of_pool = open.entry((ledger.pool_of_row(page, row), row.holder.node)).or_default();
             *of_pool.entry(&page.tenant).or_default() += row.claimed.len();
+        }
+    }
+    for grant in on_the_way.grants() {
+        if let Some(page) = ledger.pages().get(&grant.page) {
+            let of_pool = open.entry((&grant.pool, grant.node)).or_default();
+            *of_pool.entry(&page.tenant).or_default() += grant.recipients;
         }
     }
     let weights = Weights::of(offers, bounds);
@@ -263,10 +317,11 @@ fn claims(
     work: &mut Work,
     (credits, bounds): (&[Credit], &mut Bounds),
     holders: &BTreeMap<NodeId, Holder>,
-) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for grant in fair.grants(&work.offers, credits, bounds, CLAIMS_MAX) {
-        let source = (grant.page, grant.chunk, grant.pool);
+) -> Claims {
+    let grants = fair.grants(&work.offers, credits, bounds, CLAIMS_MAX);
+    let (mut claims, mut preparing) = (Vec::new(), BTreeSet::new());
+    for grant in &grants {
+        let source = (grant.page, grant.chunk, grant.pool.clone());
         let (Some(left), Some(holder)) = (work.slots.get_mut(&source), holders.get(&grant.node)) else { continue };
         let mut claim = |slice: Bitmap| {
             claims.push(Claim { page: grant.page, chunk: grant.chunk, slice, holder: *holder });
@@ -277,13 +332,14 @@ fn claims(
         left.plain.remove(&slice);
         if !one.is_empty() {
             work.free.remove(&grant.node);
+            preparing.insert(grant.node);
             claim(one);
         }
         if !slice.is_empty() {
             claim(slice);
         }
     }
-    claims
+    Claims { claims, grants, preparing }
 }
 
 #[cfg(test)]

@@ -30,6 +30,10 @@ use crate::bounds::Bounds;
 /// slices. The others' turns are shorter: nobody waits longer because somebody's share is large.
 pub const QUANTUM: u32 = SLICE_MAX;
 
+/// What a tenant has to send is spread over all nodes, so that a few mails have the sessions of all of them; but not
+/// in slices smaller than this, each of which costs the ledger a row.
+const SPREAD_MIN: u32 = 32;
+
 /// What could be claimed in one chunk by one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
@@ -174,7 +178,13 @@ struct Pool<'a> {
     shared: BTreeMap<NodeId, u32>,
 }
 
-impl Pool<'_> {
+impl<'a> Pool<'a> {
+    /// All tenants' queues, each beside the credits that all share.
+    fn queues(&mut self) -> impl Iterator<Item = (&mut Queue<'a>, &BTreeMap<NodeId, u32>)> {
+        let shared = &self.shared;
+        self.tenants.values_mut().map(move |queue| (queue, shared))
+    }
+
     /// A tenant's turn: by its share among those that are left.
     fn turn(&self, tenant: &str, bounds: &Bounds) -> u32 {
         let others = bounds.shares.iter().filter(|(name, _)| self.tenants.contains_key(name.as_str()));
@@ -189,6 +199,8 @@ struct Queue<'a> {
     /// What goes first stands last; beside each, what is left of it.
     offers: Vec<(&'a Offer, u32)>,
     own: BTreeMap<NodeId, u32>,
+    /// The largest slice: an equal part for each node, where that is not too small.
+    slice_max: u32,
 }
 
 fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit]) -> BTreeMap<&'a str, Pool<'a>> {
@@ -205,7 +217,10 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit]) -> BTreeMap<&'a str, Po
             *credit = credit.saturating_add(*recipients);
         }
     }
-    for queue in pools.values_mut().flat_map(|pool| pool.tenants.values_mut()) {
+    for (queue, shared) in pools.values_mut().flat_map(Pool::queues) {
+        let all = queue.offers.iter().map(|(_, claimable)| u64::from(*claimable)).sum::<u64>();
+        let nodes = queue.nodes(shared).len().max(1) as u64;
+        queue.slice_max = u32::try_from(all.div_ceil(nodes)).unwrap_or(SLICE_MAX).clamp(SPREAD_MIN, SLICE_MAX);
         queue.offers.sort_by_key(|(offer, _)| {
             Reverse((Reverse(offer.priority), offer.late, offer.due, offer.page, offer.chunk))
         });
@@ -225,7 +240,8 @@ impl Queue<'_> {
         let (at, (node, room)) = (0..self.offers.len()).rev().find_map(served)?;
         let (offer, left) = self.offers.get_mut(at)?;
         let late = late.filter(|_| offer.late);
-        let recipients = most.min(*left).min(room).min(SLICE_MAX).min(late.as_deref().copied().unwrap_or(SLICE_MAX));
+        let recipients =
+            most.min(*left).min(room).min(self.slice_max).min(late.as_deref().copied().unwrap_or(SLICE_MAX));
         *left -= recipients;
         if let Some(late) = late {
             *late -= recipients;
@@ -242,17 +258,23 @@ impl Queue<'_> {
         Some(grant)
     }
 
+    /// The nodes for which there is a credit.
+    fn nodes(&self, shared: &BTreeMap<NodeId, u32>) -> BTreeSet<NodeId> {
+        self.own.keys().chain(shared.keys()).copied().collect()
+    }
+
     /// The node with the most credit left, and how much; among equals the lowest. None when none has any, but
     /// for those that are barred.
     fn roomiest(&self, shared: &BTreeMap<NodeId, u32>, barred: &BTreeSet<NodeId>) -> Option<(NodeId, u32)> {
-        let nodes = self.own.keys().chain(shared.keys()).filter(|node| !barred.contains(node));
-        let nodes: BTreeSet<NodeId> = nodes.copied().collect();
         let room = |node: NodeId| match (self.own.get(&node), shared.get(&node)) {
             (Some(own), Some(shared)) => *own.min(shared),
             (own, shared) => own.or(shared).copied().unwrap_or(0),
         };
-        let roomiest =
-            nodes.into_iter().map(|node| (node, room(node))).max_by_key(|(node, room)| (*room, Reverse(*node)));
+        let roomiest = self
+            .nodes(shared)
+            .difference(barred)
+            .map(|node| (*node, room(*node)))
+            .max_by_key(|(node, room)| (*room, Reverse(*node)));
         roomiest.filter(|(_, room)| *room > 0)
     }
 }

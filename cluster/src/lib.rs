@@ -41,6 +41,7 @@ pub mod late;
 pub mod lease;
 pub mod marks;
 mod measure;
+mod on_the_way;
 mod outcomes;
 pub mod pace;
 mod parkings;

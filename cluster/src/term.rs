@@ -44,8 +44,8 @@ pub struct Term {
     grants: Mutex<Grants>,
     heights: Mutex<Heights>,
     reports: Mutex<BTreeMap<NodeId, Report>>,
-    /// Held from the look at the state until the claims that were made of it are in the log, or never will be.
-    pub(crate) claiming: tokio::sync::Mutex<()>,
+    /// Read from the look at the state until the claims that were made of it are in the log, or never will be.
+    pub(crate) claiming: Arc<tokio::sync::RwLock<()>>,
     lacking: Mutex<BTreeMap<NodeId, BTreeSet<Hash>>>,
     /// How long this machine had slept when the term began: Raft's own instants stand still meanwhile,
     /// so a quorum's acknowledgement would look younger than it is.
@@ -217,7 +217,7 @@ impl Term {
 
     /// Returns when every claim that was made before a node said that it stops is in the log, or never will be.
     pub(crate) async fn until_claims_are_in_the_log(&self) {
-        drop(self.claiming.lock().await);
+        drop(self.claiming.write().await);
     }
 
     /// What the nodes said last.
@@ -364,7 +364,7 @@ async fn begin(site: &Arc<Site>, raft_term: u64, ended: CancellationToken) -> Op
         grants: Mutex::new(Grants::new(applied_at)),
         heights: Mutex::default(),
         reports: Mutex::default(),
-        claiming: tokio::sync::Mutex::default(),
+        claiming: Arc::default(),
         lacking: Mutex::default(),
         slept: site.slept(),
         ended,

@@ -9,7 +9,9 @@
 //!
 //! Who is furthest behind is told by marks (start-time fair queueing: Goyal, Vin and Cheng, 1996). A turn moves its
 //! tenant's mark on, the less far the larger its share is, and the lowest mark of those that wait is next. Who comes
-//! back is put where the last turn was, if it is not ahead of that: nobody saves up turns by staying away.
+//! back is put a few turns before the last one, if it is not ahead of that: so the few mails of a tenant that has sent
+//! nothing for a while go before a backlog and not each behind one of it, as new flows do in FQ-CoDel (RFC 8290, 4.2).
+//! Nobody saves up more than [`SAVED_TURNS`] by staying away, and whoever uses them had them by its share.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -23,6 +25,9 @@ const KNOWN_MAX: usize = 256;
 /// How far a turn moves the mark of a tenant with a share of 1. A share's part of it is exact to a thousandth, and at
 /// a hundred thousand turns a second the marks of one life last for ninety years.
 const STEP: u64 = 1 << 16;
+
+/// Turns that a tenant has at once when it comes back: a slice of a few hundred mails that were spread over the nodes.
+const SAVED_TURNS: u64 = 64;
 
 /// The turns of one life of a node: a door for each pool.
 #[derive(Default)]
@@ -48,7 +53,7 @@ struct Door(Mutex<Queue>);
 struct Queue {
     /// Does anybody have the turn?
     is_taken: bool,
-    /// The mark of the last turn.
+    /// The highest mark of a turn that was.
     last: u64,
     tenants: BTreeMap<Arc<str>, Tenant>,
     /// Those of whom a row waits, by their marks.
@@ -129,24 +134,25 @@ impl Drop for Turn {
 }
 
 impl Queue {
-    /// A tenant as it is known here, behind no turn that was.
+    /// A tenant as it is known here, with no more turns saved than it may.
     fn known(&mut self, name: &Arc<str>, share: u32) -> &mut Tenant {
         let last = self.last;
         if self.tenants.len() >= KNOWN_MAX && !self.tenants.contains_key(name) {
-            // Whoever is not ahead of the last turn is put there when it comes back, known or not.
-            self.tenants.retain(|_, tenant| !tenant.rows.is_empty() || tenant.mark > last);
+            // Whoever has all the turns that can be saved has them when it comes back, known or not.
+            self.tenants.retain(|_, tenant| !tenant.rows.is_empty() || tenant.mark > tenant.least(last));
         }
         let tenant = self.tenants.entry(Arc::clone(name)).or_default();
         tenant.share = share;
         if tenant.rows.is_empty() {
-            tenant.mark = tenant.mark.max(last);
+            tenant.mark = tenant.mark.max(tenant.least(last));
         }
         tenant
     }
 
     /// The turn of a tenant begins that need not wait.
     fn begin(&mut self, name: &Arc<str>, share: u32) {
-        self.last = self.known(name, share).begin();
+        let begun = self.known(name, share).begin();
+        self.last = self.last.max(begun);
     }
 
     /// A row waits.
@@ -165,7 +171,7 @@ impl Queue {
             let Some(tenant) = self.tenants.get_mut(&name) else { continue };
             let row = std::iter::from_fn(|| tenant.rows.pop_front()).find(|row| !row.is_closed());
             if row.is_some() {
-                self.last = tenant.begin();
+                self.last = self.last.max(tenant.begin());
             }
             if !tenant.rows.is_empty() {
                 self.next.insert((tenant.mark, name));
@@ -182,8 +188,17 @@ impl Tenant {
     /// Its turn begins; answers where.
     fn begin(&mut self) -> u64 {
         let mark = self.mark;
-        self.mark = self.mark.saturating_add(STEP / u64::from(self.share.max(1)));
+        self.mark = self.mark.saturating_add(self.step());
         mark
+    }
+
+    fn step(&self) -> u64 {
+        STEP / u64::from(self.share.max(1))
+    }
+
+    /// Where it is put at least when it comes back.
+    fn least(&self, last: u64) -> u64 {
+        last.saturating_sub(SAVED_TURNS * self.step())
     }
 }
 

@@ -13,6 +13,7 @@ use crate::claim_cap::CLAIM_CAP_MAX;
 use crate::fair::Offer;
 use crate::lane::BEGIN_WITHIN;
 use crate::late::is_late;
+use crate::on_the_way::OnTheWay;
 
 /// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
 /// offers nothing does not count, so that paused or waiting pages starve nobody. What is late is counted by
@@ -98,9 +99,10 @@ impl Slots {
 
 impl Work {
     /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). `turn` is the lane
-    /// that had the last suspect.
-    pub fn of(ledger: &Ledger, nodes: &Lacking, now: Time, turn: &mut Option<Lane>) -> Work {
-        let busy = nodes_with_a_suspect(ledger, now);
+    /// that had the last suspect. A page of which claims are on their way waits for their answer.
+    pub fn of(ledger: &Ledger, nodes: &Lacking, on_the_way: &OnTheWay, now: Time, turn: &mut Option<Lane>) -> Work {
+        let mut busy = nodes_with_a_suspect(ledger, now);
+        busy.extend(on_the_way.preparing());
         let free = nodes.keys().copied().filter(|node| !busy.contains(node)).collect();
         let enough = u64::from(CLAIM_CAP_MAX) * nodes.len() as u64;
         let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
@@ -108,7 +110,7 @@ impl Work {
         let is_full = |offered: &BTreeMap<(&str, &str, bool), usize>, lane: (&str, &str, bool)| {
             offered.get(&lane).is_some_and(|offered| *offered >= OFFERS_MAX)
         };
-        for (id, page) in ledger.open_pages() {
+        for (id, page) in ledger.open_pages().filter(|(id, _)| !on_the_way.holds(*id)) {
             let (late, elsewhere) = (is_late(page), goes_elsewhere(ledger, id));
             if is_full(&offered, (&page.tenant, &page.pool, late)) && !elsewhere {
                 continue;

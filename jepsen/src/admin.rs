@@ -92,18 +92,23 @@ impl Admin {
 
     /// The sink as the only relay, without a rate, with so many sessions on each node.
     pub async fn add_relay(&self, sink: SocketAddr, sessions: u32) -> Result<()> {
-        self.add_relay_of("sink", "default", sink, sessions).await
+        self.add_relay_of(("sink", "default"), sink, (sessions, 0)).await
     }
 
-    /// A relay without a rate, with so many sessions on each node.
-    pub async fn add_relay_of(&self, name: &str, pool: &str, address: SocketAddr, sessions: u32) -> Result<()> {
+    /// A relay of a pool, with so many sessions on each node, and mails a second from all of them; 0: any number.
+    pub async fn add_relay_of(
+        &self,
+        (name, pool): (&str, &str),
+        address: SocketAddr,
+        (sessions, rate_per_second): (u32, u32),
+    ) -> Result<()> {
         let relay = Relay {
             name: name.to_owned(),
             pool: pool.to_owned(),
             host: address.ip().to_string(),
             port: address.port().into(),
             tls: RelayTls::None.into(),
-            rate_per_second: 0.0,
+            rate_per_second: rate_per_second.into(),
             max_sessions: sessions,
             ..Relay::default()
         };

@@ -51,6 +51,10 @@ pub struct Args {
     /// Sessions to the sink, on each node
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub sessions: u32,
+    /// Mails a second that the relay may be given; 0: as many as the machine can send, and then both tenants wait for
+    /// its processors first
+    #[arg(long, default_value_t = 8_000, value_name = "MAILS")]
+    pub rate: u32,
     /// How often the small tenant's mails are sent, idle and again beside the backlog
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=20))]
     pub rounds: u8,
@@ -64,6 +68,7 @@ struct Report {
     recipients: u32,
     mails: u32,
     nodes: u8,
+    rate: u32,
     rounds: u8,
     floor_ms: u32,
     /// Of each round.
@@ -95,8 +100,9 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let dead = TcpListener::bind(("127.0.0.1", 0)).context("a port for the dead relay")?;
     let cluster = Cluster::start(start, args.nodes).await?;
     let admin = cluster.admin();
-    admin.add_relay(sink.address(), args.sessions).await?;
-    admin.add_relay_of("dead", "dead", dead.local_addr().context("its address")?, args.sessions).await?;
+    admin.add_relay_of(("sink", "default"), sink.address(), (args.sessions, args.rate)).await?;
+    let address = dead.local_addr().context("its address")?;
+    admin.add_relay_of(("dead", "dead"), address, (args.sessions, 0)).await?;
 
     let idle = rounds(&cluster, &record, args, "idle").await?;
     admin.generate_audience("backlog", args.recipients, SEED).await?;
@@ -155,7 +161,15 @@ async fn rounds(cluster: &Cluster, record: &Shared, args: &Args, word: &str) -> 
     let mut all = Vec::new();
     for round in 1..=args.rounds {
         let lateness = small(cluster, record, args, &format!("{word}{round}")).await?;
-        eprintln!("{word}, round {round}: {} of {} came", lateness.us.len(), args.mails);
+        let at = |percent| percentile(&lateness.us, percent).map_or(0.0, in_ms);
+        eprintln!(
+            "{word}, round {round}: {} of {} came; first after {} ms, half by {}, p99 {}",
+            lateness.us.len(),
+            args.mails,
+            at(0.0),
+            at(50.0),
+            at(99.0)
+        );
         all.push(lateness);
     }
     Ok(all)
@@ -209,6 +223,7 @@ fn report(args: &Args, record: &Shared, idle: &[Lateness], loaded: &[Lateness]) 
         recipients: args.recipients,
         mails: args.mails,
         nodes: args.nodes,
+        rate: args.rate,
         rounds: args.rounds,
         floor_ms: args.floor_ms,
         ratio: medians.map(|(idle, loaded)| rounded(loaded / idle)),

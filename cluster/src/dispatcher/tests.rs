@@ -6,7 +6,7 @@ use reveille_ledger::command::{
     ScheduleCreate, Why, Witness,
 };
 use reveille_ledger::content::{Named, Seal, To};
-use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId};
+use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId, ScheduleId};
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::{Moved, Outcome};
 use reveille_raft::peer::{Measured, RelayFlow};
@@ -28,6 +28,7 @@ struct World {
     ledger: Ledger,
     now: Time,
     turn: Option<Lane>,
+    on_the_way: OnTheWay,
     paces: Paces,
     fair: Fair,
     /// A clock that nobody sets.
@@ -68,6 +69,7 @@ impl World {
             ledger: Ledger::new(),
             now: Time(0),
             turn: None,
+            on_the_way: OnTheWay::default(),
             paces: Paces::default(),
             fair: Fair::new(),
             boot: Duration::ZERO,
@@ -95,11 +97,17 @@ impl World {
         }
         let created = world.put(Command::ScheduleCreate(Box::new(create)));
         let Outcome::Schedule(schedule) = created else { panic!("{created:?}") };
-        world.now = OPENED_AT;
+        world.fire(schedule, cause);
+        world
+    }
+
+    /// Opens the one run of a schedule; answers its page.
+    fn fire(&mut self, schedule: ScheduleId, cause: Cause) -> RunId {
+        self.now = OPENED_AT;
         let name = Nominal::Instant(OPENED_AT);
         let finish_by = Time(3_600_000);
         let opening = Opening { nominal: name.clone(), due: OPENED_AT, cause, finish_by };
-        let fired = world.put(Command::Fire(vec![Fire {
+        let fired = self.put(Command::Fire(vec![Fire {
             schedule,
             plan_version: 1,
             from: name,
@@ -111,7 +119,7 @@ impl World {
         }]));
         let page = RunId { index: schedule.0 + 1, place: 0 };
         assert_eq!(fired, Outcome::Fired(vec![Ok(vec![page])]));
-        world
+        page
     }
 
     fn put(&mut self, command: Command) -> Outcome {
@@ -133,19 +141,25 @@ impl World {
 
     /// The same, and how long it sleeps then.
     fn look(&mut self) -> (Vec<Claim>, Duration) {
+        let (made, nap) = self.made();
+        self.put(Command::Claim(made.claims.clone()));
+        (made.claims, nap)
+    }
+
+    /// What the dispatcher makes of the state, and nothing of it is proposed yet.
+    fn made(&mut self) -> (Claims, Duration) {
         let holders = self.holders();
         let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
         let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
-        let mut work = Work::of(&self.ledger, &lacking, self.now, &mut self.turn);
+        let mut work = Work::of(&self.ledger, &lacking, &self.on_the_way, self.now, &mut self.turn);
         let caps = self.views().caps(&self.ledger, &holders);
         let given = self.paces.bounds(&self.ledger, self.boot, self.now);
-        let credits = credits(&self.ledger, &allowances, &caps, (&work.offers, &given));
+        let credits = credits(&self.ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
         let mut bounds = given.clone();
-        let claims = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
+        let made = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
         self.paces.spend(&given, &bounds);
         let nap = nap(&work, &bounds, &self.paces);
-        self.put(Command::Claim(claims.clone()));
-        (claims, nap)
+        (made, nap)
     }
 
     /// All that is claimed is sent.
@@ -270,7 +284,7 @@ fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
     let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
     let allowances = allowances_of(&world.ledger, &world.holders(), 3, world.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
-    let credits = credits(&world.ledger, &allowances, &caps, (&offers, &Bounds::default()));
+    let credits = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&offers, &Bounds::default()));
     let grants = Fair::new().grants(&offers, &credits, &mut Bounds::default(), CLAIMS_MAX);
     assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
 }
@@ -386,7 +400,7 @@ fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     let (holders, views) = (world.holders(), world.views());
     let allowances = allowances_of(&world.ledger, &holders, 3, world.now);
     let caps = views.caps(&world.ledger, &holders);
-    let left = credits(&world.ledger, &allowances, &caps, (&[], &Bounds::default()));
+    let left = credits(&world.ledger, &allowances, (&caps, &world.on_the_way), (&[], &Bounds::default()));
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
     let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
@@ -531,7 +545,7 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
     let mut world = World::sealed(10 * CHUNK);
     let (page, _) = world.ledger.open_pages().next().expect("the page");
     let offered = |world: &World, lacking: &Lacking| {
-        let work = Work::of(&world.ledger, lacking, world.now, &mut None);
+        let work = Work::of(&world.ledger, lacking, &OnTheWay::default(), world.now, &mut None);
         work.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
     };
     let nobody = BTreeSet::new();
@@ -551,4 +565,26 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
     // What nobody has takes no place in the offers, and does not keep the dispatcher awake.
     lacking.values_mut().for_each(|parts| *parts = [part(0), part(1)].into());
     assert_eq!(offered(&world, &lacking), [(2, nobody)]);
+}
+
+#[test]
+fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_for_twice() {
+    let mut world = World::with(40);
+    let (first, _) = world.made();
+    let asked: u32 = first.claims.iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(asked, 40);
+    let number = world.on_the_way.goes(first.grants, first.preparing);
+    let create = ScheduleCreate { name: "second".into(), ..schedule(200) };
+    let created = world.put(Command::ScheduleCreate(Box::new(create)));
+    let Outcome::Schedule(second) = created else { panic!("{created:?}") };
+    let page = world.fire(second, Cause::Due);
+    let (meanwhile, _) = world.made();
+    let pages: BTreeSet<RunId> = meanwhile.claims.iter().map(|claim| claim.page).collect();
+    assert_eq!(pages, [page].into(), "not the page that waits for its answer");
+    let asked: u32 = meanwhile.claims.iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(asked, 2 * CAP - 40, "what is on its way uses credit");
+    // It never was in the log: all of it is offered again.
+    world.on_the_way.is_answered(number);
+    let (again, _) = world.made();
+    assert!(again.claims.iter().any(|claim| claim.page == PAGE));
 }

@@ -51,20 +51,57 @@ async fn a_tenant_gets_by_its_share_however_few_rows_it_has() {
     }
 }
 
-#[test]
-fn who_comes_late_has_saved_up_nothing_and_who_was_alone_owes_nothing() {
+/// A door at which somebody who was alone for a thousand turns has rows, and somebody of this share who comes back;
+/// of that one's first turns, how many were the other's before each.
+fn before_each_turn_of_who_comes_back(share: u32, turns: usize) -> Vec<usize> {
     let (mut queue, early, late): (Queue, Arc<str>, Arc<str>) = (Queue::default(), "early".into(), "late".into());
     for _ in 0..1_000 {
         queue.begin(&early, 1);
     }
-    let _rows: Vec<_> = (0..10).flat_map(|_| [queue.stand(&early, 1), queue.stand(&late, 1)]).collect();
-    let mut next = || {
-        let before = queue.tenants[&early].rows.len();
+    let rows: Vec<_> = (0..turns).flat_map(|_| [queue.stand(&early, 1), queue.stand(&late, share)]).collect();
+    let mut of_early = 0;
+    let mut next = || loop {
+        let before = queue.tenants[&late].rows.len();
         queue.next().expect("a row");
-        if queue.tenants[&early].rows.len() < before { "early" } else { "late" }
+        if queue.tenants[&late].rows.len() < before {
+            return of_early;
+        }
+        of_early += 1;
     };
-    let order: Vec<&str> = (0..6).map(|_| next()).collect();
-    assert_eq!(order, ["late", "early", "late", "early", "late", "early"]);
+    let before = (0..turns).map(|_| next()).collect();
+    drop(rows);
+    before
+}
+
+#[test]
+fn who_comes_back_has_a_few_turns_at_once_and_no_more_whatever_its_share() {
+    let saved = SAVED_TURNS as usize;
+    let before = before_each_turn_of_who_comes_back(1, 2 * saved);
+    assert_eq!(before[..=saved], vec![0; saved + 1], "they were saved");
+    let then: Vec<usize> = (1..saved).collect();
+    assert_eq!(before[saved + 1..], then, "and then every second one is its own");
+    let before = before_each_turn_of_who_comes_back(4, 2 * saved);
+    assert_eq!(before[..=saved], vec![0; saved + 1]);
+    assert_eq!(before[2 * saved - 1], saved / 4 - 1, "four of five by its share");
+}
+
+#[test]
+fn who_comes_and_goes_has_no_more_turns_than_its_share_and_those_it_saved() {
+    let (mut queue, steady, comes): (Queue, Arc<str>, Arc<str>) = (Queue::default(), "steady".into(), "comes".into());
+    let mut of_comes = 0;
+    let turns = 10_000;
+    for turn in 0..turns {
+        let row = queue.stand(&steady, 1);
+        // It asks for bursts, with pauses in which it saves.
+        let asks = turn % 500 < 300;
+        let other = asks.then(|| queue.stand(&comes, 1));
+        queue.next().expect("a row");
+        if let Some(mut other) = other {
+            of_comes += usize::from(matches!(other.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
+        }
+        drop(row);
+    }
+    assert!(of_comes <= turns / 2 + SAVED_TURNS as usize, "{of_comes} of {turns}");
 }
 
 #[tokio::test(start_paused = true)]
