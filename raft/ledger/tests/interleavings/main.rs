@@ -4,6 +4,8 @@
 //! a log that went through elections and lost answers would hold them.
 
 mod oracle;
+#[path = "../plain/mod.rs"]
+mod plain;
 
 use proptest::prelude::*;
 use reveille_ledger::access::Access;
@@ -521,34 +523,13 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
         overlap: [Overlap::Allow, Overlap::BufferOne, Overlap::Skip, Overlap::CancelOther][usize::from(name) % 4],
         ..Policies::default()
     };
+    let audience = Audience { columns: vec![], recipients: (0..size).map(recipient).collect() };
     ScheduleCreate {
         request: (name.is_multiple_of(2)).then(|| format!("request {name}")),
-        tenant: "default".into(),
-        name: format!("s{name}"),
         when: When::Every { period_ms: 60_000, anchor_ms: 0 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
         next: Some(next_at(due, &policies)),
         policies,
-        pool: "default".into(),
-        priority: 0,
-        paused: None,
-        content: Content {
-            sender: "a@x.org".into(),
-            reply_to: None,
-            subject: "s".into(),
-            text: Some("t".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-            bulk: false,
-        },
-        audience: Audience { columns: vec![], recipients: (0..size).map(recipient).collect() }.into(),
-        after: now,
-        tzdb: "test".into(),
-        labels: reveille_ledger::labels::Labels::default(),
+        ..plain::schedule(&format!("s{name}"), audience, now)
     }
 }
 
