@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
-use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing, closed_slots};
+use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, closed_slots};
 
 use crate::claim_cap::CLAIM_CAP_MAX;
 use crate::fair::Offer;
@@ -47,7 +47,7 @@ pub(crate) fn claimable<'a>(
     page: &'a Page,
     now: Time,
 ) -> impl Iterator<Item = Part<'a>> {
-    let sends = |run: &Run| run.state == RunState::Open && run.counts.get(Standing::Pending) > 0;
+    let sends = |run: &Run| run.state == RunState::Open && run.has_claimable();
     let chunks = if page.runs.iter().any(sends) { page.slots.div_ceil(CHUNK) } else { 0 };
     let chunks = (0..chunks).filter_map(move |number| {
         let chunk = ledger.chunks().get(&(id, number))?;

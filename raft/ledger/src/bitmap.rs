@@ -4,6 +4,7 @@
 //! sorted numbers, runs or words, whichever is shortest, chosen by the set alone. Reading refuses every
 //! other form of the same set, so that equal sets are equal bytes on every replica.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -13,6 +14,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Recipients in one chunk: the range of a slot number.
 pub const CHUNK: u32 = 65_536;
+
+/// Beyond so many runs, or single slots, a set is not joined to another one, or taken out of it, one after the other:
+/// a hundred cost some microseconds.
+const PIECES_MAX: u64 = 128;
 
 /// A set of slot numbers below [`CHUNK`].
 #[derive(Clone, Default, PartialEq)]
@@ -98,17 +103,44 @@ impl Bitmap {
 
     /// What is here and not in `other`.
     pub fn and_not(&self, other: &Bitmap) -> Bitmap {
-        Bitmap(&self.0 - &other.0)
+        let mut left = self.clone();
+        left.remove(other);
+        left
     }
 
     /// Adds all of `other`.
     pub fn add(&mut self, other: &Bitmap) {
-        self.0 |= &other.0;
+        let other = self.beside(other);
+        self.0 |= &*other;
     }
 
     /// Takes away all of `other`.
     pub fn remove(&mut self, other: &Bitmap) {
-        self.0 -= &other.0;
+        let other = self.beside(other);
+        self.0 -= &*other;
+    }
+
+    /// The other set, in a form in which this one can take it, and this one too. Roaring puts runs into runs one by
+    /// one, and takes them out so, and moves each time all that lies behind: of every second slot of a chunk that is
+    /// two gigabytes. So where either has many pieces neither goes on as runs.
+    fn beside<'a>(&mut self, other: &'a Bitmap) -> Cow<'a, RoaringBitmap> {
+        if self.pieces().max(other.pieces()) <= PIECES_MAX {
+            return Cow::Borrowed(&other.0);
+        }
+        self.0.remove_run_compression();
+        if other.0.statistics().n_run_containers == 0 {
+            return Cow::Borrowed(&other.0);
+        }
+        let mut other = other.0.clone();
+        other.remove_run_compression();
+        Cow::Owned(other)
+    }
+
+    /// How many runs, or single slots, it is kept as; none where it is kept as words.
+    fn pieces(&self) -> u64 {
+        let held = self.0.statistics();
+        // Two numbers of two bytes each.
+        held.n_bytes_run_containers / 4 + u64::from(held.n_values_array_containers)
     }
 
     /// Keeps it in the form that takes the least memory; the set is the same.
@@ -225,71 +257,4 @@ impl<'de> Deserialize<'de> for Bitmap {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn the_shortest_form_is_chosen_by_the_set_alone() {
-        let some: Bitmap = [3, 9, 70].into_iter().collect();
-        assert_eq!(some.to_bytes().len(), 1 + 6);
-        assert_eq!(Bitmap::range(0, CHUNK).to_bytes().len(), 1 + 4);
-        let every_second: Bitmap = (0..CHUNK).step_by(2).map(|slot| slot as u16).collect();
-        assert_eq!(every_second.to_bytes().len(), 1 + 8192);
-        assert_eq!(Bitmap::from_bytes(&[FORM_NUMBERS, 0, 9, 0, 3]), None, "unsorted numbers are refused");
-        assert_eq!(Bitmap::from_bytes(&[FORM_WORDS, 1]), None, "a longer form is refused");
-    }
-
-    /// The bytes as they are defined, found by a look at every slot.
-    fn slowly(set: &Bitmap) -> Vec<u8> {
-        let slots: Vec<u16> = (0..=u16::MAX).filter(|slot| set.contains(*slot)).collect();
-        let mut runs: Vec<(u16, u16)> = Vec::new();
-        for slot in &slots {
-            match runs.last_mut() {
-                Some((_, last)) if *last + 1 == *slot => *last = *slot,
-                _ => runs.push((*slot, *slot)),
-            }
-        }
-        let numbers = [vec![FORM_NUMBERS], slots.iter().flat_map(|slot| slot.to_be_bytes()).collect()].concat();
-        let edges = runs.iter().flat_map(|(first, last)| [first.to_be_bytes(), last.to_be_bytes()].concat());
-        let runs = [vec![FORM_RUNS], edges.collect()].concat();
-        let mut words = vec![0; 1 + CHUNK as usize / 8];
-        words[0] = FORM_WORDS;
-        slots.iter().for_each(|slot| words[1 + usize::from(*slot / 8)] |= 1 << (slot % 8));
-        // The shortest; of equal ones the first.
-        [numbers, runs, words].into_iter().min_by_key(Vec::len).expect("three forms")
-    }
-
-    proptest! {
-        /// Runs of any length with any holes between: all three forms, and their borders.
-        #[test]
-        fn the_bytes_are_those_that_a_look_at_every_slot_gives(
-            pairs in prop::collection::vec((1u32..200, 1u32..200), 0..40),
-            step in 1u16..40,
-            dense in any::<bool>(),
-        ) {
-            let mut set = Bitmap::new();
-            let mut at = 0;
-            for (hole, run) in pairs {
-                set.add(&Bitmap::range(at + hole, run));
-                at += hole + run;
-            }
-            if dense {
-                let above = (at.min(CHUNK - 1) as u16..=u16::MAX).step_by(usize::from(step));
-                set.add(&Bitmap::of_many(above));
-            }
-            prop_assert_eq!(set.to_bytes(), slowly(&set));
-        }
-
-        #[test]
-        fn equal_sets_are_equal_bytes_whatever_their_history(slots in prop::collection::vec(any::<u16>(), 0..600), extra in any::<u16>(), span in 0u32..70_000) {
-            let mut grown: Bitmap = slots.iter().copied().collect();
-            grown.add(&Bitmap::range(u32::from(extra), span));
-            let mut shrunk = Bitmap::range(0, CHUNK);
-            shrunk.remove(&Bitmap::range(0, CHUNK).and_not(&grown));
-            prop_assert_eq!(grown.to_bytes(), shrunk.to_bytes());
-            prop_assert_eq!(Bitmap::of_many(grown.iter()), grown.clone());
-            prop_assert_eq!(Bitmap::from_bytes(&grown.to_bytes()), Some(grown));
-        }
-    }
-}
+mod tests;

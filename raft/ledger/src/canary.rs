@@ -5,6 +5,8 @@
 //! doubt than may be, and the run is paused; or as many may be as are, those who are undecided among them, and the
 //! rest goes on. So a mailbox that asks to be tried again in an hour holds up nobody else.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::{Bitmap, CHUNK};
@@ -59,6 +61,13 @@ fn is_bad(standing: Standing) -> bool {
     matches!(standing, Standing::Dead | Standing::InDoubt)
 }
 
+/// Which recipients of a run with `count` from slot `first` of its page on are in a chunk.
+fn numbers_in((first, count): (u32, u32), chunk: u32) -> Range<u32> {
+    let base = u64::from(chunk) * u64::from(CHUNK);
+    let number = |slot: u64| slot.saturating_sub(u64::from(first)).min(u64::from(count)) as u32;
+    number(base)..number(base + u64::from(CHUNK))
+}
+
 impl Trial {
     /// Of a run that opens to so many.
     pub(crate) fn begin(canary: Canary, count: u32) -> Trial {
@@ -71,6 +80,60 @@ impl Trial {
     /// How many of the first `numbers` recipients of `count` it has.
     fn among(&self, numbers: u32, count: u32) -> u64 {
         u64::from(numbers) * u64::from(self.recipients) / u64::from(count.max(1))
+    }
+
+    /// Is recipient `number` of `count` of it?
+    fn has(&self, number: u32, count: u32) -> bool {
+        self.among(number + 1, count) > self.among(number, count)
+    }
+
+    /// Which of them, the first one being 0, are among these recipients of `count`.
+    fn places(&self, numbers: &Range<u32>, count: u32) -> Range<u64> {
+        self.among(numbers.start, count)..self.among(numbers.end, count)
+    }
+
+    /// Their slots in a chunk, where the run has `count` recipients from slot `first` of its page on.
+    fn slots_in(&self, (first, count): (u32, u32), chunk: u32) -> Bitmap {
+        let places = self.places(&numbers_in((first, count), chunk), count);
+        let (all, of) = (u64::from(count), u64::from(self.recipients));
+        // The k-th of them is the first number among which, itself included, there are k + 1: (k + 1) * all / of,
+        // rounded up, less one. A large canary has thousands in each of a thousand chunks, so that only the first one
+        // of a chunk is divided for.
+        let begin = (places.start + 1) * all + of - 1;
+        let (mut above, mut rest) = (begin / of, begin % of);
+        let (whole, part) = (all / of, all % of);
+        let base = u64::from(chunk) * u64::from(CHUNK);
+        let slots = places.filter_map(|_| {
+            let slot = u16::try_from(u64::from(first) + above - 1 - base).ok();
+            (above, rest) = (above + whole, rest + part);
+            if rest >= of {
+                (above, rest) = (above + 1, rest - of);
+            }
+            slot
+        });
+        Bitmap::of_many(slots)
+    }
+
+    /// How many of these slots of a chunk are of it. It looks at them one by one, or at all that it has there,
+    /// whichever are fewer, and at none where they are all of the run's: a ruling over a whole run moves a thousand
+    /// chunks.
+    fn count_in(&self, (first, count): (u32, u32), chunk: u32, slots: &Bitmap) -> u32 {
+        let base = chunk * CHUNK;
+        let numbers = numbers_in((first, count), chunk);
+        let places = self.places(&numbers, count);
+        let here = places.end - places.start;
+        if here == 0 {
+            return 0;
+        }
+        let own = first + numbers.start - base..=first + numbers.end - 1 - base;
+        if slots.count_in(own) == numbers.end - numbers.start {
+            return here as u32;
+        }
+        if here <= u64::from(slots.len()) {
+            return self.slots_in((first, count), chunk).and(slots).len();
+        }
+        let numbers = slots.iter().filter_map(|slot| (base + u32::from(slot)).checked_sub(first));
+        numbers.filter(|number| *number < count && self.has(*number, count)).count() as u32
     }
 
     /// By the numbers alone.
@@ -100,39 +163,33 @@ impl Run {
 
     /// Is recipient `number` of the canary?
     pub fn is_of_canary(&self, number: u32) -> bool {
-        let among = |canary: Trial, numbers| canary.among(numbers, self.count);
-        self.canary.is_some_and(|canary| among(canary, number + 1) > among(canary, number))
+        self.canary.is_some_and(|canary| canary.has(number, self.count))
+    }
+
+    /// Is somebody pending whom its canary does not keep back? While it is out nobody else is claimed, so whoever of it
+    /// is undecided and not claimed is pending.
+    pub fn has_claimable(&self) -> bool {
+        match self.canary.filter(|_| self.waits_for_canary()) {
+            Some(canary) => canary.undecided > self.counts.get(Standing::Claimed),
+            None => self.counts.get(Standing::Pending) > 0,
+        }
     }
 
     /// Slots of a chunk of its page whose recipients wait for its canary.
     pub fn slots_behind_canary(&self, chunk: u32) -> Bitmap {
         let Some(canary) = self.canary.filter(|_| self.waits_for_canary()) else { return Bitmap::new() };
         let mut slots = Ledger::slots_of_run(self.first, self.count, chunk);
-        let base = u64::from(chunk) * u64::from(CHUNK);
-        let number = |slot: u64| slot.saturating_sub(u64::from(self.first)).min(u64::from(self.count)) as u32;
-        let (from, to) = (number(base), number(base + u64::from(CHUNK)));
-        // The k-th of them is the first number among which, itself included, there are k + 1.
-        let (all, of) = (u64::from(self.count), u64::from(canary.recipients));
-        let numbers =
-            (canary.among(from, self.count)..canary.among(to, self.count)).map(|k| ((k + 1) * all).div_ceil(of) - 1);
-        let first: Bitmap =
-            numbers.filter_map(|number| u16::try_from(u64::from(self.first) + number - base).ok()).collect();
-        slots.remove(&first);
+        slots.remove(&canary.slots_in((self.first, self.count), chunk));
         slots
     }
 
-    /// Counts those of the canary among `slots` of a chunk that have moved, until its verdict has fallen.
-    pub(crate) fn note_canary(
-        &mut self,
-        base: u32,
-        slots: impl Iterator<Item = u16>,
-        (from, to): (Standing, Standing),
-    ) {
+    /// Counts those of the canary among the slots of a chunk that have moved, until its verdict has fallen.
+    pub(crate) fn note_canary(&mut self, chunk: u32, slots: &Bitmap, (from, to): (Standing, Standing)) {
         if !self.waits_for_canary() || (is_undecided(from), is_bad(from)) == (is_undecided(to), is_bad(to)) {
             return;
         }
-        let moved = slots.filter(|slot| self.is_of_canary(base + u32::from(*slot) - self.first)).count() as u32;
         let Some(canary) = &mut self.canary else { return };
+        let moved = canary.count_in((self.first, self.count), chunk, slots);
         canary.undecided =
             canary.undecided + u32::from(is_undecided(to)) * moved - u32::from(is_undecided(from)) * moved;
         canary.bad = canary.bad + u32::from(is_bad(to)) * moved - u32::from(is_bad(from)) * moved;
@@ -186,6 +243,27 @@ mod tests {
             let gaps: Vec<u32> = first.windows(2).map(|pair| pair[1] - pair[0]).collect();
             let (least, most) = (gaps.iter().min(), gaps.iter().max());
             prop_assert!(least.zip(most).is_none_or(|(least, most)| most - least <= 1), "{least:?} to {most:?}");
+        }
+
+        /// Whichever way is the shorter one, and wherever its run lies in the chunks of a page.
+        #[test]
+        fn it_is_counted_among_slots_as_one_by_one(
+            first in 0_u32..70_000,
+            count in 1_u32..140_000,
+            share in 1_u16..=10_000,
+            chunk in 0_u32..4,
+            (from, length) in (0_u32..CHUNK, 0_u32..=CHUNK),
+            (step, is_whole) in (1_usize..9, any::<bool>()),
+        ) {
+            let canary = Trial::begin(Canary { share, limit: 500 }, count);
+            let stretch = if is_whole { Bitmap::range(0, CHUNK) } else { Bitmap::range(from, length) };
+            let slots = Bitmap::of_many(stretch.iter().step_by(step));
+            let number = |slot: u16| (chunk * CHUNK + u32::from(slot)).checked_sub(first);
+            let is_of_it = |slot: u16| number(slot).is_some_and(|number| number < count && canary.has(number, count));
+            let one_by_one: Vec<u16> = slots.iter().filter(|slot| is_of_it(*slot)).collect();
+            prop_assert_eq!(canary.count_in((first, count), chunk, &slots) as usize, one_by_one.len());
+            let named = canary.slots_in((first, count), chunk).and(&slots);
+            prop_assert_eq!(named.iter().collect::<Vec<u16>>(), one_by_one);
         }
     }
 }

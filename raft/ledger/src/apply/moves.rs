@@ -99,8 +99,7 @@ impl Ledger {
                 _ => {}
             }
             run.state = state_after_move(run);
-            let moved = slots.iter().filter(|slot| (first..=last).contains(&u32::from(*slot)));
-            run.note_canary(base, moved, (from, to));
+            run.note_canary(chunk, slots, (from, to));
             judged.extend(run.judge_canary().map(|verdict| (name, run.name.clone(), verdict)));
         }
         if !page.is_open() {
