@@ -23,6 +23,19 @@ pub struct DstArgs {
     pub dst_overlap: DstOverlap,
 }
 
+/// When a mail is handed off again, and when not.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct AttemptArgs {
+    /// A mail whose hand-off may have happened: wait for somebody, send again, or take it as sent
+    #[arg(long, value_name = "POLICY", default_value = "hold",
+        value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
+    pub in_doubt: String,
+    /// Attempts about a mailbox before its recipient is dead [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub max_attempts: Option<u8>,
+}
+
 /// All policies of a schedule.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Policies")]
@@ -49,13 +62,9 @@ pub struct PolicyArgs {
     /// Open within this after each instant, at a place that hangs on the schedule's name; never past the next one [default: none]
     #[arg(long, value_name = "DURATION", value_parser = parse_gap)]
     pub jitter: Option<SignedDuration>,
-    /// A mail whose hand-off may have happened: wait for somebody, send again, or take it as sent
-    #[arg(long, value_name = "POLICY", default_value = "hold",
-        value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
-    pub in_doubt: String,
-    /// Attempts about a mailbox before its recipient is dead [default: 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
-    pub max_attempts: Option<u8>,
+    /// Attempts.
+    #[command(flatten)]
+    pub attempts: AttemptArgs,
     /// Who got what is kept this long after a run finished, and its counts for 400 days [default: 90d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub retention: Option<SignedDuration>,
@@ -71,16 +80,19 @@ pub struct CampaignPolicyArgs {
     /// What is not sent this long after its instant expires [default: 4h, or twice the forecast where that is longer]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub finish_by: Option<SignedDuration>,
-    /// A mail whose hand-off may have happened: wait for somebody, send again, or take it as sent
-    #[arg(long, value_name = "POLICY", default_value = "hold",
-        value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
-    pub in_doubt: String,
-    /// Attempts about a mailbox before its recipient is dead [default: 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
-    pub max_attempts: Option<u8>,
+    /// Attempts.
+    #[command(flatten)]
+    pub attempts: AttemptArgs,
     /// Who got what is kept this long after it is finished, and its counts for 400 days [default: 90d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub retention: Option<SignedDuration>,
+}
+
+impl AttemptArgs {
+    fn fill(&self, policies: &mut v1::Policies) {
+        policies.max_attempts = self.max_attempts.unwrap_or_default().into();
+        policies.set_in_doubt(InDoubt::from_str_name(&name("IN_DOUBT_", &self.in_doubt)).unwrap_or_default());
+    }
 }
 
 impl CampaignPolicyArgs {
@@ -89,11 +101,10 @@ impl CampaignPolicyArgs {
         let mut policies = v1::Policies {
             start_within: self.start_within.map(duration_to_wire),
             finish_by: self.finish_by.map(duration_to_wire),
-            max_attempts: self.max_attempts.unwrap_or_default().into(),
             retention: self.retention.map(duration_to_wire),
             ..v1::Policies::default()
         };
-        policies.set_in_doubt(InDoubt::from_str_name(&name("IN_DOUBT_", &self.in_doubt)).unwrap_or_default());
+        self.attempts.fill(&mut policies);
         policies
     }
 }
@@ -116,7 +127,6 @@ impl PolicyArgs {
         let mut policies = v1::Policies {
             start_within: self.start_within.map(duration_to_wire),
             finish_by: self.finish_by.map(duration_to_wire),
-            max_attempts: self.max_attempts.unwrap_or_default().into(),
             retention: self.retention.map(duration_to_wire),
             min_gap: self.min_gap.map(duration_to_wire),
             jitter: self.jitter.map(duration_to_wire),
@@ -134,7 +144,7 @@ impl PolicyArgs {
         });
         policies.set_catch_up(CatchUp::from_str_name(&name("CATCH_UP_", &self.catch_up)).unwrap_or_default());
         policies.set_overlap(Overlap::from_str_name(&name("OVERLAP_", &self.overlap)).unwrap_or_default());
-        policies.set_in_doubt(InDoubt::from_str_name(&name("IN_DOUBT_", &self.in_doubt)).unwrap_or_default());
+        self.attempts.fill(&mut policies);
         policies
     }
 }
