@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use reveille_ledger::campaign::{Campaign, Stage};
 use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
+use reveille_ledger::content::Content;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::reply::Reply;
 use reveille_ledger::{Activity, Ledger, RunState};
@@ -33,6 +34,17 @@ impl Admin {
             Some(views::campaign(ledger, named, known))
         });
         shown.ok_or_else(|| refusals::no_campaign(&named.name))
+    }
+
+    /// All that it is made of.
+    fn body_of_campaign(&self, named: &CampaignName) -> Result<v1::ScheduleBody, Fault> {
+        self.site.replica.read(|ledger| {
+            let known = ledger.campaigns().get(&named.place()).ok_or_else(|| refusals::no_campaign(&named.name))?;
+            let content = ledger.blob(&known.content).and_then(Content::from_blob);
+            let content =
+                content.ok_or_else(|| refusals::broken(format!("the content of {} is not there", named.name)))?;
+            Ok(views::campaign_body(named, known, &content))
+        })
     }
 
     /// The campaign, and what it has made of itself.
@@ -123,11 +135,10 @@ impl CampaignService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let named = CampaignName { tenant: validate::tenant(&request.tenant)?, name: request.name };
-        let (shown, freshness) = self
-            .read(request.stale, deadline, |_| ())
-            .await
-            .map(|((), freshness)| (self.campaign(&named), freshness))?;
-        Ok(Response::new(GetCampaignResponse { campaign: Some(shown?), freshness }))
+        let ((), freshness) = self.read(request.stale, deadline, |_| ()).await?;
+        let campaign = Some(self.campaign(&named)?);
+        let body = if request.with_body { Some(self.body_of_campaign(&named)?) } else { None };
+        Ok(Response::new(GetCampaignResponse { campaign, freshness, body }))
     }
 
     async fn pause_campaign(

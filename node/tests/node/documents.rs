@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use tempfile::TempDir;
+
 use crate::process::{Ended, Process, until};
 
 /// Every key of a schedule's document with values that are no default; a new flag of `schedule create` wants a line
@@ -91,6 +93,26 @@ sessions: 3
 weight: 4
 ";
 
+/// What a campaign has beside its content.
+const CAMPAIGN: &str = "\
+audience: everybody
+at: 2030-02-03T04:05:06Z
+tz: Asia/Kathmandu
+pool: bulk
+priority: 9
+canary: 2.5
+canary_hold: 7
+start_within: 1h 30m
+finish_by: 1d 12h
+in_doubt: resend
+max_attempts: 9
+retention: 40d
+sender: News <news@example.com>
+reply_to: answers@example.com
+subject: \"Good morning: {{ name }}\"
+bulk: true
+";
+
 /// The lines of a document, but for what takes more than one.
 fn lines(number: usize) -> Vec<String> {
     let keys = KEYS.iter().map(|(key, values)| (*key, values[number % values.len()]));
@@ -119,12 +141,28 @@ fn shown(node: &Process, line: &str) -> String {
     ended.stdout
 }
 
-#[test]
-fn what_is_printed_as_a_document_makes_the_same_again() {
+fn started() -> (TempDir, Process) {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Process::listening(folder.path(), "one");
     until("a cluster", || node.reveille("cluster init").code == Some(0));
     until("a leader", || node.reveille("schedule list").code == Some(0));
+    (folder, node)
+}
+
+/// Each line that was asked for is printed. What needs quotes is the printer's to know.
+fn all_of_it_is_printed(asked: &str, printed: &str) {
+    let bare = |text: &str| text.replace('"', "");
+    for line in bare(asked).lines() {
+        assert!(
+            bare(printed).lines().any(|one| one == line),
+            "`{line}` was asked for, and this is printed:\n{printed}"
+        );
+    }
+}
+
+#[test]
+fn what_is_printed_as_a_document_makes_the_same_again() {
+    let (folder, node) = started();
     let write = |name: &str, documents: &[String]| {
         let file = folder.path().join(name);
         fs::write(&file, documents.join("---\n")).expect("written");
@@ -144,16 +182,7 @@ fn what_is_printed_as_a_document_makes_the_same_again() {
         schedules.chain(["relay show main --manifest".to_owned()]).map(|line| shown(&node, &line)).collect()
     };
     let first = printed();
-    // What needs quotes is the printer's to know.
-    let bare = |text: &str| text.replace('"', "");
-    for (asked, first) in asked.iter().zip(&first) {
-        for line in bare(asked).lines() {
-            assert!(
-                bare(first).lines().any(|one| one == line),
-                "`{line}` was asked for, and this is printed:\n{first}"
-            );
-        }
-    }
+    asked.iter().zip(&first).for_each(|(asked, first)| all_of_it_is_printed(asked, first));
     let file = write("printed.yaml", &first);
     applied(&node, &file, "unchanged");
 
@@ -167,10 +196,7 @@ fn what_is_printed_as_a_document_makes_the_same_again() {
 
 #[test]
 fn a_sealed_audience_goes_there_and_back_by_its_name() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let node = Process::listening(folder.path(), "one");
-    until("a cluster", || node.reveille("cluster init").code == Some(0));
-    until("a leader", || node.reveille("schedule list").code == Some(0));
+    let (folder, node) = started();
     shown(&node, "audience generate everybody --recipients 3 --column name");
     let content = CONTENT.split("recipients:").next().unwrap_or_default();
     let asked = format!(
@@ -187,15 +213,58 @@ fn a_sealed_audience_goes_there_and_back_by_its_name() {
 }
 
 #[test]
-fn every_flag_of_a_schedule_goes_there_and_back() {
-    let help = Process::reveille_at("127.0.0.1:1", "schedule create --help").stdout;
+fn a_campaign_goes_there_and_back() {
+    let (folder, node) = started();
+    shown(&node, "audience generate everybody --recipients 3 --column name");
+    let content = CONTENT.split("recipients:").next().unwrap_or_default();
+    let all = format!("kind: campaign\nname: all\ntenant: default\n{CAMPAIGN}{content}");
+    // Where nothing is said of them, policies stay open: until when it is sent is forecast at its launch.
+    let least = "kind: campaign\nname: least\naudience: everybody\nat: 2030-02-03T04:05:06Z\nsender: a@example.com\n\
+                 subject: s\ninline_text: t\n";
+    let file = folder.path().join("campaigns.yaml");
+    fs::write(&file, [&all, least].join("---\n")).expect("written");
+    applied(&node, &file, "created");
+
+    let printed = || ["all", "least"].map(|name| shown(&node, &format!("campaign status {name} --manifest")));
+    let first = printed();
+    all_of_it_is_printed(&all, &first[0]);
+    assert!(!first[1].contains("finish_by"), "{}", first[1]);
+    fs::write(&file, first.join("---\n")).expect("written");
+    applied(&node, &file, "unchanged");
+    for name in ["all", "least"] {
+        shown(&node, &format!("campaign delete {name} --yes"));
+    }
+    applied(&node, &file, "created");
+    assert_eq!(printed(), first);
+}
+
+/// The flags of a command, as keys.
+fn flags(command: &str) -> BTreeSet<String> {
+    let help = Process::reveille_at("127.0.0.1:1", &format!("{command} --help")).stdout;
     let own = help.split("Global options:").next().unwrap_or_default();
     let words = own.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split(' ').next());
-    let flags: BTreeSet<String> = words.map(|flag| flag.replace('-', "_")).collect();
+    words.map(|flag| flag.replace('-', "_")).collect()
+}
+
+/// The keys of a document.
+fn keys(document: &str) -> impl Iterator<Item = String> {
+    let lines = document.lines().filter(|line| !line.starts_with(' '));
+    lines.filter_map(|line| line.split(':').next()).map(str::to_owned)
+}
+
+#[test]
+fn every_flag_of_a_schedule_goes_there_and_back() {
     let mut tried: BTreeSet<String> = KEYS.iter().map(|(key, _)| (*key).to_owned()).collect();
     tried.extend(WHEN.concat().iter().map(|(key, _)| (*key).to_owned()));
-    let content = CONTENT.lines().filter(|line| !line.starts_with(' '));
-    tried.extend(content.filter_map(|line| line.split(':').next()).map(str::to_owned));
+    tried.extend(keys(CONTENT));
     tried.extend(OTHERWISE.iter().map(|key| (*key).to_owned()));
+    let flags = flags("schedule create");
     assert_eq!(flags.difference(&tried).collect::<Vec<_>>(), Vec::<&String>::new(), "not tried; add it to KEYS");
+}
+
+#[test]
+fn every_flag_of_a_campaign_goes_there_and_back() {
+    let tried = keys(CAMPAIGN).chain(keys(CONTENT)).chain(OTHERWISE.iter().map(|key| (*key).to_owned()));
+    let (tried, flags): (BTreeSet<String>, _) = (tried.collect(), flags("campaign create"));
+    assert_eq!(flags.difference(&tried).collect::<Vec<_>>(), Vec::<&String>::new(), "not tried; add it to CAMPAIGN");
 }

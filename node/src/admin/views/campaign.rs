@@ -2,13 +2,14 @@
 
 use reveille_ledger::campaign::{Campaign, Stage};
 use reveille_ledger::command::CampaignName;
+use reveille_ledger::content::Content;
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::{Activity, Ledger};
 use reveille_proto::admin::v1::{self, CampaignState, RunState};
 
 use super::forecast::{Prospect, outlook};
 use super::history::why_it_opened;
-use super::schedule::policies;
+use super::schedule::{mail, policies};
 use super::{run, summary, timestamp};
 
 /// As it is in the ledger, in which it is now.
@@ -49,6 +50,25 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
             percent: f64::from(canary.share) / 100.0,
             hold_percent: Some(f64::from(canary.limit) / 100.0),
         }),
+    }
+}
+
+/// The request that would create it as it is, but for its canary. A `finish_by` that nobody gave is not told: it is
+/// forecast anew.
+pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) -> v1::ScheduleBody {
+    let policies = policies(&known.policies);
+    v1::ScheduleBody {
+        tenant: named.tenant.clone(),
+        name: named.name.clone(),
+        when: Some(v1::When { pattern: Some(v1::when::Pattern::At(timestamp(known.due))) }),
+        zone: known.zone.clone(),
+        policies: Some(v1::Policies { finish_by: policies.finish_by.filter(|_| known.finish_by_given), ..policies }),
+        pool: known.pool.clone(),
+        priority: u32::from(known.priority),
+        content: Some(mail(content)),
+        audience: Some(v1::Audience { sealed: known.audience.clone(), ..v1::Audience::default() }),
+        labels: known.labels.as_map().clone(),
+        ..v1::ScheduleBody::default()
     }
 }
 

@@ -15,7 +15,7 @@ use reveille_proto::admin::v1;
 use reveille_raft::Member;
 use reveille_raft::peer::BarrierReport;
 
-pub use campaign::{campaign, finish_by_ms};
+pub use campaign::{campaign, campaign_body, finish_by_ms};
 pub use doubt::{Held, cause, dead_letter, doubt};
 pub use history::{history, inside_gap, waited_for, waiting};
 pub use relay::{health, relay};

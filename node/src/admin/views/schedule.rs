@@ -59,7 +59,6 @@ pub fn etag(id: ScheduleId, schedule: &Schedule) -> String {
 
 /// The request that would create it as it is now.
 pub fn body(schedule: &Schedule, content: &Content, audience: &To) -> v1::ScheduleBody {
-    let field = |(name, value): &(String, String)| v1::Field { name: name.clone(), value: value.clone() };
     let recipient = |known: &Recipient| v1::Recipient { address: known.address.clone(), values: known.values.clone() };
     v1::ScheduleBody {
         tenant: schedule.tenant.clone(),
@@ -76,16 +75,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &To) -> v1::Schedu
             Activity::Paused { reason, .. } => Some(reason.clone()),
             Activity::Active | Activity::Blocked { .. } | Activity::Done => None,
         },
-        content: Some(v1::Content {
-            sender: content.sender.clone(),
-            reply_to: content.reply_to.clone().unwrap_or_default(),
-            subject: content.subject.clone(),
-            text: content.text.clone(),
-            html: content.html.clone(),
-            headers: content.headers.iter().map(field).collect(),
-            variables: content.variables.iter().map(field).collect(),
-            bulk: content.bulk,
-        }),
+        content: Some(mail(content)),
         audience: Some(match audience {
             To::Listed(audience) => v1::Audience {
                 columns: audience.columns.clone(),
@@ -95,6 +85,21 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &To) -> v1::Schedu
             To::Sealed(named) => v1::Audience { sealed: named.name.clone(), ..v1::Audience::default() },
         }),
         labels: schedule.labels.as_map().clone(),
+    }
+}
+
+/// What is sent.
+pub(super) fn mail(content: &Content) -> v1::Content {
+    let field = |(name, value): &(String, String)| v1::Field { name: name.clone(), value: value.clone() };
+    v1::Content {
+        sender: content.sender.clone(),
+        reply_to: content.reply_to.clone().unwrap_or_default(),
+        subject: content.subject.clone(),
+        text: content.text.clone(),
+        html: content.html.clone(),
+        headers: content.headers.iter().map(field).collect(),
+        variables: content.variables.iter().map(field).collect(),
+        bulk: content.bulk,
     }
 }
 

@@ -82,10 +82,16 @@ Examples:
         name: String,
     },
     /// How far it has come
-    #[command(after_long_help = "Example:\n  reveille campaign status spring -o json")]
+    #[command(after_long_help = "\
+Examples:
+  reveille campaign status spring -o json
+  reveille campaign status spring --manifest > spring.yaml")]
     Status {
         /// Its name
         name: String,
+        /// As a document for `apply -f`, with all that it is made of
+        #[arg(long, conflicts_with = "watch")]
+        manifest: bool,
         /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,

@@ -5,16 +5,19 @@ use std::time::Duration;
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient as Service;
 use reveille_proto::admin::v1::{
     Audience, Canary, CancelCampaignRequest, CreateCampaignRequest, DeleteCampaignRequest, GetCampaignRequest,
-    LaunchCampaignRequest, ListCampaignsRequest, PauseCampaignRequest, ResumeCampaignRequest, ScheduleBody, When, when,
+    GetCampaignResponse, LaunchCampaignRequest, ListCampaignsRequest, PauseCampaignRequest, ResumeCampaignRequest,
+    ScheduleBody, When, when,
 };
 use tokio::time::{Instant, sleep};
 
 use super::create::{content, labels};
+use super::schedule::{NO_BODY, older};
 use super::{Desk, Page, Seen};
 use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::to_wire;
+use crate::cli::manifest::export;
 use crate::cli::view::barrier::BarrierView;
 use crate::cli::view::campaign::CampaignView;
 use crate::cli::view::relay::RemovedView;
@@ -36,10 +39,11 @@ pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
             resume(desk, ResumeCampaignRequest { tenant, name, without_canary }).await
         }
         CampaignCommand::Cancel { name } => cancel(desk, CancelCampaignRequest { tenant, name }).await,
-        CampaignCommand::Status { name, watch } => {
+        CampaignCommand::Status { name, manifest: true, .. } => manifest(desk, tenant, name).await,
+        CampaignCommand::Status { name, watch, .. } => {
             let look = async || {
-                let (view, freshness) = get(desk, &tenant, &name).await?;
-                Ok(Seen::of(view, freshness))
+                let answer = get(desk, &tenant, &name, false).await?;
+                Ok(Seen::of(CampaignView::from(answer.campaign.unwrap_or_default()), answer.freshness))
             };
             desk.one(watch, look).await
         }
@@ -117,7 +121,8 @@ async fn cancel(desk: &Desk<'_>, question: CancelCampaignRequest) -> Result<(), 
 async fn watch(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let (began, mut said) = (Instant::now(), None);
     loop {
-        let (view, _) = get(desk, &tenant, &name).await?;
+        let answer = get(desk, &tenant, &name, false).await?;
+        let view = CampaignView::from(answer.campaign.unwrap_or_default());
         if let Some(run) = view.run_name() {
             return super::watch::run(desk, tenant, run).await;
         }
@@ -145,15 +150,19 @@ async fn watch(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop
     }
 }
 
-async fn get(
-    desk: &Desk<'_>,
-    tenant: &str,
-    name: &str,
-) -> Result<(CampaignView, Option<reveille_proto::admin::v1::Freshness>), Failure> {
-    let question = GetCampaignRequest { tenant: tenant.to_owned(), name: name.to_owned(), stale: desk.stale };
+async fn manifest(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+    let answer = get(desk, &tenant, &name, true).await?;
+    desk.note(answer.freshness.as_ref());
+    let body = answer.body.ok_or_else(|| older(NO_BODY))?;
+    let canary = answer.campaign.and_then(|campaign| campaign.canary);
+    desk.terminal.manifest(&body.name, &export::campaign(&body, canary.as_ref()))
+}
+
+async fn get(desk: &Desk<'_>, tenant: &str, name: &str, with_body: bool) -> Result<GetCampaignResponse, Failure> {
+    let (tenant, name) = (tenant.to_owned(), name.to_owned());
+    let question = GetCampaignRequest { tenant, name, stale: desk.stale, with_body };
     let call = |channel, question| async move { Service::new(channel).get_campaign(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
-    Ok((CampaignView::from(answer.campaign.unwrap_or_default()), answer.freshness))
+    desk.client.ask(Nature::Read, question, call).await
 }
 
 async fn page(
