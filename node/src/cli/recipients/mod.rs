@@ -239,7 +239,8 @@ impl Header {
 
     fn recipient(&self, row: &Row) -> Result<Recipient, String> {
         if row.len() != self.fields {
-            return Err(format!("{} fields, the header has {}", row.len(), self.fields));
+            let fields = if row.len() == 1 { "field" } else { "fields" };
+            return Err(format!("{} {fields}, the header has {}", row.len(), self.fields));
         }
         let (mut address, mut key) = (String::new(), String::new());
         let mut values = Vec::with_capacity(self.columns.len());
@@ -325,7 +326,7 @@ mod tests {
         assert_eq!(
             bad,
             [
-                "line 2: 1 fields, the header has 2",
+                "line 2: 1 field, the header has 2",
                 "line 4: 'nobody' has no '@': an address is LOCAL@DOMAIN",
                 "line 6: the address is empty",
             ]

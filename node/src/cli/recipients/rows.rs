@@ -110,7 +110,7 @@ impl<R: BufRead> Rows<R> {
             let buffer = self.input.fill_buf().map_err(|error| self.place.unreadable(&error))?;
             if buffer.is_empty() {
                 return match state {
-                    State::Quoted => Err(unclosed(row.line)),
+                    State::Quoted => Err(unclosed(row.line, "")),
                     State::Start if row.ends.is_empty() && bad.is_none() => Ok(Next::End),
                     _ => Ok(row.ended(bad)),
                 };
@@ -119,7 +119,7 @@ impl<R: BufRead> Rows<R> {
             self.input.consume(used);
             if row.bytes.len() > ROW_BYTES_MAX {
                 if state == State::Quoted {
-                    return Err(unclosed(row.line));
+                    return Err(unclosed(row.line, &format!(" within the {ROW_BYTES_MAX} bytes that a row may have")));
                 }
                 bad = Some(format!("more than {ROW_BYTES_MAX} bytes in one row"));
             }
@@ -276,10 +276,12 @@ fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }
 
-fn unclosed(line: u64) -> BadRow {
-    let problem = "a quote opens in this row and does not close: what follows cannot be told apart; close it, or \
-                   double each quote that belongs to a value";
-    BadRow { line, problem: problem.to_owned() }
+fn unclosed(line: u64, within: &str) -> BadRow {
+    let problem = format!(
+        "a quote opens in this row and does not close{within}: what follows cannot be told apart; close it, or double \
+         each quote that belongs to a value"
+    );
+    BadRow { line, problem }
 }
 
 /// Commas, unless the header has none and semicolons or tabs instead.
