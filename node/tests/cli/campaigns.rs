@@ -105,7 +105,7 @@ async fn status_of_an_open_one_says_when_it_ends() {
             let progress = Some(v1::Progress { per_second: 2.04, ends: instant(1_772_960_500) });
             let campaign =
                 v1::Campaign { run: Some(under_way(100)), forecast: None, progress, ..spring(CampaignState::Open) };
-            one(v1::GetCampaignResponse { campaign: Some(campaign), freshness: None })
+            one(v1::GetCampaignResponse { campaign: Some(campaign), ..Default::default() })
         }
         _ => Err(unknown(method)),
     })
@@ -124,7 +124,7 @@ async fn watch_says_how_fast_it_goes_and_when_it_is_over_also_in_a_pipe() {
         "GetCampaign" => {
             looks.store(0, std::sync::atomic::Ordering::SeqCst);
             let campaign = v1::Campaign { run: Some(under_way(0)), ..spring(CampaignState::Open) };
-            one(v1::GetCampaignResponse { campaign: Some(campaign), freshness: None })
+            one(v1::GetCampaignResponse { campaign: Some(campaign), ..Default::default() })
         }
         // Streams that end are asked for again half a second later.
         "WatchRun" => {
@@ -157,7 +157,7 @@ async fn watch_says_how_fast_it_goes_and_when_it_is_over_also_in_a_pipe() {
 async fn status_and_list_print_the_same_fields() {
     let fake = Fake::start(|method, _| match method {
         "GetCampaign" => {
-            one(v1::GetCampaignResponse { campaign: Some(spring(CampaignState::Launched)), freshness: None })
+            one(v1::GetCampaignResponse { campaign: Some(spring(CampaignState::Launched)), ..Default::default() })
         }
         "ListCampaigns" => {
             one(v1::ListCampaignsResponse { campaigns: vec![spring(CampaignState::Launched)], ..Default::default() })
@@ -193,7 +193,7 @@ async fn watch_waits_for_the_run_and_then_follows_it() {
             let opened = looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0;
             let state = if opened { CampaignState::Open } else { CampaignState::Launched };
             let campaign = v1::Campaign { run: opened.then(|| run.clone()), ..spring(state) };
-            one(v1::GetCampaignResponse { campaign: Some(campaign), freshness: None })
+            one(v1::GetCampaignResponse { campaign: Some(campaign), ..Default::default() })
         }
         "WatchRun" => one(v1::WatchRunResponse { run: Some(run.clone()) }),
         _ => Err(unknown(method)),
