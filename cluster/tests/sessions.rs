@@ -1,7 +1,6 @@
 //! Who has the sessions of a pool: whole nodes, with relays that are slow and with tenants of different shares.
 //!
-//! The bounds are such that each of these turns red: turns without shares, one door for all pools, a turn that nobody
-//! gives on.
+//! With turns that heed no shares the last of them turns red.
 
 mod support;
 
