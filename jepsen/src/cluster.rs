@@ -116,6 +116,11 @@ impl Cluster {
         self.grounds.data()
     }
 
+    /// What all that was made for this cluster has in its name.
+    pub fn token(&self) -> &str {
+        self.grounds.token()
+    }
+
     /// CPU of each node that runs, and of this process as `sink`: while mails arrive it does nothing else.
     pub fn cpu_seconds(&self) -> Result<BTreeMap<String, f64>> {
         let mut used = self.of_each(cpu_seconds)?;
