@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
 
 /// A life is armed with so many.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 8;
 /// A point that is come by all the time is come by so often in vain before a life dies at it.
 const SPARED: [u32; 8] = [0, 0, 1, 2, 3, 5, 8, 13];
 /// Points that a life comes by seldom, by how their names begin: it dies at the first time.
@@ -121,7 +121,7 @@ mod tests {
         let (arms, mut dice) = (arms(), StdRng::seed_from_u64(7));
         let drawn: Vec<String> = (0..50).map(|_| arms.draw(&mut dice, Some("wal.truncate"))).collect();
         assert!(drawn.iter().all(|drawn| drawn.split(';').any(|armed| armed == "wal.truncate=return")), "{drawn:?}");
-        assert!(drawn.iter().all(|drawn| drawn.split(';').count() == AT_ONCE));
+        assert!(drawn.iter().all(|drawn| drawn.split(';').count() == 5), "all that are left");
         assert!(drawn.iter().any(|drawn| drawn.contains("*off->return")));
         let mut again = StdRng::seed_from_u64(7);
         assert_eq!(drawn[0], arms.draw(&mut again, Some("wal.truncate")), "the same chance draws the same");

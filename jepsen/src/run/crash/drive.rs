@@ -19,6 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A life that comes by none of its points is asked to stop after this, and killed when it does not.
 const LIVES_FOR: Duration = Duration::from_secs(9);
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
+/// One life in so many is armed with nothing.
+const SPARED_ONE_IN: u32 = 3;
 /// A node that is to need a snapshot is away for at most so long.
 const AWAY_AT_MOST: Duration = Duration::from_secs(25);
 /// Leadership is handed over, or a leader cut off from its followers, so often while somebody wants it.
@@ -123,8 +125,10 @@ impl<'a> Drive<'a> {
                     if is_far || now > until + AWAY_AT_MOST {
                         // Whoever needs a snapshot now is armed with what that leads to.
                         let surely = self.surely.remove(&node).or_else(|| index.and_then(|_| self.by_snapshot()));
-                        let armed = self.arms.draw(&mut self.dice, surely);
-                        self.nemesis.stage.start_armed(&node, Some(&armed))?;
+                        // Where all die all the time nothing is sent, and most points are never come by.
+                        let spared = surely.is_none() && Arms::one_in(&mut self.dice, SPARED_ONE_IN);
+                        let armed = (!spared).then(|| self.arms.draw(&mut self.dice, surely));
+                        self.nemesis.stage.start_armed(&node, armed.as_deref())?;
                         self.seats.insert(node, Seat::Runs(now));
                     }
                 }
