@@ -74,6 +74,11 @@ impl Admin {
         Ok(Admin { endpoints, channels })
     }
 
+    /// Admin addresses of the nodes.
+    pub fn endpoints(&self) -> &[String] {
+        &self.endpoints
+    }
+
     /// Another user, whose first choice is the node of this number (counted round).
     pub fn another(&self, number: usize) -> Result<Admin> {
         let mut endpoints = self.endpoints.clone();

@@ -32,6 +32,13 @@ pub struct Start {
     pub keep: Option<PathBuf>,
 }
 
+impl Start {
+    /// The binary.
+    pub fn binary(&self) -> Result<PathBuf> {
+        binary(self.reveille.as_deref())
+    }
+}
+
 /// Nodes of one cluster. The order of the fields is the order of their end.
 pub struct Cluster {
     nodes: Vec<Node>,
@@ -58,7 +65,7 @@ impl Cluster {
     }
 
     async fn make(start: &Start, count: u8, wanted: Wanted, test_clock: bool) -> Result<Cluster> {
-        let binary = binary(start.reveille.as_deref())?;
+        let binary = start.binary()?;
         let grounds = Grounds::new()?;
         let data = match &start.keep {
             Some(folder) => empty(folder)?,
@@ -107,6 +114,11 @@ impl Cluster {
     /// A folder for whatever belongs to this cluster; it goes with it.
     pub fn folder(&self) -> &Path {
         self.grounds.data()
+    }
+
+    /// What all that was made for this cluster has in its name.
+    pub fn token(&self) -> &str {
+        self.grounds.token()
     }
 
     /// CPU of each node that runs, and of this process as `sink`: while mails arrive it does nothing else.

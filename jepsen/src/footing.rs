@@ -20,8 +20,8 @@ const UNWANTED: &str = "nobody asked for it";
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 /// Ports on a host of one's own.
 const PORTS: [u16; 3] = [7600, 7601, 7680];
-/// Entries, where the default is 20,000 and 5,000.
-const SHORT_LOGS: [(&str, &str); 2] = [("REVEILLE__RAFT__SNAPSHOT_EVERY", "300"), ("REVEILLE__RAFT__LOG_KEEP", "50")];
+/// How the lengths of logs are told to a node.
+const LOGS: [&str; 2] = ["REVEILLE__RAFT__SNAPSHOT_EVERY", "REVEILLE__RAFT__LOG_KEEP"];
 
 /// What a command wants; the default is loopback and nothing else.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,8 +32,9 @@ pub struct Wanted {
     pub volumes: bool,
     /// A clock for each node.
     pub clocks: bool,
-    /// Snapshots so often, and a log so short, that nodes which were away come back by a snapshot.
-    pub short_logs: bool,
+    /// Entries between two snapshots, and entries kept in the log, where the default is 20,000 and 5,000: so few that nodes
+    /// which were away come back by a snapshot.
+    pub short_logs: Option<(u64, u64)>,
 }
 
 /// What there is. The order of the fields is the order of their end.
@@ -44,7 +45,7 @@ pub struct Footing {
     pub hosts: Result<Hosts, String>,
     /// Clocks, or why there are none.
     pub clocks: Result<Clocks, String>,
-    short_logs: bool,
+    short_logs: Option<(u64, u64)>,
 }
 
 impl Footing {
@@ -88,8 +89,8 @@ impl Footing {
     /// And what its environment says.
     pub fn environment(&self, name: &str) -> Vec<(&'static str, OsString)> {
         let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
-        if self.short_logs {
-            all.extend(SHORT_LOGS.map(|(name, value)| (name, value.into())));
+        if let Some((every, keep)) = self.short_logs {
+            all.extend(LOGS.into_iter().zip([every, keep].map(|entries| entries.to_string().into())));
         }
         all
     }

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::footing::Clocks;
 use crate::hosts;
+use crate::quota;
 use crate::tool;
 
 /// Where journals lie: a file system in memory.
@@ -92,6 +93,7 @@ fn sweep(places: &[PathBuf]) {
         eprintln!("a former run was killed: what it left under {PREFIX}{token} is removed");
         kill_all(&token);
         hosts::remove(&token);
+        quota::sweep(&token);
         let folders = places.iter().map(|place| place.join(format!("{PREFIX}{token}")));
         for folder in folders.filter(|path| path.exists()) {
             unmount_all(&folder);

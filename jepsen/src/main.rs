@@ -31,10 +31,13 @@ mod load;
 mod measure;
 mod node;
 mod orders;
+mod overload;
 mod pages;
 mod punctual;
+mod quota;
 mod round;
 mod run;
+mod runs;
 mod simulate;
 mod sink;
 mod stream;
@@ -72,10 +75,12 @@ machine and with release builds only:
   target/release/reveille-jepsen calendar --schedules 10000 --days 30
   target/release/reveille-jepsen run --seed random --seconds 60 --nemesis all
   target/release/reveille-jepsen run --seed 7 --seconds 60 --nemesis kill,partition
+  target/release/reveille-jepsen overload --case tenfold --seconds 180
+  target/release/reveille-jepsen crash-points --hits 20 --reveille target/debug/reveille
   target/release/reveille-jepsen sink --listen 127.0.0.1:2526 --record accepts.jsonl --fault rcpt:450@0.05
   target/release/reveille-jepsen simulate --seeds 0..200
 
-`check HISTORY` starts nothing: it judges what was recorded.
+`check HISTORY` and `runs FILE` start nothing: they judge and sum up what was recorded.
 
 Talk goes to stderr. The last line on stdout is one JSON object.
 
@@ -115,6 +120,12 @@ enum Command {
     Check(check::Args),
     /// Breaks a cluster on purpose while mail flows, by a seed, and judges by what really arrived
     Run(Box<run::Args>),
+    /// More than can be done: elections, memory and what arrives, while too much is offered and after it
+    Overload(overload::Args),
+    /// Lets nodes of a build with crash points die at each of them, again and again, while mail flows
+    CrashPoints(run::crash::Args),
+    /// Sums up a file of runs, as `run --append` writes it
+    Runs(runs::Args),
     /// The SMTP server alone, which writes down what it accepts and misbehaves on request
     Sink(sink::Args),
     /// Whole clusters on one thread in virtual time, by seed: workload, faults and judgement
@@ -189,6 +200,9 @@ async fn obey(cli: Cli) -> Result<Outcome> {
         Command::Calendar(args) => Box::pin(calendar::run(&cli.start, &args)).await,
         Command::Check(args) => check::run(&args),
         Command::Run(args) => Box::pin(run::run(&cli.start, &args)).await,
+        Command::Overload(args) => Box::pin(overload::run(&cli.start, &args)).await,
+        Command::CrashPoints(args) => Box::pin(run::crash::run(&cli.start, &args)).await,
+        Command::Runs(args) => runs::run(&args),
         Command::Sink(args) => sink::run(&args, told_to_stop()).await,
         Command::Simulate(args) => Box::pin(simulate::run_all(&args)).await,
     }
@@ -248,6 +262,11 @@ mod tests {
             "calendar",
             "check history.jsonl",
             "run --seed 1",
+            "runs docs/reliability/runs.jsonl",
+            "overload",
+            "overload --case twice,rendering --seconds 30",
+            "crash-points",
+            "crash-points --name wal.purge,smtp.before-dot --hits 2 --seed 1",
             "run --seed random --nemesis kill,pause --in-doubt resend",
             "sink --listen 127.0.0.1:0 --record x --fault rcpt:450@0.05,after-commit:close#3",
             "simulate --seeds 0..2",

@@ -21,6 +21,8 @@ use crate::footing::{Clocks, Footing};
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 /// Draws until a port is free.
 const DRAWS: u32 = 1_000;
+/// Where a process is to die is told by this variable; only a binary with crash points reads it.
+const CRASH_POINTS: &str = "FAILPOINTS";
 /// Lines of a log that an error shows.
 const LAST_LINES: usize = 12;
 
@@ -44,6 +46,10 @@ pub struct Node {
     /// What comes before its command line.
     prefix: Vec<String>,
     environment: Vec<(&'static str, OsString)>,
+    /// Where the next life dies, in the words of FAILPOINTS.
+    armed: Option<String>,
+    /// Where the log of the last life begins; bytes.
+    log_from: u64,
     process: Option<Child>,
 }
 
@@ -53,7 +59,21 @@ impl Node {
         let ([admin, peers, http], binary) = (ports, binary.to_owned());
         let (folder, journals, log) = (data.join(&name), journals.join(&name), data.join(format!("{name}.log")));
         let (prefix, environment) = (Vec::new(), Vec::new());
-        Node { name, admin, peers, http, binary, folder, journals, log, prefix, environment, process: None }
+        Node {
+            name,
+            admin,
+            peers,
+            http,
+            binary,
+            folder,
+            journals,
+            log,
+            prefix,
+            environment,
+            armed: None,
+            log_from: 0,
+            process: None,
+        }
     }
 
     /// The same node on a host and with a clock of its own, where there are any.
@@ -63,10 +83,16 @@ impl Node {
         self
     }
 
+    /// From its next start on it dies at the first of these crash points; none: at no one.
+    pub fn arm(&mut self, points: Option<&str>) {
+        self.armed = points.map(str::to_owned);
+    }
+
     /// Starts the process; its output goes to a log beside its folder.
     pub fn start(&mut self) -> Result<()> {
         std::fs::create_dir_all(&self.folder).with_context(|| format!("cannot make {}", self.folder.display()))?;
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
+        self.log_from = log.metadata()?.len();
         let mut line: Vec<OsString> = self.prefix.iter().map(OsString::from).collect();
         line.push(self.binary.clone().into_os_string());
         let (program, rest) = line.split_first().context("a command without a program")?;
@@ -77,6 +103,8 @@ impl Node {
         }
         command
             .env_remove("RUST_LOG")
+            .env_remove(CRASH_POINTS)
+            .envs(self.armed.as_ref().map(|points| (CRASH_POINTS, points)))
             .envs(self.environment.iter().map(|(name, value)| (*name, value.as_os_str())))
             .args(rest)
             .arg("start")
@@ -123,7 +151,14 @@ impl Node {
 
     /// Which life of the node this is, as it counts them itself; none until it has said so.
     pub fn incarnation(&self) -> Option<u64> {
-        incarnation(&std::fs::read_to_string(&self.log).ok()?)
+        incarnation(&self.told())
+    }
+
+    /// What this life, or the last one, has said so far.
+    fn told(&self) -> String {
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let own = usize::try_from(self.log_from).ok().and_then(|from| log.get(from..)).unwrap_or_default();
+        String::from_utf8_lossy(own).into_owned()
     }
 
     /// Where its data lies.
@@ -147,9 +182,9 @@ impl Node {
         self.process.as_mut().and_then(|process| process.try_wait().ok().flatten())
     }
 
-    /// The end of its log, for an error.
+    /// The end of what its last life said, for an error.
     pub fn last_words(&self) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let log = self.told();
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n")
     }
@@ -211,6 +246,24 @@ mod tests {
         let log = "2026-11-22T15:01:36Z  INFO listening node=bb42d2eb0a004e39/1 admin=127.0.0.1:1\n\
                    2026-11-22T15:01:37Z  INFO listening node=bb42d2eb0a004e39/2 admin=127.0.0.1:1\nmore\n";
         assert_eq!((incarnation(log), incarnation("started\n")), (Some(2), None));
+    }
+
+    #[test]
+    fn the_last_words_are_those_of_the_last_life() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("speaks");
+        std::fs::write(&script, "#!/bin/sh\necho \"${FAILPOINTS:-nowhere} is where it dies\"\n").unwrap();
+        std::fs::set_permissions(&script, Permissions::from_mode(0o700)).unwrap();
+        let mut node = Node::new("n1".to_owned(), free_ports(1).unwrap()[0], &script, folder.path(), folder.path());
+        for points in [Some("here"), None] {
+            node.arm(points);
+            node.start().unwrap();
+            while node.ended().is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            assert_eq!(node.last_words(), format!("{} is where it dies", points.unwrap_or("nowhere")));
+            node.kill().unwrap();
+        }
     }
 
     #[test]

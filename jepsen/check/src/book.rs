@@ -6,8 +6,8 @@ use std::io::BufRead;
 
 use crate::history::{
     Answered, Call, Claim, Damaged, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found, GatePasses,
-    Header, Lease, Life, Mail, OpenRow, Outage, Outcome, Overload, Part, PhaseName, Reader, Run, Standing, StateHash,
-    Step,
+    GateReading, Header, Lease, Life, Mail, OpenRow, Outage, Outcome, Overload, Part, PhaseName, Reader, Run, Standing,
+    StateHash, Step,
 };
 use crate::names::{Name, Names};
 
@@ -134,6 +134,8 @@ pub struct Book {
     pub lives: Vec<Life>,
     /// Gate passes of whole lives.
     pub gates: Vec<GatePasses>,
+    /// Gate passes of lives while they went on.
+    pub readings: Vec<GateReading>,
     /// Leaderships, by their beginning.
     pub epochs: Vec<EpochStarted>,
     /// Intervals without an acting quorum, by their beginning.
@@ -178,6 +180,7 @@ impl Book {
             faults: Vec::new(),
             lives: Vec::new(),
             gates: Vec::new(),
+            readings: Vec::new(),
             epochs: Vec::new(),
             outages: Vec::new(),
             overloads: Vec::new(),
@@ -241,6 +244,7 @@ impl Book {
             Event::ClockMoved { at_ns, offset_ms } => self.clock_moves.push((at_ns, offset_ms)),
             Event::Life(life) => self.lives.push(life),
             Event::GatePasses(passes) => self.gates.push(passes),
+            Event::GateReading(reading) => self.readings.push(reading),
             Event::EpochStarted(epoch) => self.epochs.push(epoch),
             Event::Outage(outage) => self.outages.push(outage),
             Event::Overload(overload) => self.overloads.push(overload),

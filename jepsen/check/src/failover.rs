@@ -8,7 +8,7 @@ use crate::book::Book;
 use crate::history::FaultStatus;
 
 /// Fail-over times in milliseconds; null where no leader was struck.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Failover {
     /// Blows that were followed by such a mail.
     pub count: usize,
@@ -18,6 +18,18 @@ pub struct Failover {
     pub p99: Option<f64>,
     /// All of them did.
     pub max: Option<f64>,
+    /// Each, sorted: so that several runs can be taken together.
+    pub each: Vec<f64>,
+}
+
+impl Failover {
+    /// Of these times, in any order.
+    pub fn of(mut each: Vec<f64>) -> Failover {
+        each.sort_unstable_by(f64::total_cmp);
+        // The nearest rank: the smallest one that so many of a hundred do not exceed.
+        let at = |percent: usize| each.get((each.len() * percent).div_ceil(100).max(1) - 1).copied();
+        Failover { count: each.len(), p50: at(50), p99: at(99), max: at(100), each }
+    }
 }
 
 /// Measures them.
@@ -34,12 +46,5 @@ pub fn failover(book: &Book) -> Failover {
         let later = first_of_epoch.range(fault.led_epoch?.checked_add(1)?..).map(|(_, at_ns)| *at_ns);
         later.filter(|at_ns| *at_ns >= fault.from_ns).min().map(|at_ns| at_ns - fault.from_ns)
     });
-    let mut took: Vec<u64> = took.collect();
-    took.sort_unstable();
-    // The nearest rank: the smallest one that so many of a hundred do not exceed.
-    let at = |percent: usize| {
-        let rank = (took.len() * percent).div_ceil(100).max(1);
-        took.get(rank - 1).map(|ns| (*ns as f64 / 1e5).round() / 10.0)
-    };
-    Failover { count: took.len(), p50: at(50), p99: at(99), max: at(100) }
+    Failover::of(took.map(|ns| (ns as f64 / 1e5).round() / 10.0).collect())
 }

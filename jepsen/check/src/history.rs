@@ -27,7 +27,9 @@ pub use file::{Damaged, Reader, Writer};
 pub use ledger::{
     Claim, Explained, Fate, Found, OpenRow, Outcome, PassedOver, Run, RunCause, Standing, StateHash, Step,
 };
-pub use world::{Answered, Audience, Due, EpochStarted, GatePasses, Lease, Life, LifeEnd, Mail, Outage, Overload};
+pub use world::{
+    Answered, Audience, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd, Mail, Outage, Overload,
+};
 
 /// The format that this crate writes and reads.
 pub const FORMAT: u32 = 1;
@@ -131,6 +133,8 @@ pub enum Event {
     Life(Life),
     /// The gate passes of one whole life.
     GatePasses(GatePasses),
+    /// The gate passes of a life, while it went on.
+    GateReading(GateReading),
     /// A leadership began.
     EpochStarted(EpochStarted),
     /// No quorum could act.
@@ -202,7 +206,7 @@ pub struct Ended {
 pub enum Part {
     /// Every accept of the sink is a [`Mail`].
     Accepts,
-    /// And every other final dot: refused, or left without an answer.
+    /// And every other final dot: refused, or left without an answer; and every message that the sink cut off.
     Dots,
     /// Every claim of every run is a [`Claim`].
     Claims,
@@ -222,7 +226,8 @@ pub enum Part {
     Objects,
     /// Every life of every node is a [`Life`].
     Lives,
-    /// Every life that is over has its [`GatePasses`], and so do those that ran at the end.
+    /// Every life that ran at the end has its [`GatePasses`]. One that is over has them too, or a [`GateReading`] for
+    /// each second of it: of a process that was killed nobody can read the last state of a counter.
     Gates,
     /// Every fault is a [`Fault`].
     Faults,
@@ -230,7 +235,8 @@ pub enum Part {
     Outages,
     /// Every lease is a [`Lease`].
     Leases,
-    /// Open rows were looked for at least once a second.
+    /// Open rows were looked for at least once a second; or of each row that was closed it is told, as an [`OpenRow`],
+    /// when it was open for the last time.
     OpenRows,
     /// State hashes were read of several nodes at equal indices.
     StateHashes,

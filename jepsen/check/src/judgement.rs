@@ -121,7 +121,7 @@ impl Judgement {
             );
             table.add_row(["fault".to_owned(), format!("{kind:?}"), told]);
         }
-        let Failover { count, p50, p99, max } = self.failover_ms;
+        let Failover { count, p50, p99, max, .. } = &self.failover_ms;
         if let (Some(p50), Some(p99), Some(max)) = (p50, p99, max) {
             let told = format!("{count} times; p50 {p50} ms, p99 {p99} ms, at most {max} ms");
             table.add_row(["".to_owned(), "a leader was struck until the next one's first mail".to_owned(), told]);

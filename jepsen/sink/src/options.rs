@@ -29,8 +29,8 @@ pub struct SinkOptions {
     /// Told of each accept, in the order of the record and after it has it: for whoever counts more of them than
     /// memory should hold. It is called in turn, and the answer waits for it.
     pub watcher: Option<Watcher>,
-    /// Told of each final dot once it is known how it was answered: for whoever must know of those that were not
-    /// accepted, too. The dialogue waits for it.
+    /// Told of each final dot once it is known how it was answered, and of each message that a fault cut off before its
+    /// dot was read: for whoever must know of those that were not accepted, too. The dialogue waits for it.
     pub dots: Option<DotWatcher>,
     /// How many of the latest mails keep their whole text for the page.
     pub keep_bodies: usize,
@@ -114,9 +114,12 @@ pub enum DotAnswer {
     Refused,
     /// Neither accepted nor answered.
     Nothing,
+    /// There was none: by a fault of the sink's the dialogue ended within the message. Whether its client had written
+    /// the dot by then only the client knows. What is told of the mail is what had come of it.
+    Cut,
 }
 
-/// Who is told of each final dot, once for each recipient. What was not accepted looks as the accept would have.
+/// Who is told of each final dot and of each message cut off, once for each recipient. What was not accepted looks as the accept would have.
 #[derive(Clone)]
 pub struct DotWatcher(Arc<Told>);
 

@@ -33,7 +33,9 @@ impl Dialogue {
     pub(crate) async fn receive(&mut self, envelope: Envelope, started: Moment) -> Result<(), End> {
         let (lenient, limit) = (self.sink.options.lenient_line_ends, self.sink.options.max_message_bytes);
         self.begin_message();
-        self.strike_body().await?;
+        if let Err(end) = self.strike_body().await {
+            return Err(self.cut_off(end, envelope, started));
+        }
         let mut reader = BodyReader::new(lenient, limit);
         loop {
             let (taken, progress) = reader.feed(self.wire.unread(), &mut self.message);
@@ -68,7 +70,12 @@ impl Dialogue {
         };
         if begins {
             self.begin_message();
-            self.strike_body().await?;
+            if let Err(end) = self.strike_body().await {
+                return Err(match (self.envelope.take(), started) {
+                    (Some(envelope), Some(started)) => self.cut_off(end, envelope, started),
+                    _ => end,
+                });
+            }
         }
         let fits = self.message.len().saturating_add(size) <= limit;
         self.read_exactly(size, started.is_some() && fits).await?;
@@ -125,6 +132,19 @@ impl Dialogue {
             Struck::Refuse(code, text) => Err(self.last_words(code, &text)),
             _ => Ok(()),
         }
+    }
+
+    /// A fault ends the dialogue within the message. Its client may have written the dot and will not learn what became
+    /// of it, so that is told; where the client was gone before, there is nothing to tell.
+    fn cut_off(&mut self, end: End, envelope: Envelope, started: Moment) -> End {
+        if let (Some(watcher), End::Closed(_) | End::Reset) = (&self.sink.options.dots, &end) {
+            // Of a line that had not come whole nothing is told.
+            let came = self.wire.unread();
+            let whole = came.windows(2).rposition(|pair| pair == b"\r\n").map_or(0, |end| end + 2);
+            self.message = came.get(..whole).unwrap_or_default().to_vec();
+            self.accepts(envelope, started).iter().for_each(|accept| watcher.tell(accept, DotAnswer::Cut));
+        }
+        end
     }
 
     /// The whole message is read: records and answers it.

@@ -5,34 +5,20 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use reveille_check::history::{
-    Claim, Event, Explained, Fate, Fence, Found, Noun, Outcome, Part, PassedOver, Run, RunCause, Standing, StateHash,
-    Step,
-};
+use reveille_check::history::{Event, Explained, Found, Noun, Part, PassedOver, Run, RunCause, StateHash};
 use reveille_proto::admin::v1 as api;
-use tokio::task::JoinSet;
 
 use super::operator::Operator;
 use super::recorder::Recorder;
+use super::stories::{self, Clocks};
 use super::workload::{BELL, TENANT, Workload, value};
 use crate::admin::Admin;
 
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Nothing may move for so long before it counts as drained: who is in doubt may yet be resolved by a journal.
 const STAYS_FOR: Duration = Duration::from_secs(3);
-/// Clients that read.
-const READERS: usize = 8;
 /// State hashes of all nodes are looked for at one index for so long.
 const EQUAL_WITHIN: Duration = Duration::from_secs(10);
-
-/// What was read.
-#[derive(Default)]
-pub struct Aftermath {
-    /// Every run, by its name: the schedule.
-    pub runs: BTreeMap<String, String>,
-    /// What was read completely.
-    pub whole: Vec<Part>,
-}
 
 /// Waits until every schedule has its run and nobody is pending or claimed; answers whether it came so far.
 pub async fn drain(operator: &Operator, until: Instant, mut look: impl FnMut() -> Result<()>) -> Result<bool> {
@@ -62,126 +48,48 @@ pub async fn drain(operator: &Operator, until: Instant, mut look: impl FnMut() -
     }
 }
 
-/// Reads everything, until this instant at the latest.
-pub async fn read(admin: &Admin, workload: &Workload, recorder: &Recorder, until: Instant) -> Result<Aftermath> {
-    let mut aftermath = Aftermath::default();
-    for run in admin.runs().await? {
-        aftermath.runs.insert(run.run.clone(), run.schedule.clone());
-        recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
-    }
-    aftermath.whole.push(Part::Runs);
-    if stories(admin, workload, recorder, until, &aftermath.runs).await? {
-        aftermath.whole.extend([Part::Claims, Part::Outcomes, Part::Standings]);
-    }
-    if instants(admin, workload, recorder, until).await? {
-        aftermath.whole.push(Part::Instants);
-    }
-    objects(admin, recorder).await?;
-    aftermath.whole.push(Part::Objects);
-    if hashes(admin, recorder).await? {
-        aftermath.whole.push(Part::StateHashes);
-    }
-    Ok(aftermath)
-}
-
-/// The story of each recipient of each run; false where time was over before.
-async fn stories(
+/// Reads everything, until this instant at the latest; answers which parts were read completely.
+pub async fn read(
     admin: &Admin,
     workload: &Workload,
     recorder: &Recorder,
+    clocks: &Clocks,
     until: Instant,
-    runs: &BTreeMap<String, String>,
-) -> Result<bool> {
-    let mut wanted: Vec<(String, String)> = Vec::new();
+) -> Result<Vec<Part>> {
+    // Every run, by its name: the schedule.
+    let mut runs = BTreeMap::new();
+    for run in admin.runs().await? {
+        runs.insert(run.run.clone(), run.schedule.clone());
+        recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
+    }
+    let mut whole = vec![Part::Runs];
+    let wanted = wanted(workload, &runs);
+    if stories::read(admin, recorder, clocks, wanted, until).await? {
+        whole.extend([Part::Claims, Part::Outcomes, Part::Standings]);
+        if clocks.are_right() {
+            whole.push(Part::OpenRows);
+        }
+    }
+    if instants(admin, workload, recorder, until).await? {
+        whole.push(Part::Instants);
+    }
+    objects(admin, recorder).await?;
+    whole.push(Part::Objects);
+    if hashes(admin, recorder).await? {
+        whole.push(Part::StateHashes);
+    }
+    Ok(whole)
+}
+
+/// Run and address of everybody who was due.
+fn wanted(workload: &Workload, runs: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let mut wanted = Vec::new();
     for (run, schedule) in runs {
         let item = workload.find(schedule);
         // A run of something that nobody asked for has nobody that could be named; its mails will be unexplained.
         wanted.extend(item.iter().flat_map(|item| item.addresses()).map(|address| (run.clone(), address)));
     }
-    let mut readers = JoinSet::new();
-    for reader in 0..READERS {
-        let (admin, recorder) = (admin.another(reader)?, recorder.clone());
-        let own: Vec<_> = wanted.iter().skip(reader).step_by(READERS).cloned().collect();
-        readers.spawn(async move {
-            for (run, recipient) in own {
-                if Instant::now() > until {
-                    return anyhow::Ok(false);
-                }
-                let story = admin.explain(&run, &recipient).await?;
-                let fate = fate(story.state()).with_context(|| format!("{recipient} of {run} has no state"))?;
-                write_down(&recorder, &run, &recipient, &story, fate);
-            }
-            Ok(true)
-        });
-    }
-    let mut whole = true;
-    while let Some(ended) = readers.join_next().await {
-        whole &= ended??;
-    }
-    Ok(whole)
-}
-
-fn write_down(recorder: &Recorder, run: &str, recipient: &str, story: &api::ExplainResponse, state: Fate) {
-    for event in &story.events {
-        let fence: Option<Fence> = event.fence.parse().ok();
-        if event.what == "claimed"
-            && let Some(fence) = fence
-        {
-            recorder.event(&Event::Claim(Claim {
-                fence,
-                node: event.node.clone(),
-                incarnation: None,
-                run: run.to_owned(),
-                recipients: vec![recipient.to_owned()],
-                committed_ns: None,
-            }));
-        }
-        if let Some(step) = step(&event.what) {
-            recorder.event(&Event::Outcome(Outcome {
-                index: event.index,
-                fence,
-                run: run.to_owned(),
-                recipient: recipient.to_owned(),
-                step,
-                detail: event.detail.clone(),
-            }));
-        }
-    }
-    let of_doubt = story.events.iter().rev().find(|event| matches!(event.what.as_str(), "in doubt" | "dead"));
-    let cause = match state {
-        Fate::InDoubt | Fate::Dead => of_doubt.map(|event| event.detail.clone()).unwrap_or_default(),
-        _ => String::new(),
-    };
-    let (run, recipient, number) = (run.to_owned(), recipient.to_owned(), Some(story.number));
-    recorder.event(&Event::Standing(Standing { run, recipient, number, state, cause }));
-}
-
-/// The words of `explain` that end a hand-off or decide about a doubt.
-fn step(what: &str) -> Option<Step> {
-    Some(match what {
-        "sent" | "sent twice" | "sent after all" => Step::Sent,
-        "refused" => Step::Refused,
-        "given back" | "not composed" => Step::Released,
-        "in doubt" => Step::InDoubt,
-        "to be resent" => Step::Resent,
-        "assumed" => Step::Assumed,
-        _ => return None,
-    })
-}
-
-fn fate(state: api::RecipientState) -> Option<Fate> {
-    Some(match state {
-        api::RecipientState::Unspecified => return None,
-        api::RecipientState::Pending => Fate::Pending,
-        api::RecipientState::Claimed => Fate::Claimed,
-        api::RecipientState::Sent => Fate::Sent,
-        api::RecipientState::Assumed => Fate::Assumed,
-        api::RecipientState::Dead => Fate::Dead,
-        api::RecipientState::Suppressed => Fate::Suppressed,
-        api::RecipientState::Expired => Fate::Expired,
-        api::RecipientState::Cancelled => Fate::Cancelled,
-        api::RecipientState::InDoubt => Fate::InDoubt,
-    })
+    wanted
 }
 
 fn of_run(run: &api::Run) -> Option<Run> {

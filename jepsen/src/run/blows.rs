@@ -86,16 +86,20 @@ impl Nemesis {
     }
 
     async fn kill(&mut self, strike: &Strike, whom: Whom, inside: bool) -> Result<Begun, Skipped> {
+        // Where nobody runs there is no mail to wait for.
+        self.whom(whom)?;
         let held = if inside { self.hold(whom).await } else { Vec::new() };
         let sender = held.first().map(|held| held.accepted.ehlo.clone());
         let victim = match (whom, sender) {
             (Whom::Sender, Some(sender)) if self.stage.running().contains(&sender) => sender,
             _ => self.whom(whom)?,
         };
-        let past_gate = self.stage.past_gate(&victim);
         let mut fault = self.fault(strike, &format!("kill -9 of {whom:?}"), std::slice::from_ref(&victim));
-        fault.inside_data = Some(held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0);
-        fault.past_gate = Some(past_gate);
+        // After the instant of the fault: a dot that is read from then on was under way.
+        let past_gate = self.stage.past_gate(&victim);
+        let is_inside = held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0;
+        (fault.inside_data, fault.past_gate) = (Some(is_inside), Some(past_gate));
+        self.count_kill(&victim, is_inside, past_gate);
         self.stage.kill(&victim).map_err(skipped)?;
         // Now the sink answers somebody who is no more.
         drop(held);
@@ -128,8 +132,10 @@ impl Nemesis {
         if victims.is_empty() {
             return Err(Skipped("no node runs".to_owned()));
         }
-        let past_gate = victims.iter().map(|name| self.stage.past_gate(name)).sum();
         let mut fault = self.fault(strike, "kill -9 of all", &victims);
+        let each: Vec<u64> = victims.iter().map(|name| self.stage.past_gate(name)).collect();
+        let past_gate = each.iter().sum();
+        victims.iter().zip(each).for_each(|(name, past_gate)| self.count_kill(name, past_gate > 0, past_gate));
         victims.iter().try_for_each(|name| self.stage.kill(name)).map_err(skipped)?;
         (fault.observed, fault.inside_data, fault.past_gate) = (Some(true), Some(past_gate > 0), Some(past_gate));
         fault.word = format!("{past_gate} past the gate");
@@ -247,6 +253,7 @@ impl Nemesis {
         }
         (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
         (fault.observed, fault.journals_lost) = (Some(true), true);
+        (self.ends.power_cuts, self.ends.past_gate) = (self.ends.power_cuts + 1, self.ends.past_gate + past_gate);
         fault.word = format!("{past_gate} past the gate");
         Ok(Begun { fault, undo: Undo::Start(victims) })
     }

@@ -27,6 +27,7 @@ impl Dots {
                 DotAnswer::AcceptedUntold => Answered::AcceptedUntold,
                 DotAnswer::Refused => Answered::Refused,
                 DotAnswer::Nothing => Answered::Nothing,
+                DotAnswer::Cut => Answered::Cut,
             };
             dots.told.lock().unwrap_or_else(PoisonError::into_inner).insert(dot(accept));
             recorder.event(&mail(&recorder, accept, answer));

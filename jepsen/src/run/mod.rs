@@ -5,51 +5,51 @@
 //! recipient's story is read. What was seen all the while is a history, and by that alone the run is judged.
 //!
 //! Reading order: this page, `plan.rs` (what chance decides), `workload.rs` (what is due), `nemesis.rs` with
-//! `blows.rs`, `disk.rs` and `operator.rs` (how it is broken), `stage.rs` (lives of processes), `aftermath.rs` (what
-//! is read at the end), `verdict.rs` (the last line).
+//! `blows.rs`, `disk.rs` and `operator.rs` (how it is broken), `stage.rs` (lives of processes), `scene.rs` (who watches),
+//! `aftermath.rs` with `stories.rs` (what is read at the end), `verdict.rs` (the last line). `crash/` is a command of its
+//! own on the same ground.
 
 mod aftermath;
 mod blows;
+pub mod crash;
 mod disk;
 mod dots;
+mod gates;
 mod links;
+mod lives;
 mod nemesis;
 mod operator;
 mod outages;
 mod plan;
 mod recorder;
+mod scene;
 mod stage;
+mod stories;
 mod trace;
 mod verdict;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
-use reveille_check::history::{Clock, Coverage, Event, FORMAT, FaultKind, Header, InDoubt, Part, Phase, PhaseName};
+use anyhow::Result;
+use reveille_check::history::{Clock, Coverage, FORMAT, FaultKind, Header, InDoubt, PhaseName};
 use reveille_proto::admin::v1 as api;
-use reveille_sink::{Sink, SinkOptions};
 use serde::Serialize;
 
-use self::aftermath::Aftermath;
-use self::dots::Dots;
+pub use self::nemesis::Ends;
 use self::nemesis::Nemesis;
 use self::operator::Operator;
 use self::plan::Family;
-use self::recorder::Recorder;
+use self::scene::{Closed, Scene, Trouble};
 use self::stage::Stage;
 use self::workload::Workload;
 use crate::Outcome;
-use crate::check;
 use crate::cluster::{Cluster, Start};
 use crate::footing::Wanted;
 use crate::measure::{monotonic_us, unix_us};
-use crate::watch::Watch;
 
 /// Sessions to the sink on each node.
 const SESSIONS: u32 = 8;
@@ -61,12 +61,12 @@ const RECIPIENTS_PER_SECOND: u64 = 20;
 /// From the first create to the first instant, at least; and what each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
+/// Entries between two snapshots, and entries that are kept.
+const SHORT_LOGS: (u64, u64) = (300, 50);
 /// The whole run ends within twice the fault phase and this.
 const WHOLE: Duration = Duration::from_secs(120);
-/// Of that, so much is left for reading and judging when the draining has to be over, and for judging when the
-/// reading has.
+/// Of that, so much is left for reading and judging when the draining has to be over.
 const TO_READ: Duration = Duration::from_secs(35);
-const TO_JUDGE: Duration = Duration::from_secs(8);
 /// P9: a lease, and what a leader waits on top of it.
 const LEASE_MS: u64 = 4_000;
 const MARGIN_MS: u64 = 1_000;
@@ -76,8 +76,6 @@ const CLAIM_CAP: u32 = 4_096;
 const CLOCK_ERROR_MS: u64 = 2_000;
 /// With a quorum, an instant opens at most so late: longer than the longest fault lasts, and an election.
 const LATE_MS: u64 = 20_000;
-/// Accepts that are kept in memory.
-const MAILS: usize = 2_000_000;
 
 /// Options of `run`.
 #[derive(Clone, Debug, clap::Args)]
@@ -160,25 +158,13 @@ struct Particulars {
     fault_seconds: u64,
     seconds: u64,
     drained: bool,
+    /// Lives that were ended on purpose.
+    ends: Ends,
     /// Nodes that ended by themselves where nothing asked for it, with their last words.
     ended_by_themselves: Vec<String>,
     /// What kept the run itself from going on.
     trouble: Vec<String>,
     at: String,
-}
-
-/// What kept the run itself from going on.
-#[derive(Default)]
-struct Trouble(Vec<String>);
-
-impl Trouble {
-    fn note<T>(&mut self, came: Result<T>) -> Option<T> {
-        came.inspect_err(|error| {
-            eprintln!("trouble: {error:#}");
-            self.0.push(format!("{error:#}"));
-        })
-        .ok()
-    }
 }
 
 /// Runs it; valid when every invariant holds, everything drained, and nothing ended that was not asked to.
@@ -193,25 +179,11 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     tell_what_lacks(&cluster, &families);
 
     let began_us = monotonic_us();
-    let header = header(args, &families, &cluster)?;
-    let history = args.history.clone().unwrap_or_else(|| cluster.folder().join("history.jsonl"));
-    let recorder = Recorder::begin(&history, &header, began_us)?;
-    let dots = Dots::default();
-    let sink = Sink::start(SinkOptions {
-        listen: SocketAddr::from((cluster.footing().ours(), 0)),
-        record: Some(cluster.folder().join("accepts.jsonl")),
-        faults: PACE.parse().context("the pace of the sink")?,
-        dots: Some(dots.watcher(&recorder)),
-        keep_records: MAILS,
-        keep_bodies: 0,
-        ..SinkOptions::default()
-    })?;
-    let admin = cluster.admin().clone();
-    admin.add_relay(sink.address(), SESSIONS).await?;
-    let watch = Arc::new(Watch::start(&cluster));
-    let over = Arc::new(AtomicBool::new(false));
-    let mut observers = tokio::task::JoinSet::new();
-    observers.spawn(outages::observe(Arc::clone(&watch), recorder.clone(), Arc::clone(&over)));
+    let header = header(args, &families, &cluster);
+    let clocks_are_right = !families.contains(&Family::Clock);
+    let (scene, sink) =
+        Scene::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), clocks_are_right).await?;
+    let (admin, recorder) = (cluster.admin().clone(), scene.recorder.clone());
 
     let (schedules, recipients) = sizes(args);
     let lead = LEAD + LEAD_A_SCHEDULE * schedules;
@@ -221,33 +193,16 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     workload.create(&admin, &recorder).await?;
     tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await;
 
-    let operator = Operator { admin: admin.clone(), recorder: recorder.clone(), workload: workload.clone(), number: 0 };
-    let stage = Stage::new(cluster, sink, recorder.clone(), watch);
-    let mut nemesis = Nemesis::new(stage, operator.clone(), args.seed.0, PACE);
-    phase_began(&recorder, PhaseName::Faults);
+    let operator = Operator { admin, recorder: recorder.clone(), workload, number: 0 };
+    let stage = Stage::new(cluster, sink, recorder, Arc::clone(&scene.watch));
+    let mut nemesis = Nemesis::new(stage, operator, args.seed.0, PACE);
+    scene.phase(PhaseName::Faults);
     eprintln!("{} schedules are due from now on; faults begin", schedules);
     // Whatever goes wrong from here on, what was seen is judged.
     let mut trouble = Trouble::default();
     trouble.note(nemesis.strike(&plan, Instant::now(), phase).await);
     eprintln!("everything is mended");
-    trouble.note(nemesis.heal().await);
-    workload.settle(&admin, &recorder).await;
-    phase_began(&recorder, PhaseName::Healed);
-    let drained = aftermath::drain(&operator, ends - TO_READ, || nemesis.look()).await;
-    let drained = trouble.note(drained).unwrap_or(false);
-    eprintln!("reading what became of {} recipients", workload.recipients());
-    let read = aftermath::read(&admin, &workload, &recorder, ends - TO_JUDGE).await;
-    let read = trouble.note(read).unwrap_or_default();
-    over.store(true, Ordering::Relaxed);
-    while observers.join_next().await.is_some() {}
-
-    dots.record_the_rest(&recorder, &nemesis.stage.sink);
-    workload.record(&recorder);
-    nemesis.stage.record_living();
-    recorder.end(whole(&read))?;
-
-    let judgement = check::judge(&history)?;
-    let surprises = std::mem::take(&mut nemesis.stage.surprises);
+    let Closed { judgement, drained, surprises } = scene.close(&mut nemesis, &mut trouble, ends, TO_READ).await?;
     let valid = judgement.valid && drained && surprises.is_empty() && trouble.0.is_empty();
     let particulars = Particulars {
         nemesis: words(&args.nemesis),
@@ -256,6 +211,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         fault_seconds: args.seconds,
         seconds: began.elapsed().as_secs(),
         drained,
+        ends: nemesis.ends,
         ended_by_themselves: surprises,
         trouble: trouble.0,
         at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -300,7 +256,7 @@ fn wanted(families: &[Family]) -> Wanted {
         hosts: any(&[Family::Partition, Family::Link]),
         volumes: any(&[Family::Disk, Family::Power]),
         clocks: any(&[Family::Clock]),
-        short_logs: true,
+        short_logs: Some(SHORT_LOGS),
     }
 }
 
@@ -318,7 +274,7 @@ fn tell_what_lacks(cluster: &Cluster, families: &[Family]) {
     }
 }
 
-fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Result<Header> {
+fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
     let (_, recipients) = sizes(args);
     let kills = families.contains(&Family::Kill) && args.seconds >= 20;
     let command = format!(
@@ -328,41 +284,47 @@ fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Result<Header>
         args.seconds,
         words(&args.nemesis)
     );
-    Ok(Header {
-        format: FORMAT,
-        seed: args.seed.0,
-        command,
-        commit: verdict::commit(),
-        clock: Clock::Wall,
-        began_unix_ms: unix_us(SystemTime::now()) / 1_000,
-        nodes: cluster.nodes().iter().map(|node| node.name.clone()).collect(),
-        in_doubt: if args.in_doubt == Policy::Hold { InDoubt::Hold } else { InDoubt::Resend },
-        lease_ms: LEASE_MS,
-        margin_ms: MARGIN_MS,
-        sessions: SESSIONS,
-        claim_cap: CLAIM_CAP,
-        clock_error_ms: CLOCK_ERROR_MS,
-        late_ms: LATE_MS,
-        drain_within_ms: (args.seconds + 60) * 1_000,
-        start_bound_ms: None,
-        asks: vec![3, 5, 6, 7, 8, 10, 11, 13],
+    Header {
+        asks: asks(!families.contains(&Family::Clock)),
         coverage: Coverage {
             // A quarter of what is due: faults may keep the rest for later.
             mails_per_second: recipients / (4 * args.seconds as u32),
             kills_inside_data: u32::from(kills),
             faults: if kills { BTreeMap::from([(FaultKind::Kill, 1)]) } else { BTreeMap::new() },
         },
-    })
+        drain_within_ms: (args.seconds + 60) * 1_000,
+        ..plain_header(args.seed.0, command, args.in_doubt, cluster)
+    }
 }
 
-fn phase_began(recorder: &Recorder, phase: PhaseName) {
-    recorder.event(&Event::Phase(Phase { at_ns: recorder.now_ns(), phase }));
+/// What holds of every run of ours; whoever uses it says what it asks and what it must have exercised.
+fn plain_header(seed: u64, command: String, in_doubt: Policy, cluster: &Cluster) -> Header {
+    Header {
+        format: FORMAT,
+        seed,
+        command,
+        commit: verdict::commit(),
+        clock: Clock::Wall,
+        began_unix_ms: unix_us(SystemTime::now()) / 1_000,
+        nodes: cluster.nodes().iter().map(|node| node.name.clone()).collect(),
+        in_doubt: if in_doubt == Policy::Hold { InDoubt::Hold } else { InDoubt::Resend },
+        lease_ms: LEASE_MS,
+        margin_ms: MARGIN_MS,
+        sessions: SESSIONS,
+        claim_cap: CLAIM_CAP,
+        clock_error_ms: CLOCK_ERROR_MS,
+        late_ms: LATE_MS,
+        drain_within_ms: 0,
+        start_bound_ms: None,
+        asks: Vec::new(),
+        coverage: Coverage::default(),
+    }
 }
 
-/// What was observed completely, beside what was read.
-fn whole(read: &Aftermath) -> Vec<Part> {
-    let own = [Part::Accepts, Part::Dots, Part::Due, Part::Calls, Part::Lives, Part::Faults, Part::Outages];
-    read.whole.iter().copied().chain(own).collect()
+/// Rows are timed by the ledger, which says nothing where clocks are wrong.
+fn asks(clocks_are_right: bool) -> Vec<u8> {
+    let timed = clocks_are_right.then_some(15);
+    [3, 5, 6, 7, 8, 10, 11, 13, 14].into_iter().chain(timed).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use reveille_check::history::{Event, Fault, FaultKind, FaultStatus};
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use super::blows::Undo;
@@ -18,6 +19,9 @@ use super::stage::{Doing, Stage};
 
 /// How often nodes that ended by themselves are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
+/// A strike at who leads waits so long for somebody to lead.
+const LED_WITHIN: Duration = Duration::from_secs(4);
 /// One that did is started again after this.
 const REVIVED_AFTER: Duration = Duration::from_millis(1_500);
 /// All nodes must be ready so soon after everything was mended.
@@ -34,10 +38,31 @@ pub struct Nemesis {
     pub(super) seed: u64,
     /// How often answers were held.
     pub(super) holds: u32,
+    /// What ended lives on purpose, so far.
+    pub(super) ends: Ends,
+    /// Since when the next strike waits for somebody to lead.
+    waits: Option<Instant>,
     /// Nodes that may have lost their lease and lived on.
     away: BTreeSet<String>,
     active: Vec<Active>,
     revivals: Vec<(Instant, String)>,
+}
+
+/// Lives that were ended on purpose, by what the node was doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ends {
+    /// `kill -9` of who led.
+    pub leader: u64,
+    /// Of one who did not lead and had a mail in hand, as the sink saw it.
+    pub sender: u64,
+    /// Of one who did neither.
+    pub other: u64,
+    /// Of all these, between a final dot of its and the 250.
+    pub between_dot_and_250: u64,
+    /// Times that power was cut, of one node or of all.
+    pub power_cuts: u64,
+    /// Hand-offs that all of these found past the gate, as the sink saw it.
+    pub past_gate: u64,
 }
 
 /// A fault in force.
@@ -69,6 +94,8 @@ impl Nemesis {
             pace,
             seed,
             holds: 0,
+            ends: Ends::default(),
+            waits: None,
             away: BTreeSet::new(),
             active: Vec::new(),
             revivals: Vec::new(),
@@ -83,15 +110,37 @@ impl Nemesis {
             while let Some(place) = self.active.iter().position(|active| active.until <= Instant::now()) {
                 self.end(place).await?;
             }
-            while let Some(strike) = due.next_if(|strike| start.elapsed() >= strike.at) {
+            // One at a time: it may take a while, and who is to be started meanwhile must not wait for the next one.
+            if let Some(strike) = due.next_if(|strike| start.elapsed() >= strike.at && self.is_time_for(strike)) {
+                self.waits = None;
                 self.begin(strike).await?;
             }
             let next_end = self.active.iter().map(|active| active.until).min();
             let next = due.peek().map(|strike| start + strike.at).into_iter().chain(next_end).min();
             let sleep = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(Instant::now()).min(LOOK_EVERY));
-            tokio::time::sleep(sleep).await;
+            // What waits for somebody to lead is due already.
+            tokio::time::sleep(sleep.max(SHORTEST_SLEEP)).await;
+        }
+        for strike in due {
+            self.skip(strike, "the fault phase was over before it".to_owned());
         }
         Ok(())
+    }
+
+    /// Who kills the leader or a sender waits a while until there is one: to kill the last node that runs once more shows
+    /// nothing.
+    fn is_time_for(&mut self, strike: &Strike) -> bool {
+        let wants_leader = matches!(strike.blow, Blow::Kill { whom: Whom::Leader | Whom::Sender, .. });
+        if !wants_leader || self.stage.is_led() {
+            return true;
+        }
+        self.waits.get_or_insert_with(Instant::now).elapsed() >= LED_WITHIN
+    }
+
+    fn skip(&mut self, strike: &Strike, why: String) {
+        let mut fault = self.fault(strike, &format!("{:?}", strike.blow), &[]);
+        (fault.status, fault.word) = (FaultStatus::Skipped, why);
+        self.write_down(fault);
     }
 
     /// Mends everything; returns when every node is ready.
@@ -157,11 +206,7 @@ impl Nemesis {
             }
             // An order reports for itself.
             Ok(None) => {}
-            Err(Skipped(why)) => {
-                let mut fault = self.fault(strike, &format!("{:?}", strike.blow), &[]);
-                (fault.status, fault.word) = (FaultStatus::Skipped, why);
-                self.write_down(fault);
-            }
+            Err(Skipped(why)) => self.skip(strike, why),
         }
         Ok(())
     }
@@ -202,6 +247,20 @@ impl Nemesis {
         }
     }
 
+    /// Counts the kill of a node that is about to come.
+    pub(super) fn count_kill(&mut self, name: &str, inside: bool, past_gate: u64) {
+        let leads = self.stage.leader().is_some_and(|(leader, _)| leader == name);
+        let sends = inside || self.stage.is_sending(name);
+        let ends = &mut self.ends;
+        *match (leads, sends) {
+            (true, _) => &mut ends.leader,
+            (false, true) => &mut ends.sender,
+            (false, false) => &mut ends.other,
+        } += 1;
+        ends.between_dot_and_250 += u64::from(inside);
+        ends.past_gate += past_gate;
+    }
+
     /// Who is meant now, of those that run.
     pub(super) fn whom(&self, whom: Whom) -> Result<String, Skipped> {
         let running = self.stage.running();
@@ -223,7 +282,7 @@ impl Nemesis {
 
     fn revive(&mut self) -> Result<()> {
         let down = self.stage.look_for_ends()?;
-        self.revivals.extend(down.into_iter().map(|name| (Instant::now() + REVIVED_AFTER, name)));
+        self.revivals.extend(down.into_iter().map(|end| (Instant::now() + REVIVED_AFTER, end.node)));
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.revivals).into_iter().partition(|(at, _)| *at <= Instant::now());
         self.revivals = later;

@@ -200,7 +200,8 @@ fn stream(seed: u64, family: Family) -> StdRng {
 /// In how many of the periods a family strikes. Kills are what the promise is about.
 fn share(family: Family) -> f64 {
     match family {
-        Family::Kill | Family::Operator => 0.8,
+        Family::Kill => 0.9,
+        Family::Operator => 0.8,
         Family::Power => 0.3,
         _ => 0.4,
     }
@@ -224,7 +225,7 @@ type Drawn = (u64, u64, Blow);
 impl Family {
     fn draw(self, dice: &mut StdRng, length_ms: u64) -> Vec<Drawn> {
         let blows = match self {
-            Family::Kill => 4,
+            Family::Kill => 6,
             Family::Operator => 2,
             _ => 1,
         };
@@ -282,9 +283,11 @@ const RELAY: [(&str, &str); 8] = [
     ("hangs up after five mails", "between:close-after=5"),
 ];
 
+const DOWN_MS: [u64; 16] = [100, 100, 100, 100, 300, 300, 300, 500, 500, 500, 1_000, 1_000, 2_000, 2_000, 4_500, 7_000];
+
 fn kill(dice: &mut StdRng) -> Option<(u64, Blow)> {
-    // Back within the lease (4 s), about its end, and long after it.
-    let down = one_of(dice, &[100, 100, 500, 500, 2_000, 4_500, 7_000])?;
+    // Back within the lease (4 s), about its end, and long after it; mostly soon, so that a next one finds a leader.
+    let down = one_of(dice, &DOWN_MS)?;
     if dice.random_bool(0.06) {
         return Some((down.min(2_000), Blow::KillAll));
     }
@@ -364,11 +367,11 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_runs_of_a_minute_are_more_than_a_thousand_kills_a_third_of_them_inside() {
-        let all: Vec<Strike> = (0..100).flat_map(|seed| draw(seed, MINUTE, &Family::ALL)).collect();
+    fn forty_runs_of_a_minute_are_more_than_a_thousand_kills_half_of_them_inside() {
+        let all: Vec<Strike> = (0..40).flat_map(|seed| draw(seed, MINUTE, &Family::ALL)).collect();
         let kills = all.iter().filter(|strike| matches!(strike.blow, Blow::Kill { .. })).count();
         let inside = all.iter().filter(|strike| matches!(strike.blow, Blow::Kill { inside: true, .. })).count();
-        assert!(kills > 1_000 && inside * 3 > kills, "{kills}, {inside} of them inside");
+        assert!(kills > 1_000 && inside * 2 > kills, "{kills}, {inside} of them inside");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The cluster under test with everybody who watches it: processes are killed, stopped and started here and nowhere
 //! else, so that each life of each node is written down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,14 +11,19 @@ use reveille_check::history::{Event, Life, LifeEnd};
 use reveille_sink::{DialogueState, Sink};
 use rustix::process::Signal;
 
+use super::crash::died_at;
+use super::lives::Lives;
 use super::recorder::Recorder;
 use crate::cluster::Cluster;
+use crate::measure::monotonic_us;
 use crate::pages;
 use crate::watch::Watch;
 
 /// A node that is asked to stop gets so long.
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Who led so long ago may lead no more: it is asked ten times a second.
+const WORD_HOLDS_US: i64 = 400_000;
 /// A life that ended by itself is told with this much of its log.
 const LAST_WORDS_BYTES: usize = 2_000;
 
@@ -32,16 +38,31 @@ pub enum Doing {
     Down,
 }
 
+/// The end of a process that nobody here killed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Whose.
+    pub node: String,
+    /// The crash point that it died at.
+    pub point: Option<String>,
+    /// The epoch that it led.
+    pub led_epoch: Option<u64>,
+}
+
 /// Cluster, sink, and observers.
 pub struct Stage {
     pub cluster: Cluster,
     pub sink: Sink,
     pub recorder: Recorder,
     pub watch: Arc<Watch>,
-    lives: BTreeMap<String, u64>,
+    /// When the last life of each began.
+    began: BTreeMap<String, u64>,
+    over: Lives,
     doing: BTreeMap<String, Doing>,
     /// Nodes whose end by themselves would surprise nobody, until when.
     excused: BTreeMap<String, Instant>,
+    /// Nodes that were asked to stop.
+    leaving: BTreeSet<String>,
     /// Ends that surprise: node and last words.
     pub surprises: Vec<String>,
 }
@@ -50,10 +71,10 @@ impl Stage {
     /// All nodes run.
     pub fn new(cluster: Cluster, sink: Sink, recorder: Recorder, watch: Arc<Watch>) -> Stage {
         let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-        let lives = names.iter().map(|name| (name.clone(), 0)).collect();
+        let began = names.iter().map(|name| (name.clone(), 0)).collect();
         let doing = names.into_iter().map(|name| (name, Doing::Runs)).collect();
-        let (excused, surprises) = (BTreeMap::new(), Vec::new());
-        Stage { cluster, sink, recorder, watch, lives, doing, excused, surprises }
+        let (over, excused, surprises) = (Lives::default(), BTreeMap::new(), Vec::new());
+        Stage { cluster, sink, recorder, watch, began, over, doing, excused, leaving: BTreeSet::new(), surprises }
     }
 
     /// Names of all nodes, in order.
@@ -82,11 +103,23 @@ impl Stage {
         Some((latest.node?, latest.epoch))
     }
 
+    /// Did somebody that runs say a moment ago that it leads?
+    pub fn is_led(&self) -> bool {
+        let latest = self.watch.latest().filter(|leadership| monotonic_us() - leadership.last_us < WORD_HOLDS_US);
+        latest.and_then(|leadership| leadership.node).is_some_and(|node| self.doing(&node) == Doing::Runs)
+    }
+
     /// Mails of a node whose final dot the sink has and which it has not answered.
     pub fn past_gate(&self, name: &str) -> u64 {
         let waiting = self.sink.connections().into_iter();
         let waiting = waiting.filter(|dialogue| dialogue.state == DialogueState::AfterDot && dialogue.ehlo == name);
         waiting.map(|dialogue| dialogue.unanswered.len() as u64).sum()
+    }
+
+    /// Does it have a mail in hand, as the sink sees it?
+    pub fn is_sending(&self, name: &str) -> bool {
+        let open = self.sink.connections();
+        open.iter().any(|dialogue| dialogue.ehlo == name && dialogue.state != DialogueState::Idle)
     }
 
     /// Nodes that have a dialogue with the sink, those past the gate first.
@@ -132,12 +165,19 @@ impl Stage {
         self.excused.insert(name.to_owned(), Instant::now() + length);
     }
 
-    /// Starts it again, unless it runs.
+    /// Starts it again, unless it runs; without any crash point.
     pub fn start(&mut self, name: &str) -> Result<()> {
+        self.start_armed(name, None)
+    }
+
+    /// The same with crash points, in the words of FAILPOINTS.
+    pub fn start_armed(&mut self, name: &str, points: Option<&str>) -> Result<()> {
         if self.doing(name) == Doing::Down {
             self.excused.remove(name);
+            self.leaving.remove(name);
+            self.cluster.named(name)?.arm(points);
             self.cluster.restart(name)?;
-            self.lives.insert(name.to_owned(), self.recorder.now_ns());
+            self.began.insert(name.to_owned(), self.recorder.now_ns());
             self.doing.insert(name.to_owned(), Doing::Runs);
         }
         Ok(())
@@ -159,8 +199,16 @@ impl Stage {
         Ok(())
     }
 
-    /// Writes down nodes that ended by themselves. Who was not excused is a surprise. They stay down.
-    pub fn look_for_ends(&mut self) -> Result<Vec<String>> {
+    /// SIGTERM, and nobody waits: its end is seen by [`Stage::look_for_ends`].
+    pub fn ask_to_stop(&mut self, name: &str) -> Result<()> {
+        self.cluster.named(name)?.signal(Signal::TERM)?;
+        self.leaving.insert(name.to_owned());
+        Ok(())
+    }
+
+    /// Writes down nodes that ended by themselves. Who was not excused, did not die at a crash point and was not asked to
+    /// stop is a surprise. They stay down.
+    pub fn look_for_ends(&mut self) -> Result<Vec<End>> {
         let mut ended = Vec::new();
         for (name, status) in self.cluster.ended() {
             if self.doing(&name) == Doing::Down {
@@ -168,44 +216,64 @@ impl Stage {
             }
             let node = self.cluster.node(&name)?;
             let (incarnation, words) = (node.incarnation(), node.last_words());
+            let led_epoch = self.leader().filter(|(leader, _)| *leader == name).map(|(_, epoch)| epoch);
             self.cluster.kill(&name)?;
-            self.is_over(&name, incarnation, LifeEnd::ByItself);
-            let start = words.len().saturating_sub(LAST_WORDS_BYTES);
-            let words: String = words.get(start..).unwrap_or(&words).to_owned();
-            if self.excused.get(&name).is_some_and(|until| Instant::now() < *until) {
-                eprintln!("  {name} ended by itself ({status}), as was to be expected");
-            } else {
-                eprintln!("  {name} ended by itself ({status}):\n{words}");
-                self.surprises.push(format!("{name} ({status}): {words}"));
+            let was_asked = self.leaving.remove(&name) && status.success();
+            self.is_over(&name, incarnation, if was_asked { LifeEnd::Stopped } else { LifeEnd::ByItself });
+            let point = died_at(&words).filter(|_| !status.success()).map(str::to_owned);
+            if point.is_none() && !was_asked {
+                self.wonder(&name, status, &words);
             }
-            ended.push(name);
+            ended.push(End { node: name, point, led_epoch });
         }
         Ok(ended)
     }
 
+    fn wonder(&mut self, name: &str, status: ExitStatus, words: &str) {
+        let start = words.len().saturating_sub(LAST_WORDS_BYTES);
+        let words = words.get(start..).unwrap_or(words);
+        if self.excused.get(name).is_some_and(|until| Instant::now() < *until) {
+            eprintln!("  {name} ended by itself ({status}), as was to be expected");
+        } else {
+            eprintln!("  {name} ended by itself ({status}):\n{words}");
+            self.surprises.push(format!("{name} ({status}): {words}"));
+        }
+    }
+
     fn is_over(&mut self, name: &str, incarnation: Option<u64>, end: LifeEnd) {
         self.doing.insert(name.to_owned(), Doing::Down);
-        let started_ns = self.lives.get(name).copied().unwrap_or(0);
-        self.recorder.event(&Event::Life(Life {
+        let life = Life {
             node: name.to_owned(),
             incarnation,
-            started_ns,
+            started_ns: self.began.get(name).copied().unwrap_or(0),
             ended_ns: Some(self.recorder.now_ns()),
             end: Some(end),
-        }));
+        };
+        self.recorder.event(&Event::Life(life.clone()));
+        self.over.add(life);
+    }
+
+    /// All lives so far, those that go on among them.
+    pub fn lives(&self) -> Lives {
+        let mut lives = self.over.clone();
+        self.living().for_each(|life| lives.add(life));
+        lives
     }
 
     /// Writes down the lives that are not over.
     pub fn record_living(&self) {
-        for node in self.cluster.nodes() {
-            self.recorder.event(&Event::Life(Life {
-                node: node.name.clone(),
-                incarnation: node.incarnation(),
-                started_ns: self.lives.get(&node.name).copied().unwrap_or(0),
-                ended_ns: None,
-                end: None,
-            }));
-        }
+        self.living().for_each(|life| self.recorder.event(&Event::Life(life)));
+    }
+
+    fn living(&self) -> impl Iterator<Item = Life> + '_ {
+        let nodes = self.cluster.nodes().iter().filter(|node| self.doing(&node.name) != Doing::Down);
+        nodes.map(|node| Life {
+            node: node.name.clone(),
+            incarnation: node.incarnation(),
+            started_ns: self.began.get(&node.name).copied().unwrap_or(0),
+            ended_ns: None,
+            end: None,
+        })
     }
 
     /// Is it ready, by its own word?

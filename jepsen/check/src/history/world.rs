@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Fence;
 
-/// A final dot that arrived at the sink, for one recipient; a mail to three makes three. The sink's own record,
+/// A final dot that arrived at the sink, for one recipient; a mail to three makes three. Also a message that a fault of the
+/// sink's cut off before its dot ([`Answered::Cut`]); its run and its fence are there if that much of it had come. The sink's own record,
 /// never what a node said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
@@ -44,6 +45,9 @@ pub enum Answered {
     Refused,
     /// Neither, by a fault of the sink's: not recorded, and no answer.
     Nothing,
+    /// No dot was read: by a fault of the sink's the dialogue ended within the message. Whether the sender had written
+    /// the dot by then, and so had passed its gate, is not known here. It did not arrive.
+    Cut,
 }
 
 impl Answered {
@@ -51,6 +55,12 @@ impl Answered {
     #[must_use]
     pub fn is_accepted(self) -> bool {
         matches!(self, Answered::Accepted | Answered::AcceptedUntold)
+    }
+
+    /// By a fault of the sink's the sender was not told what became of a dot that it may have written.
+    #[must_use]
+    pub fn leaves_doubt(self) -> bool {
+        matches!(self, Answered::AcceptedUntold | Answered::Nothing | Answered::Cut)
     }
 }
 
@@ -109,6 +119,19 @@ pub enum LifeEnd {
 /// How often the gate of one life let a hand-off pass, all of that life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatePasses {
+    /// Which node.
+    pub node: String,
+    /// Which life of it.
+    pub incarnation: u64,
+    /// How often.
+    pub passes: u64,
+}
+
+/// How often the gate of a life had let a hand-off pass when it was asked, at this instant or later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateReading {
+    /// When it was asked. What arrived before had passed the gate before.
+    pub at_ns: u64,
     /// Which node.
     pub node: String,
     /// Which life of it.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::book::{Book, Dot, Item, rows_of};
-use crate::history::{Answer, Call, Crossing, Operation, Part, RunCause, Target};
+use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, RunCause, Target};
 use crate::names::Name;
 use crate::verdict::{Inquiry, Verdict};
 
@@ -30,7 +30,8 @@ impl<'a> Barrier<'a> {
 
     /// Does it forbid that this dot came when it did?
     fn forbids(&self, book: &Book, dot: &Dot) -> bool {
-        let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns;
+        // Of a message without its dot nobody can say that it passed the gate.
+        let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns && dot.answer != Answered::Cut;
         within && !self.unconfirmed.iter().any(|node| node == book.names.text(dot.node)) && !self.names(book, dot)
     }
 

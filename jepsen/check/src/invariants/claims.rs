@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::book::{Book, Dot, Grant, rows_of};
-use crate::history::{FaultStatus, Part};
+use crate::history::{self, FaultStatus, GateReading, Part};
 use crate::verdict::{Inquiry, Verdict};
 
 /// I2.
@@ -48,33 +48,62 @@ pub fn unexplained(book: &Book) -> u64 {
     book.accepts().filter(|dot| !known(dot)).count() as u64
 }
 
+/// A life: its node, and which of that node's lives.
+type Life<'a> = (&'a str, u64);
+
 /// I14.
 pub fn passed_the_gate(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
     if !inquiry.needs(book, &[Part::Accepts, Part::Gates, Part::Faults]) {
         return inquiry.verdict();
     }
-    let mut accepts: BTreeMap<(&str, u64), u64> = BTreeMap::new();
-    for dot in book.accepts() {
-        match grant_of(book, dot).map(|grant| grant.incarnation) {
-            Some(Some(life)) => *accepts.entry((book.names.text(dot.node), life)).or_default() += 1,
-            // That no claim covers it is I2's affair.
-            None if book.is_whole(Part::Claims) => {}
-            _ => inquiry.lacks("of some accepts, the life of the node that sent it"),
-        }
-    }
+    let accepts = accepts_by_life(book, &mut inquiry);
     let passes = book.gates.iter().map(|gate| ((gate.node.as_str(), gate.incarnation), gate.passes));
-    let passes: BTreeMap<(&str, u64), u64> = passes.collect();
+    let passes: BTreeMap<Life, u64> = passes.collect();
     let faultless = book.faults.iter().all(|fault| fault.status == FaultStatus::Skipped);
     let mut lives: Vec<_> = accepts.keys().chain(passes.keys()).copied().collect();
     lives.sort_unstable();
     lives.dedup();
     for (node, life) in lives {
-        let of = |map: &BTreeMap<(&str, u64), u64>| map.get(&(node, life)).copied().unwrap_or(0);
-        let (accepts, passes) = (of(&accepts), of(&passes));
+        let known = passes.get(&(node, life));
+        if known.is_none() && is_over(book, (node, life)) {
+            continue;
+        }
+        let (accepts, passes) = (accepts.get(&(node, life)).map_or(0, Vec::len) as u64, known.copied().unwrap_or(0));
         if accepts > passes || (faultless && accepts != passes) {
             inquiry.offends(|| format!("{node}, life {life}: {accepts} accepts, {passes} gate passes"));
         }
     }
+    for GateReading { at_ns, node, incarnation, passes } in &book.readings {
+        let of_life = accepts.get(&(node.as_str(), *incarnation));
+        let accepts = of_life.map_or(0, |arrived| arrived.partition_point(|arrived| arrived < at_ns)) as u64;
+        if accepts > *passes {
+            let at = *at_ns as f64 / 1e9;
+            inquiry.offends(|| {
+                format!("{node}, life {incarnation}: {accepts} accepts before {at:.3} s, {passes} gate passes then")
+            });
+        }
+    }
     inquiry.verdict()
+}
+
+/// When the accepts of each life arrived, in order.
+fn accepts_by_life<'a>(book: &'a Book, inquiry: &mut Inquiry) -> BTreeMap<Life<'a>, Vec<u64>> {
+    let mut accepts: BTreeMap<Life, Vec<u64>> = BTreeMap::new();
+    for dot in book.accepts() {
+        match grant_of(book, dot).map(|grant| grant.incarnation) {
+            Some(Some(life)) => accepts.entry((book.names.text(dot.node), life)).or_default().push(dot.at_ns),
+            // That no claim covers it is I2's affair.
+            None if book.is_whole(Part::Claims) => {}
+            _ => inquiry.lacks("of some accepts, the life of the node that sent it"),
+        }
+    }
+    accepts.values_mut().for_each(|arrived| arrived.sort_unstable());
+    accepts
+}
+
+/// It ended, so that its counter may have been lost with it.
+fn is_over(book: &Book, (node, life): Life) -> bool {
+    let own = |known: &&history::Life| (known.node.as_str(), known.incarnation) == (node, Some(life));
+    book.lives.iter().find(own).is_some_and(|known| known.ended_ns.is_some())
 }

@@ -36,7 +36,7 @@ pub fn one_fence_past_the_gate(book: &Book) -> Verdict {
         for twice in all.windows(2).filter(|pair| pair[0] == pair[1]) {
             inquiry.offends(|| format!("{} came twice under fence {}", book.describe(item), twice[0]));
         }
-        let past = dots.iter().filter(|dot| dot.answer != Answered::Refused);
+        let past = dots.iter().filter(|dot| !matches!(dot.answer, Answered::Refused | Answered::Cut));
         let mut past: Vec<_> = past.filter_map(|dot| dot.fence).collect();
         past.sort_unstable();
         past.dedup();

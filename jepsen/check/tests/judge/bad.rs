@@ -344,6 +344,36 @@ fn i14_more_accepts_than_gate_passes() {
 }
 
 #[test]
+fn i14_of_a_life_that_was_killed_what_was_read_before_counts() {
+    let read = |node: &str, incarnation, at_s: f64, passes| {
+        let node = node.to_owned();
+        Event::GateReading(GateReading { at_ns: ns(at_s), node, incarnation, passes })
+    };
+    let killed =
+        |event: &Event| matches!(event, Event::GatePasses(gate) if (gate.node.as_str(), gate.incarnation) == ("n2", 1));
+    let unread = with(|history| history.drop_first(killed));
+    assert!(unread.judge().valid, "a counter that went with its process");
+    let living = |event: &Event| matches!(event, Event::GatePasses(gate) if gate.node == "n1");
+    rejected(&with(|history| history.drop_first(living)), &[14]);
+    let arrived = |until_s: f64| {
+        let of_life = unread.events.iter().filter(|event| {
+            matches!(event, Event::Mail(mail)
+                if mail.node == "n2" && mail.at_ns < ns(until_s) && mail.answer.is_accepted())
+        });
+        of_life.count() as u64
+    };
+    for at_s in [12.5, 13.0, 21.0] {
+        let of = |passes| {
+            let mut history = unread.clone();
+            history.events.push(read("n2", 1, at_s, passes));
+            history
+        };
+        assert!(arrived(at_s) > 1 && of(arrived(at_s)).judge().valid);
+        rejected(&of(arrived(at_s) - 1), &[14]);
+    }
+}
+
+#[test]
 fn i14_without_faults_they_are_equal() {
     let mut history = good();
     history.events.retain(|event| !matches!(event, Event::Fault(_)));

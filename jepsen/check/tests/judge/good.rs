@@ -354,7 +354,7 @@ fn doubtful(history: &mut History) {
     history.run("r200.0", daily, 20.0, 3, 200);
     history.sends("r200.0", ("a", 0), fence(10, 201), ("n1", 1), 20.3);
     history.claim("r200.0", "b", fence(10, 202), ("n2", 1), 20.2);
-    history.dot("r200.0", "b", fence(10, 202), "n2", 20.9, Answered::Accepted);
+    history.dot("r200.0", "b", fence(10, 202), "n2", 20.7, Answered::Accepted);
     history.step("r200.0", "b", 215, Step::InDoubt);
     history.stands("r200.0", "b", 1, Fate::InDoubt);
     history.claim("r200.0", "c", fence(10, 203), ("n3", 1), 20.2);

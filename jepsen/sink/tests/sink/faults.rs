@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reveille_sink::{DialogueState, DotAnswer, DotWatcher, FaultPlan, Sink, SinkOptions};
 
-use crate::client::{Client, PATIENCE, message};
+use crate::client::{Client, PATIENCE, message, until};
 
 fn sink(spec: &str) -> Sink {
     Sink::start(SinkOptions { faults: spec.parse().unwrap(), ..SinkOptions::default() }).unwrap()
@@ -205,6 +205,9 @@ async fn whoever_watches_dots_is_told_how_each_was_answered() {
         ("before-commit:close", DotAnswer::Nothing),
         ("after-commit:reset", DotAnswer::AcceptedUntold),
         ("answer:close", DotAnswer::AcceptedUntold),
+        ("body:reset", DotAnswer::Cut),
+        ("body:close", DotAnswer::Cut),
+        ("body:421", DotAnswer::Cut),
     ] {
         let told = Arc::new(Mutex::new(Vec::new()));
         let notes = Arc::clone(&told);
@@ -218,4 +221,39 @@ async fn whoever_watches_dots_is_told_how_each_was_answered() {
         sink.stop().await;
         assert_eq!(*told.lock().unwrap(), [("a@x.test".to_owned(), answer)], "{spec}");
     }
+}
+
+#[tokio::test]
+async fn of_a_message_that_is_cut_off_the_lines_that_came_whole_are_told() {
+    for (came, fence) in
+        [("", None), ("X-Reveille-Fence: 1.1", None), ("X-Reveille-Fence: 1.17.99.3\r\nX-Rev", Some("1.17.99.3"))]
+    {
+        let (tell, told) = std::sync::mpsc::channel();
+        let note = move |accept: &reveille_sink::Accepted, answer| {
+            // Whoever listened has gone when the test has failed.
+            let _ = tell.send((accept.fence.clone(), answer));
+        };
+        let dots = Some(DotWatcher::new(note));
+        let sink = Sink::start(SinkOptions { faults: "body:reset".parse().unwrap(), dots, ..SinkOptions::default() });
+        let sink = sink.unwrap();
+        let mut client = Client::greeted(sink.address()).await;
+        client.open_mail("a@x.test").await;
+        client.say(&format!("Subject: Hello\r\n{came}")).await;
+        assert!(client.is_reset().await);
+        sink.stop().await;
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [(fence.map(str::to_owned), DotAnswer::Cut)], "{came}");
+    }
+    // Whoever leaves by himself was not cut off.
+    let (tell, told) = std::sync::mpsc::channel();
+    let dots = Some(DotWatcher::new(move |_: &_, answer| {
+        let _ = tell.send(answer);
+    }));
+    let sink =
+        Sink::start(SinkOptions { faults: "body:reset".parse().unwrap(), dots, ..SinkOptions::default() }).unwrap();
+    let mut client = Client::greeted(sink.address()).await;
+    client.open_mail("a@x.test").await;
+    drop(client);
+    until(|| sink.connections().is_empty()).await;
+    sink.stop().await;
+    assert_eq!(told.try_iter().count(), 0);
 }

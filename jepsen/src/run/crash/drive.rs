@@ -1,0 +1,296 @@
+//! Starts lives, armed; notices where they end; and leads them to places that mail alone does not lead to.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use reveille_check::history::{Event, Fault, FaultKind, FaultStatus};
+
+use super::SHORT_LOGS;
+use super::arms::Arms;
+use super::feed::Feed;
+use crate::orders::Came;
+use crate::run::nemesis::Nemesis;
+use crate::run::stage::{Doing, End};
+
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A life that comes by none of its points is asked to stop after this, and killed when it does not.
+const LIVES_FOR: Duration = Duration::from_secs(9);
+const STOPS_WITHIN: Duration = Duration::from_secs(8);
+/// One life in so many is armed with nothing.
+const SPARED_ONE_IN: u32 = 3;
+/// A node that is to need a snapshot is away for at most so long.
+const AWAY_AT_MOST: Duration = Duration::from_secs(25);
+/// Leadership is handed over, or a leader cut off from its followers, so often while somebody wants it.
+const DRIVEN_EVERY: Duration = Duration::from_secs(6);
+/// A leader writes for itself alone for so long: far less than a lease.
+const ALONE_FOR: Duration = Duration::from_millis(500);
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_secs(15);
+/// Entries that the log has to grow by before a node cannot be caught up without a snapshot.
+const FAR: u64 = SHORT_LOGS.0 + SHORT_LOGS.1 + 20;
+/// Points that lead to each other by the same way.
+const BY_SNAPSHOT: [&str; 6] = [
+    "snapshot.offer",
+    "snapshot.send-chunk",
+    "snapshot.take-chunk",
+    "snapshot.install",
+    "machine.replace",
+    "wal.purge",
+];
+
+/// What a node is about.
+#[derive(Clone, Copy, Debug)]
+enum Seat {
+    /// It runs, since then.
+    Runs(Instant),
+    /// It was asked to stop, then.
+    Leaves(Instant),
+    /// It is to be started then, and if it has to be away for longer, when the log has come to this index.
+    Away(Instant, Option<u64>),
+}
+
+/// The one who drives.
+pub struct Drive<'a> {
+    nemesis: &'a mut Nemesis,
+    arms: &'a mut Arms,
+    feed: &'a Feed,
+    dice: StdRng,
+    seats: BTreeMap<String, Seat>,
+    /// With which point the next life of a node is armed for certain.
+    surely: BTreeMap<String, &'static str>,
+    driven: Instant,
+    told: Instant,
+}
+
+impl<'a> Drive<'a> {
+    /// All nodes run, unarmed.
+    pub fn new(nemesis: &'a mut Nemesis, arms: &'a mut Arms, feed: &'a Feed, seed: u64) -> Drive<'a> {
+        let now = Instant::now();
+        // The unarmed lives are over soon, one after the other.
+        let since = |place: usize| now.checked_sub(LIVES_FOR).unwrap_or(now) + Duration::from_secs(place as u64);
+        let names = nemesis.stage.names().into_iter().enumerate();
+        let seats = names.map(|(place, name)| (name, Seat::Runs(since(place)))).collect();
+        let (dice, surely) = (StdRng::seed_from_u64(seed), BTreeMap::new());
+        Drive { nemesis, arms, feed, dice, seats, surely, driven: now, told: now }
+    }
+
+    /// Goes on until every point was died at often enough, or until this instant; then all are started unarmed.
+    pub async fn until(mut self, until: Instant) -> Result<()> {
+        while Instant::now() < until && self.arms.left().next().is_some() {
+            self.notice()?;
+            self.move_on()?;
+            if self.driven.elapsed() > DRIVEN_EVERY {
+                self.driven = Instant::now();
+                self.lead().await?;
+            }
+            if !self.arms.wants("admin.upload") && !self.arms.wants("admin.seal") {
+                self.feed.stop_importing();
+            }
+            self.tell();
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.disarm().await
+    }
+
+    /// Writes down who died, and where.
+    fn notice(&mut self) -> Result<()> {
+        for End { node, point, led_epoch } in self.nemesis.stage.look_for_ends()? {
+            let away = Duration::from_millis(Arms::away_ms(&mut self.dice));
+            let Some(point) = point else {
+                // Asked to stop, or a surprise, which the stage has kept.
+                self.seats.insert(node, Seat::Away(Instant::now() + away, None));
+                continue;
+            };
+            self.arms.hit(&point);
+            let is_far = BY_SNAPSHOT.iter().any(|name| self.arms.wants(name));
+            let nobody_is = !self.seats.values().any(|seat| matches!(seat, Seat::Away(_, Some(_))));
+            let far = is_far && nobody_is && Arms::one_in(&mut self.dice, 3);
+            let index = far.then(|| self.feed.applied() + FAR);
+            self.nemesis.stage.recorder.event(&Event::Fault(died(&node, &point, self.now_ns(), led_epoch)));
+            self.seats.insert(node, Seat::Away(Instant::now() + away, index));
+        }
+        Ok(())
+    }
+
+    /// Starts who was away long enough, and asks those to stop that come by nothing.
+    fn move_on(&mut self) -> Result<()> {
+        let now = Instant::now();
+        for (node, seat) in self.seats.clone() {
+            match seat {
+                Seat::Away(until, index) if now >= until => {
+                    let is_far = index.is_none_or(|index| self.feed.applied() >= index);
+                    if is_far || now > until + AWAY_AT_MOST {
+                        // Whoever needs a snapshot now is armed with what that leads to.
+                        let surely = self.surely.remove(&node).or_else(|| index.and_then(|_| self.by_snapshot()));
+                        // Where all die all the time nothing is sent, and most points are never come by.
+                        let spared = surely.is_none() && Arms::one_in(&mut self.dice, SPARED_ONE_IN);
+                        let armed = (!spared).then(|| self.arms.draw(&mut self.dice, surely));
+                        self.nemesis.stage.start_armed(&node, armed.as_deref())?;
+                        self.seats.insert(node, Seat::Runs(now));
+                    }
+                }
+                Seat::Runs(since) if now > since + LIVES_FOR => {
+                    self.nemesis.stage.ask_to_stop(&node)?;
+                    self.seats.insert(node, Seat::Leaves(now));
+                    // One at a time.
+                    return Ok(());
+                }
+                Seat::Leaves(since) if now > since + STOPS_WITHIN => {
+                    self.kill(&node, "it did not stop")?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the points on the receiving side that is still wanted.
+    fn by_snapshot(&self) -> Option<&'static str> {
+        let own = ["snapshot.offer", "snapshot.take-chunk", "snapshot.install-before-rename"];
+        let all = own.into_iter().chain(["snapshot.install-after-rename", "machine.replace"]);
+        let mut wanted: Vec<&'static str> = all.filter(|point| self.arms.wants(point)).collect();
+        wanted.sort_by_key(|point| self.arms.hits().get(*point).copied());
+        wanted.first().copied()
+    }
+
+    /// What somebody has to be led to.
+    async fn lead(&mut self) -> Result<()> {
+        if self.arms.wants("wal.truncate") && Arms::one_in(&mut self.dice, 2) {
+            return self.write_alone().await;
+        }
+        if self.arms.wants("lifecycle.leadership-lost") || self.arms.wants("wal.vote") {
+            let admin = self.nemesis.operator.admin.clone();
+            let mut fault = blank(FaultKind::Transfer, "leadership handed over", self.now_ns());
+            self.nemesis.orders.spawn(async move {
+                let came = admin.transfer_leader().await;
+                fault.status = match came {
+                    Came::Done(_) => FaultStatus::Installed,
+                    Came::Refused(_) => FaultStatus::Skipped,
+                    Came::Unknown => FaultStatus::Indeterminate,
+                };
+                (fault.observed, fault.word) = (None, format!("{came:?}"));
+                fault
+            });
+        }
+        while let Some(ended) = self.nemesis.orders.try_join_next() {
+            self.nemesis.stage.recorder.event(&Event::Fault(ended?));
+        }
+        Ok(())
+    }
+
+    /// The leader appends what nobody else gets, and is killed: when it comes back, another one has led, and its log has to
+    /// be cut.
+    async fn write_alone(&mut self) -> Result<()> {
+        let stage = &mut self.nemesis.stage;
+        let Some((leader, led_epoch)) = stage.leader() else { return Ok(()) };
+        let others: Vec<String> = stage.names().into_iter().filter(|name| *name != leader).collect();
+        let runs = |name: &String| stage.doing(name) == Doing::Runs;
+        let all_settled = self.seats.values().all(|seat| matches!(seat, Seat::Runs(_)));
+        if !all_settled || !runs(&leader) || !others.iter().all(runs) {
+            return Ok(());
+        }
+        let mut pauses = Vec::new();
+        for name in &others {
+            let from_ns = stage.recorder.now_ns();
+            let past_gate = stage.past_gate(name);
+            if stage.pause(name).is_ok() {
+                let mut fault = blank(FaultKind::Pause, "SIGSTOP of a follower", from_ns);
+                (fault.nodes, fault.past_gate) = (vec![name.clone()], Some(past_gate));
+                pauses.push(fault);
+            }
+        }
+        tokio::time::sleep(ALONE_FOR).await;
+        self.surely.insert(leader.clone(), "wal.truncate");
+        let killed = self.kill_led(&leader, "a leader that writes alone", Some(led_epoch));
+        let stage = &mut self.nemesis.stage;
+        for mut fault in pauses {
+            for name in &fault.nodes {
+                stage.resume(name)?;
+            }
+            fault.until_ns = Some(stage.recorder.now_ns());
+            stage.recorder.event(&Event::Fault(fault));
+        }
+        killed
+    }
+
+    fn kill(&mut self, node: &str, why: &str) -> Result<()> {
+        self.kill_led(node, why, None)
+    }
+
+    fn kill_led(&mut self, node: &str, why: &str, led_epoch: Option<u64>) -> Result<()> {
+        let stage = &mut self.nemesis.stage;
+        let mut fault = blank(FaultKind::Kill, &format!("kill -9: {why}"), stage.recorder.now_ns());
+        let past_gate = stage.past_gate(node);
+        if stage.doing(node) == Doing::Runs {
+            stage.kill(node)?;
+            (fault.nodes, fault.past_gate, fault.led_epoch) = (vec![node.to_owned()], Some(past_gate), led_epoch);
+            fault.inside_data = Some(past_gate > 0);
+            stage.recorder.event(&Event::Fault(fault));
+        }
+        let away = Duration::from_millis(Arms::away_ms(&mut self.dice));
+        // The others need a moment to elect one of them.
+        let longer = if led_epoch.is_some() { Duration::from_secs(2) } else { Duration::ZERO };
+        self.seats.insert(node.to_owned(), Seat::Away(Instant::now() + away + longer, None));
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        if self.told.elapsed() > TELL_EVERY {
+            self.told = Instant::now();
+            let left: Vec<&str> = self.arms.left().collect();
+            let deaths: u32 = self.arms.hits().values().sum();
+            eprintln!("  {deaths} deaths; {} points left: {}", left.len(), left.join(" "));
+        }
+    }
+
+    /// Everybody is stopped and started without any point.
+    async fn disarm(&mut self) -> Result<()> {
+        for name in self.nemesis.stage.names() {
+            self.notice()?;
+            if self.nemesis.stage.doing(&name) != Doing::Down {
+                self.nemesis.stage.resume(&name)?;
+                self.nemesis.stage.ask_to_stop(&name)?;
+                let asked = Instant::now();
+                while self.nemesis.stage.doing(&name) != Doing::Down {
+                    if asked.elapsed() > STOPS_WITHIN {
+                        self.kill(&name, "it did not stop")?;
+                    }
+                    self.notice()?;
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            }
+            self.nemesis.stage.start_armed(&name, None)?;
+        }
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.nemesis.stage.recorder.now_ns()
+    }
+}
+
+fn died(node: &str, point: &str, at_ns: u64, led_epoch: Option<u64>) -> Fault {
+    let mut fault = blank(FaultKind::CrashPoint, point, at_ns);
+    (fault.nodes, fault.led_epoch) = (vec![node.to_owned()], led_epoch);
+    fault
+}
+
+fn blank(kind: FaultKind, name: &str, from_ns: u64) -> Fault {
+    Fault {
+        kind,
+        name: name.to_owned(),
+        nodes: Vec::new(),
+        from_ns,
+        until_ns: None,
+        status: FaultStatus::Installed,
+        observed: Some(true),
+        word: String::new(),
+        inside_data: None,
+        past_gate: None,
+        journals_lost: false,
+        led_epoch: None,
+    }
+}

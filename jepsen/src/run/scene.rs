@@ -1,0 +1,145 @@
+//! A run from its first observer to its verdict: what all commands that break a cluster have in common. What is broken,
+//! and what the cluster is given to do, lies between [`Scene::open`] and [`Scene::close`].
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use reveille_check::Judgement;
+use reveille_check::history::{Event, Header, Part, Phase, PhaseName};
+use reveille_sink::{Sink, SinkOptions};
+use tokio::task::JoinSet;
+
+use super::aftermath;
+use super::dots::Dots;
+use super::gates::Gates;
+use super::nemesis::Nemesis;
+use super::outages;
+use super::recorder::Recorder;
+use super::stories::Clocks;
+use crate::check;
+use crate::cluster::Cluster;
+use crate::watch::Watch;
+
+/// Accepts that are kept in memory.
+const MAILS: usize = 2_000_000;
+/// Of the time that is left, so much is for judging when the reading has to be over.
+const TO_JUDGE: Duration = Duration::from_secs(8);
+
+/// Everybody who watches.
+pub struct Scene {
+    /// Where it is written down.
+    pub recorder: Recorder,
+    /// Who leads.
+    pub watch: Arc<Watch>,
+    history: PathBuf,
+    dots: Dots,
+    gates: Gates,
+    over: Arc<AtomicBool>,
+    observers: JoinSet<()>,
+    /// Civil time at the beginning; none where the nodes' clocks are set wrong.
+    ledger_time: Option<i64>,
+}
+
+/// How a run ended.
+pub struct Closed {
+    /// By its history.
+    pub judgement: Judgement,
+    /// Was nothing left to send?
+    pub drained: bool,
+    /// Ends of nodes that nothing asked for.
+    pub surprises: Vec<String>,
+}
+
+/// What kept the run itself from going on.
+#[derive(Default)]
+pub struct Trouble(pub Vec<String>);
+
+impl Trouble {
+    /// Whatever goes wrong is told, and what was seen is judged all the same.
+    pub fn note<T>(&mut self, came: Result<T>) -> Option<T> {
+        came.inspect_err(|error| {
+            eprintln!("trouble: {error:#}");
+            self.0.push(format!("{error:#}"));
+        })
+        .ok()
+    }
+}
+
+impl Scene {
+    /// Begins a history at this instant of CLOCK_BOOTTIME (microseconds), and a sink that the cluster mails to.
+    pub async fn open(
+        cluster: &Cluster,
+        header: &Header,
+        began_us: i64,
+        history: Option<&Path>,
+        (pace, sessions): (&str, u32),
+        clocks_are_right: bool,
+    ) -> Result<(Scene, Sink)> {
+        let history = history.map_or_else(|| cluster.folder().join("history.jsonl"), Path::to_owned);
+        let recorder = Recorder::begin(&history, header, began_us)?;
+        let dots = Dots::default();
+        let sink = Sink::start(SinkOptions {
+            listen: SocketAddr::from((cluster.footing().ours(), 0)),
+            record: Some(cluster.folder().join("accepts.jsonl")),
+            faults: pace.parse().context("the pace of the sink")?,
+            dots: Some(dots.watcher(&recorder)),
+            keep_records: MAILS,
+            keep_bodies: 0,
+            ..SinkOptions::default()
+        })?;
+        cluster.admin().add_relay(sink.address(), sessions).await?;
+        let watch = Arc::new(Watch::start(cluster));
+        let over = Arc::new(AtomicBool::new(false));
+        let gates = Gates::start(cluster, &recorder);
+        let mut observers = JoinSet::new();
+        observers.spawn(outages::observe(Arc::clone(&watch), recorder.clone(), Arc::clone(&over)));
+        let ledger_time = clocks_are_right.then_some(header.began_unix_ms);
+        Ok((Scene { recorder, watch, history, dots, gates, over, observers, ledger_time }, sink))
+    }
+
+    /// Another phase begins.
+    pub fn phase(&self, phase: PhaseName) {
+        self.recorder.event(&Event::Phase(Phase { at_ns: self.recorder.now_ns(), phase }));
+    }
+
+    /// Mends everything, waits until nothing is left to send, reads what became of everybody, and judges. It is over at
+    /// `ends`; of that `to_read` is for reading and judging.
+    pub async fn close(
+        mut self,
+        nemesis: &mut Nemesis,
+        trouble: &mut Trouble,
+        ends: Instant,
+        to_read: Duration,
+    ) -> Result<Closed> {
+        let (operator, recorder) = (nemesis.operator.clone(), self.recorder.clone());
+        let (admin, workload) = (&operator.admin, &operator.workload);
+        trouble.note(nemesis.heal().await);
+        workload.settle(admin, &recorder).await;
+        self.phase(PhaseName::Healed);
+        let drained = aftermath::drain(&operator, ends - to_read, || nemesis.look()).await;
+        let drained = trouble.note(drained).unwrap_or(false);
+        eprintln!("reading what became of {} recipients", workload.recipients());
+        let lives = nemesis.stage.lives();
+        let clocks = Clocks::new(lives.clone(), self.ledger_time, &nemesis.stage.sink, &recorder);
+        let read = aftermath::read(admin, workload, &recorder, &clocks, ends - TO_JUDGE).await;
+        let mut whole = trouble.note(read).unwrap_or_default();
+        if self.gates.record(&nemesis.stage.cluster, &recorder, &lives).await {
+            whole.push(Part::Gates);
+        }
+        self.over.store(true, Ordering::Relaxed);
+        while self.observers.join_next().await.is_some() {}
+
+        self.dots.record_the_rest(&recorder, &nemesis.stage.sink);
+        workload.record(&recorder);
+        nemesis.stage.record_living();
+        // What was observed completely, beside what was read.
+        whole.extend([Part::Accepts, Part::Dots, Part::Due, Part::Calls, Part::Lives, Part::Faults, Part::Outages]);
+        recorder.end(whole)?;
+        let surprises = std::mem::take(&mut nemesis.stage.surprises);
+        Ok(Closed { judgement: check::judge(&self.history)?, drained, surprises })
+    }
+}

@@ -1,0 +1,269 @@
+//! `runs`: sums up a file of runs, as `run --append` writes it: what a campaign came to, in figures that nobody typed.
+//!
+//! A line is a run. One that was not valid counts as one that was not valid, and in no other sum: what it saw proves
+//! nothing. Duplicates under `resend` are by choice, so the two policies are summed apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use comfy_table::Table;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use reveille_check::Failover;
+use serde::{Deserialize, Serialize};
+
+use crate::Outcome;
+use crate::run::Ends;
+
+/// Options of `runs`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// What `run --append` wrote: one JSON object a line
+    pub file: PathBuf,
+}
+
+/// What is read of a line.
+#[derive(Debug, Deserialize)]
+struct Line {
+    seed: u64,
+    commit: String,
+    valid: bool,
+    nemesis: String,
+    in_doubt_policy: String,
+    fault_seconds: u64,
+    accepted: u64,
+    duplicates: u64,
+    lost: Option<u64>,
+    in_doubt: u64,
+    in_doubt_arrived: u64,
+    faults: BTreeMap<String, Tally>,
+    ends: Ends,
+    failover_ms: Times,
+    invariants: BTreeMap<String, Verdict>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Tally {
+    observed: u64,
+    skipped: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Times {
+    each: Vec<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    verdict: String,
+}
+
+/// What runs of one kind come to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Sum {
+    runs: u64,
+    valid: u64,
+    fault_seconds: u64,
+    mails: u64,
+    duplicates: u64,
+    lost: u64,
+    /// Of who led, of who had a mail in hand, of others.
+    kills_of_leader: u64,
+    kills_of_sender: u64,
+    kills_of_other: u64,
+    kills_between_dot_and_250: u64,
+    power_cuts: u64,
+    /// At the end, by whatever fault.
+    in_doubt: u64,
+    in_doubt_arrived: u64,
+    in_doubt_per_kill: Option<f64>,
+    failover_ms: Percentiles,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Percentiles {
+    count: usize,
+    p50: Option<f64>,
+    p99: Option<f64>,
+    max: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    file: PathBuf,
+    commits: BTreeSet<String>,
+    /// Under `hold`, which is what duplicates 0 is promised of.
+    hold: Sum,
+    /// Under `resend`.
+    resend: Sum,
+    /// By families of faults and policy.
+    by_nemesis: BTreeMap<String, Sum>,
+    /// Faults that were seen to have an effect, by kind.
+    faults: BTreeMap<String, u64>,
+    /// And those that were skipped.
+    skipped: BTreeMap<String, u64>,
+    /// In how many valid runs each invariant held. Those that were not valid are named below.
+    invariants: BTreeMap<String, u64>,
+    not_valid: Vec<String>,
+}
+
+/// Reads the file; valid when every run is, and nothing was double or lost under `hold`.
+pub fn run(args: &Args) -> Result<Outcome> {
+    let text = std::fs::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let lines = lines.map(|(number, line)| {
+        serde_json::from_str(line).with_context(|| format!("{}, line {}", args.file.display(), number + 1))
+    });
+    let lines: Vec<Line> = lines.collect::<Result<_>>()?;
+    let report = sum(args.file.clone(), &lines);
+    eprintln!("{}", table(&report));
+    let valid = report.not_valid.is_empty() && report.hold.duplicates == 0 && report.hold.lost == 0;
+    Outcome::new(&report, valid && !lines.is_empty())
+}
+
+fn sum(file: PathBuf, lines: &[Line]) -> Report {
+    let of = |picks: &dyn Fn(&Line) -> bool| Sum::of(lines.iter().filter(|line| picks(line)));
+    let kinds: BTreeSet<(String, String)> =
+        lines.iter().map(|line| (line.nemesis.clone(), line.in_doubt_policy.clone())).collect();
+    let by_nemesis = kinds.into_iter().map(|(nemesis, policy)| {
+        let sum = of(&|line| line.nemesis == nemesis && line.in_doubt_policy == policy);
+        (format!("{nemesis} ({policy})"), sum)
+    });
+    let valid = || lines.iter().filter(|line| line.valid);
+    let (mut faults, mut skipped, mut invariants) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (kind, tally) in valid().flat_map(|line| &line.faults) {
+        *faults.entry(kind.clone()).or_default() += tally.observed;
+        *skipped.entry(kind.clone()).or_default() += tally.skipped;
+    }
+    for (name, verdict) in valid().flat_map(|line| &line.invariants) {
+        *invariants.entry(name.clone()).or_default() += u64::from(verdict.verdict == "true");
+    }
+    skipped.retain(|_, count| *count > 0);
+    let bad = lines.iter().filter(|line| !line.valid);
+    Report {
+        file,
+        commits: lines.iter().map(|line| line.commit.clone()).collect(),
+        hold: of(&|line| line.in_doubt_policy == "hold"),
+        resend: of(&|line| line.in_doubt_policy == "resend"),
+        by_nemesis: by_nemesis.collect(),
+        faults,
+        skipped,
+        invariants,
+        not_valid: bad.map(|line| format!("seed {} of {} at {}", line.seed, line.nemesis, line.commit)).collect(),
+    }
+}
+
+impl Sum {
+    fn of<'a>(lines: impl Iterator<Item = &'a Line>) -> Sum {
+        let (mut sum, mut times) = (Sum::default(), Vec::new());
+        for line in lines {
+            sum.runs += 1;
+            // What a run that is not valid found is told by name; duplicates and losses are never hidden.
+            sum.duplicates += line.duplicates;
+            sum.lost += line.lost.unwrap_or(0);
+            if !line.valid {
+                continue;
+            }
+            sum.valid += 1;
+            sum.fault_seconds += line.fault_seconds;
+            sum.mails += line.accepted;
+            sum.kills_of_leader += line.ends.leader;
+            sum.kills_of_sender += line.ends.sender;
+            sum.kills_of_other += line.ends.other;
+            sum.kills_between_dot_and_250 += line.ends.between_dot_and_250;
+            sum.power_cuts += line.ends.power_cuts;
+            sum.in_doubt += line.in_doubt;
+            sum.in_doubt_arrived += line.in_doubt_arrived;
+            times.extend_from_slice(&line.failover_ms.each);
+        }
+        let kills = sum.kills_of_leader + sum.kills_of_sender + sum.kills_of_other;
+        sum.in_doubt_per_kill = (kills > 0).then(|| (sum.in_doubt as f64 / kills as f64 * 100.0).round() / 100.0);
+        let Failover { count, p50, p99, max, .. } = Failover::of(times);
+        sum.failover_ms = Percentiles { count, p50, p99, max };
+        sum
+    }
+}
+
+fn table(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.set_header([
+        "faults",
+        "runs",
+        "valid",
+        "mails",
+        "double",
+        "lost",
+        "kills: leader, sender, other",
+        "dot to 250",
+        "power cuts",
+        "in doubt",
+        "arrived",
+        "a kill",
+        "fail-over p50, p99, max ms",
+    ]);
+    let sums = report.by_nemesis.iter().map(|(name, sum)| (name.as_str(), sum));
+    for (name, sum) in sums.chain([("all under hold", &report.hold), ("all under resend", &report.resend)]) {
+        let ms = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.0}"));
+        let Percentiles { p50, p99, max, .. } = sum.failover_ms;
+        table.add_row([
+            name.to_owned(),
+            sum.runs.to_string(),
+            sum.valid.to_string(),
+            sum.mails.to_string(),
+            sum.duplicates.to_string(),
+            sum.lost.to_string(),
+            format!("{}, {}, {}", sum.kills_of_leader, sum.kills_of_sender, sum.kills_of_other),
+            sum.kills_between_dot_and_250.to_string(),
+            sum.power_cuts.to_string(),
+            sum.in_doubt.to_string(),
+            sum.in_doubt_arrived.to_string(),
+            sum.in_doubt_per_kill.map_or("-".to_owned(), |each| each.to_string()),
+            format!("{}, {}, {}", ms(p50), ms(p99), ms(max)),
+        ]);
+    }
+    let mut told = table.to_string();
+    for bad in &report.not_valid {
+        told.push_str(&format!("\nnot valid: {bad}"));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(change: impl Fn(&mut serde_json::Value)) -> Line {
+        let mut line = serde_json::json!({
+            "seed": 7, "commit": "abc", "valid": true, "nemesis": "kill", "in_doubt_policy": "hold",
+            "fault_seconds": 60, "accepted": 1_200, "duplicates": 0, "lost": 0, "in_doubt": 6, "in_doubt_arrived": 5,
+            "faults": {"kill": {"installed": 4, "observed": 3, "skipped": 1, "indeterminate": 0, "inside_data": 2}},
+            "ends": {"leader": 2, "sender": 1, "other": 1, "between_dot_and_250": 2, "power_cuts": 0, "past_gate": 6},
+            "failover_ms": {"count": 2, "p50": 1.0, "p99": 3.0, "max": 3.0, "each": [1.0, 3.0]},
+            "invariants": {"I1": {"verdict": "true"}}, "coverage": {"verdict": "true"},
+        });
+        change(&mut line);
+        serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn runs_add_up_and_those_that_prove_nothing_are_named() {
+        let bad = line(|line| {
+            line["valid"] = false.into();
+            line["seed"] = 8.into();
+            line["lost"] = 1.into();
+        });
+        let other = line(|line| line["failover_ms"]["each"] = serde_json::json!([2.0]));
+        let report = sum(PathBuf::from("runs.jsonl"), &[line(|_| {}), other, bad]);
+        let hold = &report.hold;
+        assert_eq!((hold.runs, hold.valid, hold.mails, hold.lost), (3, 2, 2_400, 1), "a loss is never hidden");
+        assert_eq!((hold.kills_of_leader, hold.kills_between_dot_and_250, hold.in_doubt), (4, 4, 12));
+        assert_eq!(hold.in_doubt_per_kill, Some(1.5));
+        let Percentiles { count, p50, max, .. } = hold.failover_ms;
+        assert_eq!((count, p50, max), (3, Some(2.0), Some(3.0)));
+        assert_eq!(report.not_valid, ["seed 8 of kill at abc"]);
+        assert_eq!((report.faults["kill"], report.skipped["kill"], report.invariants["I1"]), (6, 2, 2));
+        assert_eq!((report.resend.runs, report.by_nemesis.len()), (0, 1));
+        assert!(table(&report).contains("not valid: seed 8"));
+    }
+}
