@@ -19,7 +19,10 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use crate::Outcome;
+use crate::run::commit;
 
+/// A simulated leader shows itself this often; a real one five times as often.
+const HEARTBEAT_MS: u64 = 250;
 /// Lines of a failing trace that are shown; `--trace` writes all.
 const LINES_SHOWN: usize = 60;
 /// A seed that takes so long, in real time, hangs: a minute of virtual time takes a second on a slow machine.
@@ -35,7 +38,7 @@ pub struct Args {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=1_440))]
     pub minutes: u64,
     /// How often a leader shows itself, in milliseconds; elections take 6 to 12 times as long
-    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u64).range(20..=1_000))]
+    #[arg(long, default_value_t = HEARTBEAT_MS, value_parser = clap::value_parser!(u64).range(20..=1_000))]
     pub heartbeat_ms: u64,
     /// Seeds at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
@@ -46,6 +49,9 @@ pub struct Args {
     /// Writes the whole trace there; for one seed
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Writes the history there, which `check` judges again; for one seed
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
     /// Runs the seed in this very process, with its files in this folder
     #[arg(long, hide = true)]
     pub folder: Option<PathBuf>,
@@ -125,6 +131,9 @@ fn simulate(args: &Args, folder: &Path) -> Result<bool> {
         heartbeat_ms: args.heartbeat_ms,
         faults: !args.calm,
         folder: folder.to_owned(),
+        history: args.history.clone(),
+        command: repeat(args, args.seeds.from),
+        commit: if args.history.is_some() { commit() } else { String::new() },
     };
     let file = args.trace.as_ref().map(|path| -> Result<Box<dyn std::io::Write + Send>> {
         let file = std::fs::File::create(path).with_context(|| format!("{}", path.display()))?;
@@ -153,30 +162,30 @@ fn simulate(args: &Args, folder: &Path) -> Result<bool> {
         events: report.events,
         virtual_seconds: report.passed.as_secs_f64(),
         violations,
-        figures: figures(&verdict),
+        figures: verdict.figures.iter().map(|(name, figure)| ((*name).to_owned(), *figure)).collect(),
         faults,
     };
     println!("{}", serde_json::to_string(&line).context("the report")?);
     Ok(valid)
 }
 
-fn figures(verdict: &Verdict) -> BTreeMap<String, u64> {
-    let figures = [
-        ("accepted", verdict.accepted),
-        ("in_doubt", verdict.in_doubt),
-        ("in_doubt_arrived", verdict.in_doubt_arrived),
-        ("runs", verdict.runs),
-        ("due", verdict.due),
-        ("epochs", verdict.epochs),
-        ("entries", verdict.applied),
-    ];
-    figures.into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect()
+/// The command that does the same again, with everything written down.
+fn repeat(args: &Args, seed: u64) -> String {
+    let Args { minutes, heartbeat_ms, .. } = args;
+    let mut command = format!("reveille-jepsen simulate --seeds {seed} --minutes {minutes}");
+    if *heartbeat_ms != HEARTBEAT_MS {
+        command += &format!(" --heartbeat-ms {heartbeat_ms}");
+    }
+    if args.calm {
+        command += " --calm";
+    }
+    command + &format!(" --trace seed-{seed}.trace --history seed-{seed}.jsonl")
 }
 
 /// All seeds, each in a process of its own.
 pub async fn run_all(args: &Args) -> Result<Outcome> {
-    if args.trace.is_some() && args.seeds.to - args.seeds.from != 1 {
-        bail!("--trace writes the trace of one seed: give --seeds N..N+1");
+    if (args.trace.is_some() || args.history.is_some()) && args.seeds.to - args.seeds.from != 1 {
+        bail!("--trace and --history write down one seed: give --seeds N");
     }
     let begun = Instant::now();
     let mut waiting = args.seeds.from..args.seeds.to;
@@ -191,8 +200,7 @@ pub async fn run_all(args: &Args) -> Result<Outcome> {
         let Some(ended) = running.join_next().await else { break };
         let (seed, started, line) = ended.context("a seed")?;
         busy += started.elapsed().as_secs_f64();
-        let repeat =
-            format!("reveille-jepsen simulate --seeds {seed} --minutes {} --trace seed-{seed}.trace", args.minutes);
+        let repeat = repeat(args, seed);
         match line {
             Ok(line) if line.violations.is_empty() => {
                 lines.insert(seed, line);
@@ -234,8 +242,10 @@ async fn child(args: &Args, seed: u64) -> Result<Line> {
     command.args(["simulate", "--seeds", &seed.to_string(), "--folder"]).arg(folder.path());
     command.args(["--minutes", &args.minutes.to_string(), "--heartbeat-ms", &args.heartbeat_ms.to_string()]);
     command.args(args.calm.then_some("--calm"));
-    if let Some(trace) = &args.trace {
-        command.arg("--trace").arg(trace);
+    for (name, file) in [("--trace", &args.trace), ("--history", &args.history)] {
+        if let Some(file) = file {
+            command.arg(name).arg(file);
+        }
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
     let output = tokio::time::timeout(HANGS_AFTER, command.spawn()?.wait_with_output());

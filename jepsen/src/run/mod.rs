@@ -23,6 +23,8 @@ mod trace;
 mod verdict;
 mod workload;
 
+pub use verdict::commit;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
