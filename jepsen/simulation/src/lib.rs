@@ -25,9 +25,12 @@ mod clock;
 mod disk;
 mod faults;
 mod history;
+#[cfg(feature = "planted-bugs")]
+mod late;
 mod nemesis;
 mod network;
 mod node;
+mod oaths;
 mod observer;
 mod operators;
 mod plan;
@@ -37,6 +40,7 @@ mod trace;
 mod verdict;
 pub mod world;
 
+pub use reveille_ledger::planted;
 pub use run::{Report, run};
 pub use trace::short_hash;
 pub use verdict::Verdict;

@@ -17,6 +17,9 @@ use crate::clients::{Clients, Created, Told, answer, try_once};
 
 /// What somebody paused goes on after this.
 const PAUSE_FOR: Duration = Duration::from_secs(20);
+/// How many leave at once, and how soon after their mail was asked for, in milliseconds.
+const LEAVERS: u32 = 6;
+const LEAVE_WITHIN_MS: u64 = 800;
 /// How often a schedule is resumed until somebody takes it.
 const RESUMES_MAX: usize = 3;
 
@@ -36,7 +39,8 @@ impl Clients {
                 22..30 => clients.trigger_twice(which, &format!("trigger-{number}")).await,
                 30..42 => clients.pause(which).await,
                 42..50 => clients.cancel(which).await,
-                50..74 => clients.opt_out(which).await,
+                50..62 => clients.opt_out(which).await,
+                62..74 => clients.leave_in_the_midst(which, &format!("trigger-{number}")).await,
                 74..82 => clients.take_back(which).await,
                 82..90 => clients.decide(which).await,
                 90..95 => clients.requeue(which).await,
@@ -120,6 +124,17 @@ impl Clients {
         if told.is_some() {
             self.known.lock().opted_out.push(recipient);
         }
+    }
+
+    /// Several leave while their mail is on its way.
+    async fn leave_in_the_midst(&self, which: u64, request: &str) {
+        let largest =
+            self.known(|known| known.created.iter().max_by_key(|created| created.planned.recipients.len()).cloned());
+        let Some(largest) = largest else { return };
+        self.trigger_as("operator", &largest, request).await;
+        tokio::time::sleep(Duration::from_millis(which % LEAVE_WITHIN_MS)).await;
+        let leavers = (0..LEAVERS).map(|number| self.opt_out(which.rotate_left(number * 8)));
+        futures::future::join_all(leavers).await;
     }
 
     async fn take_back(&self, which: u64) {

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use reveille_cluster::site::Site;
 use reveille_ledger::ids::{NodeId, Time};
+use reveille_ledger::planted;
 use reveille_raft::{ClusterId, Member, Role};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
@@ -27,7 +28,7 @@ use crate::plan::{LAST_MS, Plan};
 use crate::relay::{Mood, Relay};
 use crate::trace::Trace;
 use crate::verdict::{Verdict, Watch};
-use crate::{aftermath, history};
+use crate::{aftermath, history, node};
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -56,6 +57,8 @@ pub const SESSIONS: u32 = 4;
 pub const FAULTS_AFTER: Duration = Duration::from_secs(10);
 /// How often invariants are looked at, and hashes of states taken.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often something arrives that a former leadership left behind, in a build that can bring it.
+const LATE_EVERY: Duration = Duration::from_secs(15);
 /// How long a node may take to answer the last read; one that is cut off for good does not.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
@@ -71,6 +74,8 @@ pub(crate) enum Step {
     Operate,
     Look,
     Observe,
+    /// What a former leadership left on its way arrives.
+    Late,
     Heal,
     End,
 }
@@ -128,7 +133,8 @@ impl World {
         let mut workload = of(Concern::Workload);
         let plan = Plan::draw(&mut workload, options.minutes as i64);
         trace.say(format_args!("seed {}: {} in {}, {}", options.seed, plan.scene.name, plan.scene.zone, plan.begins));
-        let network = Network::new(of(Concern::Network), trace.clone());
+        let oath = Duration::from_millis(options.heartbeat_ms * node::ELECTION.end);
+        let network = Network::new(of(Concern::Network), trace.clone(), oath);
         let (relay, strikes) = Relay::new(of(Concern::Relay), network.clone(), trace.clone());
         relay.does_not_know(plan.unknown.iter().cloned());
         let mut sizes = of(Concern::Disk);
@@ -218,6 +224,9 @@ impl World {
         }
         self.after(LOOK_EVERY, Step::Look);
         self.after(observer::EVERY, Step::Observe);
+        if planted::COMPILED {
+            self.after(LATE_EVERY, Step::Late);
+        }
         self.after(Duration::from_secs(60), Step::Operate);
         self.after(whole * 6 / 10, Step::Heal);
         self.after(whole, Step::End);
@@ -307,6 +316,13 @@ impl World {
                 self.look();
                 self.after(LOOK_EVERY, Step::Look);
             }
+            Step::Late => {
+                #[cfg(feature = "planted-bugs")]
+                if let Some(place) = self.leader() {
+                    crate::late::propose(self.nodes[place].site(), self.around.network.clone());
+                }
+                self.after(LATE_EVERY, Step::Late);
+            }
             Step::Heal => self.heal(),
             Step::End => {}
         }
@@ -333,6 +349,9 @@ impl World {
             if node.ended_by_itself() {
                 self.watch.ended_by_itself(node.id);
             }
+        }
+        for broken in self.around.network.broken_oaths() {
+            self.watch.wrong(broken);
         }
         let sites: Vec<Arc<Site>> = self.nodes.iter().filter_map(Node::site).collect();
         self.watch.look(&sites);
