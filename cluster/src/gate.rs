@@ -7,8 +7,10 @@
 use std::sync::Arc;
 
 use reveille_ledger::ids::{Holder, RunId};
+use reveille_ledger::planted::{self, Bug};
 use reveille_ledger::{Ledger, RunState};
 
+use crate::ahead;
 use crate::journal::Act;
 use crate::lane::Job;
 use crate::marks::HandOff;
@@ -31,6 +33,7 @@ impl Gate for LaneGate {
         room.site.marks.set(job.hand_off());
         let answer = match look(room, job) {
             Err(shut) => GateAnswer::Shut(shut),
+            Ok(()) if planted::is(Bug::JournalAfterAct) => GateAnswer::Pass,
             Ok(()) if room.note(job.place, Act::Begin).is_err() => GateAnswer::Shut(Shut::JournalFailed),
             Ok(()) => GateAnswer::Pass,
         };
@@ -59,6 +62,9 @@ fn look(room: &Room, job: &Job) -> Result<(), Shut> {
 
 /// What the applied state says.
 pub(crate) fn may_leave(ledger: &Ledger, me: Holder, job: &Job) -> Result<(), Shut> {
+    if planted::is(Bug::ClaimAfterSend) && ahead::is_ahead(job.place) {
+        return Ok(());
+    }
     let row = ledger.rows().get(&job.place.fence).ok_or(Shut::NotInRow)?;
     if row.holder != me || !row.claimed.contains(job.place.slot) {
         return Err(Shut::NotInRow);

@@ -14,15 +14,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::Row;
 use reveille_ledger::command::{Cause, Command, Refused, Said, Scope, Why};
 use reveille_ledger::content::{Recipient, Recipients, Seal};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
+use reveille_ledger::planted::{self, Bug};
+use reveille_ledger::{Ledger, Row};
 use reveille_raft::{Hint, crash};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::ahead;
 use crate::compose::{Stamp, message_id};
 use crate::gate::{LaneGate, may_leave};
 use crate::journal::{Act, Answer, Place};
@@ -74,7 +76,7 @@ struct Draft {
 }
 
 /// A row as its task works it.
-struct Work {
+pub(crate) struct Work {
     tenant: String,
     /// The tenant's share when the row came.
     share: u32,
@@ -104,7 +106,12 @@ pub(crate) async fn run(room: Arc<Room>, stopping: Stopping) {
         let rows = tokio::select! {
             () = &mut over => break,
             () = tasks.broken() => return,
-            _ = look.tick() => mine(&room, &mut worked),
+            _ = look.tick() => {
+                if planted::is(Bug::ClaimAfterSend) {
+                    ahead::send_what_is_pending(&room, &tasks);
+                }
+                mine(&room, &mut worked)
+            }
             hint = hints.next() => match hint {
                 Some(Hint::Effect { effect: Effect::RowGranted { fence, holder }, .. }) if holder == room.site.me => {
                     vec![fence]
@@ -182,37 +189,38 @@ fn forget_if_closed(room: &Room, fence: Fence) {
 }
 
 fn work_of(room: &Room, fence: Fence) -> Option<Work> {
-    room.site.replica.read(|ledger| {
-        let row = ledger.rows().get(&fence)?;
-        let page = ledger.pages().get(&row.page)?;
-        let mut slots = row.claimed.clone();
-        if row.was_revoked() {
-            slots.add(&row.in_doubt);
-        }
-        let suspects = ledger.chunks().get(&(row.page, row.chunk)).map(|chunk| &chunk.suspects);
-        let drafts = slots.iter().filter_map(|slot| {
-            let (run, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
-            let state = ledger.run(run)?;
-            let place = Place { page: row.page, chunk: row.chunk, fence, slot };
-            let suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
-            let test = state.cause == Cause::Test;
-            Some(Draft { place, run, recipient, content: state.content, audience: state.audience, suspect, test })
-        });
-        Some(Work {
-            tenant: page.tenant.clone(),
-            share: ledger.tenants().get(&page.tenant).map_or(1, |tenant| tenant.share),
-            pool: ledger.pool_of_row(page, row).to_owned(),
-            date: page.opened_at,
-            cluster_incarnation: page.cluster_incarnation,
-            drafts: drafts.collect(),
-            read: BTreeMap::new(),
-        })
+    room.site.replica.read(|ledger| work_of_row(ledger, fence, ledger.rows().get(&fence)?))
+}
+
+pub(crate) fn work_of_row(ledger: &Ledger, fence: Fence, row: &Row) -> Option<Work> {
+    let page = ledger.pages().get(&row.page)?;
+    let mut slots = row.claimed.clone();
+    if row.was_revoked() {
+        slots.add(&row.in_doubt);
+    }
+    let suspects = ledger.chunks().get(&(row.page, row.chunk)).map(|chunk| &chunk.suspects);
+    let drafts = slots.iter().filter_map(|slot| {
+        let (run, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
+        let state = ledger.run(run)?;
+        let place = Place { page: row.page, chunk: row.chunk, fence, slot };
+        let suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
+        let test = state.cause == Cause::Test;
+        Some(Draft { place, run, recipient, content: state.content, audience: state.audience, suspect, test })
+    });
+    Some(Work {
+        tenant: page.tenant.clone(),
+        share: ledger.tenants().get(&page.tenant).map_or(1, |tenant| tenant.share),
+        pool: ledger.pool_of_row(page, row).to_owned(),
+        date: page.opened_at,
+        cluster_incarnation: page.cluster_incarnation,
+        drafts: drafts.collect(),
+        read: BTreeMap::new(),
     })
 }
 
 /// Begins the recipients of a row one after the other, as fast as the relays allow; gives back what cannot
 /// begin in time.
-async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
+pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
     crash::point("claim.after-commit-before-send");
     if room.site.term().is_none() {
         crash::point("claim.after-apply-on-follower");
@@ -222,6 +230,12 @@ async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
     let mut waiting = room.turns.of(&work.tenant, &work.pool, work.share);
     let mut gives_back = None;
     for (number, draft) in work.drafts.iter().enumerate() {
+        if planted::is(Bug::ClaimAfterSend)
+            && let Some(fate) = ahead::was_sent(&room, draft.place)
+        {
+            room.settler.settle(draft.place, fate).await;
+            continue;
+        }
         if gives_back.is_none() {
             let is_last = number + 1 == work.drafts.len();
             match permit(&room, (&mut waiting, &work.pool), deadline, is_last).await {
@@ -357,6 +371,9 @@ async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, way: Way, deadlin
         Some(None) => Fate::Released(Why::Busy),
         None => Fate::Released(Why::Stopping),
     };
+    if planted::is(Bug::ClaimAfterSend) && ahead::is_ahead(draft.place) {
+        return ahead::keep(&room, draft.place, fate);
+    }
     room.settler.settle(draft.place, fate).await;
 }
 
@@ -474,6 +491,9 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
 
 /// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11).
 fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
+    if planted::is(Bug::JournalAfterAct) && !matches!(verdict, Verdict::GateClosed(_) | Verdict::Broken { .. }) {
+        let _ = room.note(job.place, Act::Begin);
+    }
     match verdict {
         Verdict::Accepted { .. } => {
             crash::point("smtp.after-250-before-record");

@@ -18,6 +18,7 @@
 //! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `steering`, [`walk`], `supervisor`; the rooms that
 //! stand alone: [`relay`], [`compose`], [`unsubscribe`], [`parts`], [`pace`], `measure`, [`clock`].
 
+mod ahead;
 mod auditor;
 pub mod backlog;
 pub mod barrier;

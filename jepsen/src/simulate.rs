@@ -4,6 +4,9 @@
 //! The command starts itself again for each seed, reads one line of JSON from it, and stops at the first seed that fails,
 //! with the last lines of its trace and the command that repeats it.
 
+mod kept;
+mod planted;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,13 +16,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
+use reveille_simulation::planted::VARIABLE;
 use reveille_simulation::{Options, Verdict, run};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use crate::Outcome;
+use crate::run::commit;
 
+/// A simulated leader shows itself this often; a real one five times as often.
+const HEARTBEAT_MS: u64 = 250;
 /// Lines of a failing trace that are shown; `--trace` writes all.
 const LINES_SHOWN: usize = 60;
 /// A seed that takes so long, in real time, hangs: a minute of virtual time takes a second on a slow machine.
@@ -29,13 +36,19 @@ const HANGS_AFTER: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Seeds, such as 0..200 (without 200), or one
-    #[arg(long, value_name = "A..B")]
-    pub seeds: Seeds,
+    #[arg(long, value_name = "A..B", required_unless_present = "kept")]
+    pub seeds: Option<Seeds>,
+    /// Also replays the seeds that ever failed (jepsen/simulation/seeds.txt), each with its minutes and heartbeats
+    #[arg(long)]
+    pub kept: bool,
+    /// Plants a bug, or all one after the other, and looks for the first seed that finds it: see docs/reliability.md
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["kept", "trace", "history"])]
+    pub planted: Option<planted::Bugs>,
     /// Virtual minutes of each seed
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=1_440))]
     pub minutes: u64,
     /// How often a leader shows itself, in milliseconds; elections take 6 to 12 times as long
-    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u64).range(20..=1_000))]
+    #[arg(long, default_value_t = HEARTBEAT_MS, value_parser = clap::value_parser!(u64).range(20..=1_000))]
     pub heartbeat_ms: u64,
     /// Seeds at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
@@ -46,6 +59,9 @@ pub struct Args {
     /// Writes the whole trace there; for one seed
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Writes the history there, which `check` judges again; for one seed
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
     /// Runs the seed in this very process, with its files in this folder
     #[arg(long, hide = true)]
     pub folder: Option<PathBuf>,
@@ -119,12 +135,16 @@ pub fn alone(args: &Args, folder: &Path) -> ExitCode {
 }
 
 fn simulate(args: &Args, folder: &Path) -> Result<bool> {
+    let job = args.jobs_of_seeds().next().context("a seed")?;
     let options = Options {
-        seed: args.seeds.from,
+        seed: job.seed,
         minutes: args.minutes,
         heartbeat_ms: args.heartbeat_ms,
         faults: !args.calm,
         folder: folder.to_owned(),
+        history: args.history.clone(),
+        command: repeat(args, job),
+        commit: if args.history.is_some() { commit() } else { String::new() },
     };
     let file = args.trace.as_ref().map(|path| -> Result<Box<dyn std::io::Write + Send>> {
         let file = std::fs::File::create(path).with_context(|| format!("{}", path.display()))?;
@@ -153,90 +173,147 @@ fn simulate(args: &Args, folder: &Path) -> Result<bool> {
         events: report.events,
         virtual_seconds: report.passed.as_secs_f64(),
         violations,
-        figures: figures(&verdict),
+        figures: verdict.figures.iter().map(|(name, figure)| ((*name).to_owned(), *figure)).collect(),
         faults,
     };
     println!("{}", serde_json::to_string(&line).context("the report")?);
     Ok(valid)
 }
 
-fn figures(verdict: &Verdict) -> BTreeMap<String, u64> {
-    let figures = [
-        ("accepted", verdict.accepted),
-        ("in_doubt", verdict.in_doubt),
-        ("in_doubt_arrived", verdict.in_doubt_arrived),
-        ("runs", verdict.runs),
-        ("due", verdict.due),
-        ("epochs", verdict.epochs),
-        ("entries", verdict.applied),
-    ];
-    figures.into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect()
+/// The command that does the same again, with everything written down.
+fn repeat(args: &Args, Job { seed, minutes, heartbeat_ms }: Job) -> String {
+    let mut command = format!("reveille-jepsen simulate --seeds {seed} --minutes {minutes}");
+    if heartbeat_ms != HEARTBEAT_MS {
+        command += &format!(" --heartbeat-ms {heartbeat_ms}");
+    }
+    if args.calm {
+        command += " --calm";
+    }
+    command + &format!(" --trace seed-{seed}.trace --history seed-{seed}.jsonl")
+}
+
+/// One seed and how it is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Job {
+    seed: u64,
+    minutes: u64,
+    heartbeat_ms: u64,
 }
 
 /// All seeds, each in a process of its own.
 pub async fn run_all(args: &Args) -> Result<Outcome> {
-    if args.trace.is_some() && args.seeds.to - args.seeds.from != 1 {
-        bail!("--trace writes the trace of one seed: give --seeds N..N+1");
+    if let Some(bugs) = &args.planted {
+        return planted::run(args, bugs).await;
+    }
+    let mut jobs: Vec<Job> = Vec::new();
+    if args.kept {
+        jobs.extend(kept::all()?);
+    }
+    jobs.extend(args.jobs_of_seeds());
+    if (args.trace.is_some() || args.history.is_some()) && jobs.len() != 1 {
+        bail!("--trace and --history write down one seed: give --seeds N");
     }
     let begun = Instant::now();
-    let mut waiting = args.seeds.from..args.seeds.to;
-    let mut running = JoinSet::new();
-    let (mut lines, mut busy, mut failed) = (BTreeMap::new(), 0.0, Vec::new());
-    loop {
-        while running.len() < args.jobs as usize && failed.is_empty() {
-            let Some(seed) = waiting.next() else { break };
-            let args = args.clone();
-            running.spawn(async move { (seed, Instant::now(), child(&args, seed).await) });
-        }
-        let Some(ended) = running.join_next().await else { break };
-        let (seed, started, line) = ended.context("a seed")?;
-        busy += started.elapsed().as_secs_f64();
-        let repeat =
-            format!("reveille-jepsen simulate --seeds {seed} --minutes {} --trace seed-{seed}.trace", args.minutes);
+    let (mut lines, mut failed, mut seconds) = (Vec::new(), Vec::new(), 0.0);
+    let mut several = Several::new(args, jobs);
+    while let Some((job, line, took)) = several.next().await? {
+        seconds += took.as_secs_f64();
         match line {
-            Ok(line) if line.violations.is_empty() => {
-                lines.insert(seed, line);
-            }
+            Ok(line) if line.violations.is_empty() => lines.push((job, line)),
             Ok(line) => {
-                eprintln!("seed {seed} fails:");
+                eprintln!("seed {} fails:", job.seed);
                 line.violations.iter().for_each(|violation| eprintln!("  {violation}"));
-                eprintln!("repeat it with: {repeat}");
-                failed.push(seed);
-                lines.insert(seed, line);
+                eprintln!("repeat it with: {}", repeat(args, job));
+                several.stop();
+                failed.push(job.seed);
+                lines.push((job, line));
             }
             Err(error) => {
-                eprintln!("seed {seed} gave no verdict: {error:#}\nrepeat it with: {repeat}");
-                failed.push(seed);
+                eprintln!("seed {} gave no verdict: {error:#}\nrepeat it with: {}", job.seed, repeat(args, job));
+                several.stop();
+                failed.push(job.seed);
             }
         }
-        if lines.len() % 20 == 0 {
+        if lines.len().is_multiple_of(20) {
             eprintln!("{} seeds, {:.2} a second", lines.len(), lines.len() as f64 / begun.elapsed().as_secs_f64());
         }
     }
+    lines.sort_by_key(|(job, _)| (job.seed, job.minutes, job.heartbeat_ms));
     let mut summary = Summary { valid: failed.is_empty(), failed, seeds: lines.len() as u64, ..Summary::default() };
     summary.seconds = begun.elapsed().as_secs_f64();
-    let virtual_seconds: f64 = lines.values().map(|line| line.virtual_seconds).sum();
+    let virtual_seconds: f64 = lines.iter().map(|(_, line)| line.virtual_seconds).sum();
     summary.virtual_hours = virtual_seconds / 3_600.0;
-    summary.times_real = virtual_seconds / busy.max(0.001);
-    let hashes: String = lines.values().map(|line| line.hash.as_str()).collect();
+    summary.times_real = virtual_seconds / seconds.max(0.001);
+    let hashes: String = lines.iter().map(|(_, line)| line.hash.as_str()).collect();
     summary.hash = reveille_simulation::short_hash(&hashes);
-    for line in lines.into_values() {
+    for (_, line) in lines {
         line.figures.into_iter().for_each(|(name, figure)| *summary.figures.entry(name).or_default() += figure);
         line.faults.into_iter().for_each(|(name, count)| *summary.faults.entry(name).or_default() += count);
     }
     Outcome::new(&summary, summary.valid)
 }
 
+impl Args {
+    fn jobs_of_seeds(&self) -> impl Iterator<Item = Job> + use<> {
+        let (minutes, heartbeat_ms) = (self.minutes, self.heartbeat_ms);
+        let seeds = self.seeds.map_or(0..0, |seeds| seeds.from..seeds.to);
+        seeds.map(move |seed| Job { seed, minutes, heartbeat_ms })
+    }
+}
+
+/// Jobs that are done some at the same time.
+struct Several<'a> {
+    args: &'a Args,
+    /// The bug that they have.
+    bug: Option<String>,
+    waiting: std::vec::IntoIter<Job>,
+    running: JoinSet<(Job, Duration, Result<Line>)>,
+}
+
+impl<'a> Several<'a> {
+    fn new(args: &'a Args, jobs: Vec<Job>) -> Several<'a> {
+        Several { args, bug: None, waiting: jobs.into_iter(), running: JoinSet::new() }
+    }
+
+    /// Begins no further one.
+    fn stop(&mut self) {
+        self.waiting = Vec::new().into_iter();
+    }
+
+    /// The next one that is done, and how long it took; none when all are.
+    async fn next(&mut self) -> Result<Option<(Job, Result<Line>, Duration)>> {
+        while self.running.len() < self.args.jobs as usize {
+            let Some(job) = self.waiting.next() else { break };
+            let (args, bug) = (self.args.clone(), self.bug.clone());
+            self.running.spawn(async move {
+                let started = Instant::now();
+                let line = child(&args, job, bug.as_deref()).await;
+                (job, started.elapsed(), line)
+            });
+        }
+        let Some(ended) = self.running.join_next().await else { return Ok(None) };
+        let (job, took, line) = ended.context("a seed")?;
+        Ok(Some((job, line, took)))
+    }
+}
+
 /// Runs one seed in a process and reads its line.
-async fn child(args: &Args, seed: u64) -> Result<Line> {
+async fn child(args: &Args, job: Job, bug: Option<&str>) -> Result<Line> {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).context("a folder")?;
     let mut command = Command::new(std::env::current_exe().context("this binary")?);
-    command.args(["simulate", "--seeds", &seed.to_string(), "--folder"]).arg(folder.path());
-    command.args(["--minutes", &args.minutes.to_string(), "--heartbeat-ms", &args.heartbeat_ms.to_string()]);
+    command.args(["simulate", "--seeds", &job.seed.to_string(), "--folder"]).arg(folder.path());
+    command.args(["--minutes", &job.minutes.to_string(), "--heartbeat-ms", &job.heartbeat_ms.to_string()]);
     command.args(args.calm.then_some("--calm"));
-    if let Some(trace) = &args.trace {
-        command.arg("--trace").arg(trace);
+    for (name, file) in [("--trace", &args.trace), ("--history", &args.history)] {
+        if let Some(file) = file {
+            command.arg(name).arg(file);
+        }
     }
+    // Whatever the surroundings plant: a seed that is to hold has no bug.
+    command.env_remove(VARIABLE);
+    command.envs(bug.map(|bug| (VARIABLE, bug)));
+    // What a planted bug makes a seed say is no news.
+    command.stderr(if bug.is_some() { Stdio::null() } else { Stdio::inherit() });
     command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
     let output = tokio::time::timeout(HANGS_AFTER, command.spawn()?.wait_with_output());
     let output = output.await.with_context(|| format!("it hangs for {HANGS_AFTER:?}"))??;

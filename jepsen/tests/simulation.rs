@@ -25,6 +25,21 @@ fn a_seed_does_the_same_in_two_processes_and_another_one_does_not() {
 }
 
 #[test]
+fn a_history_that_is_kept_is_judged_again_as_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (history, trace) = (folder.path().join("seed.jsonl"), folder.path().join("seed.trace"));
+    let path = |path: &std::path::Path| path.to_str().expect("a path").to_owned();
+    let output = simulate(&["--seeds", "5", "--minutes", "4", "--history", &path(&history), "--trace", &path(&trace)]);
+    let judged = Command::new(env!("CARGO_BIN_EXE_reveille-jepsen")).arg("check").arg(&history).output();
+    let judged = judged.expect("the binary runs");
+    assert_eq!(output.status.success(), judged.status.success(), "{}", String::from_utf8_lossy(&judged.stderr));
+    assert_eq!(summary(&output)["figures"]["accepted"], summary(&judged)["accepted"]);
+    let trace = std::fs::read_to_string(trace).expect("a trace");
+    let last = trace.lines().last().expect("a line");
+    assert!(trace.ends_with('\n') && last.contains("dies"), "the end is written: {last}");
+}
+
+#[test]
 fn a_handful_of_seeds_hold() {
     let output = simulate(&["--seeds", "0..4", "--minutes", "8"]);
     let summary = summary(&output);

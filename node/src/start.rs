@@ -37,6 +37,9 @@ pub async fn run(args: Args) -> Result<()> {
     if cfg!(feature = "crash-points") {
         tracing::warn!("built with crash points: a variable can make this process die. For tests alone");
     }
+    if reveille_ledger::planted::COMPILED {
+        tracing::warn!("built with planted bugs: a variable can make this process wrong. For tests alone");
+    }
     let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
     let asked = stop_when_told()?;
     let node = Node::start(config, args.accept_clock, axum::Router::new()).await?;

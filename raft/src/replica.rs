@@ -115,6 +115,19 @@ impl Replica {
         self.inner.router.proposer.propose_as_leader(term, command, deadline).await
     }
 
+    /// For the judge alone: an entry with a stamp of its own, as one that a former leadership left on its way would
+    /// come. None: nobody knows what became of it.
+    #[cfg(feature = "planted-bugs")]
+    pub async fn propose_stamped(
+        &self,
+        term: u64,
+        entry: &reveille_ledger::command::Entry,
+        deadline: Instant,
+    ) -> Option<Result<Reply, ProposeError>> {
+        let written = self.inner.router.proposer.write_as_leader(term, entry, deadline).await;
+        (written != Err(ProposeError::Unknown)).then_some(written)
+    }
+
     /// A term stands: from here on commands are stamped by it and enter the log of this node, while it leads.
     pub fn set_stamp(&self, stamp: Arc<dyn Stamp>) {
         self.inner.router.proposer.set_stamp(Some(stamp));

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use reveille_ledger::planted::{self, Bug};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -152,7 +153,9 @@ async fn begin(
 
     if has_history {
         crash::point("lifecycle.catch-up-start");
-        tokio::time::sleep(options.startup_delay).await;
+        if !planted::is(Bug::NoStartupDelay) {
+            tokio::time::sleep(options.startup_delay).await;
+        }
     }
     let caller = Caller { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
     let network = Network { caller: caller.clone(), archive: Arc::clone(&archive) };

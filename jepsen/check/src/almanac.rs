@@ -1,12 +1,17 @@
 //! When schedules are due, by an arithmetic of its own on the zone tables of another library than the product's. What
 //! the workload creates is described here as well, and [`Due`](crate::history::Due) lines come from here.
 //!
-//! It knows the default policies only: a time that a change of the clocks leaves out is due at the end of the gap, one
-//! that is told twice at its first telling, a date that does not exist not at all. The tables are those of chrono-tz,
-//! which are older than the product's: use zones whose rules have not changed since (see [`ZONES`]).
+//! Under the default policies a time that a change of the clocks leaves out is due at the end of the gap, and one that
+//! is told twice at its first telling; [`Rule::Civil`] knows the others too. On a date that does not exist nothing is
+//! due. The tables are those of chrono-tz, which are older than the product's: use zones whose rules have not changed
+//! since (see [`ZONES`]).
 
-use chrono::{DateTime, Datelike, Days, LocalResult, NaiveDate, NaiveTime, TimeZone, Weekday};
-use chrono_tz::{GapInfo, Tz};
+use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, Weekday};
+use chrono_tz::Tz;
+
+mod civil;
+
+pub use civil::{Civil, Gap, Named, Twice};
 
 /// Zones in which both tables agree: half-hour changes and a change of two hours, offsets of quarters of an hour, both
 /// hemispheres, midnight changes, and UTC.
@@ -38,6 +43,17 @@ pub enum Rule {
         minute: u32,
         /// On these days of the week; empty: on all.
         days: Vec<Weekday>,
+    },
+    /// At the times of a zone that a pattern names, by these policies.
+    Civil {
+        /// IANA name.
+        zone: String,
+        /// Which.
+        times: Civil,
+        /// For times that do not exist.
+        gap: Gap,
+        /// For times that exist twice.
+        twice: Twice,
     },
     /// Each so many milliseconds, one of them at `anchor_unix_ms`.
     Every {
@@ -78,8 +94,15 @@ impl Rule {
             Rule::Once { at_unix_ms } => Ok(Some(*at_unix_ms).into_iter().filter(within).collect()),
             Rule::Every { milliseconds: 1.., .. } => Ok(self.steps(from_unix_ms, to_unix_ms)),
             Rule::Every { .. } => Err(NoRule::Never(self.clone())),
+            Rule::Civil { .. } => {
+                let mut instants: Vec<i64> =
+                    self.named(from_unix_ms, to_unix_ms)?.into_iter().map(|named| named.at_unix_ms).collect();
+                // Times of one gap may fall together.
+                instants.dedup();
+                Ok(instants)
+            }
             Rule::Daily { zone, hour, minute, days } => {
-                let tables: Tz = zone.parse().map_err(|_| NoRule::Zone(zone.clone()))?;
+                let tables = tables(zone)?;
                 let time = NaiveTime::from_hms_opt(*hour, *minute, 0).ok_or_else(|| NoRule::Never(self.clone()))?;
                 let first = date(tables, from_unix_ms)?;
                 let last = date(tables, to_unix_ms)?;
@@ -89,6 +112,21 @@ impl Rule {
                 Ok(dates.filter_map(|date| on(tables, date, time)).filter(within).collect())
             }
         }
+    }
+
+    /// The same of a pattern of civil times, each instant with every civil time that falls on it; nothing of other
+    /// rules, whose instants have no other name.
+    ///
+    /// # Errors
+    /// [`NoRule`].
+    pub fn named(&self, from_unix_ms: i64, to_unix_ms: i64) -> Result<Vec<Named>, NoRule> {
+        let Rule::Civil { zone, times, gap, twice } = self else { return Ok(Vec::new()) };
+        let tables = tables(zone)?;
+        let (first, last) = (date(tables, from_unix_ms)?, date(tables, to_unix_ms)?);
+        let mut named = times.between(tables, first, last, (*gap, *twice));
+        named.retain(|named| (from_unix_ms..=to_unix_ms).contains(&named.at_unix_ms));
+        named.sort_unstable();
+        Ok(named)
     }
 
     fn steps(&self, from: i64, to: i64) -> Vec<i64> {
@@ -106,24 +144,13 @@ fn date(zone: Tz, unix_ms: i64) -> Result<NaiveDate, NoRule> {
     Ok(instant.with_timezone(&zone).date_naive())
 }
 
-/// The instant of a local date's time; none where the date does not exist.
+fn tables(zone: &str) -> Result<Tz, NoRule> {
+    zone.parse().map_err(|_| NoRule::Zone(zone.to_owned()))
+}
+
+/// The instant of a local date's time under the default policies; none where the date does not exist.
 fn on(zone: Tz, date: NaiveDate, time: NaiveTime) -> Option<i64> {
-    let local = date.and_time(time);
-    let instant = match zone.from_local_datetime(&local) {
-        LocalResult::Single(instant) => instant,
-        LocalResult::Ambiguous(one, other) => one.min(other),
-        LocalResult::None => {
-            let gap = GapInfo::new(&local, &zone)?;
-            let begin = gap.begin?.0;
-            // A gap that begins at the first moment of the date or before, and ends on another one, has swallowed it.
-            let swallowed = begin <= date.and_time(NaiveTime::MIN) && gap.end?.date_naive() > date;
-            if swallowed {
-                return None;
-            }
-            gap.end?
-        }
-    };
-    Some(instant.timestamp_millis())
+    civil::instants(zone, date.and_time(time), (Gap::After, Twice::First)).first().map(|(instant, _)| *instant)
 }
 
 #[cfg(test)]

@@ -120,6 +120,8 @@ pub struct Book {
     pub standings: Vec<Stands>,
     /// Runs, by name. One that was told twice is there as it was told last.
     pub runs: BTreeMap<Name, Run>,
+    /// Runs whose instants had to wait, and for which run.
+    pub waited: BTreeMap<Name, Name>,
     /// Instants that were due, with the name of their audience; more than one where the model says so.
     pub due: BTreeMap<Instant, Name>,
     /// Audiences by name, each sorted.
@@ -173,6 +175,7 @@ impl Book {
             outcomes: Vec::new(),
             standings: Vec::new(),
             runs: BTreeMap::new(),
+            waited: BTreeMap::new(),
             due: BTreeMap::new(),
             audiences: BTreeMap::new(),
             explained: BTreeMap::new(),
@@ -225,6 +228,10 @@ impl Book {
             Event::Run(run) => {
                 let name = self.names.keep(&run.run);
                 self.runs.insert(name, run);
+            }
+            Event::Waited(waited) => {
+                let (run, of) = (self.names.keep(&waited.run), self.names.keep(&waited.of));
+                self.waited.insert(run, of);
             }
             Event::Audience(audience) => {
                 let mut recipients: Vec<Name> = audience.recipients.iter().map(|text| self.names.keep(text)).collect();

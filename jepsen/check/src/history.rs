@@ -25,7 +25,7 @@ pub use faults::{Fault, FaultKind, FaultStatus};
 pub use fence::{Fence, NotAFence};
 pub use file::{Damaged, Reader, Writer};
 pub use ledger::{
-    Claim, Explained, Fate, Found, OpenRow, Outcome, PassedOver, Run, RunCause, Standing, StateHash, Step,
+    Claim, Explained, Fate, Found, OpenRow, Outcome, PassedOver, Run, RunCause, Standing, StateHash, Step, Waited,
 };
 pub use world::{
     Answered, Audience, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd, Mail, Outage, Overload,
@@ -157,6 +157,8 @@ pub enum Event {
     StateHash(StateHash),
     /// Read at the end: a run.
     Run(Run),
+    /// Read at the end: a run that opened late, since its instant had to wait for another one.
+    Waited(Waited),
     /// Read at the end: instants that opened no run.
     Explained(Explained),
     /// Read at the end: where a recipient of a run stands.

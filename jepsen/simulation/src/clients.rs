@@ -1,30 +1,32 @@
-//! Those who ask: they create what is planned, trigger, pause, resume and cancel, each from whatever node answers, and
-//! they ask again until they know.
+//! Those who ask: each asks whatever node answers, and asks again until it knows. What they ask and what they are told
+//! goes into the history.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use reveille_check::history::{Answer, Crossing, Noun, Operation};
+use reveille_cluster::barrier;
 use reveille_cluster::site::Site;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, Relay, RelayPut, RunPause, RunResume, Trigger};
+use reveille_ledger::command::{Command, Relay, RelayPut};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
-use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Ledger, RunState};
+use reveille_ledger::reply::{Outcome, Reply};
+use reveille_raft::peer::{About, BarrierReport};
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-use crate::chance::Chance;
+use crate::aftermath::TENANT;
+use crate::chronicle::{Chronicle, name};
+use crate::observer::fence_of;
 use crate::plan::Planned;
 use crate::trace::Trace;
 use crate::world::Sites;
 
 /// How long one try waits for its answer.
-const TRY_FOR: Duration = Duration::from_secs(5);
+pub const TRY_FOR: Duration = Duration::from_secs(5);
 /// The pause between two tries.
 const AGAIN_AFTER: Duration = Duration::from_millis(700);
-/// A run that somebody paused goes on after this.
-const PAUSE_FOR: Duration = Duration::from_secs(20);
 
 /// A schedule that was created.
 #[derive(Clone)]
@@ -46,27 +48,34 @@ pub struct Known {
     pub created: Vec<Created>,
     /// Planned ones that fire no more when they are created.
     pub never: u64,
-    /// Runs that somebody cancelled, and when that was answered.
-    pub cancelled: Vec<(RunId, Duration)>,
-    /// Triggers that were answered, and their runs.
-    pub triggered: Vec<(String, RunId)>,
+    /// Who has opted out.
+    pub opted_out: Vec<String>,
+    /// Requests so far, to number them.
+    pub requests: u64,
 }
 
 /// All clients.
 #[derive(Clone)]
 pub struct Clients {
-    sites: Sites,
-    trace: Trace,
-    known: Arc<Mutex<Known>>,
+    pub(crate) sites: Sites,
+    pub(crate) trace: Trace,
+    pub(crate) chronicle: Chronicle,
+    pub(crate) known: Arc<Mutex<Known>>,
     stop: CancellationToken,
-    /// Numbers requests.
-    requests: Arc<Mutex<u64>>,
+}
+
+/// What came of asking, and what was asked in the end.
+pub(crate) struct Told {
+    pub reply: Reply,
+    pub command: Command,
+    /// Of a barrier: what it proved.
+    pub barrier: BarrierReport,
 }
 
 impl Clients {
     /// Who ask these nodes.
-    pub fn new(sites: Sites, trace: Trace) -> Clients {
-        Clients { sites, trace, known: Arc::default(), stop: CancellationToken::new(), requests: Arc::default() }
+    pub fn new(sites: Sites, trace: Trace, chronicle: Chronicle) -> Clients {
+        Clients { sites, trace, chronicle, known: Arc::default(), stop: CancellationToken::new() }
     }
 
     /// Nobody asks any more.
@@ -79,17 +88,28 @@ impl Clients {
         look(&self.known.lock())
     }
 
-    /// Asks until something definite is answered. `make` gives the command from the state of the node that is asked;
-    /// none: there is nothing to ask any more.
-    async fn ask(&self, what: &str, make: impl Fn(&Site) -> Option<Command>) -> Option<(Outcome, Command)> {
+    /// Asks until something definite is answered: by the ledger, and where there is a barrier, by whoever holds it. An
+    /// answer that only the ledger gave is none yet (P15), and the same is asked again. `make` gives the command from
+    /// the state of the node that is asked; none: there is nothing to ask any more.
+    pub(crate) async fn ask(
+        &self,
+        what: &str,
+        about: Option<About>,
+        make: impl Fn(&Site) -> Option<Command>,
+    ) -> Option<Told> {
         for number in 0_usize.. {
             let running: Vec<Arc<Site>> = self.sites.lock().iter().flatten().cloned().collect();
             if let Some(site) = running.get(number % running.len().max(1)) {
                 let command = make(site)?;
-                match site.replica.propose(&command, Instant::now() + TRY_FOR).await {
-                    Ok(reply) => {
-                        self.trace.say(format_args!("client: {what}: {:?}", reply.outcome));
-                        return Some((reply.outcome, command));
+                match try_once(site, &command, about.as_ref()).await {
+                    Ok((reply, barrier)) => {
+                        let unconfirmed = barrier.unconfirmed.len();
+                        let crossed = barrier.crossed.len();
+                        let outcome = &reply.outcome;
+                        let word =
+                            format_args!("client: {what}: {outcome:?}, {crossed} crossed, {unconfirmed} unconfirmed");
+                        self.trace.say(word);
+                        return Some(Told { reply, command, barrier });
                     }
                     Err(error) => self.trace.say(format_args!("client: {what} by n{}: {error}", site.me.node.0)),
                 }
@@ -97,6 +117,21 @@ impl Clients {
             self.stop.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await?;
         }
         None
+    }
+
+    /// The same, into the history; none where it was not done.
+    pub(crate) async fn call(
+        &self,
+        (client, request): (&str, Option<&str>),
+        operation: Operation,
+        about: Option<About>,
+        make: impl Fn(&Site) -> Option<Command>,
+    ) -> Option<Told> {
+        let what = format!("{operation:?}");
+        let asked = self.chronicle.asked(client, request, operation);
+        let told = self.ask(&what, about, make).await?;
+        self.chronicle.answered(asked, answer(&told));
+        Some(told).filter(|told| !matches!(told.reply.outcome, Outcome::Refused(_)))
     }
 
     /// Makes the relay known.
@@ -110,12 +145,12 @@ impl Clients {
                 port: 25,
                 access: Access::default(),
                 rate_milli: 0,
-                max_sessions: 4,
+                max_sessions: crate::world::SESSIONS,
                 late_rate_milli: 0,
                 weight: 1,
             };
             let put = RelayPut { relay, replace: false, request: Some("relay".into()) };
-            clients.ask("relay", |_| Some(Command::RelayPut(put.clone()))).await;
+            clients.ask("relay", None, |_| Some(Command::RelayPut(put.clone()))).await;
         });
     }
 
@@ -130,76 +165,57 @@ impl Clients {
                 first.lock().get_or_insert(now);
                 planned.create(&zone, now).map(|create| Command::ScheduleCreate(Box::new(create)))
             };
-            match clients.ask(&planned.name, make).await {
+            let operation = Operation::Write {
+                noun: Noun::Schedule,
+                tenant: TENANT.to_owned(),
+                name: planned.name.clone(),
+                value: Some(planned.value()),
+            };
+            let request = format!("create-{}", planned.name);
+            let told = clients.call(("creator", Some(&request)), operation, None, make).await;
+            let told = told.map(|told| (told.reply.outcome, told.command));
+            let mut known = clients.known.lock();
+            match told {
                 Some((Outcome::Schedule(id), Command::ScheduleCreate(create))) => {
                     let after_last = create.after;
                     let after_first = first.lock().unwrap_or(after_last).min(after_last);
-                    clients.known.lock().created.push(Created { planned, id, after_first, after_last });
+                    known.created.push(Created { planned: planned.clone(), id, after_first, after_last });
                 }
-                _ => clients.known.lock().never += 1,
+                _ => known.never += 1,
             }
         });
-    }
-
-    /// Somebody does something to what there is.
-    pub fn operate(&self, chance: &mut Chance) {
-        let (kind, which) = (chance.within(0..100), chance.next());
-        let number = {
-            let mut requests = self.requests.lock();
-            *requests += 1;
-            *requests
-        };
-        let clients = self.clone();
-        tokio::spawn(async move {
-            match kind {
-                0..50 => clients.trigger(which, format!("trigger-{number}")).await,
-                50..80 => clients.pause(which).await,
-                _ => clients.cancel(which).await,
-            }
-        });
-    }
-
-    async fn trigger(&self, which: u64, request: String) {
-        let created: Vec<ScheduleId> = self.known(|known| known.created.iter().map(|created| created.id).collect());
-        let Some(id) = pick(&created, which) else { return };
-        let make = |_: &Site| Some(Command::Trigger(Trigger { schedule: id, request: request.clone() }));
-        if let Some((Outcome::Run(run), _)) = self.ask(&request, make).await {
-            self.known.lock().triggered.push((request, run));
-        }
-    }
-
-    async fn pause(&self, which: u64) {
-        let Some(run) = self.some_run(which) else { return };
-        let pause = RunPause { run, reason: "somebody looks at it".into() };
-        let paused = self.ask(&format!("pause {run}"), |_| Some(Command::RunPause(pause.clone()))).await;
-        if paused.is_none() {
-            return;
-        }
-        tokio::time::sleep(PAUSE_FOR).await;
-        let resume = RunResume { run, without_canary: false };
-        self.ask(&format!("resume {run}"), |_| Some(Command::RunResume(resume))).await;
-    }
-
-    async fn cancel(&self, which: u64) {
-        let Some(run) = self.some_run(which) else { return };
-        let cancelled = self.ask(&format!("cancel {run}"), |_| Some(Command::RunCancel(run))).await;
-        if let Some((Outcome::Done | Outcome::Moved(_), _)) = cancelled {
-            let at = self.trace.elapsed();
-            self.known.lock().cancelled.push((run, at));
-        }
-    }
-
-    /// One of the open runs, as the first node that can be asked knows them.
-    fn some_run(&self, which: u64) -> Option<RunId> {
-        let site = self.sites.lock().iter().flatten().next().cloned()?;
-        let open = |ledger: &Ledger| {
-            let open = ledger.runs().filter(|(_, _, run)| matches!(run.state, RunState::Open));
-            open.map(|(id, _, _)| id).collect::<Vec<_>>()
-        };
-        pick(&site.replica.read(open), which)
     }
 }
 
-fn pick<T: Copy>(from: &[T], which: u64) -> Option<T> {
-    from.get((which % from.len().max(1) as u64) as usize).copied()
+/// One try by one node. An error: nobody knows, or nobody has held the barrier.
+pub(crate) async fn try_once(
+    site: &Arc<Site>,
+    command: &Command,
+    about: Option<&About>,
+) -> Result<(Reply, BarrierReport), String> {
+    let reply = site.replica.propose(command, Instant::now() + TRY_FOR).await.map_err(|error| error.to_string())?;
+    match about {
+        Some(about) if !matches!(reply.outcome, Outcome::Refused(_)) => {
+            // The barrier waits for leases, so it takes longer than an entry.
+            let held = barrier::through_leader(site, reply.index, about.clone(), Instant::now() + 2 * TRY_FOR).await;
+            held.map(|report| (reply, report)).map_err(|error| error.to_string())
+        }
+        _ => Ok((reply, BarrierReport { crossed: Vec::new(), unconfirmed: Vec::new() })),
+    }
+}
+
+/// As histories write it.
+pub(crate) fn answer(told: &Told) -> Answer {
+    let run = match &told.reply.outcome {
+        Outcome::Refused(refusal) => return Answer::Failed { reason: refusal.to_string() },
+        Outcome::Run(run) => Some(RunId::to_string(run)),
+        _ => None,
+    };
+    let crossed = told.barrier.crossed.iter().map(|crossed| Crossing {
+        run: crossed.run.to_string(),
+        number: crossed.recipient,
+        fence: fence_of(&crossed.fence),
+    });
+    let unconfirmed = told.barrier.unconfirmed.iter().map(|node| name(*node));
+    Answer::Ok { index: Some(told.reply.index), run, crossed: crossed.collect(), unconfirmed: unconfirmed.collect() }
 }

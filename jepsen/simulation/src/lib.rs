@@ -10,17 +10,29 @@
 //! the hash of its trace proves. Its limits: no data races, since there is one thread; no kernel; a task is only ever
 //! interrupted where it waits.
 //!
-//! Reading order: [`world`] (the two phases), `plan` and `almanac` (what is to happen), `faults` (what goes wrong),
-//! `network`, `disk`, `clock`, `relay` (the edges), `node` (life and death), `verdict`, [`run`].
+//! What comes of it is judged by the checker, by the same history that real processes leave (`chronicle`); what is due
+//! comes from the checker's almanac, which shares nothing with the product.
+//!
+//! Reading order: [`world`] (the two phases), `plan` (what is to happen), `clients` and `operators` (who asks), `faults`
+//! and `nemesis` (what goes wrong), `network`, `disk`, `clock`, `relay` (the edges), `node` (life and death),
+//! `chronicle`, `observer`, `aftermath`, `history` (what is seen), `verdict`, [`run`].
 
-mod almanac;
+mod aftermath;
 mod chance;
+mod chronicle;
 mod clients;
 mod clock;
 mod disk;
 mod faults;
+mod history;
+#[cfg(feature = "planted-bugs")]
+mod late;
+mod nemesis;
 mod network;
 mod node;
+mod oaths;
+mod observer;
+mod operators;
 mod plan;
 mod relay;
 pub mod run;
@@ -28,6 +40,7 @@ mod trace;
 mod verdict;
 pub mod world;
 
+pub use reveille_ledger::planted;
 pub use run::{Report, run};
 pub use trace::short_hash;
 pub use verdict::Verdict;

@@ -17,6 +17,7 @@ use tokio::time::{Duration, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::Chance;
+use crate::oaths::{Asked, Oaths};
 use crate::trace::Trace;
 
 /// How long a message takes one way on a quiet link, in microseconds.
@@ -42,6 +43,7 @@ struct State {
     lossy: u64,
     /// Milliseconds that a message takes at most, beyond what is usual.
     slow_ms: u64,
+    oaths: Oaths,
 }
 
 /// The network. Clones are the same.
@@ -53,8 +55,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// A quiet network with nobody in it.
-    pub fn new(chance: Chance, trace: Trace) -> Network {
+    /// A quiet network with nobody in it, in which whoever has heard a leader votes for nobody else for so long.
+    pub fn new(chance: Chance, trace: Trace, oath: Duration) -> Network {
         let state = State {
             chance,
             alive: BTreeSet::new(),
@@ -62,6 +64,7 @@ impl Network {
             cut: BTreeSet::new(),
             lossy: 0,
             slow_ms: 0,
+            oaths: Oaths::new(oath),
         };
         Network { state: Arc::new(Mutex::new(state)), changed: Arc::new(Notify::new()), trace }
     }
@@ -102,6 +105,17 @@ impl Network {
     pub fn disturb(&self, lossy: u64, slow_ms: u64) {
         let mut state = self.state.lock();
         (state.lossy, state.slow_ms) = (lossy, slow_ms);
+    }
+
+    /// Somebody else has seen a rule broken.
+    #[cfg(feature = "planted-bugs")]
+    pub fn note_broken(&self, what: String) {
+        self.state.lock().oaths.note(what);
+    }
+
+    /// Promises to leaders that were broken since the last call.
+    pub fn broken_oaths(&self) -> Vec<String> {
+        self.state.lock().oaths.broken()
     }
 
     /// Every link is whole and quiet.
@@ -166,8 +180,12 @@ impl Way {
         let (there, handler) = known.ok_or_else(gone)?;
         network.trace.note(b'm', &[self.life.node.0, there.node.0, u64::from(crc32c::crc32c(name.as_bytes()))]);
         // What was delivered is done, whether or not the one who asked still waits.
+        let promises = Asked::of(&request);
         let answer = tokio::spawn(async move { handler.handle(request).await });
         let answer = answer.await.map_err(|_| Hiccup::Lost(format!("{to} broke down")))?;
+        if let (Some(asked), Ok(response)) = (promises, &answer) {
+            network.state.lock().oaths.answered(there.node, asked, response);
+        }
         if network.carry(there, self.life.node).await != Carried::Arrived {
             return Err(Hiccup::Lost(format!("{to} is gone")));
         }

@@ -16,20 +16,25 @@ use reveille_cluster::parts::Parts;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Station};
 use reveille_cluster::zones::Zones;
+use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Holder, Incarnation, NodeId};
 use reveille_raft::store::MemoryStore;
 use reveille_raft::wal::MemoryDisk;
-use reveille_raft::{Drive, Options, Replica};
+use reveille_raft::{Drive, Hint, Hints, Options, Replica};
 use tokio::task::JoinHandle;
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+use crate::chronicle::Chronicle;
 use crate::clock::NodeClock;
 use crate::disk::LogDisk;
 use crate::network::{Life, Network};
+use crate::observer::fence_of;
 use crate::relay::Relay;
 use crate::trace::Trace;
 
+/// How long an election takes, in heartbeats.
+pub const ELECTION: std::ops::Range<u64> = 6..12;
 /// What still runs of a dead life gets this long to end; nobody hears of it.
 const REMAINS: Duration = Duration::from_secs(5);
 
@@ -42,6 +47,8 @@ pub struct Surroundings {
     pub relay: Relay,
     /// What happened.
     pub trace: Trace,
+    /// What was seen.
+    pub chronicle: Chronicle,
     /// Where its folders lie.
     pub root: PathBuf,
     /// How often a leader shows itself.
@@ -121,8 +128,8 @@ impl Node {
         let mut options = Options::new(self.folder(self.lives).join("data"), self.id, self.around.network.enter(life));
         let heartbeat_ms = self.around.heartbeat_ms;
         options.heartbeat_ms = heartbeat_ms;
-        options.election_ms = heartbeat_ms * 6..heartbeat_ms * 12;
-        options.startup_delay = Duration::from_millis(heartbeat_ms * 12);
+        options.election_ms = heartbeat_ms * ELECTION.start..heartbeat_ms * ELECTION.end;
+        options.startup_delay = Duration::from_millis(heartbeat_ms * ELECTION.end);
         options.snapshot_every = self.around.snapshot_every;
         options.log_keep = self.around.snapshot_every / 4;
         options.log_disk = Some(Arc::new(disk.clone()));
@@ -136,7 +143,10 @@ impl Node {
             journal_dir: self.folder(self.lives).join("journal"),
             dialer: self.around.relay.way(life),
         };
-        let live = live(options, station, life, Arc::new(self.clock.clone()), Arc::clone(&site), stop.clone());
+        self.around.chronicle.born(life);
+        let chronicle = self.around.chronicle.clone();
+        let clock = Arc::new(self.clock.clone());
+        let live = live(options, station, life, clock, chronicle, Arc::clone(&site), stop.clone());
         self.running = Some(Running { life, disk, site, work: tokio::spawn(live), stop });
     }
 
@@ -144,6 +154,7 @@ impl Node {
     pub fn die(&mut self, death: Death) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
         self.around.network.leave(running.life);
+        self.around.chronicle.died(running.life);
         self.log = match death {
             Death::Kill => running.disk.kill(),
             Death::PowerCut(seed) => running.disk.lose_power(seed),
@@ -168,6 +179,7 @@ async fn live(
     station: station::Options,
     life: Life,
     clock: Arc<NodeClock>,
+    chronicle: Chronicle,
     shown: Arc<parking_lot::Mutex<Option<Arc<Site>>>>,
     stop: CancellationToken,
 ) -> Result<()> {
@@ -184,6 +196,7 @@ async fn live(
     let replica = Replica::start(options, desk.clone()).await?;
     let site = Arc::new(Site::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts));
     desk.open(&site);
+    tokio::spawn(see_claims(site.replica.effects(), chronicle));
     let leading = Station::lead(&site);
     *shown.lock() = Some(Arc::clone(&site));
     while site.replica.cluster().is_none() && !stop.is_cancelled() {
@@ -192,6 +205,15 @@ async fn live(
     let worked = work(&site, leading, station, &stop).await;
     site.replica.shutdown(Instant::now() + REMAINS).await;
     worked
+}
+
+/// Notes when claims are applied here, as long as this life's replica runs. One whose hint was lost has no instant.
+async fn see_claims(mut hints: Hints, chronicle: Chronicle) {
+    while let Some(hint) = hints.next().await {
+        if let Hint::Effect { effect: Effect::RowGranted { fence, .. }, .. } = hint {
+            chronicle.granted(fence_of(&fence));
+        }
+    }
 }
 
 /// Works until it is told to stop or has to.

@@ -1,6 +1,7 @@
 //! The workload of a seed: when the run plays, which schedules there are, and for whom.
 
 use chrono_tz::Tz;
+use reveille_check::almanac::{Civil, Gap, Named, Rule, Twice};
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, Pattern, Weekdays, When};
@@ -9,7 +10,6 @@ use reveille_ledger::ids::Time;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, Overlap, Policies};
 
-use crate::almanac::{Gap, Local, Rule, Twice};
 use crate::chance::Chance;
 
 /// When and where a run plays: it begins ten minutes before something happens to the clocks or the calendar.
@@ -23,21 +23,31 @@ pub struct Scene {
     pub zone: Tz,
 }
 
-/// Half of them are days like any other somewhere.
-pub const SCENES: [Scene; 12] = [
+/// Changes of the clocks on both halves of the globe, by two hours, one and half of one, in the night and at midnight;
+/// ends of months, years and leap days; and two days like any other.
+pub const SCENES: [Scene; 18] = [
     Scene { name: "clocks go forward", begins: "2026-03-08T06:50:00Z", zone: Tz::America__New_York },
     Scene { name: "clocks go back", begins: "2026-11-01T05:50:00Z", zone: Tz::America__New_York },
     Scene { name: "clocks go forward", begins: "2026-03-29T00:50:00Z", zone: Tz::Europe__Berlin },
     Scene { name: "clocks go back", begins: "2026-10-25T00:50:00Z", zone: Tz::Europe__Berlin },
     Scene { name: "clocks go back by half an hour", begins: "2026-04-04T14:50:00Z", zone: Tz::Australia__Lord_Howe },
     Scene { name: "clocks go forward by half an hour", begins: "2026-10-03T15:20:00Z", zone: Tz::Australia__Lord_Howe },
+    Scene { name: "clocks go forward by two hours", begins: "2026-03-29T00:50:00Z", zone: Tz::Antarctica__Troll },
+    Scene { name: "clocks go back by two hours", begins: "2026-10-25T00:50:00Z", zone: Tz::Antarctica__Troll },
+    Scene { name: "clocks go forward at midnight", begins: "2026-04-23T21:50:00Z", zone: Tz::Africa__Cairo },
+    Scene { name: "clocks go back at midnight", begins: "2026-10-29T20:50:00Z", zone: Tz::Africa__Cairo },
     Scene { name: "leap day begins", begins: "2028-02-28T23:50:00Z", zone: Tz::UTC },
     Scene { name: "leap day ends", begins: "2028-02-29T18:05:00Z", zone: Tz::Asia__Kathmandu },
     Scene { name: "month ends", begins: "2026-01-31T14:50:00Z", zone: Tz::Asia__Tokyo },
+    Scene { name: "february ends", begins: "2027-02-28T18:05:00Z", zone: Tz::Asia__Kathmandu },
+    Scene { name: "april ends", begins: "2026-05-01T03:50:00Z", zone: Tz::America__New_York },
     Scene { name: "year ends", begins: "2026-12-31T23:50:00Z", zone: Tz::Europe__London },
     Scene { name: "a day like any other", begins: "2026-06-17T08:50:00Z", zone: Tz::America__Sao_Paulo },
     Scene { name: "a night like any other", begins: "2026-08-20T18:20:00Z", zone: Tz::Asia__Kolkata },
 ];
+
+/// Nothing becomes due so shortly before the end: what is left has time to be done.
+pub const LAST_MS: i64 = 90_000;
 
 /// The workload.
 pub struct Plan {
@@ -66,6 +76,8 @@ pub struct Planned {
     pub zone: Tz,
     /// For local times that do not exist, or exist twice.
     pub changes: (Gap, Twice),
+    /// No instant after this fires.
+    pub end: Time,
     /// To whom.
     pub recipients: Vec<String>,
     /// Policies beside those of the clock changes.
@@ -91,30 +103,38 @@ impl Plan {
 fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes: i64) -> Planned {
     let elsewhere = [Tz::UTC, Tz::Europe__London, Tz::America__Los_Angeles, Tz::Asia__Kathmandu, Tz::Pacific__Auckland];
     let zone = if chance.percent(70) { scene.zone } else { *chance.one_of(&elsewhere) };
-    let minute = i64::try_from(chance.within(2..minutes.max(3) as u64 - 1)).unwrap_or(2);
+    let minute = i64::try_from(chance.within(2..minutes.max(5) as u64 - 2)).unwrap_or(2);
     let civil = begins.plus_ms(minute * 60_000).timestamp().to_zoned(local_zone(zone)).datetime();
     let (hour, of_hour) = (civil.hour().unsigned_abs(), civil.minute().unsigned_abs());
-    let local = Local { minute: of_hour.into(), hour: Some(hour.into()), ..Local::default() };
+    let changes = (
+        *chance.one_of(&[Gap::After, Gap::Shift, Gap::Skip]),
+        *chance.one_of(&[Twice::First, Twice::Second, Twice::Both]),
+    );
+    let local = Civil { minute: of_hour.into(), hour: Some(hour.into()), ..Civil::default() };
+    let civil_rule = |times| Rule::Civil { zone: zone.name().to_owned(), times, gap: changes.0, twice: changes.1 };
     let (when, rule) = match chance.within(0..100) {
-        0..30 => (When::Daily { hour, minute: of_hour, weekdays: Weekdays::EVERY_DAY }, Rule::Local(local)),
+        0..30 => (When::Daily { hour, minute: of_hour, weekdays: Weekdays::EVERY_DAY }, civil_rule(local)),
         30..45 => {
             let every = *chance.one_of(&[1, 2, 3, 5, 10]);
-            let rule = Rule::Local(Local { every_minutes: every, ..Local::default() });
+            let rule = civil_rule(Civil { every_minutes: every, ..Civil::default() });
             (When::Cron { expression: format!("*/{every} * * * *") }, rule)
         }
         45..60 => {
             let (day, month) = (civil.day().unsigned_abs(), civil.month().unsigned_abs());
-            let rule = Rule::Local(Local { day: Some(day.into()), month: Some(month.into()), ..local });
+            let rule = civil_rule(Civil { day: Some(day.into()), month: Some(month.into()), ..local });
             (When::Cron { expression: format!("{of_hour} {hour} {day} {month} *") }, rule)
         }
         60..80 => {
             let period_ms = *chance.one_of(&[45_000, 60_000, 90_000, 150_000, 240_000]);
             let anchor_ms = begins.0 + i64::try_from(chance.within(0..120_000)).unwrap_or(0);
-            (When::Every { period_ms: period_ms as u64, anchor_ms }, Rule::Every { period_ms, anchor_ms })
+            (
+                When::Every { period_ms: period_ms as u64, anchor_ms },
+                Rule::Every { milliseconds: period_ms, anchor_unix_ms: anchor_ms },
+            )
         }
         _ => {
             let instant_ms = begins.0 + minute * 60_000 + i64::try_from(chance.within(0..60_000)).unwrap_or(0);
-            (When::At { instant_ms }, Rule::At(instant_ms))
+            (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms })
         }
     };
     let people = *chance.one_of(&[1, 1, 3, 8, 16, 40, 300]);
@@ -124,10 +144,8 @@ fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes
         when,
         rule,
         zone,
-        changes: (
-            *chance.one_of(&[Gap::After, Gap::Shift, Gap::Skip]),
-            *chance.one_of(&[Twice::First, Twice::Second, Twice::Both]),
-        ),
+        changes,
+        end: begins.plus_ms(minutes * 60_000 - LAST_MS),
         recipients: (0..people).map(|person| format!("p{person}@s{number}.example")).collect(),
         catch_up: *chance.one_of(&[CatchUp::One, CatchUp::All, CatchUp::All, CatchUp::None]),
         overlap: *chance.one_of(&[Overlap::BufferOne, Overlap::Allow, Overlap::Allow, Overlap::Skip]),
@@ -139,7 +157,33 @@ fn local_zone(zone: Tz) -> jiff::tz::TimeZone {
     jiff::tz::TimeZone::get(zone.name()).unwrap_or(jiff::tz::TimeZone::UTC)
 }
 
+/// What a schedule holds, as histories write it.
+pub fn value(when: &When, zone: &str, recipients: u32) -> String {
+    format!("{when:?} in {zone} for {recipients}")
+}
+
 impl Planned {
+    /// What it holds once it is created.
+    pub fn value(&self) -> String {
+        value(&self.when, self.zone.name(), self.recipients.len() as u32)
+    }
+
+    /// What is due in `after < t <= until`, by the almanac: milliseconds since 1970.
+    pub fn due(&self, after: i64, until: i64) -> Vec<i64> {
+        // A period begins at its anchor.
+        let from = match self.rule {
+            Rule::Every { anchor_unix_ms, .. } => anchor_unix_ms.max(after + 1),
+            _ => after + 1,
+        };
+        // A rule that says nothing is due at no time; whatever opens by it is too much then.
+        self.rule.instants(from, until).unwrap_or_default()
+    }
+
+    /// The civil times behind them.
+    pub fn names(&self, after: i64, until: i64) -> Vec<Named> {
+        self.rule.named(after + 1, until).unwrap_or_default()
+    }
+
     /// As the admin API would propose it at this ledger time. None: it never fires from then on.
     pub fn create(&self, zone: &Zone, now: Time) -> Option<ScheduleCreate> {
         let (gap, overlap) = self.changes;
@@ -163,7 +207,7 @@ impl Planned {
         };
         let pattern = Pattern::compile(&self.when).ok()?;
         let jitter = Jitter { tenant: "default", name: &self.name, window_ms: 0 };
-        let next = first(&pattern, zone, &policies.dst, now, (None, None), jitter)?;
+        let next = first(&pattern, zone, &policies.dst, now, (None, Some(self.end)), jitter)?;
         let recipient =
             |address: &String| Recipient { address: address.clone(), key: address.clone(), values: Vec::new() };
         let recipients = self.recipients.iter().map(recipient).collect();
@@ -174,7 +218,7 @@ impl Planned {
             when: self.when.clone(),
             zone: self.zone.name().into(),
             start: None,
-            end: None,
+            end: Some(self.end),
             max_runs: None,
             policies,
             pool: "default".into(),

@@ -3,7 +3,7 @@
 //! It writes an accept down before it answers, never deduplicates, and misbehaves on request. It shares no code with
 //! the product, and with `reveille-sink` only the habit: that one lives on sockets, files and real time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,7 +45,9 @@ pub struct Mood {
 /// One final dot that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Virtual time since the beginning of the run.
+    /// When DATA was read, in virtual time since the beginning of the run.
+    pub data_at: Duration,
+    /// When the dot was.
     pub at: Duration,
     /// Who sent it.
     pub life: Life,
@@ -72,6 +74,8 @@ struct State {
     /// Refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     connections: u64,
+    /// Dots of each life that have come and whose answer is not out yet.
+    waiting: BTreeMap<Life, u64>,
 }
 
 /// The relay. Clones are the same.
@@ -87,8 +91,14 @@ impl Relay {
     /// In a good mood. The receiver is told of lives that are to die at once.
     pub fn new(chance: Chance, network: Network, trace: Trace) -> (Relay, mpsc::Receiver<Life>) {
         let (strikes, struck) = mpsc::channel(STRIKES_MAX);
-        let state =
-            State { mood: Mood::default(), chance, arrivals: Vec::new(), unknown: BTreeSet::new(), connections: 0 };
+        let state = State {
+            mood: Mood::default(),
+            chance,
+            arrivals: Vec::new(),
+            unknown: BTreeSet::new(),
+            connections: 0,
+            waiting: BTreeMap::new(),
+        };
         (Relay { state: Arc::new(Mutex::new(state)), strikes, network, trace }, struck)
     }
 
@@ -105,6 +115,11 @@ impl Relay {
     /// All dots that arrived, in order.
     pub fn arrivals(&self) -> Vec<Arrival> {
         self.state.lock().arrivals.clone()
+    }
+
+    /// Dots of this life that wait for their answer now: its hand-offs that are past the gate.
+    pub fn past_gate(&self, life: Life) -> u64 {
+        self.state.lock().waiting.get(&life).copied().unwrap_or(0)
     }
 
     /// One life's way to it.
@@ -267,8 +282,10 @@ impl Session {
     }
 
     async fn data(&mut self) -> io::Result<Next> {
+        let data_at = self.relay.trace.elapsed();
         self.say("354 go on").await?;
         let mut arrival = Arrival {
+            data_at,
             at: Duration::ZERO,
             life: self.life,
             connection: self.connection,
@@ -295,7 +312,12 @@ impl Session {
                 }
             }
         }
-        self.judge(arrival).await
+        *self.relay.state.lock().waiting.entry(self.life).or_default() += 1;
+        let judged = self.judge(arrival).await;
+        if let Some(waiting) = self.relay.state.lock().waiting.get_mut(&self.life) {
+            *waiting -= 1;
+        }
+        judged
     }
 
     /// At the dot: the decision and its record come first, then time passes, then the answer.

@@ -48,14 +48,17 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Repo
         })
         .build()
         .context("the runtime")?;
-    let report = runtime.block_on(async move {
+    let (report, flushed) = runtime.block_on(async move {
         let trace = Trace::new(file);
         let verdict = World::run(options, trace.clone()).await;
         let (hash, events) = trace.hash();
-        Report { seed, hash, events, passed: trace.elapsed(), verdict, lines: trace.lines() }
+        let report = Report { seed, hash, events, passed: trace.elapsed(), verdict, lines: trace.lines() };
+        // Tasks of dead nodes still hold the trace: whoever drops it last would not write its end.
+        (report, trace.flush())
     });
     // What dead nodes left behind goes with the runtime; nothing of it is waited for.
     runtime.shutdown_background();
     stand_in::end();
+    flushed.context("the end of the trace")?;
     Ok(report)
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -73,6 +73,14 @@ impl Trace {
         (inner.hasher.finalize().to_hex().as_str()[..16].to_owned(), inner.events)
     }
 
+    /// Brings all lines to the file, where there is one.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn flush(&self) -> io::Result<()> {
+        self.inner.lock().file.as_mut().map_or(Ok(()), |file| file.flush())
+    }
+
     /// The last lines, oldest first.
     pub fn lines(&self) -> Vec<String> {
         self.inner.lock().lines.iter().cloned().collect()
@@ -98,5 +106,38 @@ impl Inner {
             self.lines.pop_front();
         }
         self.lines.push_back(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufWriter;
+
+    use super::*;
+
+    /// A file that somebody else can look into.
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_line_is_in_the_file_though_somebody_still_holds_the_trace() {
+        let page = Page::default();
+        let trace = Trace::new(Some(Box::new(BufWriter::new(page.clone()))));
+        let held = trace.clone();
+        trace.say("the end");
+        trace.flush().expect("a page takes everything");
+        assert!(String::from_utf8_lossy(&page.0.lock()).ends_with("the end\n"));
+        assert_eq!(held.lines().len(), 1);
     }
 }

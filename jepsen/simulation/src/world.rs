@@ -11,20 +11,24 @@ use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use reveille_cluster::site::Site;
 use reveille_ledger::ids::{NodeId, Time};
+use reveille_ledger::planted;
 use reveille_raft::{ClusterId, Member, Role};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use crate::chance::{Chance, Concern};
+use crate::chronicle::{Broken, Chronicle};
 use crate::clients::Clients;
 use crate::clock::NodeClock;
-use crate::faults::{self, Fault, Place};
+use crate::faults::{self, Place};
 use crate::network::{Life, Network};
 use crate::node::{Death, Node, Surroundings};
-use crate::plan::Plan;
+use crate::observer::{self, Observer};
+use crate::plan::{LAST_MS, Plan};
 use crate::relay::{Mood, Relay};
 use crate::trace::Trace;
 use crate::verdict::{Verdict, Watch};
+use crate::{aftermath, history, node};
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -39,14 +43,28 @@ pub struct Options {
     pub faults: bool,
     /// A folder in memory for what nodes keep in files; removed by whoever made it.
     pub folder: PathBuf,
+    /// Where the history goes, for whoever wants to read it or have it judged again.
+    pub history: Option<PathBuf>,
+    /// The command that repeats the run.
+    pub command: String,
+    /// The commit that is judged.
+    pub commit: String,
 }
 
-/// How often invariants are looked at, and hashes of states compared.
+/// Sessions to the relay on each node.
+pub const SESSIONS: u32 = 4;
+/// The cluster gets this long to come to life.
+pub const FAULTS_AFTER: Duration = Duration::from_secs(10);
+/// How often invariants are looked at, and hashes of states taken.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often something arrives that a former leadership left behind, in a build that can bring it.
+const LATE_EVERY: Duration = Duration::from_secs(15);
+/// How long a node may take to answer the last read; one that is cut off for good does not.
+const READ_WITHIN: Duration = Duration::from_secs(20);
 
 /// What lies ahead.
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     NextFault,
     Start(Place),
     HealNetwork,
@@ -55,36 +73,50 @@ enum Step {
     Create(usize),
     Operate,
     Look,
+    Observe,
+    /// What a former leadership left on its way arrives.
+    Late,
     Heal,
     End,
 }
 
 /// A run under way.
 pub struct World {
-    options: Options,
+    pub(crate) options: Options,
     plan: Plan,
-    nodes: Vec<Node>,
-    around: Surroundings,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) around: Surroundings,
     clients: Clients,
-    agenda: BTreeMap<(Instant, u64), Step>,
+    pub(crate) agenda: BTreeMap<(Instant, u64), Step>,
     steps: u64,
-    chances: Chances,
+    pub(crate) chances: Chances,
     watch: Watch,
+    observer: Observer,
     begun: Instant,
     /// Nodes that never come back.
-    lost: Vec<Place>,
+    pub(crate) lost: Vec<Place>,
     sites: Sites,
+    /// What is broken on the network, of the relay and of clocks, until it is whole again.
+    pub(crate) broken: BTreeMap<Thing, Vec<Broken>>,
     /// Kills, by what they were.
-    pub tally: BTreeMap<&'static str, u64>,
+    tally: BTreeMap<&'static str, u64>,
 }
 
 /// The nodes that can be asked, for the clients.
 pub type Sites = Arc<Mutex<Vec<Option<Arc<Site>>>>>;
 
-struct Chances {
-    faults: Chance,
-    disk: Chance,
-    workload: Chance,
+/// What is mended at one stroke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Thing {
+    Network,
+    Relay,
+    Clock(Place),
+}
+
+pub(crate) struct Chances {
+    pub faults: Chance,
+    pub disk: Chance,
+    pub workload: Chance,
 }
 
 impl World {
@@ -101,14 +133,17 @@ impl World {
         let mut workload = of(Concern::Workload);
         let plan = Plan::draw(&mut workload, options.minutes as i64);
         trace.say(format_args!("seed {}: {} in {}, {}", options.seed, plan.scene.name, plan.scene.zone, plan.begins));
-        let network = Network::new(of(Concern::Network), trace.clone());
+        let oath = Duration::from_millis(options.heartbeat_ms * node::ELECTION.end);
+        let network = Network::new(of(Concern::Network), trace.clone(), oath);
         let (relay, strikes) = Relay::new(of(Concern::Relay), network.clone(), trace.clone());
         relay.does_not_know(plan.unknown.iter().cloned());
         let mut sizes = of(Concern::Disk);
+        let chronicle = Chronicle::new(trace.clone());
         let around = Surroundings {
             network,
             relay,
             trace: trace.clone(),
+            chronicle: chronicle.clone(),
             root: options.folder.clone(),
             heartbeat_ms: options.heartbeat_ms,
             snapshot_every: *sizes.one_of(&[100, 400, 2_000]),
@@ -121,14 +156,16 @@ impl World {
         });
         let sites: Sites = Arc::new(Mutex::new(vec![None, None, None]));
         let world = World {
-            clients: Clients::new(Arc::clone(&sites), trace.clone()),
+            clients: Clients::new(Arc::clone(&sites), trace.clone(), chronicle.clone()),
             nodes: nodes.collect(),
             agenda: BTreeMap::new(),
             steps: 0,
             chances: Chances { faults: of(Concern::Faults), disk: sizes, workload },
-            watch: Watch::new(trace),
+            watch: Watch::new(trace, chronicle.clone()),
+            observer: Observer::new(chronicle),
             begun: Instant::now(),
             lost: Vec::new(),
+            broken: BTreeMap::new(),
             sites,
             tally: BTreeMap::new(),
             around,
@@ -138,16 +175,16 @@ impl World {
         (world, strikes)
     }
 
-    fn after(&mut self, delay: Duration, step: Step) {
+    pub(crate) fn after(&mut self, delay: Duration, step: Step) {
         self.steps += 1;
         self.agenda.insert((Instant::now() + delay, self.steps), step);
     }
 
-    fn count(&mut self, what: &'static str) {
+    pub(crate) fn count(&mut self, what: &'static str) {
         *self.tally.entry(what).or_default() += 1;
     }
 
-    fn trace(&self) -> &Trace {
+    pub(crate) fn trace(&self) -> &Trace {
         &self.around.trace
     }
 
@@ -181,16 +218,20 @@ impl World {
     }
 
     async fn live(&mut self, mut strikes: mpsc::Receiver<Life>) -> Result<()> {
-        let whole = Duration::from_secs(self.options.minutes * 60);
+        let whole = self.whole();
         for number in 0..self.plan.schedules.len() {
             self.after(Duration::from_millis(self.plan.schedules[number].at_ms.unsigned_abs()), Step::Create(number));
         }
         self.after(LOOK_EVERY, Step::Look);
+        self.after(observer::EVERY, Step::Observe);
+        if planted::COMPILED {
+            self.after(LATE_EVERY, Step::Late);
+        }
         self.after(Duration::from_secs(60), Step::Operate);
         self.after(whole * 6 / 10, Step::Heal);
         self.after(whole, Step::End);
         if self.options.faults {
-            self.after(Duration::from_secs(10), Step::NextFault);
+            self.after(FAULTS_AFTER, Step::NextFault);
         }
         while let Some(((at, _), _)) = self.agenda.first_key_value() {
             let at = *at;
@@ -241,28 +282,46 @@ impl World {
             Step::HealNetwork => {
                 self.trace().say("the network is whole");
                 self.around.network.heal();
+                self.mended(Thing::Network);
             }
             Step::Mood(mood) => {
                 self.trace().say(format_args!("relay: {mood:?}"));
                 self.around.relay.set_mood(mood);
+                self.mended(Thing::Relay);
             }
             Step::SetClock(place) => {
                 let right = self.true_time();
                 self.trace().say(format_args!("n{}: its clock is right", place + 1));
                 self.nodes[place].clock.set(right);
+                self.mended(Thing::Clock(place));
             }
             Step::Create(number) => self.clients.create(self.plan.schedules[number].clone()),
             Step::Operate => {
                 self.clients.operate(&mut self.chances.workload);
-                let pause = Duration::from_millis(self.chances.workload.within(5_000..60_000));
+                let pause = Duration::from_millis(self.chances.workload.within(2_000..30_000));
                 // What somebody pauses late could not go on before the end.
-                if self.begun.elapsed() + pause < Duration::from_secs(self.options.minutes * 60) * 8 / 10 {
+                if self.begun.elapsed() + pause < self.whole() * 8 / 10 {
                     self.after(pause, Step::Operate);
                 }
+            }
+            Step::Observe => {
+                let sites: Vec<Arc<Site>> = self.nodes.iter().filter_map(Node::site).collect();
+                // Nothing becomes due any more, and whoever still asks does so because nobody answers.
+                let last = Duration::from_millis(LAST_MS.unsigned_abs());
+                let is_quiet = self.begun.elapsed() > (self.whole() - last).max(self.whole() * 9 / 10);
+                self.observer.look(&sites, is_quiet);
+                self.after(observer::EVERY, Step::Observe);
             }
             Step::Look => {
                 self.look();
                 self.after(LOOK_EVERY, Step::Look);
+            }
+            Step::Late => {
+                #[cfg(feature = "planted-bugs")]
+                if let Some(place) = self.leader() {
+                    crate::late::propose(self.nodes[place].site(), self.around.network.clone());
+                }
+                self.after(LATE_EVERY, Step::Late);
             }
             Step::Heal => self.heal(),
             Step::End => {}
@@ -270,100 +329,19 @@ impl World {
         Ok(())
     }
 
+    fn whole(&self) -> Duration {
+        Duration::from_secs(self.options.minutes * 60)
+    }
+
     /// What a clock without error shows.
-    fn true_time(&self) -> Time {
+    pub(crate) fn true_time(&self) -> Time {
         self.plan.begins.plus_ms(self.begun.elapsed().as_millis() as i64)
     }
 
-    fn leader(&self) -> Option<Place> {
+    pub(crate) fn leader(&self) -> Option<Place> {
         let leads =
             |node: &Node| node.site().is_some_and(|site| matches!(*site.replica.role().borrow(), Role::Leader { .. }));
         self.nodes.iter().position(leads)
-    }
-
-    fn break_something(&mut self, fault: Fault) -> Result<()> {
-        self.trace().say(format_args!("fault: {fault:?}"));
-        let leader = self.leader();
-        let whom = |place: Option<Place>| place.or(leader).unwrap_or(0);
-        match fault {
-            Fault::Kill(place, absence) => {
-                self.count("kill");
-                self.kill(whom(place), Death::Kill, absence)?;
-            }
-            Fault::PowerCut(place, syncs, absence) => {
-                self.count("power cut");
-                if let Some(disk) = self.nodes[whom(place)].disk() {
-                    disk.arm(syncs);
-                }
-                // It starts again however long the cut takes to come.
-                self.after(absence + Duration::from_secs(10), Step::Start(whom(place)));
-            }
-            Fault::All(absences, power) => {
-                self.count(if power { "power cut of all" } else { "kill of all" });
-                for (place, absence) in absences.into_iter().enumerate() {
-                    let death = if power { Death::PowerCut(self.chances.disk.next()) } else { Death::Kill };
-                    self.kill(place, death, absence)?;
-                }
-            }
-            Fault::Isolate(place, stay) => {
-                self.count("isolation");
-                let alone = self.nodes[whom(place)].id;
-                for other in self.nodes.iter().map(|node| node.id).filter(|other| *other != alone) {
-                    self.around.network.cut(alone, other);
-                    self.around.network.cut(other, alone);
-                }
-                self.after(stay, Step::HealNetwork);
-            }
-            Fault::OneWay(from, to, stay) => {
-                self.count("one way cut");
-                self.around.network.cut(self.nodes[from].id, self.nodes[to].id);
-                self.after(stay, Step::HealNetwork);
-            }
-            Fault::Disturb(lossy, slow_ms, stay) => {
-                self.count("disturbed network");
-                self.around.network.disturb(lossy, slow_ms);
-                self.after(stay, Step::HealNetwork);
-            }
-            Fault::Jump(place, by_ms, stay) => {
-                self.count("clock jump");
-                self.nodes[place].clock.jump(by_ms);
-                self.after(stay, Step::SetClock(place));
-            }
-            Fault::Drift(place, ppm, stay) => {
-                self.count("clock drift");
-                self.nodes[place].clock.drift(ppm);
-                self.after(stay, Step::SetClock(place));
-            }
-            Fault::Relay(mood, stay) => {
-                self.count("relay");
-                self.around.relay.set_mood(mood);
-                self.after(stay, Step::Mood(Mood::default()));
-            }
-        }
-        Ok(())
-    }
-
-    fn kill(&mut self, place: Place, death: Death, absence: Duration) -> Result<()> {
-        self.nodes[place].die(death)?;
-        self.after(absence, Step::Start(place));
-        Ok(())
-    }
-
-    /// The relay wants a sender dead, between its dot and the answer.
-    fn strike(&mut self, life: Life) -> Result<()> {
-        let struck = self.nodes.iter().position(|node| node.life() == Some(life));
-        let Some(place) = struck else { return Ok(()) };
-        self.count("kill between dot and answer");
-        let absence = Duration::from_millis(self.chances.faults.within(100..20_000));
-        self.kill(place, Death::Kill, absence)
-    }
-
-    /// An armed power cut has come.
-    fn cut(&mut self, place: Place) -> Result<()> {
-        self.count("torn sync");
-        let death = Death::PowerCut(self.chances.disk.next());
-        let absence = Duration::from_millis(self.chances.faults.within(100..20_000));
-        self.kill(place, death, absence)
     }
 
     fn look(&mut self) {
@@ -372,40 +350,11 @@ impl World {
                 self.watch.ended_by_itself(node.id);
             }
         }
+        for broken in self.around.network.broken_oaths() {
+            self.watch.wrong(broken);
+        }
         let sites: Vec<Arc<Site>> = self.nodes.iter().filter_map(Node::site).collect();
         self.watch.look(&sites);
-    }
-
-    /// From here on a quorum is whole. One node may stay dead for good, or cut off one way.
-    fn heal(&mut self) {
-        self.trace().say("faults end; a quorum is whole from here on");
-        self.agenda.retain(|_, step| {
-            !matches!(step, Step::NextFault | Step::HealNetwork | Step::Start(_) | Step::Mood(_) | Step::SetClock(_))
-        });
-        self.around.network.heal();
-        self.around.relay.set_mood(Mood::default());
-        let right = self.true_time();
-        self.nodes.iter().for_each(|node| node.clock.set(right));
-        if self.options.faults && self.chances.faults.percent(40) {
-            let place = self.chances.faults.within(0..3) as Place;
-            if self.chances.faults.percent(50) {
-                self.count("node lost for good");
-                self.trace().say(format_args!("n{} is lost for good", place + 1));
-                self.lost.push(place);
-                // Nothing of it is needed again, not even its folder.
-                let _ = self.nodes[place].die(Death::Kill);
-            } else {
-                self.count("half cut off for good");
-                let (from, to) = (self.nodes[place].id, self.nodes[(place + 1) % 3].id);
-                self.trace().say(format_args!("what n{} says to n{} is lost for good", from.0, to.0));
-                self.around.network.cut(from, to);
-            }
-        }
-        for place in 0..self.nodes.len() {
-            if self.nodes[place].life().is_none() {
-                self.after(Duration::from_millis(100), Step::Start(place));
-            }
-        }
     }
 
     async fn judge(mut self) -> Result<Verdict> {
@@ -413,10 +362,34 @@ impl World {
         self.look();
         let sites: Vec<Arc<Site>> = self.nodes.iter().filter_map(Node::site).collect();
         ensure!(sites.len() >= 2, "only {} nodes run at the end", sites.len());
-        let end = self.true_time();
-        let arrivals = || self.around.relay.arrivals();
-        let verdict = self.watch.judge(&sites, &self.plan, end, &self.clients, arrivals).await;
-        let mut verdict = verdict?;
+        let mut indices = Vec::new();
+        for site in &sites {
+            indices.push(site.replica.linearizable(std::time::Instant::now() + READ_WITHIN).await.ok());
+        }
+        let newest = indices.iter().enumerate().filter_map(|(place, index)| Some((index.as_ref()?, place))).max();
+        let (_, newest) = newest.context("no node answers a read at the end")?;
+        self.look();
+        self.observer.end();
+        let created = self.clients.known(|known| (known.created.clone(), known.created.len() as u64 + known.never));
+        let planned = self.plan.schedules.len() as u64;
+        if created.1 < planned {
+            self.watch.wrong(format!("{} schedules were never created", planned - created.1));
+        }
+        // The record of the relay and the ledger are read in one instant: until a node answers, mail goes on.
+        let chronicle = &self.around.chronicle;
+        aftermath::mails(chronicle, &self.around.relay.arrivals());
+        let applied = sites[newest].replica.read(|ledger| {
+            aftermath::due(chronicle, &self.plan, &created.0, ledger);
+            aftermath::runs(chronicle, ledger);
+            aftermath::objects(chronicle, ledger);
+            ledger.head().applied
+        });
+        let history = history::whole(&self.options, &self.plan, self.around.chronicle.events(), chronicle.now_ns());
+        if let Some(path) = &self.options.history {
+            history::write(path, &history)?;
+        }
+        let mut verdict = self.watch.judge(&history::book(history));
+        verdict.figures.insert("entries", applied);
         verdict.faults = std::mem::take(&mut self.tally);
         for node in &mut self.nodes {
             node.die(Death::Kill)?;

@@ -29,6 +29,8 @@ mod trace;
 mod verdict;
 mod workload;
 
+pub use verdict::commit;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;

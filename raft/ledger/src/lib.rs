@@ -20,6 +20,7 @@ pub mod ids;
 mod key;
 pub mod labels;
 pub mod moments;
+pub mod planted;
 pub mod policy;
 pub mod pool;
 pub mod refusal;

@@ -141,6 +141,15 @@ pub enum RunCause {
     Test,
 }
 
+/// A run whose instant had to wait until another run of its schedule was finished (`overlap`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waited {
+    /// Which run.
+    pub run: String,
+    /// For which run.
+    pub of: String,
+}
+
 /// Instants that opened no run, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {

@@ -81,9 +81,19 @@ fn on_time(book: &Book, run: &Run, inquiry: &mut Inquiry) {
     }
 }
 
-/// Nobody could act, or somebody had paused it.
+/// Nobody could act, or somebody had paused it, or another run of it had to be finished first.
 fn is_excused(book: &Book, run: &Run, from_ms: i64, to_ms: i64) -> bool {
-    book.was_hindered(from_ms, to_ms) || was_stopped(book, &run.tenant, &run.schedule, from_ms, to_ms)
+    book.was_hindered(from_ms, to_ms)
+        || was_stopped(book, &run.tenant, &run.schedule, from_ms, to_ms)
+        || had_to_wait(book, run)
+}
+
+/// Does the ledger name a run of the same schedule, opened before, for which this one waited?
+fn had_to_wait(book: &Book, run: &Run) -> bool {
+    let of = book.names.find(&run.run).and_then(|name| book.waited.get(&name)).and_then(|of| book.runs.get(of));
+    of.is_some_and(|of| {
+        (&of.tenant, &of.schedule) == (&run.tenant, &run.schedule) && of.opened_index < run.opened_index
+    })
 }
 
 /// Was a schedule touched by a hand until `to_ms` in a way that may have kept it from opening since `from_ms`: paused

@@ -285,6 +285,17 @@ fn i10_early_late_passed_over_and_to_nobody() {
     let open = |by_ms: i64| with(|history| history.alter_run("r120.0", |run| run.opened_unix_ms += by_ms));
     rejected(&open(-200), &[10]);
     rejected(&open(4_000), &[10]);
+    let waited = |of: &str| {
+        with(|history| {
+            history.alter_run("r250.0", |run| run.opened_unix_ms += 4_000);
+            history.events.push(Event::Waited(Waited { run: "r250.0".to_owned(), of: of.to_owned() }));
+        })
+    };
+    assert!(waited("r200.0").judge().valid, "late since it waited for an earlier run");
+    // A run of another schedule is nothing to wait for, nor is a later one, nor itself.
+    for of in ["r120.0", "r255.0", "r250.0"] {
+        rejected(&waited(of), &[10]);
+    }
     let over_an_outage = with(|history| history.alter_run("r200.0", |run| run.opened_unix_ms += 4_000));
     assert!(over_an_outage.judge().valid, "late without a quorum");
     let passed = with(|history| {

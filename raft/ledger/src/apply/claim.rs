@@ -7,6 +7,7 @@ use crate::command::{Claim, SLICE_MAX};
 use crate::effect::Effect;
 use crate::ids::{Fence, GROUP, NodeId, Time};
 use crate::moments::{Doubt, Moments, What};
+use crate::planted::{self, Bug};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, Page, Row, RunState, Standing};
@@ -86,6 +87,10 @@ impl Ledger {
     pub(super) fn revoke(&mut self, context: &mut Context, fences: &[Fence]) -> Outcome {
         let mut moved = 0;
         for fence in fences {
+            if planted::is(Bug::SendAgain) {
+                moved += self.give_back(context, *fence);
+                continue;
+            }
             let Some(row) = self.rows.edit(fence) else { continue };
             let claimed = std::mem::take(&mut row.claimed);
             if claimed.is_empty() {
@@ -103,6 +108,22 @@ impl Ledger {
             moved += u64::from(claimed.len());
         }
         Outcome::Moved(moved)
+    }
+}
+
+impl Ledger {
+    /// Planted: as if a lost holder had never begun anything.
+    fn give_back(&mut self, context: &mut Context, fence: Fence) -> u64 {
+        let Some(mut row) = self.rows.get(&fence).cloned() else { return 0 };
+        let (claimed, place) = (std::mem::take(&mut row.claimed), (row.page, row.chunk));
+        if claimed.is_empty() {
+            return 0;
+        }
+        row.note(context, (What::Released(None), Standing::Pending), &claimed);
+        context.emit(Effect::RowClosed { fence, holder: row.holder });
+        self.put_row(fence, row, true);
+        self.shift(context, place, &claimed, Standing::Claimed, Standing::Pending);
+        u64::from(claimed.len())
     }
 }
 

@@ -41,6 +41,7 @@ pub use send_test::TEST_NAME;
 use crate::command::{Command, Entry};
 use crate::effect::Effect;
 use crate::ids::{Hash, Time};
+use crate::planted::{self, Bug};
 use crate::refusal::Refusal;
 use crate::reply::{Outcome, Reply};
 use crate::state::{Answer, Ledger};
@@ -119,7 +120,8 @@ impl Ledger {
             return Ok(());
         }
         let current = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        if self.head.epoch.is_none() || entry.epoch != current {
+        let is_current = entry.epoch == current || planted::is(Bug::NoEpochCheck);
+        if self.head.epoch.is_none() || !is_current {
             return Err(Refusal::WrongEpoch { proposed: entry.epoch, current });
         }
         let (ledger, now) = (self.head.now, self.time_of(entry));

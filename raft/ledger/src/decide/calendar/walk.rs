@@ -20,6 +20,7 @@ use super::firing::{Absence, Firing, Fold, Nominal, Reason, Remark, Step};
 use super::policy::{DstGap, DstOverlap, Policies};
 use super::search::Search;
 use super::segment::{Edge, Segment};
+use crate::planted::{self, Bug};
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
@@ -118,7 +119,7 @@ impl<'a> Walk<'a> {
         if let Some(edge) = self.segment.opening.filter(repeated) {
             let remark = Some(Remark::SecondOfTwo { edge });
             let own = Own { local, at, fold: Fold::Second, remark };
-            return (overlap != DstOverlap::First).then_some(own);
+            return (overlap != DstOverlap::First || planted::is(Bug::OverlapTwice)).then_some(own);
         }
         if let Some(edge) = self.segment.closing.filter(repeated) {
             let remark = Some(Remark::FirstOfTwo { edge });

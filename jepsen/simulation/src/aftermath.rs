@@ -1,0 +1,232 @@
+//! The end of a run: what the relay recorded, and what the ledger says of everybody, into the history.
+
+use std::collections::BTreeMap;
+
+use reveille_check::almanac::Named;
+use reveille_check::history::{
+    Answered, Audience, Claim, Due, Event, Explained, Fate, Found, Mail, Noun, Outcome, PassedOver, Run, RunCause,
+    Step, Waited,
+};
+use reveille_ledger::command::{Cause, Reason};
+use reveille_ledger::content::Recipients;
+use reveille_ledger::ids::{Hash, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::moments::What;
+use reveille_ledger::{History, Ledger, Standing};
+
+use crate::chronicle::{Chronicle, name};
+use crate::clients::Created;
+use crate::observer::fence_of;
+use crate::plan::{Plan, value};
+use crate::relay::Arrival;
+
+/// The only tenant of a simulation.
+pub const TENANT: &str = "default";
+
+/// Writes down each final dot that the relay saw.
+pub fn mails(chronicle: &Chronicle, arrivals: &[Arrival]) {
+    for arrival in arrivals {
+        chronicle.note(Event::Mail(Mail {
+            data_ns: arrival.data_at.as_nanos() as u64,
+            at_ns: arrival.at.as_nanos() as u64,
+            run: Some(arrival.run.clone()).filter(|run| !run.is_empty()),
+            recipient: arrival.recipient.clone(),
+            fence: arrival.fence.parse().ok(),
+            node: name(arrival.life.node),
+            connection: arrival.connection,
+            answer: match (arrival.accepted, arrival.code) {
+                (true, Some(_)) => Answered::Accepted,
+                (true, None) => Answered::AcceptedUntold,
+                (false, Some(_)) => Answered::Refused,
+                (false, None) => Answered::Nothing,
+            },
+            message_id: Some(arrival.message_id.clone()),
+            body: None,
+        }));
+    }
+}
+
+/// Writes down what is due by the almanac until the schedules end; answers how many instants that are.
+///
+/// A creation that was asked more than once counts from one of its tries. An instant between the first and the last
+/// of them is due if the ledger knows it, and is expected of nobody if not.
+pub fn due(chronicle: &Chronicle, plan: &Plan, created: &[Created], ledger: &Ledger) -> u64 {
+    for planned in &plan.schedules {
+        let (name, recipients) = (planned.name.clone(), planned.recipients.clone());
+        chronicle.note(Event::Audience(Audience { name, recipients }));
+    }
+    let mut count = 0;
+    for Created { planned, id, after_first, after_last } in created {
+        let names = planned.names(after_first.0, planned.end.0);
+        let opened = opened(ledger, *id);
+        for at in planned.due(after_first.0, planned.end.0) {
+            let told = explanation(ledger, *id, at, &names);
+            let has_opened = opened.contains_key(&at);
+            if at <= after_last.0 && !has_opened && told.is_none() {
+                continue;
+            }
+            count += 1;
+            chronicle.note(Event::Due(Due {
+                tenant: TENANT.to_owned(),
+                schedule: planned.name.clone(),
+                due_unix_ms: at,
+                audience: planned.name.clone(),
+            }));
+            if let (false, Some(outcome)) = (has_opened, told) {
+                chronicle.note(Event::Explained(Explained {
+                    tenant: TENANT.to_owned(),
+                    schedule: planned.name.clone(),
+                    first_unix_ms: at,
+                    last_unix_ms: at,
+                    count: 1,
+                    outcome,
+                    reason: String::new(),
+                }));
+            }
+        }
+    }
+    count
+}
+
+/// Instants at which the schedule opened by itself.
+fn opened(ledger: &Ledger, id: ScheduleId) -> BTreeMap<i64, RunId> {
+    let own = ledger.runs().filter(|(_, _, run)| run.schedule == id && run.cause != Cause::Trigger);
+    own.map(|(run_id, _, run)| (run.due.0, run_id)).collect()
+}
+
+/// What the ledger's history says of an instant that did not open, by whichever of its names.
+fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Option<PassedOver> {
+    let own = names.iter().filter(|named| named.at_unix_ms == at);
+    let civil = own.map(|named| Nominal::Civil { civil_ms: named.civil_ms, fold: u8::from(named.is_second) });
+    let mut wanted: Vec<Nominal> = civil.collect();
+    wanted.push(Nominal::Instant(Time(at)));
+    let history = ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
+    let told = history.filter_map(|((_, first), row)| match row {
+        History::Explained { strides, reason, .. } => {
+            let covers = |name: &Nominal| strides.place(first, name).is_some_and(|place| place.is_told);
+            wanted.iter().any(covers).then_some(*reason)
+        }
+        History::Opened(_) => None,
+    });
+    told.filter_map(passed_over).next()
+}
+
+/// What the checker makes of a reason. Whoever has no catch-up loses an instant only by being late; and an instant
+/// that the almanac knows cannot be one that does not exist.
+fn passed_over(reason: Reason) -> Option<PassedOver> {
+    Some(match reason {
+        Reason::Coalesced => PassedOver::Coalesced,
+        Reason::NoCatchUp | Reason::TooLate => PassedOver::Expired,
+        Reason::Overlap | Reason::Superseded => PassedOver::Skipped,
+        Reason::OpenedBefore => PassedOver::Refused,
+        Reason::DoesNotExist | Reason::Edited => return None,
+    })
+}
+
+/// Writes down every run and everybody in it; answers how many runs there are.
+pub fn runs(chronicle: &Chronicle, ledger: &Ledger) -> u64 {
+    let mut count = 0;
+    for (id, page, run) in ledger.runs() {
+        count += 1;
+        let get = |standing| run.counts.get(standing);
+        chronicle.note(Event::Run(Run {
+            run: id.to_string(),
+            tenant: page.tenant.clone(),
+            schedule: run.name.clone(),
+            due_unix_ms: run.due.0,
+            cause: cause(run.cause),
+            opened_index: id.index,
+            opened_unix_ms: page.opened_at.0,
+            audience: run.count,
+            unfinished: get(Standing::Pending) + get(Standing::Claimed),
+        }));
+        if let Some(of) = run.waited_for {
+            chronicle.note(Event::Waited(Waited { run: id.to_string(), of: of.to_string() }));
+        }
+        for (number, recipient) in recipients(ledger, &run.audience).into_iter().enumerate() {
+            story(chronicle, ledger, (id, number as u32), recipient);
+        }
+    }
+    count
+}
+
+fn cause(cause: Cause) -> RunCause {
+    match cause {
+        Cause::Due => RunCause::Due,
+        Cause::CatchUp => RunCause::CatchUp,
+        Cause::Trigger => RunCause::Trigger,
+        Cause::Backfill => RunCause::Backfill,
+        Cause::Test => RunCause::Test,
+    }
+}
+
+/// Nobody where it cannot be read: then everybody who was due stands nowhere.
+pub fn recipients(ledger: &Ledger, audience: &Hash) -> Vec<String> {
+    match ledger.blob(audience).and_then(Recipients::from_blob) {
+        Some(Recipients::Inline(audience)) => audience.recipients.into_iter().map(|one| one.address).collect(),
+        Some(Recipients::Sealed(_)) | None => Vec::new(),
+    }
+}
+
+fn story(chronicle: &Chronicle, ledger: &Ledger, (id, number): (RunId, u32), recipient: String) {
+    let Some(story) = ledger.story(id, number) else { return };
+    let run = id.to_string();
+    for chapter in &story.rows {
+        let fence = fence_of(&chapter.fence);
+        chronicle.note(Event::Claim(Claim {
+            fence,
+            node: name(chapter.holder.node),
+            incarnation: Some(chapter.holder.incarnation.0),
+            run: run.clone(),
+            recipients: vec![recipient.clone()],
+            committed_ns: chronicle.committed_ns(&fence),
+        }));
+        for moment in &chapter.moments {
+            let Some(step) = step(&moment.what) else { continue };
+            let (run, recipient, fence) = (run.clone(), recipient.clone(), Some(fence));
+            let index = moment.index;
+            chronicle.note(Event::Outcome(Outcome { index, fence, run, recipient, step, detail: String::new() }));
+        }
+    }
+    let (state, number, cause) = (fate(story.standing), Some(number), String::new());
+    chronicle.note(Event::Standing(reveille_check::history::Standing { run, recipient, number, state, cause }));
+}
+
+fn step(what: &What) -> Option<Step> {
+    Some(match what {
+        What::Accepted | What::KnownDuplicate | What::Contradiction => Step::Sent,
+        What::Refused { .. } => Step::Refused,
+        What::Released(_) | What::Unsendable(_) | What::Suppressed => Step::Released,
+        What::InDoubt(_) => Step::InDoubt,
+        What::Resent(_) => Step::Resent,
+        What::Assumed(_) => Step::Assumed,
+        What::AcceptedElsewhere | What::Taken(_) | What::Asked(_) => return None,
+    })
+}
+
+fn fate(standing: Standing) -> Fate {
+    match standing {
+        Standing::Pending => Fate::Pending,
+        Standing::Claimed => Fate::Claimed,
+        Standing::Sent => Fate::Sent,
+        Standing::Dead => Fate::Dead,
+        Standing::Suppressed => Fate::Suppressed,
+        Standing::Expired => Fate::Expired,
+        Standing::Cancelled => Fate::Cancelled,
+        Standing::Assumed => Fate::Assumed,
+        Standing::InDoubt => Fate::InDoubt,
+    }
+}
+
+/// Writes down the schedules and opt-outs that are there.
+pub fn objects(chronicle: &Chronicle, ledger: &Ledger) {
+    let found = |noun, name: &str, value: String| {
+        let (tenant, name) = (TENANT.to_owned(), name.to_owned());
+        chronicle.note(Event::Found(Found { noun, tenant, name, value }));
+    };
+    for (_, schedule) in ledger.schedules().iter() {
+        found(Noun::Schedule, &schedule.name, value(&schedule.when, &schedule.zone, schedule.recipients));
+    }
+    for ((_, address), _) in ledger.opted_out().iter() {
+        found(Noun::OptOut, address, "opted_out".to_owned());
+    }
+}

@@ -1,0 +1,154 @@
+//! What is seen of a run, as the checker reads it. Every observer writes here, in virtual time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use reveille_check::history::{
+    Answer, Call, Event, Fault, FaultKind, FaultStatus, Fence, Life as Lived, LifeEnd, Operation,
+};
+use reveille_ledger::ids::NodeId;
+
+use crate::network::Life;
+use crate::trace::Trace;
+
+#[derive(Default)]
+struct Inner {
+    events: Vec<Event>,
+    calls: Vec<Call>,
+    faults: Vec<Fault>,
+    lives: Vec<Lived>,
+    /// When a claim was first seen applied anywhere.
+    granted: BTreeMap<Fence, u64>,
+}
+
+/// The record of a run. Clones are the same.
+#[derive(Clone)]
+pub struct Chronicle {
+    inner: Arc<Mutex<Inner>>,
+    trace: Trace,
+}
+
+/// A call that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked(usize);
+
+/// A fault that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Broken(usize);
+
+/// The name of a node in a history.
+pub fn name(node: NodeId) -> String {
+    format!("n{}", node.0)
+}
+
+impl Chronicle {
+    /// Nothing seen yet; it counts time as the trace does.
+    pub fn new(trace: Trace) -> Chronicle {
+        Chronicle { inner: Arc::default(), trace }
+    }
+
+    /// Nanoseconds since the beginning.
+    pub fn now_ns(&self) -> u64 {
+        self.trace.elapsed().as_nanos() as u64
+    }
+
+    /// One thing that was seen.
+    pub fn note(&self, event: Event) {
+        self.inner.lock().events.push(event);
+    }
+
+    /// Somebody asks. Until [`Chronicle::answered`] nobody knows what came of it.
+    pub fn asked(&self, client: &str, request_id: Option<&str>, operation: Operation) -> Asked {
+        let call = Call {
+            client: client.to_owned(),
+            request_id: request_id.map(str::to_owned),
+            invoked_ns: self.now_ns(),
+            answered_ns: None,
+            operation,
+            answer: Answer::Unknown,
+        };
+        let mut inner = self.inner.lock();
+        inner.calls.push(call);
+        Asked(inner.calls.len() - 1)
+    }
+
+    /// And was answered.
+    pub fn answered(&self, asked: Asked, answer: Answer) {
+        let now_ns = self.now_ns();
+        if let Some(call) = self.inner.lock().calls.get_mut(asked.0) {
+            call.answered_ns = (answer != Answer::Unknown).then_some(now_ns);
+            call.answer = answer;
+        }
+    }
+
+    /// Something is broken from now on.
+    pub fn breaks(&self, kind: FaultKind, name: String, nodes: &[NodeId]) -> Broken {
+        self.breaks_as(Fault {
+            kind,
+            name,
+            nodes: nodes.iter().map(|node| self::name(*node)).collect(),
+            from_ns: self.now_ns(),
+            until_ns: None,
+            status: FaultStatus::Installed,
+            observed: None,
+            word: String::new(),
+            inside_data: None,
+            past_gate: None,
+            journals_lost: false,
+            led_epoch: None,
+        })
+    }
+
+    /// The same, with what else is known of it.
+    pub fn breaks_as(&self, fault: Fault) -> Broken {
+        let mut inner = self.inner.lock();
+        inner.faults.push(fault);
+        Broken(inner.faults.len() - 1)
+    }
+
+    /// It is whole again.
+    pub fn mends(&self, broken: Broken) {
+        let now_ns = self.now_ns();
+        if let Some(fault) = self.inner.lock().faults.get_mut(broken.0) {
+            fault.until_ns = Some(now_ns);
+        }
+    }
+
+    /// A process starts.
+    pub fn born(&self, life: Life) {
+        let (node, incarnation, started_ns) = (name(life.node), Some(life.number), self.now_ns());
+        self.inner.lock().lives.push(Lived { node, incarnation, started_ns, ended_ns: None, end: None });
+    }
+
+    /// A process is killed.
+    pub fn died(&self, life: Life) {
+        let (now_ns, node) = (self.now_ns(), name(life.node));
+        let mut inner = self.inner.lock();
+        let own =
+            inner.lives.iter_mut().rev().find(|lived| lived.node == node && lived.incarnation == Some(life.number));
+        if let Some(lived) = own {
+            (lived.ended_ns, lived.end) = (Some(now_ns), Some(LifeEnd::Killed));
+        }
+    }
+
+    /// A node has applied the claim.
+    pub fn granted(&self, fence: Fence) {
+        let now_ns = self.now_ns();
+        self.inner.lock().granted.entry(fence).or_insert(now_ns);
+    }
+
+    /// When the claim was first seen applied: it was committed by then.
+    pub fn committed_ns(&self, fence: &Fence) -> Option<u64> {
+        self.inner.lock().granted.get(fence).copied()
+    }
+
+    /// Everything so far.
+    pub fn events(&self) -> Vec<Event> {
+        let inner = self.inner.lock();
+        let calls = inner.calls.iter().cloned().map(Event::Call);
+        let faults = inner.faults.iter().cloned().map(Event::Fault);
+        let lives = inner.lives.iter().cloned().map(Event::Life);
+        inner.events.iter().cloned().chain(calls).chain(faults).chain(lives).collect()
+    }
+}

@@ -1,0 +1,100 @@
+//! The history of a run: its header, what was seen of it, and which parts of it are whole.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use reveille_check::Book;
+use reveille_check::history::{Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Writer};
+use reveille_cluster::lease::{LEASE, MARGIN};
+
+use crate::plan::Plan;
+use crate::world::{FAULTS_AFTER, Options, SESSIONS};
+
+/// So far may ledger time be ahead of the true one: two of three clocks agree within two seconds (P18), and it is
+/// slewed. Milliseconds.
+const CLOCK_ERROR_MS: u64 = 2_500;
+/// An instant opens so late at most while somebody leads. Milliseconds.
+const LATE_MS: u64 = 10_000;
+/// Recipients that a node may hold claimed (P12).
+const CLAIM_CAP: u32 = 4_096;
+/// The invariants that a simulation can say something about. Of I12 it has no second tenant, and of I14 nobody counts
+/// the passes of each gate.
+const ASKS: [u8; 9] = [3, 5, 6, 7, 8, 10, 11, 13, 15];
+
+/// A simulation sees everything, but for these two parts.
+const WHOLE: [Part; 15] = [
+    Part::Accepts,
+    Part::Dots,
+    Part::Claims,
+    Part::Outcomes,
+    Part::Standings,
+    Part::Runs,
+    Part::Instants,
+    Part::Due,
+    Part::Calls,
+    Part::Objects,
+    Part::Lives,
+    Part::Faults,
+    Part::Outages,
+    Part::OpenRows,
+    Part::StateHashes,
+];
+
+/// A whole history in memory.
+pub struct History {
+    header: Header,
+    events: Vec<Event>,
+    ended: Ended,
+}
+
+/// What these events make.
+pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64) -> History {
+    if options.faults {
+        let at_ns = FAULTS_AFTER.as_nanos() as u64;
+        events.push(Event::Phase(Phase { at_ns, phase: PhaseName::Faults }));
+    }
+    let ms = |duration: std::time::Duration| duration.as_millis() as u64;
+    let header = Header {
+        format: FORMAT,
+        seed: options.seed,
+        command: options.command.clone(),
+        commit: options.commit.clone(),
+        clock: Clock::Virtual,
+        began_unix_ms: plan.begins.0,
+        nodes: (1..=3).map(|number| format!("n{number}")).collect(),
+        in_doubt: InDoubt::Hold,
+        lease_ms: ms(LEASE),
+        margin_ms: ms(MARGIN),
+        sessions: SESSIONS,
+        claim_cap: CLAIM_CAP,
+        clock_error_ms: CLOCK_ERROR_MS,
+        late_ms: LATE_MS,
+        // Mail becomes due until shortly before the end, so the end is the deadline.
+        drain_within_ms: options.minutes * 60_000 * 4 / 10,
+        start_bound_ms: None,
+        asks: ASKS.to_vec(),
+        coverage: Coverage::default(),
+    };
+    History { header, events, ended: Ended { at_ns, whole: WHOLE.to_vec() } }
+}
+
+/// Ready to be judged.
+pub fn book(history: History) -> Book {
+    let mut book = Book::new(history.header);
+    history.events.into_iter().for_each(|event| book.note(event));
+    book.note(Event::Ended(history.ended));
+    book.close()
+}
+
+/// As a file.
+pub fn write(path: &Path, history: &History) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("the history {}", path.display()))?;
+    let mut writer = Writer::begin(BufWriter::new(file), &history.header).context("the history")?;
+    for event in &history.events {
+        writer.event(event).context("the history")?;
+    }
+    writer.end(&history.ended).context("the end of the history")?;
+    Ok(())
+}

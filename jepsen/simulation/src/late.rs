@@ -1,0 +1,36 @@
+//! Entries that a former leadership left on its way: stamped by an epoch that is over, and written under the one that is
+//! in force. On one thread nothing comes between a stamp and its entry, so a run has none of its own accord.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_cluster::site::Site;
+use reveille_ledger::command::{Command, Entry};
+use reveille_ledger::ids::Epoch;
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_raft::Role;
+use tokio::time::Duration;
+
+use crate::network::Network;
+
+/// How long it may take.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// Brings one to the leader's log. That it is refused for its epoch is all that may come of it (P13).
+pub fn propose(site: Option<Arc<Site>>, network: Network) {
+    let Some(site) = site else { return };
+    let Role::Leader { term } = *site.replica.role().borrow() else { return };
+    tokio::spawn(async move {
+        let (current, now) = site.replica.read(|ledger| (ledger.head().epoch, ledger.head().now));
+        let Some(epoch) = current.map(|current| Epoch(current.epoch.0.saturating_sub(1))) else { return };
+        let entry = Entry { epoch, now, command: Command::Tick };
+        let written = site.replica.propose_stamped(term, &entry, Instant::now() + WITHIN).await;
+        if let Some(Ok(reply)) = written
+            && !matches!(reply.outcome, Outcome::Refused(Refusal::WrongEpoch { .. }))
+        {
+            let index = reply.index;
+            network.note_broken(format!("P13: entry {index} of epoch {} was taken after it was over", epoch.0));
+        }
+    });
+}

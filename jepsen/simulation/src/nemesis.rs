@@ -1,0 +1,178 @@
+//! What breaks things, and puts them right again.
+
+use anyhow::Result;
+use reveille_check::history::{Event, Fault as Told, FaultKind, FaultStatus, Phase, PhaseName};
+use tokio::time::Duration;
+
+use crate::chronicle::name;
+use crate::faults::{Fault, Place};
+use crate::network::Life;
+use crate::node::Death;
+use crate::relay::Mood;
+use crate::world::{Step, Thing, World};
+
+impl World {
+    pub(crate) fn break_something(&mut self, fault: Fault) -> Result<()> {
+        self.trace().say(format_args!("fault: {fault:?}"));
+        let word = format!("{fault:?}");
+        let leader = self.leader();
+        let whom = |place: Option<Place>| place.or(leader).unwrap_or(0);
+        match fault {
+            Fault::Kill(place, absence) => {
+                self.count("kill");
+                self.kill(whom(place), Death::Kill, absence)?;
+            }
+            Fault::PowerCut(place, syncs, absence) => {
+                self.count("power cut");
+                if let Some(disk) = self.nodes[whom(place)].disk() {
+                    disk.arm(syncs);
+                }
+                // It starts again however long the cut takes to come.
+                self.after(absence + Duration::from_secs(10), Step::Start(whom(place)));
+            }
+            Fault::All(absences, power) => {
+                self.count(if power { "power cut of all" } else { "kill of all" });
+                for (place, absence) in absences.into_iter().enumerate() {
+                    let death = if power { Death::PowerCut(self.chances.disk.next()) } else { Death::Kill };
+                    self.kill(place, death, absence)?;
+                }
+            }
+            Fault::Isolate(place, stay) => {
+                self.count("isolation");
+                let alone = self.nodes[whom(place)].id;
+                self.breaks((Thing::Network, FaultKind::Partition), word, &[whom(place)]);
+                for other in self.nodes.iter().map(|node| node.id).filter(|other| *other != alone) {
+                    self.around.network.cut(alone, other);
+                    self.around.network.cut(other, alone);
+                }
+                self.after(stay, Step::HealNetwork);
+            }
+            Fault::OneWay(from, to, stay) => {
+                self.count("one way cut");
+                self.breaks((Thing::Network, FaultKind::Partition), word, &[from, to]);
+                self.around.network.cut(self.nodes[from].id, self.nodes[to].id);
+                self.after(stay, Step::HealNetwork);
+            }
+            Fault::Disturb(lossy, slow_ms, stay) => {
+                self.count("disturbed network");
+                self.breaks((Thing::Network, FaultKind::Link), word, &[0, 1, 2]);
+                self.around.network.disturb(lossy, slow_ms);
+                self.after(stay, Step::HealNetwork);
+            }
+            Fault::Jump(place, by_ms, stay) => {
+                self.count("clock jump");
+                self.breaks((Thing::Clock(place), FaultKind::Clock), word, &[place]);
+                self.nodes[place].clock.jump(by_ms);
+                self.after(stay, Step::SetClock(place));
+            }
+            Fault::Drift(place, ppm, stay) => {
+                self.count("clock drift");
+                self.breaks((Thing::Clock(place), FaultKind::Clock), word, &[place]);
+                self.nodes[place].clock.drift(ppm);
+                self.after(stay, Step::SetClock(place));
+            }
+            Fault::Relay(mood, stay) => {
+                self.count("relay");
+                self.breaks((Thing::Relay, FaultKind::Relay), word, &[]);
+                self.around.relay.set_mood(mood);
+                self.after(stay, Step::Mood(Mood::default()));
+            }
+        }
+        Ok(())
+    }
+
+    fn breaks(&mut self, (thing, kind): (Thing, FaultKind), word: String, places: &[Place]) {
+        let nodes: Vec<_> = places.iter().map(|place| self.nodes[*place].id).collect();
+        let broken = self.around.chronicle.breaks(kind, word, &nodes);
+        self.broken.entry(thing).or_default().push(broken);
+    }
+
+    pub(crate) fn mended(&mut self, thing: Thing) {
+        for broken in self.broken.remove(&thing).unwrap_or_default() {
+            self.around.chronicle.mends(broken);
+        }
+    }
+
+    fn kill(&mut self, place: Place, death: Death, absence: Duration) -> Result<()> {
+        self.ends(place, if death == Death::Kill { FaultKind::Kill } else { FaultKind::PowerCut });
+        self.nodes[place].die(death)?;
+        self.after(absence, Step::Start(place));
+        Ok(())
+    }
+
+    /// Writes down the end of a life, with what the relay sees of it in this instant.
+    fn ends(&self, place: Place, kind: FaultKind) {
+        let node = &self.nodes[place];
+        let past_gate = node.life().map(|life| self.around.relay.past_gate(life));
+        let term = node.site().and_then(|site| site.term());
+        self.around.chronicle.breaks_as(Told {
+            kind,
+            name: format!("{kind:?} of n{}", node.id.0),
+            nodes: vec![name(node.id)],
+            from_ns: self.around.chronicle.now_ns(),
+            until_ns: None,
+            status: if past_gate.is_some() { FaultStatus::Installed } else { FaultStatus::Skipped },
+            observed: past_gate.map(|_| true),
+            word: String::new(),
+            inside_data: past_gate.map(|past| past > 0),
+            past_gate,
+            journals_lost: kind == FaultKind::PowerCut,
+            led_epoch: term.map(|term| term.epoch().0),
+        });
+    }
+
+    /// The relay wants a sender dead, between its dot and the answer.
+    pub(crate) fn strike(&mut self, life: Life) -> Result<()> {
+        let struck = self.nodes.iter().position(|node| node.life() == Some(life));
+        let Some(place) = struck else { return Ok(()) };
+        self.count("kill between dot and answer");
+        let absence = Duration::from_millis(self.chances.faults.within(100..20_000));
+        self.kill(place, Death::Kill, absence)
+    }
+
+    /// An armed power cut has come.
+    pub(crate) fn cut(&mut self, place: Place) -> Result<()> {
+        self.count("torn sync");
+        let death = Death::PowerCut(self.chances.disk.next());
+        let absence = Duration::from_millis(self.chances.faults.within(100..20_000));
+        self.kill(place, death, absence)
+    }
+
+    /// From here on a quorum is whole. One node may stay dead for good, or cut off one way.
+    pub(crate) fn heal(&mut self) {
+        self.trace().say("faults end; a quorum is whole from here on");
+        let at_ns = self.around.chronicle.now_ns();
+        self.around.chronicle.note(Event::Phase(Phase { at_ns, phase: PhaseName::Healed }));
+        self.agenda.retain(|_, step| {
+            !matches!(step, Step::NextFault | Step::HealNetwork | Step::Start(_) | Step::Mood(_) | Step::SetClock(_))
+        });
+        self.around.network.heal();
+        self.around.relay.set_mood(Mood::default());
+        let right = self.true_time();
+        self.nodes.iter().for_each(|node| node.clock.set(right));
+        let broken: Vec<Thing> = self.broken.keys().copied().collect();
+        broken.into_iter().for_each(|thing| self.mended(thing));
+        if self.options.faults && self.chances.faults.percent(40) {
+            let place = self.chances.faults.within(0..3) as Place;
+            if self.chances.faults.percent(50) {
+                self.count("node lost for good");
+                self.trace().say(format_args!("n{} is lost for good", place + 1));
+                self.lost.push(place);
+                self.ends(place, FaultKind::NodeLost);
+                // Nothing of it is needed again, not even its folder.
+                let _ = self.nodes[place].die(Death::Kill);
+            } else {
+                self.count("half cut off for good");
+                let (from, to) = (self.nodes[place].id, self.nodes[(place + 1) % 3].id);
+                self.breaks((Thing::Network, FaultKind::Partition), "one way for good".to_owned(), &[place]);
+                self.trace().say(format_args!("what n{} says to n{} is lost for good", from.0, to.0));
+                self.around.network.cut(from, to);
+            }
+        }
+        for place in 0..self.nodes.len() {
+            if self.nodes[place].life().is_none() {
+                self.after(Duration::from_millis(100), Step::Start(place));
+            }
+        }
+    }
+}

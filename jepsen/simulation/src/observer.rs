@@ -1,0 +1,97 @@
+//! Who looks at the nodes while a run goes on: who can act, which rows are open, and when everything is done.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use reveille_check::history::{EpochStarted, Event, OpenRow, Outage};
+use reveille_cluster::site::Site;
+use reveille_ledger::{Ledger, Standing};
+use tokio::time::Duration;
+
+use crate::chronicle::{Chronicle, name};
+
+/// How often it looks.
+pub const EVERY: Duration = Duration::from_millis(500);
+/// A leader that no quorum has acknowledged for so long cannot act.
+const QUORUM_WITHIN: Duration = Duration::from_secs(2);
+
+/// Sees what the checker has to know of the cluster.
+pub struct Observer {
+    chronicle: Chronicle,
+    epochs: BTreeSet<u64>,
+    /// When somebody could last act, and since when nobody can.
+    acted_ns: u64,
+    is_out: bool,
+    is_drained: bool,
+}
+
+impl Observer {
+    /// Nothing seen yet: nobody acts.
+    pub fn new(chronicle: Chronicle) -> Observer {
+        Observer { chronicle, epochs: BTreeSet::new(), acted_ns: 0, is_out: true, is_drained: false }
+    }
+
+    /// One look. `is_quiet`: nothing more becomes due, and nobody asks for anything.
+    pub fn look(&mut self, sites: &[Arc<Site>], is_quiet: bool) {
+        let now_ns = self.chronicle.now_ns();
+        let acting = sites.iter().find_map(|site| Some((site, acts(site)?)));
+        let Some((site, epoch)) = acting else {
+            self.is_out = true;
+            return;
+        };
+        if std::mem::take(&mut self.is_out) {
+            self.chronicle.note(Event::Outage(Outage { from_ns: self.acted_ns, until_ns: now_ns }));
+        }
+        self.acted_ns = now_ns;
+        if self.epochs.insert(epoch) {
+            let node = name(site.me.node);
+            self.chronicle.note(Event::EpochStarted(EpochStarted { at_ns: now_ns, epoch, node }));
+        }
+        let (rows, is_done) = site.replica.read(|ledger| (open_rows(ledger, now_ns), is_done(ledger)));
+        rows.into_iter().for_each(|row| self.chronicle.note(Event::OpenRow(row)));
+        if is_quiet && is_done && !self.is_drained {
+            self.is_drained = true;
+            self.chronicle.note(Event::Drained { at_ns: now_ns });
+        }
+    }
+
+    /// The end: what is out now stays so.
+    pub fn end(&mut self) {
+        if self.is_out {
+            let until_ns = self.chronicle.now_ns();
+            self.chronicle.note(Event::Outage(Outage { from_ns: self.acted_ns, until_ns }));
+        }
+    }
+}
+
+/// The epoch in which this node leads, if it can do all that a leader does: a quorum hears it, its clocks agree, and
+/// its epoch is in force.
+fn acts(site: &Site) -> Option<u64> {
+    let term = site.term().filter(|term| !term.ended() && term.clocks_agree())?;
+    site.replica.last_quorum_acked().filter(|at| at.elapsed() < QUORUM_WITHIN)?;
+    let current = site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
+    (current == Some(term.epoch())).then_some(term.epoch().0)
+}
+
+fn open_rows(ledger: &Ledger, at_ns: u64) -> Vec<OpenRow> {
+    let claimed = ledger.rows().iter().filter(|(_, row)| !row.claimed.is_empty());
+    let seen = claimed.map(|(fence, row)| OpenRow {
+        at_ns,
+        fence: fence_of(fence),
+        node: name(row.holder.node),
+        incarnation: row.holder.incarnation.0,
+        claimed: row.claimed.len(),
+    });
+    seen.collect()
+}
+
+/// Nothing is pending or claimed.
+fn is_done(ledger: &Ledger) -> bool {
+    let unfinished = |counts: &reveille_ledger::Counts| counts.get(Standing::Pending) + counts.get(Standing::Claimed);
+    ledger.runs().all(|(_, _, run)| unfinished(&run.counts) == 0)
+}
+
+/// As histories write it.
+pub fn fence_of(fence: &reveille_ledger::ids::Fence) -> reveille_check::history::Fence {
+    reveille_check::history::Fence { group: fence.group, epoch: fence.epoch.0, index: fence.index, place: fence.place }
+}

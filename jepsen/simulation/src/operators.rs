@@ -1,0 +1,222 @@
+//! What people do in the midst of it, not knowing that anything is broken: they trigger, pause, resume and cancel runs,
+//! pause schedules, opt out and take it back, decide about doubts, and send dead letters again.
+
+use reveille_check::history::{Operation, Target};
+use reveille_ledger::command::{
+    Command, Decide, Decider, Decision, OptOut, OptOutTakeBack, Picked, Requeue, RunPause, RunResume, SchedulePause,
+    ScheduleResume, Trigger,
+};
+use reveille_ledger::ids::RunId;
+use reveille_ledger::{Ledger, RunState, Standing};
+use reveille_raft::peer::About;
+use tokio::time::Duration;
+
+use crate::aftermath::{TENANT, recipients};
+use crate::chance::Chance;
+use crate::clients::{Clients, Created, Told, answer, try_once};
+
+/// What somebody paused goes on after this.
+const PAUSE_FOR: Duration = Duration::from_secs(20);
+/// How many leave at once, and how soon after their mail was asked for, in milliseconds.
+const LEAVERS: u32 = 6;
+const LEAVE_WITHIN_MS: u64 = 800;
+/// How often a schedule is resumed until somebody takes it.
+const RESUMES_MAX: usize = 3;
+
+impl Clients {
+    /// Somebody does something to what there is.
+    pub fn operate(&self, chance: &mut Chance) {
+        let (kind, which) = (chance.within(0..100), chance.next());
+        let number = {
+            let mut known = self.known.lock();
+            known.requests += 1;
+            known.requests
+        };
+        let clients = self.clone();
+        tokio::spawn(async move {
+            match kind {
+                0..22 => clients.trigger(which, &format!("trigger-{number}")).await,
+                22..30 => clients.trigger_twice(which, &format!("trigger-{number}")).await,
+                30..42 => clients.pause(which).await,
+                42..50 => clients.cancel(which).await,
+                50..62 => clients.opt_out(which).await,
+                62..74 => clients.leave_in_the_midst(which, &format!("trigger-{number}")).await,
+                74..82 => clients.take_back(which).await,
+                82..90 => clients.decide(which).await,
+                90..95 => clients.requeue(which).await,
+                _ => clients.pause_schedule(which).await,
+            }
+        });
+    }
+
+    async fn trigger(&self, which: u64, request: &str) {
+        if let Some(created) = self.some_schedule(which) {
+            self.trigger_as("operator", &created, request).await;
+        }
+    }
+
+    /// Two clients with one request id: one run.
+    async fn trigger_twice(&self, which: u64, request: &str) {
+        let Some(created) = self.some_schedule(which) else { return };
+        tokio::join!(
+            self.trigger_as("operator", &created, request),
+            self.trigger_as("another operator", &created, request)
+        );
+    }
+
+    async fn trigger_as(&self, client: &str, created: &Created, request: &str) {
+        let (schedule, name) = (created.id, &created.planned.name);
+        let operation =
+            Operation::Trigger { tenant: TENANT.to_owned(), schedule: name.clone(), audience: name.clone() };
+        let trigger = Trigger { schedule, request: request.to_owned() };
+        self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone()))).await;
+    }
+
+    async fn pause(&self, which: u64) {
+        let Some(run) = self.some_run(which) else { return };
+        let target = Target::Run(run.to_string());
+        let pause = RunPause { run, reason: "somebody looks at it".into() };
+        let operation = Operation::Pause { target: target.clone() };
+        self.call(("operator", None), operation, Some(About::Run(run)), |_| Some(Command::RunPause(pause.clone())))
+            .await;
+        tokio::time::sleep(PAUSE_FOR).await;
+        let resume = RunResume { run, without_canary: false };
+        self.call(("operator", None), Operation::Resume { target }, None, |_| Some(Command::RunResume(resume))).await;
+    }
+
+    async fn cancel(&self, which: u64) {
+        let Some(run) = self.some_run(which) else { return };
+        let operation = Operation::Cancel { target: Target::Run(run.to_string()) };
+        self.call(("operator", None), operation, Some(About::Run(run)), |_| Some(Command::RunCancel(run))).await;
+    }
+
+    async fn pause_schedule(&self, which: u64) {
+        let Some(Created { planned, id, .. }) = self.some_schedule(which) else { return };
+        let target = Target::Schedule { tenant: TENANT.to_owned(), schedule: planned.name };
+        let pause = SchedulePause { schedule: id, reason: "not now".into() };
+        let operation = Operation::Pause { target: target.clone() };
+        self.call(("operator", None), operation, None, |_| Some(Command::SchedulePause(pause.clone()))).await;
+        // Refused where the node that was asked did not know the plan's version yet, or where nothing is paused.
+        for _ in 0..RESUMES_MAX {
+            tokio::time::sleep(PAUSE_FOR).await;
+            let operation = Operation::Resume { target: target.clone() };
+            let resumed = self.call(("operator", None), operation, None, |site| {
+                let version = site.replica.read(|ledger| ledger.schedules().get(&id).map(|found| found.plan.version));
+                Some(Command::ScheduleResume(ScheduleResume { schedule: id, plan_version: version? }))
+            });
+            if resumed.await.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Somebody who is about to get a mail, if there is anybody.
+    async fn opt_out(&self, which: u64) {
+        let Some((_, _, recipient)) = self.somebody(which, &[Standing::Claimed, Standing::Pending, Standing::Sent])
+        else {
+            return;
+        };
+        let operation = Operation::OptOut { tenant: TENANT.to_owned(), recipient: recipient.clone() };
+        let keys = vec![recipient.clone()];
+        let about = About::OptedOut { tenant: TENANT.to_owned(), keys: keys.iter().cloned().collect() };
+        let command = Command::OptOut(OptOut { tenant: TENANT.to_owned(), keys });
+        let told = self.call(("recipient", None), operation, Some(about), |_| Some(command.clone())).await;
+        if told.is_some() {
+            self.known.lock().opted_out.push(recipient);
+        }
+    }
+
+    /// Several leave while their mail is on its way.
+    async fn leave_in_the_midst(&self, which: u64, request: &str) {
+        let largest =
+            self.known(|known| known.created.iter().max_by_key(|created| created.planned.recipients.len()).cloned());
+        let Some(largest) = largest else { return };
+        self.trigger_as("operator", &largest, request).await;
+        tokio::time::sleep(Duration::from_millis(which % LEAVE_WITHIN_MS)).await;
+        let leavers = (0..LEAVERS).map(|number| self.opt_out(which.rotate_left(number * 8)));
+        futures::future::join_all(leavers).await;
+    }
+
+    async fn take_back(&self, which: u64) {
+        let opted_out = self.known(|known| known.opted_out.clone());
+        let Some(key) = pick(&opted_out, which) else { return };
+        let operation = Operation::TakeBack { tenant: TENANT.to_owned(), recipient: key.clone() };
+        let place = (TENANT.to_owned(), key.clone());
+        self.call(("operator", None), operation, None, |site| {
+            // Where a node does not know of it yet, another one will be asked.
+            let last = site.replica.read(|ledger| ledger.opted_out().get(&place).map_or(0, |known| known.last));
+            let (tenant, key, reason) = (place.0.clone(), place.1.clone(), "by letter".to_owned());
+            Some(Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason }))
+        })
+        .await;
+    }
+
+    /// Asked once: an answer that is lost may have been given, and a second decision would be another one.
+    async fn decide(&self, which: u64) {
+        let Some((run, number, recipient)) = self.somebody(which, &[Standing::InDoubt]) else { return };
+        let (of, whom) = (run.to_string(), Some(recipient));
+        let (decision, operation) = match which.is_multiple_of(2) {
+            true => (Decision::Resend, Operation::Resend { run: of, recipient: whom }),
+            false => (Decision::Assume, Operation::Assume { run: of, recipient: whom }),
+        };
+        let recipients = vec![number];
+        self.once(operation, Command::Decide(Decide { run, recipients, decision, by: Decider::Operator })).await;
+    }
+
+    async fn requeue(&self, which: u64) {
+        let Some((run, number, recipient)) = self.somebody(which, &[Standing::Dead]) else { return };
+        let operation = Operation::Resend { run: run.to_string(), recipient: Some(recipient) };
+        let picked = vec![Picked { run, recipients: vec![number] }];
+        self.once(operation, Command::Requeue(Requeue { picked, pool: None })).await;
+    }
+
+    async fn once(&self, operation: Operation, command: Command) {
+        let Some(site) = self.sites.lock().iter().flatten().next().cloned() else { return };
+        let what = format!("{operation:?}");
+        let asked = self.chronicle.asked("operator", None, operation);
+        match try_once(&site, &command, None).await {
+            Ok((reply, barrier)) => {
+                self.trace.say(format_args!("client: {what}: {:?}", reply.outcome));
+                self.chronicle.answered(asked, answer(&Told { reply, command, barrier }));
+            }
+            Err(error) => self.trace.say(format_args!("client: {what}: {error}")),
+        }
+    }
+
+    fn some_schedule(&self, which: u64) -> Option<Created> {
+        pick(&self.known(|known| known.created.clone()), which)
+    }
+
+    /// Looks at the first node that can be asked.
+    fn look<T>(&self, look: impl FnOnce(&Ledger) -> Option<T>) -> Option<T> {
+        let site = self.sites.lock().iter().flatten().next().cloned()?;
+        site.replica.read(look)
+    }
+
+    /// One of the open runs.
+    fn some_run(&self, which: u64) -> Option<RunId> {
+        self.look(|ledger| {
+            let open = ledger.runs().filter(|(_, _, run)| matches!(run.state, RunState::Open));
+            pick(&open.map(|(id, _, _)| id).collect::<Vec<_>>(), which)
+        })
+    }
+
+    /// Somebody who stands so in one of the latest runs: the first of these standings in which there is anybody.
+    fn somebody(&self, which: u64, standings: &[Standing]) -> Option<(RunId, u32, String)> {
+        self.look(|ledger| {
+            standings.iter().find_map(|standing| {
+                let has_any = |count: &reveille_ledger::Counts| count.get(*standing) > 0;
+                let runs: Vec<_> = ledger.runs().rev().filter(|(_, _, run)| has_any(&run.counts)).take(8).collect();
+                let (id, _, run) = *runs.get((which % runs.len().max(1) as u64) as usize)?;
+                let numbers: Vec<u32> =
+                    (0..run.count).filter(|number| ledger.standing(id, *number) == Some(*standing)).collect();
+                let number = pick(&numbers, which >> 8)?;
+                Some((id, number, recipients(ledger, &run.audience).get(number as usize)?.clone()))
+            })
+        })
+    }
+}
+
+fn pick<T: Clone>(from: &[T], which: u64) -> Option<T> {
+    from.get((which % from.len().max(1) as u64) as usize).cloned()
+}

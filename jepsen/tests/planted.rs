@@ -1,0 +1,24 @@
+//! A judge that finds nothing proves something only if it can find something. Two of the planted bugs, those that a seed
+//! finds soonest; all of them are `reveille-jepsen simulate --planted all`.
+//!
+//! Only in a build that has them: `cargo test --workspace --features planted-bugs --test planted`.
+#![cfg(feature = "planted-bugs")]
+
+use std::process::Command;
+
+fn is_found(bug: &str) {
+    let arguments = ["simulate", "--planted", bug, "--seeds", "0..6", "--minutes", "8"];
+    let output = Command::new(env!("CARGO_BIN_EXE_reveille-jepsen")).args(arguments).output().expect("the binary runs");
+    let said = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{bug} was not found: {said:?}");
+}
+
+#[test]
+fn a_claim_after_the_send_is_found() {
+    is_found("claim-after-send");
+}
+
+#[test]
+fn a_journal_after_the_act_is_found() {
+    is_found("journal-after-act");
+}

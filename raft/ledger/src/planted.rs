@@ -1,0 +1,130 @@
+//! Bugs that can be planted, to prove that the judge finds them: one at a time, by name, for the whole life of a
+//! process.
+//!
+//! A build without the feature `planted-bugs`, which every release is, has nothing of it: [`is`] is false at the time
+//! of compilation, and what stands behind it is gone. With the feature the variable [`VARIABLE`] names the bug. It is
+//! read once, so that within a process `apply` is as pure as without it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Names the bug that a process has.
+pub const VARIABLE: &str = "REVEILLE_PLANTED";
+
+/// Can this build have one?
+pub const COMPILED: bool = cfg!(feature = "planted-bugs");
+
+/// A bug. Each names the rule that it breaks; `docs/reliability.md` tells what caught it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bug {
+    /// P4: a leader's lanes send what is pending, and its claim comes afterwards.
+    ClaimAfterSend,
+    /// P13: `apply` takes entries of any epoch.
+    NoEpochCheck,
+    /// A node with a history votes at once, whatever its former life had promised to a leader.
+    NoStartupDelay,
+    /// P14: what a lost holder had claimed is pending again, not in doubt.
+    SendAgain,
+    /// P15: an opt-out, a pause and a cancel are answered before any gate was asked.
+    AnswerBeforeBarrier,
+    /// P5, P11: `begin` is journaled when the answer is there, not before the terminator.
+    JournalAfterAct,
+    /// P11: a journal that is gone is read as one in which nothing was begun.
+    TrustLostJournal,
+    /// A proposal is answered when it is submitted, not when it is committed.
+    AckBeforeCommit,
+    /// P8: the wheel fires because it believes to lead: without its epoch, and without comparing the plan.
+    WheelTrustsLeader,
+    /// A local time that comes twice fires twice, whatever the policy says.
+    OverlapTwice,
+    /// A sync of the log is reported and not done.
+    FsyncLies,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 11] = [
+        Bug::ClaimAfterSend,
+        Bug::NoEpochCheck,
+        Bug::NoStartupDelay,
+        Bug::SendAgain,
+        Bug::AnswerBeforeBarrier,
+        Bug::JournalAfterAct,
+        Bug::TrustLostJournal,
+        Bug::AckBeforeCommit,
+        Bug::WheelTrustsLeader,
+        Bug::OverlapTwice,
+        Bug::FsyncLies,
+    ];
+
+    /// As the variable names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bug::ClaimAfterSend => "claim-after-send",
+            Bug::NoEpochCheck => "no-epoch-check",
+            Bug::NoStartupDelay => "no-startup-delay",
+            Bug::SendAgain => "send-again",
+            Bug::AnswerBeforeBarrier => "answer-before-barrier",
+            Bug::JournalAfterAct => "journal-after-act",
+            Bug::TrustLostJournal => "trust-lost-journal",
+            Bug::AckBeforeCommit => "ack-before-commit",
+            Bug::WheelTrustsLeader => "wheel-trusts-leader",
+            Bug::OverlapTwice => "overlap-twice",
+            Bug::FsyncLies => "fsync-lies",
+        }
+    }
+}
+
+impl fmt::Display for Bug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A word that names no bug.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no planted bug")]
+pub struct NoSuchBug(String);
+
+impl FromStr for Bug {
+    type Err = NoSuchBug;
+
+    fn from_str(text: &str) -> Result<Bug, NoSuchBug> {
+        Bug::ALL.into_iter().find(|bug| bug.name() == text).ok_or_else(|| NoSuchBug(text.to_owned()))
+    }
+}
+
+/// Has this process that bug?
+#[cfg(not(feature = "planted-bugs"))]
+#[inline(always)]
+pub const fn is(_bug: Bug) -> bool {
+    false
+}
+
+/// Has this process that bug? A name in the variable that is no bug's is a mistake of whoever set it, and no bug is
+/// worse than another one: the process ends.
+#[cfg(feature = "planted-bugs")]
+pub fn is(bug: Bug) -> bool {
+    use std::sync::OnceLock;
+    static PLANTED: OnceLock<Option<Bug>> = OnceLock::new();
+    let read = || std::env::var(VARIABLE).ok().map(|name| name.parse().unwrap_or_else(|error| panic!("{error}")));
+    *PLANTED.get_or_init(read) == Some(bug)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bug_reads_as_it_prints() {
+        for bug in Bug::ALL {
+            assert_eq!(bug.to_string().parse(), Ok(bug));
+        }
+        assert!("no-bug".parse::<Bug>().is_err());
+    }
+
+    #[test]
+    fn nothing_is_planted_unless_it_is_asked_for() {
+        assert!(Bug::ALL.into_iter().all(|bug| !is(bug)));
+    }
+}
