@@ -176,8 +176,8 @@ async fn one(start: &Start, args: &Args, case: Case) -> Result<Told> {
     if case == Case::Rendering {
         match Quota::new(cluster.token(), QUOTA_PERCENT)? {
             Ok(made) => {
-                let nodes = cluster.nodes().iter().filter_map(|node| node.process_id());
-                nodes.map(|process| made.add(process)).collect::<Result<()>>()?;
+                let mut nodes = cluster.nodes().iter().filter_map(|node| node.process_id());
+                nodes.try_for_each(|process| made.add(process))?;
                 quota = Some(made);
             }
             Err(why) => return Ok(Told::skipped(case, why)),
