@@ -50,7 +50,12 @@ pub(super) struct Shared {
     closing: CancellationToken,
 }
 
+/// So long after it refused a mail for its own sake a relay is called slowed.
+const SLOWED_FOR: Duration = Duration::from_secs(60);
+
 struct Desk {
+    /// When it last refused a mail for its own sake, and in what words.
+    slowed: Option<(Duration, String)>,
     /// Oldest first; the youngest is used first, so that what is not needed grows old.
     idle: Vec<Idle>,
     circuit: Circuit,
@@ -68,6 +73,12 @@ impl Desk {
         let jitter = self.jitter.random();
         self.circuit.note(told, ticket.admitted, now, jitter);
         ticket.admitted = Admitted::Normally;
+    }
+
+    /// Why it is slowed, for as long as that is worth telling.
+    fn slowed(&self, now: Duration) -> Option<&str> {
+        let (at, words) = self.slowed.as_ref()?;
+        (now.saturating_sub(*at) < SLOWED_FOR).then_some(words)
     }
 }
 
@@ -132,6 +143,7 @@ impl Shared {
             slots: Arc::new(Semaphore::new(places(limits.max_sessions))),
             turnstile: Turnstile::new(()),
             desk: Mutex::new(Desk {
+                slowed: None,
                 idle: Vec::new(),
                 circuit: Circuit::new(limits.backoff),
                 pace: Pace::new(limits.rate_per_second, limits.burst),
@@ -194,6 +206,7 @@ impl Shared {
             waiting_dots: self.waiting.now(),
             circuit,
             rate_per_second: desk.pace.rate_per_second(now),
+            slowed: desk.slowed(now).map(str::to_owned),
             dialogue: desk.dialogues.last(now),
             counters: Counters { gate_passes, ..desk.counters },
         }
@@ -317,9 +330,12 @@ impl Shared {
         let mut desk = self.desk.lock();
         desk.counters.count(verdict);
         desk.note(told, &mut ticket, now);
-        if let Verdict::Refused { scope, .. } = verdict {
+        if let Verdict::Refused { scope, code, text, .. } = verdict {
             match scope {
-                Scope::Throttle { daily_quota: false } | Scope::Relay => desk.pace.halve(now),
+                Scope::Throttle { daily_quota: false } | Scope::Relay => {
+                    desk.pace.halve(now);
+                    desk.slowed = Some((now, format!("{code} {text}")));
+                }
                 // A used-up day is the circuit's: a relay that takes no more is not too fast.
                 Scope::Throttle { daily_quota: true } => {}
                 Scope::Mailbox | Scope::Tenant | Scope::Content | Scope::Greylisted => {}

@@ -25,6 +25,8 @@ pub struct Status {
     pub circuit: CircuitStatus,
     /// Mails a second that are allowed now; below the budget after a throttle answer.
     pub rate_per_second: f64,
+    /// In its words, why it refused a mail within the last minute, where it was "too fast" or about the relay itself.
+    pub slowed: Option<String>,
     /// How long a dialogue takes lately; none when nobody knows.
     pub dialogue: Option<Duration>,
     /// Since the pool began.

@@ -197,9 +197,9 @@ fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
     let (now, second) = (Instant::now(), Duration::from_secs(1));
     let rate_milli_at = |circuit, rate_per_second| {
         let (sessions_open, sessions_idle, waiting_dots, counters) = (0, 0, 0, Counters::default());
-        let dialogue = None;
+        let (dialogue, slowed) = (None, None);
         let status =
-            Status { sessions_open, sessions_idle, waiting_dots, circuit, rate_per_second, dialogue, counters };
+            Status { sessions_open, sessions_idle, waiting_dots, circuit, rate_per_second, slowed, dialogue, counters };
         flow(&status, now).rate_milli
     };
     let rate_milli = |circuit| rate_milli_at(circuit, 5.0);

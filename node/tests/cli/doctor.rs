@@ -201,6 +201,9 @@ async fn a_relay_that_is_left_alone_is_named() {
     assert_eq!(ended.json()[0]["what"], "b leaves relay main alone: connection refused");
     patient.relays.push(v1::Relay { name: "other".into(), pool: "default".into(), ..Default::default() });
     assert_eq!(patient.clone().found().await, (Some(0), vec!["warning circuit".into()]));
+    failing.set_condition(v1::RelayCondition::Throttled);
+    patient.relays[0].health = Some(failing.clone());
+    assert_eq!(patient.clone().found().await, (Some(0), vec!["warning throttled".into()]), "it takes some");
     failing.set_condition(v1::RelayCondition::Ready);
     patient.relays[0].health = Some(failing);
     assert_eq!(patient.found().await, (Some(0), vec![]));

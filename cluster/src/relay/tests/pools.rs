@@ -240,6 +240,7 @@ async fn a_throttle_answer_halves_the_rate() {
     let pool = pool(&exchange, Limits { rate_per_second: 500.0, ..quick() });
     send(&pool, "a").await;
     let status = pool.status();
+    assert_eq!(status.slowed.as_deref(), Some("454 Throttling failure: Maximum sending rate exceeded"));
     assert!((250.0..300.0).contains(&status.rate_per_second), "{}", status.rate_per_second);
     assert_eq!((status.circuit, status.counters.throttled), (CircuitStatus::Closed, 1));
 }

@@ -60,7 +60,8 @@ async fn a_relay_that_is_asked_too_fast_slows_us_and_everybody_is_sent() {
         assert_eq!(refused.len(), 3, "{stage}: {refused:?}");
         assert!(refused.iter().all(|(_, detail)| uncounted(detail)), "{refused:?}");
         let health = relay(&node).await.health.expect("its health");
-        assert_eq!(health.condition(), RelayCondition::Ready, "it is slow, and neither failing nor full");
+        assert_eq!(health.condition(), RelayCondition::Throttled, "it is slow, and neither failing nor full");
+        assert!(health.cause.starts_with("454"), "{health:?}");
         assert!(health.rate_per_second < 200.0, "{stage}: {health:?}");
         node.stop().await;
     }

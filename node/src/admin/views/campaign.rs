@@ -92,16 +92,19 @@ fn may_open(state: CampaignState) -> bool {
     matches!(state, Draft | Waiting | Launched | Paused)
 }
 
-/// On average since it opened; none before something of it is settled.
+/// On average since it opened, of those whom a relay was asked about; none before there is one. Who opted out goes in
+/// no time, and says nothing of the rest. No end where what is left would expire before it.
 fn progress(run: &v1::Run, now: Time) -> Option<v1::Progress> {
     let counts = run.counts?;
     let left = u64::from(counts.pending) + u64::from(counts.claimed);
-    let settled = u64::from(run.audience).checked_sub(left).filter(|settled| *settled > 0)?;
-    let opened_at = run.opened_at.and_then(|at| jiff::Timestamp::new(at.seconds, at.nanos).ok())?;
-    let took_ms = now.since_ms(Time::from(opened_at)).max(1);
-    let ends_ms = i64::try_from(u128::from(left) * took_ms.unsigned_abs() as u128 / u128::from(settled)).ok()?;
-    let per_second = settled as f64 * 1_000.0 / took_ms as f64;
-    Some(v1::Progress { per_second, ends: Some(timestamp(now.plus_ms(ends_ms))) })
+    let asked = [counts.sent, counts.dead, counts.in_doubt, counts.assumed].into_iter().map(u64::from).sum::<u64>();
+    let instant = |at: prost_types::Timestamp| jiff::Timestamp::new(at.seconds, at.nanos).ok().map(Time::from);
+    let took_ms = now.since_ms(run.opened_at.and_then(instant)?).max(1);
+    let ends_ms = u128::from(left) * u128::from(took_ms.unsigned_abs());
+    let ends = now.plus_ms(i64::try_from(ends_ms.checked_div(asked.into())?).ok()?);
+    let in_time = run.finish_by.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
+    let per_second = asked as f64 * 1_000.0 / took_ms as f64;
+    Some(v1::Progress { per_second, ends: in_time.then(|| timestamp(ends)) })
 }
 
 fn told_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {

@@ -43,7 +43,10 @@ pub fn health(node: &str, now: Time, status: Status) -> v1::RelayHealth {
         timestamp(now.plus_ms(i64::try_from(left.as_millis()).unwrap_or_default()))
     };
     let (condition, cause, until) = match status.circuit {
-        CircuitStatus::Closed => (v1::RelayCondition::Ready, String::new(), None),
+        CircuitStatus::Closed => match status.slowed {
+            Some(cause) => (v1::RelayCondition::Throttled, cause, None),
+            None => (v1::RelayCondition::Ready, String::new(), None),
+        },
         CircuitStatus::Open { until, cause } => (v1::RelayCondition::Failing, cause, Some(at(until))),
         CircuitStatus::Parked { until, cause } => (v1::RelayCondition::Parked, cause, Some(at(until))),
         CircuitStatus::HalfOpen { cause } => (v1::RelayCondition::Probing, cause, None),

@@ -1,4 +1,4 @@
-//! The relays: a pool that nobody serves, and circuits that are open.
+//! The relays: a pool that nobody serves, circuits that are open, and relays that say "too fast".
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,13 @@ pub fn judge(relays: &[Relay], schedules: &[Schedule]) -> Vec<Finding> {
     }
     let mut findings = unserved(&pools, schedules);
     for relay in relays {
-        let Some(health) = relay.health.as_ref().filter(|health| is_open(health)) else { continue };
+        let Some(health) = relay.health.as_ref() else { continue };
+        if health.condition() == RelayCondition::Throttled {
+            findings.push(throttled(relay, health));
+        }
+        if !is_open(health) {
+            continue;
+        }
         let others = pools.get(pool(&relay.pool)).into_iter().flatten();
         let alone = others.filter(|other| !other.health.as_ref().is_some_and(is_open)).count() == 0;
         findings.push(circuit(relay, health, alone));
@@ -71,6 +77,14 @@ fn circuit(relay: &Relay, health: &RelayHealth, alone: bool) -> Finding {
         return Finding::problem("circuit", what, why, next);
     }
     Finding::warning("circuit", what, "its mail goes by the others of its pool, at their rates", next)
+}
+
+/// A relay that refuses mails for its own sake, and is given fewer for it.
+fn throttled(relay: &Relay, health: &RelayHealth) -> Finding {
+    let what =
+        format!("relay {} refused mails of {} within the last minute: {}", relay.name, health.node, cause(health));
+    let why = "its rate was halved and grows back; whom it refused comes again, and no attempt is counted";
+    Finding::warning("throttled", what, why, format!("reveille relay show {}", relay.name))
 }
 
 fn is_open(health: &RelayHealth) -> bool {

@@ -37,7 +37,7 @@ pub struct RelayView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HealthView {
     node: String,
-    /// `ready`, `failing`, `probing` or `parked`.
+    /// `ready`, `throttled`, `failing`, `probing` or `parked`.
     condition: String,
     cause: Option<String>,
     /// When a mail is tried.
@@ -125,8 +125,20 @@ impl From<v1::RelayHealth> for HealthView {
 
 impl HealthView {
     fn cell(&self) -> Cell {
-        let tone = if self.condition == "ready" { Tone::Good } else { Tone::Bad };
-        Cell::toned(self.condition.as_str(), tone)
+        Cell::toned(self.condition.as_str(), self.tone())
+    }
+
+    fn tone(&self) -> Tone {
+        match self.condition.as_str() {
+            "ready" => Tone::Good,
+            "throttled" => Tone::Notable,
+            _ => Tone::Bad,
+        }
+    }
+
+    /// Does the node send no mail by it?
+    fn is_left_alone(&self) -> bool {
+        !matches!(self.condition.as_str(), "ready" | "throttled")
     }
 
     /// All of it, for one relay.
@@ -160,7 +172,7 @@ impl RelayTestView {
 
     /// A relay that answers may be left alone all the same: for a quota, say.
     pub fn left_alone(&self) -> Option<String> {
-        let health = self.health.as_ref().filter(|health| health.condition != "ready")?;
+        let health = self.health.as_ref().filter(|health| health.is_left_alone())?;
         Some(format!("warning: it answers, but no mail goes out by it now: it is {}", health.text()))
     }
 }
@@ -186,7 +198,7 @@ impl View for RelayView {
         let names = RelayView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
         let mut pairs: Vec<(&str, Cell)> = names.iter().map(String::as_str).zip(self.cells()).collect();
         if let (Some(health), Some(state)) = (&self.health, pairs.last_mut()) {
-            state.1 = Cell::toned(health.text(), if health.condition == "ready" { Tone::Good } else { Tone::Bad });
+            state.1 = Cell::toned(health.text(), health.tone());
         }
         let late = self.late_rate_per_second.map(|rate| format!("{rate}/s"));
         let weight = (self.weight > 1).then(|| self.weight.to_string());
@@ -245,7 +257,7 @@ impl View for RelayTestView {
         ];
         pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?.into()))));
         if let Some(health) = self.health.as_ref().filter(|health| health.condition != "ready") {
-            pairs.push(("state", Cell::toned(health.text(), Tone::Bad)));
+            pairs.push(("state", Cell::toned(health.text(), health.tone())));
         }
         if let Some(problem) = &self.problem {
             pairs.push(("problem", Cell::toned(problem.as_str(), Tone::Bad)));
