@@ -41,7 +41,7 @@ fn a_history_that_is_kept_is_judged_again_as_it_was() {
 
 #[test]
 fn a_handful_of_seeds_hold() {
-    let output = simulate(&["--seeds", "0..3", "--minutes", "8"]);
+    let output = simulate(&["--seeds", "0..4", "--minutes", "8"]);
     let summary = summary(&output);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && summary["valid"] == true, "{summary}\n{said}");

@@ -588,3 +588,18 @@ fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_
     let (again, _) = world.made();
     assert!(again.claims.iter().any(|claim| claim.page == PAGE));
 }
+
+#[test]
+fn a_holder_that_hears_nothing_for_a_minute_does_not_keep_its_rows() {
+    let mut world = World::with(10);
+    let (holder, age) = (holder(1, 1), Duration::from_secs);
+    let lost = |world: &World, applied, age| crate::behind::is_lost(&world.ledger, holder, applied, age);
+    assert!(!lost(&world, 0, age(600)), "it holds nothing");
+    assert!(!world.dispatch().is_empty());
+    let applied = world.ledger.head().applied;
+    assert!(!lost(&world, applied - 1, age(10)) && lost(&world, applied - 1, age(11)), "it does not know its row");
+    assert!(!lost(&world, applied, age(60)), "it knows what it holds: its state may come in a snapshot");
+    assert!(lost(&world, applied, age(61)), "I13: it may settle nothing");
+    world.settle();
+    assert!(!lost(&world, applied, age(61)));
+}
