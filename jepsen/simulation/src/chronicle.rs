@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use reveille_check::history::{
-    Answer, Call, Event, Fault, FaultKind, FaultStatus, Fence, Life as Lived, LifeEnd, Operation,
-};
+use reveille_check::history::{Answer, Call, Event, Fault, FaultKind, Fence, Life as Lived, LifeEnd, Operation};
 use reveille_ledger::ids::NodeId;
 
 use crate::network::Life;
@@ -84,20 +82,8 @@ impl Chronicle {
 
     /// Something is broken from now on.
     pub fn breaks(&self, kind: FaultKind, name: String, nodes: &[NodeId]) -> Broken {
-        self.breaks_as(Fault {
-            kind,
-            name,
-            nodes: nodes.iter().map(|node| self::name(*node)).collect(),
-            from_ns: self.now_ns(),
-            until_ns: None,
-            status: FaultStatus::Installed,
-            observed: None,
-            word: String::new(),
-            inside_data: None,
-            past_gate: None,
-            journals_lost: false,
-            led_epoch: None,
-        })
+        let nodes = nodes.iter().map(|node| self::name(*node)).collect();
+        self.breaks_as(Fault::installed(kind, name, nodes, self.now_ns()))
     }
 
     /// The same, with what else is known of it.

@@ -231,20 +231,8 @@ impl Nemesis {
     /// A fault of a strike that begins now, as installed.
     pub(super) fn fault(&self, strike: &Strike, name: &str, nodes: &[String]) -> Fault {
         let led_epoch = self.stage.leader().filter(|(leader, _)| nodes.contains(leader)).map(|(_, epoch)| epoch);
-        Fault {
-            kind: kind(&strike.blow),
-            name: name.to_owned(),
-            nodes: nodes.to_vec(),
-            from_ns: self.stage.recorder.now_ns(),
-            until_ns: None,
-            status: FaultStatus::Installed,
-            observed: None,
-            word: String::new(),
-            inside_data: None,
-            past_gate: None,
-            journals_lost: false,
-            led_epoch,
-        }
+        let from_ns = self.stage.recorder.now_ns();
+        Fault { led_epoch, ..Fault::installed(kind(&strike.blow), name.to_owned(), nodes.to_vec(), from_ns) }
     }
 
     /// Counts the kill of a node that is about to come.

@@ -10,8 +10,24 @@ use reveille_check::Judgement;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::Outcome;
+
+/// What is said at the end, and appended to a file where there is one.
+pub fn outcome(
+    judgement: &Judgement,
+    particulars: &impl Serialize,
+    valid: bool,
+    append_to: Option<&Path>,
+) -> Result<Outcome> {
+    let outcome = Outcome { line: line(judgement, particulars, valid)?, valid };
+    if let Some(file) = append_to {
+        append(file, &outcome.line)?;
+    }
+    Ok(outcome)
+}
+
 /// The last line: the judgement, and what the run was like. `valid` may be less than the judgement says.
-pub fn line(judgement: &Judgement, particulars: &impl Serialize, valid: bool) -> Result<String> {
+fn line(judgement: &Judgement, particulars: &impl Serialize, valid: bool) -> Result<String> {
     let mut line = object(judgement)?;
     line.extend(object(particulars)?);
     line.insert("valid".to_owned(), valid.into());
@@ -37,7 +53,7 @@ pub fn commit() -> String {
 }
 
 /// Appends a line to a file, which is made where it is not there.
-pub fn append(file: &Path, line: &str) -> Result<()> {
+fn append(file: &Path, line: &str) -> Result<()> {
     let mut open = OpenOptions::new().create(true).append(true).open(file);
     let open = open.as_mut().map_err(|error| anyhow::anyhow!("{error}"));
     open.and_then(|open| Ok(writeln!(open, "{line}")?)).with_context(|| format!("appending to {}", file.display()))

@@ -38,6 +38,26 @@ pub struct Fault {
     pub led_epoch: Option<u64>,
 }
 
+impl Fault {
+    /// One that came about and goes on; nobody has looked for an effect, and nothing more is known of it.
+    pub fn installed(kind: FaultKind, name: String, nodes: Vec<String>, from_ns: u64) -> Fault {
+        Fault {
+            kind,
+            name,
+            nodes,
+            from_ns,
+            until_ns: None,
+            status: FaultStatus::Installed,
+            observed: None,
+            word: String::new(),
+            inside_data: None,
+            past_gate: None,
+            journals_lost: false,
+            led_epoch: None,
+        }
+    }
+}
+
 /// Whether a fault came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -159,20 +159,9 @@ impl History {
     }
 
     fn fault(&mut self, kind: FaultKind, nodes: &[&str], from_s: f64) -> &mut Fault {
-        self.events.push(Event::Fault(Fault {
-            kind,
-            name: format!("{kind:?}"),
-            nodes: nodes.iter().map(|&node| node.to_owned()).collect(),
-            from_ns: ns(from_s),
-            until_ns: None,
-            status: FaultStatus::Installed,
-            observed: Some(true),
-            word: String::new(),
-            inside_data: None,
-            past_gate: None,
-            journals_lost: false,
-            led_epoch: None,
-        }));
+        let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
+        let fault = Fault::installed(kind, format!("{kind:?}"), nodes, ns(from_s));
+        self.events.push(Event::Fault(Fault { observed: Some(true), ..fault }));
         let Some(Event::Fault(fault)) = self.events.last_mut() else { unreachable!() };
         fault
     }

@@ -278,19 +278,7 @@ fn died(node: &str, point: &str, at_ns: u64, led_epoch: Option<u64>) -> Fault {
     fault
 }
 
+/// One whose effect is seen by whoever does it.
 fn blank(kind: FaultKind, name: &str, from_ns: u64) -> Fault {
-    Fault {
-        kind,
-        name: name.to_owned(),
-        nodes: Vec::new(),
-        from_ns,
-        until_ns: None,
-        status: FaultStatus::Installed,
-        observed: Some(true),
-        word: String::new(),
-        inside_data: None,
-        past_gate: None,
-        journals_lost: false,
-        led_epoch: None,
-    }
+    Fault { observed: Some(true), ..Fault::installed(kind, name.to_owned(), Vec::new(), from_ns) }
 }

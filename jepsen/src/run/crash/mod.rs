@@ -137,11 +137,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         trouble: trouble.0,
         at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     };
-    let outcome = Outcome { line: verdict::line(&judgement, &particulars, valid)?, valid };
-    if let Some(file) = &args.append {
-        verdict::append(file, &outcome.line)?;
-    }
-    Ok(outcome)
+    verdict::outcome(&judgement, &particulars, valid, args.append.as_deref())
 }
 
 fn header(args: &Args, cluster: &Cluster) -> Header {
