@@ -170,6 +170,16 @@ impl RunView {
         self.counts.pending == 0 && self.counts.claimed == 0
     }
 
+    /// Does nothing of it go before somebody lets it?
+    pub fn is_paused(&self) -> bool {
+        self.state == "paused"
+    }
+
+    /// Why it is paused or has ended, where somebody said so.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
     /// Recipients that are settled, and all of them.
     pub fn progress(&self) -> (u64, u64) {
         let open = u64::from(self.counts.pending) + u64::from(self.counts.claimed);
