@@ -301,8 +301,10 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::AudienceUsed { schedule, .. } => {
             not_possible(message).next(format!("reveille schedule delete {schedule}"))
         }
-        Refusal::AudienceOfCampaign { campaign, .. } => {
-            not_possible(message).next(format!("reveille campaign delete {campaign}, once it is over or cancelled"))
+        Refusal::AudienceOfCampaign { campaigns, .. } => {
+            let first = campaigns.first().map(String::as_str).unwrap_or_default();
+            let next = format!("reveille campaign delete {first}, a draft or once it is over or cancelled");
+            not_possible(message).next(next)
         }
         Refusal::CampaignNameTaken(name) => Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille campaign status {name}")),

@@ -14,11 +14,11 @@ use super::{run, summary, timestamp};
 
 /// As it is in the ledger, in which it is now.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
-    let opened = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
-    let opened = opened.and_then(|id| Some((id, told_run(ledger, id)?)));
-    let (state, reason) = state(ledger, known, opened.as_ref());
-    let opened = opened.map(|(_, run)| run);
+    let made = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
+    let opened = made.and_then(|id| Some((id, told_run(ledger, id)?)));
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
+    let (state, reason) = state(ledger, known, (opened.as_ref(), sealed.is_some()));
+    let opened = opened.map(|(_, run)| run);
     let now = ledger.head().now;
     let finish_by_ms = finish_by_ms(ledger, &named.tenant, known, now);
     let prospect =
@@ -115,7 +115,17 @@ fn told_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
     Some(run(id, page, page.runs.get(place)?))
 }
 
-fn state(ledger: &Ledger, known: &Campaign, opened: Option<&(RunId, v1::Run)>) -> (CampaignState, String) {
+/// Neither its recipients nor whether its content fits them is known yet.
+fn not_sealed(known: &Campaign) -> String {
+    format!("its audience '{}' is not sealed yet", known.audience)
+}
+
+/// What it does, and why where that is known.
+fn state(
+    ledger: &Ledger,
+    known: &Campaign,
+    (opened, is_sealed): (Option<&(RunId, v1::Run)>, bool),
+) -> (CampaignState, String) {
     if let Some((id, run)) = opened {
         let state = match run.state() {
             RunState::Paused => CampaignState::Paused,
@@ -128,8 +138,9 @@ fn state(ledger: &Ledger, known: &Campaign, opened: Option<&(RunId, v1::Run)>) -
         return (state, reasons.into_iter().find(|reason| !reason.is_empty()).unwrap_or_default());
     }
     match &known.stage {
-        Stage::Draft => (CampaignState::Draft, String::new()),
-        Stage::Waiting(_) => (CampaignState::Waiting, format!("its audience '{}' is not sealed yet", known.audience)),
+        Stage::Draft if is_sealed => (CampaignState::Draft, String::new()),
+        Stage::Draft => (CampaignState::Draft, not_sealed(known)),
+        Stage::Waiting(_) => (CampaignState::Waiting, not_sealed(known)),
         Stage::Missed { cause, .. } => (CampaignState::Missed, cause.clone()),
         Stage::Cancelled { .. } => (CampaignState::Cancelled, String::new()),
         Stage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity) {
