@@ -118,6 +118,24 @@ async fn status_of_an_open_one_says_when_it_ends() {
 }
 
 #[tokio::test]
+async fn the_line_of_a_canary_says_that_it_is_of_its_verdict_once_that_has_fallen() {
+    let shown = async |verdict: v1::CanaryVerdict| {
+        let canary = v1::RunCanary { recipients: 100, undecided: 40, bad: 6, bad_max: 5, verdict: verdict.into() };
+        let run = v1::Run { canary: Some(canary), ..under_way(100) };
+        let campaign = v1::Campaign { run: Some(run), ..spring(CampaignState::Open) };
+        let answer = v1::GetCampaignResponse { campaign: Some(campaign), ..Default::default() };
+        Fake::answering("GetCampaign", answer).await.reveille("campaign status spring").await.stdout
+    };
+    let now = shown(v1::CanaryVerdict::Undecided).await;
+    assert!(now.contains("undecided, 40 of 100 to come, 6 dead or in doubt of at most 5"), "{now}");
+    for (verdict, word) in [(v1::CanaryVerdict::Held, "held"), (v1::CanaryVerdict::Overruled, "overruled")] {
+        let then = shown(verdict).await;
+        let words = format!("{word}; at its verdict 40 of 100 were to come, 6 dead or in doubt of at most 5");
+        assert!(then.contains(&words), "{then}");
+    }
+}
+
+#[tokio::test]
 async fn watch_says_how_fast_it_goes_and_when_it_is_over_also_in_a_pipe() {
     let looks = std::sync::atomic::AtomicUsize::new(0);
     let fake = Fake::start(move |method, _| match method {
