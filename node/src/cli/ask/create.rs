@@ -194,6 +194,9 @@ fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> Creatio
 }
 
 fn talk(desk: &Desk<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
+    if let Some(unusable) = recipients::unusable(&recipients.audience.columns) {
+        desk.terminal.say(&format!("warning: {unusable}"));
+    }
     for bad in &recipients.bad {
         desk.terminal.say(&format!("left out: {bad}"));
     }

@@ -27,6 +27,7 @@ use crate::cli::args::{Format, ImportAudienceArgs};
 use crate::cli::client::{Client, Nature, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::human;
+use crate::cli::recipients;
 use crate::cli::recipients::parts::{List, Part, Report, Survey};
 use crate::cli::view::audience::ImportView;
 
@@ -127,6 +128,9 @@ impl Import<'_> {
         }
         if survey.recipients == 0 {
             return Err(Failure::file(place, "no row holds a recipient".to_owned()));
+        }
+        if let Some(unusable) = recipients::unusable(&survey.columns) {
+            self.desk.terminal.say(&format!("warning: {place}: {unusable}"));
         }
         for bad in &survey.shown {
             self.desk.terminal.say(&format!("left out: {bad}"));
