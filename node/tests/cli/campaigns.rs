@@ -110,7 +110,7 @@ async fn status_of_an_open_one_says_when_it_ends() {
         _ => Err(unknown(method)),
     })
     .await;
-    let told = "2 mails/s on average since it opened: ends at 2026-03-08T09:01:40Z";
+    let told = "2 mails/s on average while it was open: ends at 2026-03-08T09:01:40Z";
     let shown = fake.reveille("campaign status spring").await.stdout;
     assert!(shown.contains(told), "{shown}");
     let progress = fake.reveille("campaign status spring -o json").await.json()["progress"].clone();

@@ -43,7 +43,12 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         forecast: outlook(ledger, &prospect, now)
             .filter(|_| opened.is_none() && may_open(state))
             .map(|outlook| outlook.told()),
-        progress: opened.as_ref().filter(|_| state == CampaignState::Open).and_then(|run| progress(run, now)),
+        progress: opened.as_ref().filter(|_| state == CampaignState::Open).and_then(|run| {
+            let paused_ms = made.map_or(0, |id| ledger.paused_ms(id));
+            progress(run, paused_ms, now, |left, rate_milli| {
+                ledger.ends_within_caps(&known.pool, left, rate_milli, now)
+            })
+        }),
         run: opened,
         index: known.index,
         canary: known.policies.canary.map(|canary| v1::Canary {
@@ -92,18 +97,25 @@ fn may_open(state: CampaignState) -> bool {
     matches!(state, Draft | Waiting | Launched | Paused)
 }
 
-/// On average since it opened, of those whom a relay was asked about; none before there is one. Who opted out goes in
-/// no time, and says nothing of the rest. No end where what is left would expire before it.
-fn progress(run: &v1::Run, now: Time) -> Option<v1::Progress> {
+/// On average since it opened, its pauses left out, of those whom a relay was asked about; none before there is one. Who
+/// opted out goes in no time, and says nothing of the rest. No end where what is left would expire before it. `capped`
+/// says when so many would be sent at so many thousandths a second, where the pool has caps.
+fn progress(
+    run: &v1::Run,
+    paused_ms: i64,
+    now: Time,
+    capped: impl FnOnce(u64, u64) -> Option<Time>,
+) -> Option<v1::Progress> {
     let counts = run.counts?;
     let left = u64::from(counts.pending) + u64::from(counts.claimed);
     let asked = [counts.sent, counts.dead, counts.in_doubt, counts.assumed].into_iter().map(u64::from).sum::<u64>();
     let instant = |at: prost_types::Timestamp| jiff::Timestamp::new(at.seconds, at.nanos).ok().map(Time::from);
-    let took_ms = now.since_ms(run.opened_at.and_then(instant)?).max(1);
+    let took_ms = now.since_ms(run.opened_at.and_then(instant)?).saturating_sub(paused_ms).max(1);
     let ends_ms = u128::from(left) * u128::from(took_ms.unsigned_abs());
     let ends = now.plus_ms(i64::try_from(ends_ms.checked_div(asked.into())?).ok()?);
-    let in_time = run.finish_by.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
     let per_second = asked as f64 * 1_000.0 / took_ms as f64;
+    let ends = capped(left, (per_second * 1_000.0) as u64).map_or(ends, |capped| capped.max(ends));
+    let in_time = run.finish_by.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
     Some(v1::Progress { per_second, ends: in_time.then(|| timestamp(ends)) })
 }
 
