@@ -90,6 +90,31 @@ async fn what_is_wrong_is_told_by_its_flag() {
     assert!(ended.stderr.contains("--at: is no instant"), "{ended:?}");
 }
 
+#[tokio::test]
+async fn validate_asks_what_a_launch_would_say_and_launches_nothing() {
+    let warnings = vec!["needs 13889 mails/s".to_owned()];
+    let answer = v1::LaunchCampaignResponse { campaign: Some(spring(CampaignState::Draft)), warnings };
+    let fake = Fake::answering("LaunchCampaign", answer).await;
+    let ended = fake.reveille("campaign validate spring --at 2026-03-08T09:00:00Z").await;
+    let said = "warning: needs 13889 mails/s\nchecked; nothing was changed\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), said), "{ended:?}");
+    let asked: Vec<v1::LaunchCampaignRequest> = fake.requests("LaunchCampaign");
+    assert!(asked.iter().all(|one| one.validate_only && one.name == "spring"), "{asked:?}");
+    assert_eq!(asked.first().map(|one| one.at), Some(instant(1_772_960_400)));
+}
+
+#[tokio::test]
+async fn a_content_without_a_body_is_told_all_four_ways_to_give_one() {
+    let fake = Fake::start(|method, _| Err(unknown(method))).await;
+    let given = "campaign create spring --audience all --at 2030-01-01T09:00:00Z --sender a@b.c --subject s -o json";
+    let ended = fake.reveille(given).await;
+    let error = ended.error();
+    for flag in ["--text <FILE>", "--inline-text <TEXT>", "--html <FILE>", "--inline-html <HTML>"] {
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(flag)), "{error}");
+    }
+    assert_eq!(ended.code, Some(2));
+}
+
 /// One of 200.
 fn under_way(settled: u32) -> v1::Run {
     let counts = v1::RunCounts { sent: settled, pending: 200 - settled, ..v1::RunCounts::default() };
