@@ -316,7 +316,8 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::SentBefore { run, .. } => {
             not_possible(message).next(format!("reveille run show {run}; --again, if it is meant"))
         }
-        Refusal::CanaryHeld(_) => not_possible(message).next("look at who failed; then the same with --without-canary"),
+        Refusal::CanaryHeld(_) => not_possible(message)
+            .next("reveille dead-letter list names who failed; then the same with --without-canary, or cancel it"),
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)

@@ -180,7 +180,7 @@ pub enum Refusal {
         until: Time,
     },
     /// P6: the run's canary has held it, and whoever lets it go on has not said so.
-    #[error("held by its {0}; say that it is to go on without, if it is")]
+    #[error("its canary has held it, and it goes on only where that is overruled; {0}")]
     CanaryHeld(String),
 }
 

@@ -88,7 +88,7 @@ Examples:
     Resume {
         /// Its name
         name: String,
-        /// Its canary has held it, and it is to go on without
+        /// Go on although its canary has held it; refused where none has
         #[arg(long)]
         without_canary: bool,
     },

@@ -19,6 +19,7 @@ use reveille_cluster::compose::{RECIPIENT, VALUE_BYTES_MAX, control_in, is_varia
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{INLINE_RECIPIENTS_MAX, Recipient};
 use reveille_proto::admin::v1;
+use serde::Serialize;
 
 use super::failure::Failure;
 use rows::{Next, Row, Rows};
@@ -48,7 +49,7 @@ pub struct Recipients {
 }
 
 /// A row that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadRow {
     /// Its line in the file, from 1.
     pub line: u64,
