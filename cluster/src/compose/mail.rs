@@ -2,6 +2,8 @@
 //!
 //! Called by [`Compiled::compose`]. A blank sheet makes a mail that is rendered whole, by the same code.
 
+use std::borrow::Cow;
+
 use minijinja::Value;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::Recipient;
@@ -107,13 +109,23 @@ impl Compiled {
 
 /// Writes a rendered subject or header. An empty value is how a template leaves a header out.
 pub(super) fn write_header(out: &mut Vec<u8>, field: &str, rendered: &str) -> Result<(), ComposeError> {
-    let text = one_line(field, rendered)?;
+    let text = one_line(field, &unbroken(rendered))?;
     match field.strip_prefix(HEADERS) {
         None => mime::unstructured(out, "Subject", &text),
         Some(_) if text.is_empty() => {}
         Some(name) => mime::unstructured(out, name, &text),
     }
     Ok(())
+}
+
+/// With a blank for each line end that a recipient's value brought into a header: nobody looks at fifty million rows
+/// against a template, and a stray line end in one of them shall not cost its recipient the mail. What a template
+/// itself has of them is refused before there is a recipient.
+pub(super) fn unbroken(rendered: &str) -> Cow<'_, str> {
+    match rendered.contains(['\r', '\n']) {
+        true => Cow::Owned(rendered.replace("\r\n", " ").replace(['\r', '\n'], " ")),
+        false => Cow::Borrowed(rendered),
+    }
 }
 
 /// What a rendered subject or header says: one trimmed line without control characters.

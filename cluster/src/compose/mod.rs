@@ -52,7 +52,7 @@ use render::{HTML, RenderError, Templates};
 use sheet::{Body, Field, Sheet};
 pub use stamp::{Stamp, message_id};
 use values::Variables;
-pub use variables::columns_used;
+pub use variables::{columns_used, is_variable};
 
 /// Bytes of a rendered subject or header value: what one line may hold.
 pub const HEADER_BYTES_MAX: usize = 998;

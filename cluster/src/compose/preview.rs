@@ -4,6 +4,7 @@ use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::Recipient;
 
 use super::check::HEADERS;
+use super::mail::unbroken;
 use super::render::HTML;
 use super::values::Values;
 use super::{Compiled, ComposeError, SUBJECT, TEXT, one_line};
@@ -30,7 +31,7 @@ impl Compiled {
         let to = Mailbox::parse(&recipient.address)?;
         let values = Values::new(&self.variables, recipient, &to)?;
         let part = |is_there: bool, field: &str| is_there.then(|| self.body_text(field, &values)).transpose();
-        let header = |field: &str| one_line(field, &self.header_text(field, values.for_templates())?);
+        let header = |field: &str| one_line(field, &unbroken(&self.header_text(field, values.for_templates())?));
         let mut headers = Vec::new();
         for field in &self.headers {
             let value = header(field)?;

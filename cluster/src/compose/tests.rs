@@ -199,11 +199,25 @@ fn headers_are_neither_injected_nor_overridden() {
     }
     assert!(with("X-A", "a\r\nBcc: b@example.com").contains("control character"));
     assert!(with("X-A", "{{ '\\n' }}").contains("control character"));
-    let injected = compiled(&content()).compose(&recipient("ann@example.com", "Ann\r\nBcc: b@example.com"), &stamp(4));
-    assert_eq!(
-        injected.unwrap_err().to_string(),
-        "subject: contains a control character (U+000D); a header is one line of text"
-    );
+}
+
+#[test]
+fn a_line_end_in_a_value_is_a_blank_in_a_header() {
+    let compiled = compiled(&content());
+    let subject = |name: &str| {
+        let mail = compiled.compose(&recipient("ann@example.com", name), &stamp(4)).expect("a mail");
+        let mail = String::from_utf8(mail.data).expect("text");
+        let (head, _) = mail.split_once("\r\n\r\n").expect("a head");
+        assert!(!head.to_lowercase().contains("\r\nbcc:"), "{head}");
+        head.lines().find(|line| line.starts_with("Subject:")).expect("a subject").to_owned()
+    };
+    let plain = subject("Ann Bcc: b@example.com");
+    // The first mail is rendered whole, the others are filled into what is ready.
+    for name in ["Ann\r\nBcc: b@example.com", "Ann\nBcc: b@example.com", "Ann\rBcc: b@example.com"] {
+        assert_eq!(subject(name), plain);
+    }
+    let error = compiled.compose(&recipient("ann@example.com", "Ann\u{1b}"), &stamp(4)).unwrap_err().to_string();
+    assert_eq!(error, "subject: contains a control character (U+001B); a header is one line of text");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Which variables a content's templates name, before anybody knows who gets it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use minijinja::Environment;
 use reveille_ledger::content::Content;
@@ -10,14 +10,38 @@ use super::RECIPIENT;
 /// Names of the variables that must come with the recipients: those that the templates use and the content does not
 /// set. A template that does not compile names none; compiling the content says what is wrong with it.
 pub fn columns_used(content: &Content) -> Vec<String> {
-    let environment = Environment::empty();
     let mut used = BTreeSet::new();
     let parts = [Some(&content.subject), content.text.as_ref(), content.html.as_ref()].into_iter().flatten();
     for source in parts.chain(content.headers.iter().map(|(_, value)| value)) {
-        if let Ok(template) = environment.template_from_str(source) {
-            used.extend(template.undeclared_variables(false));
-        }
+        used.extend(named_in(source));
     }
     used.retain(|name| name != RECIPIENT && !content.variables.iter().any(|(known, _)| known == name));
     used.into_iter().collect()
+}
+
+/// Can a template name it? A column whose name is no identifier is of no use to it.
+pub fn is_variable(name: &str) -> bool {
+    let named = named_in(&format!("{{{{ {name} }}}}"));
+    named.len() == 1 && named.contains(name)
+}
+
+fn named_in(source: &str) -> HashSet<String> {
+    let environment = Environment::empty();
+    let template = environment.template_from_str(source);
+    template.map(|template| template.undeclared_variables(false)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_is_what_a_template_can_name() {
+        for name in ["name", "last_order", "Name2", "_x", RECIPIENT] {
+            assert!(is_variable(name), "{name:?}");
+        }
+        for name in ["first name", "a-b", "2nd", "", "a|upper", "a }} {{ b", "a.b", " a", "{{ a }}"] {
+            assert!(!is_variable(name), "{name:?}");
+        }
+    }
 }

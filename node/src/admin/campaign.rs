@@ -181,7 +181,11 @@ impl CampaignService for Admin {
         let place = (request.tenant.as_str(), request.name.as_str());
         let (named, campaign, made) = self.find_campaign(place, deadline).await?;
         if made.run.is_none() && made.schedule.is_some() && request.without_canary {
-            return Err(refusals::not_possible("it has not opened, and no canary holds it").into());
+            return Err(refusals::not_possible(
+                "it has not opened: no canary has held it, so there is none to overrule",
+            )
+            .next(format!("reveille campaign resume {name}, without --without-canary", name = named.name))
+            .into());
         }
         let look = |ledger: &Ledger| may_resume(ledger, &made, request.without_canary);
         let command = match (made.schedule, self.site.replica.read(look)) {

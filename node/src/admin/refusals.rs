@@ -301,8 +301,10 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::AudienceUsed { schedule, .. } => {
             not_possible(message).next(format!("reveille schedule delete {schedule}"))
         }
-        Refusal::AudienceOfCampaign { campaign, .. } => {
-            not_possible(message).next(format!("reveille campaign delete {campaign}, once it is over or cancelled"))
+        Refusal::AudienceOfCampaign { campaigns, .. } => {
+            let first = campaigns.first().map(String::as_str).unwrap_or_default();
+            let next = format!("reveille campaign delete {first}, a draft or once it is over or cancelled");
+            not_possible(message).next(next)
         }
         Refusal::CampaignNameTaken(name) => Fault::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille campaign status {name}")),
@@ -314,7 +316,8 @@ pub fn refused(refusal: &Refusal) -> Fault {
         Refusal::SentBefore { run, .. } => {
             not_possible(message).next(format!("reveille run show {run}; --again, if it is meant"))
         }
-        Refusal::CanaryHeld(_) => not_possible(message).next("look at who failed; then the same with --without-canary"),
+        Refusal::CanaryHeld(_) => not_possible(message)
+            .next("reveille dead-letter list names who failed; then the same with --without-canary, or cancel it"),
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)

@@ -253,7 +253,7 @@ impl Client {
             Nature::Repeatable => format!("the same command with --request-id {}: it happens once", self.request_id),
             Nature::Once => "look before you repeat it: it may happen twice".to_owned(),
         };
-        let request_id = (nature == Nature::Repeatable).then(|| self.request_id.clone());
+        let request_id = (nature == Nature::Repeatable).then(|| self.request_id.as_str().into());
         Failure { exit: Exit::TimedOut, next: Some(next), request_id, ..failure }
     }
 
@@ -267,7 +267,7 @@ impl Client {
             message: format!("no node answers at {}: {why}", self.addresses.join(", ")),
             field: Some("--endpoint".to_owned()),
             next: Some("start a node, or name another with --endpoint HOST:PORT (or REVEILLE_ENDPOINT)".to_owned()),
-            request_id: None,
+            ..Failure::default()
         };
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
             .map_err(|error| unreachable(error.to_string()))?
@@ -301,7 +301,7 @@ fn not_admin(address: &str) -> Failure {
         message: format!("{address} answers, but is no admin port: it speaks plain HTTP, like a node's health page"),
         field: Some("--endpoint".to_owned()),
         next: Some(next),
-        request_id: None,
+        ..Failure::default()
     }
 }
 

@@ -3,11 +3,15 @@
 //! The reasons are those of `reveille.admin.v1.ErrorReason` without their prefix, and a few of our own for
 //! what never reached a node: USAGE, FILE, UNREACHABLE, ANSWER_LOST, TIMED_OUT, INTERRUPTED, PARTLY_DONE.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use tonic::{Code, Status};
-use tonic_types::StatusExt;
+use tonic_types::{FieldViolation, StatusExt};
+
+use super::human;
+use super::recipients::BadRow;
 
 /// What a script learns from the exit code. Numbers are fixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,8 +78,23 @@ pub struct Failure {
     /// The next thing to try.
     pub next: Option<String>,
     /// The id under which the same request may be asked again.
-    pub request_id: Option<String>,
+    pub request_id: Option<Box<str>>,
+    /// Rows of a file that cannot be used, where that is why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bad_rows: Option<Box<BadRows>>,
 }
+
+/// Rows of a file that cannot be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BadRows {
+    /// All of them.
+    pub count: u64,
+    /// The first of them, [`BAD_ROWS_SHOWN`] at most.
+    pub shown: Vec<BadRow>,
+}
+
+/// Bad rows that an error names; the others are counted.
+pub const BAD_ROWS_SHOWN: usize = 20;
 
 /// Why a command ends before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,14 +129,37 @@ impl Failure {
             message,
             field: Some(field.to_owned()),
             next: Some(next.to_owned()),
-            request_id: None,
+            ..Failure::default()
         }
     }
 
     /// A file that cannot be used, named by path or `path:line`: exit code 2.
     pub fn file(place: String, message: String) -> Failure {
         let next = Some("correct the file, or name another, and give the command again".to_owned());
-        Failure { exit: Exit::Usage, reason: "FILE".into(), message, field: Some(place), next, request_id: None }
+        Failure { exit: Exit::Usage, reason: "FILE".into(), message, field: Some(place), next, ..Failure::default() }
+    }
+
+    /// Rows of a file that cannot be used, so that nothing was done: `what` was not, such as `sealed`. `all` says where
+    /// all of them are named, where these are not all.
+    pub fn bad_rows(path: &Path, what: &str, bad: BadRows, all: Option<String>) -> Failure {
+        let all = all.filter(|_| bad.count > bad.shown.len() as u64).map(|all| format!("; {all}")).unwrap_or_default();
+        let rows = human::counted(bad.count, "row");
+        let message = format!("{rows} of {} cannot be used, so nothing was {what}{all}", path.display());
+        let line = bad.shown.first().map(|bad| bad.line).unwrap_or_default();
+        let next = Some("correct them, or leave them out with --skip-bad-rows".to_owned());
+        let failure = Failure::file(format!("{}:{line}", path.display()), message);
+        Failure { next, bad_rows: Some(Box::new(bad)), ..failure }
+    }
+
+    /// The message for people: bad rows below it, a line each.
+    pub fn text(&self) -> String {
+        let mut text = self.message.clone();
+        let Some(BadRows { count, shown }) = self.bad_rows.as_deref() else { return text };
+        shown.iter().for_each(|bad| text.push_str(&format!("\n  {bad}")));
+        if let Some(more) = count.checked_sub(shown.len() as u64).filter(|more| *more > 0) {
+            text.push_str(&format!("\n  and {} more", human::count(more)));
+        }
+        text
     }
 
     /// What a node answered.
@@ -136,10 +178,11 @@ impl Failure {
         }
         Failure {
             exit: exit_of(status.code()),
-            next: metadata("next").or_else(|| next_of(&reason).map(str::to_owned)),
+            next: metadata("next").or_else(|| next_of(&reason, &violations).map(str::to_owned)),
             message: if message.is_empty() { format!("the node answered {reason}") } else { message },
             field: violations.first().map(|violation| violation.field.clone()),
-            request_id: metadata("request_id"),
+            request_id: metadata("request_id").map(String::into_boxed_str),
+            bad_rows: None,
             reason,
         }
     }
@@ -185,8 +228,12 @@ fn code_name(code: Code) -> String {
 }
 
 /// What to try after a reason, where the node did not say.
-fn next_of(reason: &str) -> Option<&'static str> {
+fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> {
     Some(match reason {
+        // One instant, and it is over.
+        "NEVER_FIRES" if violations.iter().any(|one| one.field == "schedule.when.at") => {
+            "the same with --at and an instant to come, such as 2030-12-01T09:00:00+01:00"
+        }
         "SCHEDULE_NOT_FOUND" => "reveille schedule list",
         "RUN_NOT_FOUND" => "reveille run list",
         "RECIPIENT_NOT_FOUND" => "reveille run show RUN",
@@ -235,6 +282,18 @@ mod tests {
     }
 
     #[test]
+    fn an_instant_that_is_over_is_followed_by_one_to_come() {
+        let next = |field: &str| {
+            let mut details = ErrorDetails::new();
+            details.set_error_info("NEVER_FIRES", "reveille", HashMap::new());
+            details.add_bad_request_violation(field, "is in the past");
+            Failure::of_status(&Status::with_error_details(Code::InvalidArgument, "refused", details)).next
+        };
+        assert!(next("schedule.when.at").is_some_and(|next| next.contains("--at")));
+        assert!(next("schedule.when").is_some_and(|next| next.contains("schedule preview")));
+    }
+
+    #[test]
     fn a_status_without_details_is_named_by_its_code() {
         let failure = Failure::of_status(&Status::failed_precondition(""));
         assert_eq!((&*failure.reason, failure.exit), ("FAILED_PRECONDITION", Exit::Conflict));
@@ -249,5 +308,24 @@ mod tests {
         assert_eq!(json["error"]["field"], "--tz");
         assert_eq!(json["error"]["request_id"], serde_json::Value::Null);
         assert_eq!(json["error"].as_object().map(serde_json::Map::len), Some(5));
+    }
+
+    #[test]
+    fn bad_rows_are_fields_for_programs_and_lines_for_people() {
+        let row = |line| BadRow { line, problem: "the address is empty".to_owned() };
+        let bad = BadRows { count: 1_002, shown: vec![row(3), row(7)] };
+        let all = || Some("--report FILE names them all".to_owned());
+        let failure = Failure::bad_rows(Path::new("list.csv"), "sealed", bad.clone(), all());
+        let message = "1,002 rows of list.csv cannot be used, so nothing was sealed; --report FILE names them all";
+        let rows = "\n  line 3: the address is empty\n  line 7: the address is empty\n  and 1,000 more";
+        assert_eq!((failure.message.as_str(), failure.text()), (message, format!("{message}{rows}")));
+        let json: serde_json::Value = serde_json::from_str(&failure.to_json()).expect("JSON");
+        assert_eq!(
+            (&json["error"]["field"], &json["error"]["bad_rows"]["count"]),
+            (&"list.csv:3".into(), &1_002.into())
+        );
+        assert_eq!(json["error"]["bad_rows"]["shown"][1]["line"], 7);
+        let all_shown = Failure::bad_rows(Path::new("list.csv"), "sealed", BadRows { count: 2, ..bad }, all());
+        assert!(all_shown.text().ends_with("line 7: the address is empty"), "{}", all_shown.text());
     }
 }

@@ -44,8 +44,10 @@ const NAMED: [(&str, &str); 35] = [
     ("tenant", "--tenant"),
 ];
 /// Fields that several flags fill.
-const SEVERAL: [(&str, &str); 2] =
-    [("schedule.content", "--text or --html"), ("schedule.when", "--cron, --daily, --every or --at")];
+const SEVERAL: [(&str, &str); 2] = [
+    ("schedule.content", "--text, --inline-text, --html or --inline-html"),
+    ("schedule.when", "--cron, --daily, --every or --at"),
+];
 /// Within these a field and its flag have one name.
 const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
 /// Fields of their own that are called as their flag is.
@@ -104,7 +106,7 @@ mod tests {
             ("schedule.content.sender", "--sender"),
             ("schedule.content.reply_to", "--reply-to"),
             ("schedule.content.headers.Bcc", "--header Bcc"),
-            ("schedule.content", "--text or --html"),
+            ("schedule.content", "--text, --inline-text, --html or --inline-html"),
             ("schedule.when", "--cron, --daily, --every or --at"),
             ("schedule.policies.min_gap", "--min-gap"),
             ("schedule.when.cron", "--cron"),

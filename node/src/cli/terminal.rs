@@ -215,18 +215,18 @@ impl Terminal {
             return talk(&harmless::json(&failure.to_json()));
         }
         let (on, dim, off) = if self.paint_talk { ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-        talk(&format!("{on}error:{off} {}", harmless(&failure.message)));
-        let aside = |word: &str, value: &Option<String>| {
+        talk(&format!("{on}error:{off} {}", harmless(&failure.text())));
+        let aside = |word: &str, value: Option<&str>| {
             if let Some(value) = value {
                 talk(&format!("  {dim}{word:<11}{off}{}", on_one_line(value)));
             }
         };
-        aside("at", &failure.field);
+        aside("at", failure.field.as_deref());
         // It is of use where the same may be asked again, and not where the answer is known.
         if matches!(failure.exit, Exit::TimedOut | Exit::Interrupted) {
-            aside("request id", &failure.request_id);
+            aside("request id", failure.request_id.as_deref());
         }
-        aside("next", &failure.next);
+        aside("next", failure.next.as_deref());
     }
 }
 

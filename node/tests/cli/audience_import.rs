@@ -171,14 +171,18 @@ async fn rows_that_cannot_be_used_stop_it_before_anything_is_asked() {
     let fake = empty().await;
     let ended = import(&fake, &path, "-o json").await;
     let error = ended.error();
-    let message = format!(
-        "2 rows of {} cannot be used, so nothing was sealed\n  line 3: 'nobody' has no '@': an address is LOCAL@DOMAIN\n  \
-         line 5: a blank (U+0020) at character 2 is not allowed in the local part",
-        path.display()
-    );
+    let message = format!("2 rows of {} cannot be used, so nothing was sealed", path.display());
     assert_eq!((ended.code, error["message"].as_str()), (Some(2), Some(message.as_str())));
+    let nobody = "'nobody' has no '@': an address is LOCAL@DOMAIN";
+    let blank = "a blank (U+0020) at character 2 is not allowed in the local part";
+    let rows = json!([{ "line": 3, "problem": nobody }, { "line": 5, "problem": blank }]);
+    assert_eq!(error["bad_rows"], json!({ "count": 2, "shown": rows }));
     assert_eq!(error["next"], "correct them, or leave them out with --skip-bad-rows");
     assert!(fake.methods().is_empty(), "{:?}", fake.methods());
+
+    let ended = import(&fake, &path, "").await;
+    let told = format!("error: {message}\n  line 3: {nobody}\n  line 5: {blank}\n");
+    assert!(ended.stderr.starts_with(&told), "{ended:?}");
 
     let report = folder.path().join("report.csv");
     let ended = import(&fake, &path, &format!("-o json --skip-bad-rows --report {}", report.display())).await;

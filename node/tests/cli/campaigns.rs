@@ -90,6 +90,31 @@ async fn what_is_wrong_is_told_by_its_flag() {
     assert!(ended.stderr.contains("--at: is no instant"), "{ended:?}");
 }
 
+#[tokio::test]
+async fn validate_asks_what_a_launch_would_say_and_launches_nothing() {
+    let warnings = vec!["needs 13889 mails/s".to_owned()];
+    let answer = v1::LaunchCampaignResponse { campaign: Some(spring(CampaignState::Draft)), warnings };
+    let fake = Fake::answering("LaunchCampaign", answer).await;
+    let ended = fake.reveille("campaign validate spring --at 2026-03-08T09:00:00Z").await;
+    let said = "warning: needs 13889 mails/s\nchecked; nothing was changed\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), said), "{ended:?}");
+    let asked: Vec<v1::LaunchCampaignRequest> = fake.requests("LaunchCampaign");
+    assert!(asked.iter().all(|one| one.validate_only && one.name == "spring"), "{asked:?}");
+    assert_eq!(asked.first().map(|one| one.at), Some(instant(1_772_960_400)));
+}
+
+#[tokio::test]
+async fn a_content_without_a_body_is_told_all_four_ways_to_give_one() {
+    let fake = Fake::start(|method, _| Err(unknown(method))).await;
+    let given = "campaign create spring --audience all --at 2030-01-01T09:00:00Z --sender a@b.c --subject s -o json";
+    let ended = fake.reveille(given).await;
+    let error = ended.error();
+    for flag in ["--text <FILE>", "--inline-text <TEXT>", "--html <FILE>", "--inline-html <HTML>"] {
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(flag)), "{error}");
+    }
+    assert_eq!(ended.code, Some(2));
+}
+
 /// One of 200.
 fn under_way(settled: u32) -> v1::Run {
     let counts = v1::RunCounts { sent: settled, pending: 200 - settled, ..v1::RunCounts::default() };
@@ -110,11 +135,29 @@ async fn status_of_an_open_one_says_when_it_ends() {
         _ => Err(unknown(method)),
     })
     .await;
-    let told = "2 mails/s on average since it opened: ends at 2026-03-08T09:01:40Z";
+    let told = "2 mails/s on average while it was open: ends at 2026-03-08T09:01:40Z";
     let shown = fake.reveille("campaign status spring").await.stdout;
     assert!(shown.contains(told), "{shown}");
     let progress = fake.reveille("campaign status spring -o json").await.json()["progress"].clone();
     assert_eq!(progress, json!({ "per_second": 2.04, "ends": "2026-03-08T09:01:40Z" }));
+}
+
+#[tokio::test]
+async fn the_line_of_a_canary_says_that_it_is_of_its_verdict_once_that_has_fallen() {
+    let shown = async |verdict: v1::CanaryVerdict| {
+        let canary = v1::RunCanary { recipients: 100, undecided: 40, bad: 6, bad_max: 5, verdict: verdict.into() };
+        let run = v1::Run { canary: Some(canary), ..under_way(100) };
+        let campaign = v1::Campaign { run: Some(run), ..spring(CampaignState::Open) };
+        let answer = v1::GetCampaignResponse { campaign: Some(campaign), ..Default::default() };
+        Fake::answering("GetCampaign", answer).await.reveille("campaign status spring").await.stdout
+    };
+    let now = shown(v1::CanaryVerdict::Undecided).await;
+    assert!(now.contains("undecided, 40 of 100 to come, 6 dead or in doubt of at most 5"), "{now}");
+    for (verdict, word) in [(v1::CanaryVerdict::Held, "held"), (v1::CanaryVerdict::Overruled, "overruled")] {
+        let then = shown(verdict).await;
+        let words = format!("{word}; at its verdict 40 of 100 were to come, 6 dead or in doubt of at most 5");
+        assert!(then.contains(&words), "{then}");
+    }
 }
 
 #[tokio::test]

@@ -227,8 +227,8 @@ async fn a_pause_of_a_run_says_what_may_still_arrive() {
     let ended = fake.reveille("run pause r5.0 --reason hm -o json").await;
     assert_eq!(
         ended.stderr,
-        "paused: holds on every node since log index 11; past the gate before, may still arrive: r5.0 #3 (1.2.7.0); \
-         silent, waited out: c\n"
+        "paused: holds on every node since log index 11; silent, waited out: c; past the gate before, 1 mail may still \
+         arrive:\n  r5.0 #3 (1.2.7.0)\n"
     );
     assert_eq!(ended.json()["barrier"]["index"], 11);
     let asked: Vec<v1::PauseRunRequest> = fake.requests("PauseRun");

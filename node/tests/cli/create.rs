@@ -160,7 +160,9 @@ async fn one_bad_row_and_nothing_is_created_unless_it_may_be_left_out() {
         (error["reason"].as_str(), error["field"].as_str()),
         (Some("FILE"), Some(format!("{people}:3").as_str()))
     );
-    assert!(error["message"].as_str().is_some_and(|text| text.contains("line 3: 'nobody' has no '@'")), "{error}");
+    let bad = &error["bad_rows"];
+    assert_eq!((bad["count"].as_u64(), bad["shown"][0]["line"].as_u64()), (Some(1), Some(3)), "{error}");
+    assert!(bad["shown"][0]["problem"].as_str().is_some_and(|text| text.starts_with("'nobody' has no '@'")), "{error}");
     assert!(error["next"].as_str().is_some_and(|next| next.contains("--skip-bad-rows")), "{error}");
     assert_eq!(fake.methods(), [""; 0], "nobody was asked");
 

@@ -47,6 +47,22 @@ async fn without_a_terminal_people_get_a_line_a_change() {
 }
 
 #[tokio::test]
+async fn of_a_paused_one_its_reason_is_told_and_no_rate() {
+    let paused = |reason: &str| {
+        let counts = v1::RunCounts { pending: 1, sent: 1, ..v1::RunCounts::default() };
+        let mut run = v1::Run { run: "r5.0".into(), audience: 2, counts: Some(counts), ..v1::Run::default() };
+        run.set_state(v1::RunState::Paused);
+        run.reason = reason.to_owned();
+        v1::WatchRunResponse { run: Some(run) }.encode_to_vec()
+    };
+    let first = paused("wrong price in it");
+    let fake = Fake::start(move |_, _| Ok(vec![first.clone(), message(2)])).await;
+    let ended = fake.reveille("run watch r5.0").await;
+    let told = "r5.0 paused: 1 of 2, sent 1, pending 1; paused: wrong price in it\nr5.0 finished: 2 of 2, sent 2\n";
+    assert_eq!(ended.stdout, told);
+}
+
+#[tokio::test]
 async fn a_run_that_goes_on_is_left_when_the_time_is_over() {
     let fake = Fake::start(|_, _| Ok(vec![message(1)])).await;
     let ended = fake.reveille("run watch r5.0 --timeout 15s -o json").await;

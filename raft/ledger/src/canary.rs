@@ -218,7 +218,9 @@ impl Run {
         match (held, without_canary) {
             (Some(canary), true) => canary.verdict = Verdict::Overruled,
             (Some(canary), false) => return Err(Refusal::CanaryHeld(canary.reason())),
-            (None, true) => return Err(Refusal::NotPossible("to go on without a canary that holds nothing".into())),
+            (None, true) => {
+                return Err(Refusal::NotPossible("no canary has held it, so there is none to overrule".into()));
+            }
             (None, false) => {}
         }
         Ok(())

@@ -77,10 +77,7 @@ impl Ledger {
         let rows = u64::from(task.rows);
         let by_rate = begins.plus_ms(takes_ms(rows, rate_milli));
         let by_caps = self.warm_ups().get(&task.pool.to_owned()).map(|warm_up| {
-            let room = |day: Day| match day == Day::of(now) {
-                true => self.room_today(task.pool, now),
-                false => room(warm_up, day),
-            };
+            let room = |day: Day| self.room_on(day, (task.pool, warm_up), now);
             (room(Day::of(begins)), ends_within(room, rows, begins, rate_milli))
         });
         let room = by_caps.and_then(|(room, _)| room);
@@ -90,6 +87,21 @@ impl Ledger {
             (_, None) => (Bound::Nothing, None),
         };
         Forecast { begins, bound, rate_milli, room, ends }
+    }
+
+    /// When so many more would be sent by a pool that sends so many a second, within the caps of its warm-up; none where
+    /// it has none.
+    pub fn ends_within_caps(&self, pool: &str, rows: u64, rate_milli: u64, now: Time) -> Option<Time> {
+        let warm_up = self.warm_ups().get(&pool.to_owned())?;
+        Some(ends_within(|day| self.room_on(day, (pool, warm_up), now), rows, now, Some(rate_milli)))
+    }
+
+    /// What a day's cap leaves of it, as far as is known now.
+    fn room_on(&self, day: Day, (pool, warm_up): (&str, &WarmUp), now: Time) -> Option<u32> {
+        match day == Day::of(now) {
+            true => self.room_today(pool, now),
+            false => room(warm_up, day),
+        }
     }
 
     /// P16: how long after its instant a campaign of so many recipients may be sent: as somebody chose, or twice what

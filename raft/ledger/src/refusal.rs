@@ -138,13 +138,15 @@ pub enum Refusal {
         /// When it was launched.
         at: Time,
     },
-    /// P20: a campaign that was launched sends to the audience.
-    #[error("audience '{name}' is used by campaign '{campaign}'")]
+    /// P20: campaigns send to the audience, or will once they are launched.
+    #[error("audience '{name}' is used by {}", campaigns_named(campaigns, *more))]
     AudienceOfCampaign {
         /// The audience.
         name: String,
-        /// One of the campaigns.
-        campaign: String,
+        /// The first campaigns by name, [`CAMPAIGNS_NAMED`] at most.
+        campaigns: Vec<String>,
+        /// Campaigns beside those.
+        more: u32,
     },
     /// The name is taken by a campaign.
     #[error("campaign '{0}' exists with another body; choose another name, or delete it first")]
@@ -178,6 +180,17 @@ pub enum Refusal {
         until: Time,
     },
     /// P6: the run's canary has held it, and whoever lets it go on has not said so.
-    #[error("held by its {0}; say that it is to go on without, if it is")]
+    #[error("its canary has held it, and it goes on only where that is overruled; {0}")]
     CanaryHeld(String),
+}
+
+/// Campaigns that a refusal names; of more it says how many they are.
+pub const CAMPAIGNS_NAMED: usize = 5;
+
+/// `campaign 'spring'`, or `campaigns 'spring', 'summer' and 3 more`.
+fn campaigns_named(campaigns: &[String], more: u32) -> String {
+    let noun = if campaigns.len() == 1 { "campaign" } else { "campaigns" };
+    let names = campaigns.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{noun} {names}{more}")
 }

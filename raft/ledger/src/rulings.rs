@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
-use crate::ids::Time;
+use crate::ids::{RunId, Time};
+use crate::state::Ledger;
 
 /// Entries with a ruling that are kept of a run; of more the oldest is forgotten.
 pub const RULINGS_MAX: usize = 64;
@@ -51,5 +52,52 @@ impl Ruling {
     /// Does it concern this slot?
     pub fn concerns(&self, chunk: u32, slot: u16) -> bool {
         self.whom.is_empty() || self.whom.get(&chunk).is_some_and(|slots| slots.contains(slot))
+    }
+}
+
+impl Ledger {
+    /// How long a run that is not paused now has been so since it opened, as far as rulings of it are kept. Milliseconds.
+    pub fn paused_ms(&self, run: RunId) -> i64 {
+        let rulings = self.rulings.range((run, 0)..=(run, u64::MAX));
+        paused_ms(rulings.flat_map(|(_, rulings)| rulings))
+    }
+}
+
+/// From each pause that changed something to what let the run go on.
+fn paused_ms<'a>(rulings: impl Iterator<Item = &'a Ruling>) -> i64 {
+    let (mut sum, mut since) = (0_i64, None);
+    for Ruling { at, what, whom } in rulings {
+        match what {
+            // Paused again with another reason, it has been so since the first.
+            Ruled::Paused(_) if whom.is_empty() => since = since.or(Some(*at)),
+            Ruled::Resumed => sum = sum.saturating_add(since.take().map_or(0, |since: Time| at.since_ms(since))),
+            _ => {}
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64, what: Ruled) -> Ruling {
+        Ruling { at: Time(ms), what, whom: BTreeMap::new() }
+    }
+
+    #[test]
+    fn pauses_are_summed_up() {
+        let paused = |reason: &str| Ruled::Paused(reason.to_owned());
+        let twice = [
+            at(1_000, Ruled::CanaryPassed),
+            at(2_000, paused("a look at it")),
+            at(3_000, paused("it is wrong")),
+            at(7_000, Ruled::Resumed),
+            at(9_000, paused("")),
+            at(9_500, Ruled::Resumed),
+        ];
+        assert_eq!(paused_ms(twice.iter()), 5_500);
+        let forgotten = [at(7_000, Ruled::Resumed)];
+        assert_eq!(paused_ms(forgotten.iter()), 0, "its pause is kept no more");
     }
 }

@@ -232,3 +232,37 @@ async fn who_has_the_parts_is_asked_before_every_seal() {
     assert!(since > old + std::time::Duration::from_secs(3_600), "it is as young as if it were new");
     node.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_comes_again_with_its_bytes_and_with_no_others() {
+    let node = node("").await;
+    let recipe = |seed| Recipe { seed, rows: RECIPIENTS, columns: vec!["name".to_owned()] };
+    let (bytes, others) = (encode(&recipe(9).part(0)), encode(&recipe(10).part(0)));
+    let part = part_name(&bytes).expect("a part");
+    // As a client sends it: its name with the first piece, the rest behind.
+    let put = async |bytes: &[u8]| {
+        let (first, rest) = bytes.split_at(bytes.len() / 2);
+        let named = PutPartRequest { part: part.0.to_vec(), number: 3, piece: first.to_vec() };
+        let rest = PutPartRequest { piece: rest.to_vec(), ..PutPartRequest::default() };
+        node.audiences().put_part(tokio_stream::iter([named, rest])).await.map(drop)
+    };
+    put(&bytes).await.expect("it is kept");
+    put(&bytes).await.expect("it is the same again");
+    let mut damaged = bytes.clone();
+    *damaged.last_mut().expect("bytes") ^= 1;
+    for (bytes, why) in [
+        (others.as_slice(), "part 3: these bytes are not the part that was announced"),
+        (damaged.as_slice(), "part 3: "),
+        (&bytes[..bytes.len() - 1], "part 3: "),
+        (&[], "part 3: "),
+    ] {
+        let refused = put(bytes).await.expect_err("other bytes");
+        assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()), "{refused:?}");
+        assert!(refused.message().contains(why), "{refused:?}");
+    }
+    // What came first is what is sealed.
+    let file = node.folder.path().join("parts").join(part.to_string());
+    assert_eq!(std::fs::read(file).expect("it is there"), bytes);
+    assert_eq!(sealed(&node, &part.0).await.expect("sealed").recipients, RECIPIENTS);
+    node.stop().await;
+}

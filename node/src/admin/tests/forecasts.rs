@@ -1,5 +1,7 @@
 //! The forecast of a campaign: which bound decides when it ends, and that a launch by a pool without a relay is refused.
 
+use std::time::{Duration, Instant};
+
 use jiff::SignedDuration;
 use reveille_proto::admin::v1::{
     AddRelayRequest, CampaignState, ForecastBound, LaunchCampaignRequest, Policies, Relay, RemoveRelayRequest,
@@ -134,5 +136,30 @@ async fn a_launch_at_an_instant_that_is_over_says_what_happens() {
     let checked = node.campaigns().launch_campaign(request).await.expect_err("a dry run says so, too");
     assert_eq!(checked.message(), refused.message());
     assert_eq!(status(&node, "spring").await.recipients, RECIPIENTS);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_an_open_one_keeps_to_the_warm_up_of_its_pool() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    let warm_up = SetPoolRequest { name: "default".into(), warm_up: vec![50, 100, 100], ..SetPoolRequest::default() };
+    node.pools().set_pool(warm_up).await.expect("set");
+    let request = body("spring", "all", at(SignedDuration::from_hours(1)));
+    node.campaigns().create_campaign(request).await.expect("a draft");
+    launched(&node, "spring", Some(at(SignedDuration::ZERO))).await.expect("launched");
+    let until = Instant::now() + Duration::from_secs(60);
+    let open = loop {
+        let campaign = status(&node, "spring").await;
+        let sent = campaign.run.as_ref().and_then(|run| run.counts).map_or(0, |counts| counts.sent);
+        if sent >= 50 {
+            break campaign;
+        }
+        assert!(Instant::now() < until, "nothing goes: {campaign:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    // Of 300, the last 50 wait for the day after tomorrow at least, however fast the first 50 went.
+    let ends = open.progress.and_then(|progress| progress.ends).expect("an end");
+    assert!(ends.seconds > at(SignedDuration::from_hours(24)).seconds, "{open:?}");
     node.stop().await;
 }

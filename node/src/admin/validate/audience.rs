@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use reveille_cluster::compose::{Compiled, VALUE_BYTES_MAX, control_in};
+use reveille_cluster::compose::{Compiled, RECIPIENT, VALUE_BYTES_MAX, control_in};
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{Audience, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, Named, Recipient, To};
 use reveille_proto::admin::v1::{self, ErrorReason};
@@ -113,6 +113,9 @@ pub fn columns(fields: &mut Fields, path: &str, columns: &[String]) {
         let length = column.chars().count();
         if length == 0 || length > COLUMN_NAME_MAX || column.chars().any(char::is_control) {
             let message = format!("is not the name of a column; give 1 to {COLUMN_NAME_MAX} characters on one line");
+            fields.refuse(format!("{path}[{place}]"), message);
+        } else if column == RECIPIENT {
+            let message = format!("'{RECIPIENT}' is the recipient's address already; rename the column");
             fields.refuse(format!("{path}[{place}]"), message);
         }
     }

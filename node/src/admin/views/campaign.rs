@@ -14,11 +14,11 @@ use super::{run, summary, timestamp};
 
 /// As it is in the ledger, in which it is now.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
-    let opened = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
-    let opened = opened.and_then(|id| Some((id, told_run(ledger, id)?)));
-    let (state, reason) = state(ledger, known, opened.as_ref());
-    let opened = opened.map(|(_, run)| run);
+    let made = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
+    let opened = made.and_then(|id| Some((id, told_run(ledger, id)?)));
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
+    let (state, reason) = state(ledger, known, (opened.as_ref(), sealed.is_some()));
+    let opened = opened.map(|(_, run)| run);
     let now = ledger.head().now;
     let finish_by_ms = finish_by_ms(ledger, &named.tenant, known, now);
     let prospect =
@@ -43,7 +43,12 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         forecast: outlook(ledger, &prospect, now)
             .filter(|_| opened.is_none() && may_open(state))
             .map(|outlook| outlook.told()),
-        progress: opened.as_ref().filter(|_| state == CampaignState::Open).and_then(|run| progress(run, now)),
+        progress: opened.as_ref().filter(|_| state == CampaignState::Open).and_then(|run| {
+            let paused_ms = made.map_or(0, |id| ledger.paused_ms(id));
+            progress(run, paused_ms, now, |left, rate_milli| {
+                ledger.ends_within_caps(&known.pool, left, rate_milli, now)
+            })
+        }),
         run: opened,
         index: known.index,
         canary: known.policies.canary.map(|canary| v1::Canary {
@@ -92,18 +97,25 @@ fn may_open(state: CampaignState) -> bool {
     matches!(state, Draft | Waiting | Launched | Paused)
 }
 
-/// On average since it opened, of those whom a relay was asked about; none before there is one. Who opted out goes in
-/// no time, and says nothing of the rest. No end where what is left would expire before it.
-fn progress(run: &v1::Run, now: Time) -> Option<v1::Progress> {
+/// On average since it opened, its pauses left out, of those whom a relay was asked about; none before there is one. Who
+/// opted out goes in no time, and says nothing of the rest. No end where what is left would expire before it. `capped`
+/// says when so many would be sent at so many thousandths a second, where the pool has caps.
+fn progress(
+    run: &v1::Run,
+    paused_ms: i64,
+    now: Time,
+    capped: impl FnOnce(u64, u64) -> Option<Time>,
+) -> Option<v1::Progress> {
     let counts = run.counts?;
     let left = u64::from(counts.pending) + u64::from(counts.claimed);
     let asked = [counts.sent, counts.dead, counts.in_doubt, counts.assumed].into_iter().map(u64::from).sum::<u64>();
     let instant = |at: prost_types::Timestamp| jiff::Timestamp::new(at.seconds, at.nanos).ok().map(Time::from);
-    let took_ms = now.since_ms(run.opened_at.and_then(instant)?).max(1);
+    let took_ms = now.since_ms(run.opened_at.and_then(instant)?).saturating_sub(paused_ms).max(1);
     let ends_ms = u128::from(left) * u128::from(took_ms.unsigned_abs());
     let ends = now.plus_ms(i64::try_from(ends_ms.checked_div(asked.into())?).ok()?);
-    let in_time = run.finish_by.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
     let per_second = asked as f64 * 1_000.0 / took_ms as f64;
+    let ends = capped(left, (per_second * 1_000.0) as u64).map_or(ends, |capped| capped.max(ends));
+    let in_time = run.finish_by.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
     Some(v1::Progress { per_second, ends: in_time.then(|| timestamp(ends)) })
 }
 
@@ -115,7 +127,17 @@ fn told_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
     Some(run(id, page, page.runs.get(place)?))
 }
 
-fn state(ledger: &Ledger, known: &Campaign, opened: Option<&(RunId, v1::Run)>) -> (CampaignState, String) {
+/// Neither its recipients nor whether its content fits them is known yet.
+fn not_sealed(known: &Campaign) -> String {
+    format!("its audience '{}' is not sealed yet", known.audience)
+}
+
+/// What it does, and why where that is known.
+fn state(
+    ledger: &Ledger,
+    known: &Campaign,
+    (opened, is_sealed): (Option<&(RunId, v1::Run)>, bool),
+) -> (CampaignState, String) {
     if let Some((id, run)) = opened {
         let state = match run.state() {
             RunState::Paused => CampaignState::Paused,
@@ -128,8 +150,9 @@ fn state(ledger: &Ledger, known: &Campaign, opened: Option<&(RunId, v1::Run)>) -
         return (state, reasons.into_iter().find(|reason| !reason.is_empty()).unwrap_or_default());
     }
     match &known.stage {
-        Stage::Draft => (CampaignState::Draft, String::new()),
-        Stage::Waiting(_) => (CampaignState::Waiting, format!("its audience '{}' is not sealed yet", known.audience)),
+        Stage::Draft if is_sealed => (CampaignState::Draft, String::new()),
+        Stage::Draft => (CampaignState::Draft, not_sealed(known)),
+        Stage::Waiting(_) => (CampaignState::Waiting, not_sealed(known)),
         Stage::Missed { cause, .. } => (CampaignState::Missed, cause.clone()),
         Stage::Cancelled { .. } => (CampaignState::Cancelled, String::new()),
         Stage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity) {

@@ -51,7 +51,7 @@ pub enum AudienceCommand {
         /// Its name
         name: String,
     },
-    /// Forget one; refused while a schedule sends to it
+    /// Forget one; refused while a schedule or a campaign sends to it, a draft too
     ///
     /// Runs that have opened keep what they need. The files go later, when nobody needs them.
     #[command(after_long_help = "Example:\n  reveille audience delete million")]

@@ -54,6 +54,23 @@ pub enum CampaignCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Say whether a draft can be launched, and be sent in time; changes nothing
+    ///
+    /// Its content against the columns of its audience, the relays of its pool, its instant, and whether the bounds that
+    /// are set are wide enough: what `launch --dry-run` says. Ends as the launch would.
+    #[command(
+        after_long_help = "Examples:\n  reveille campaign validate spring\n  reveille campaign validate spring --at 2026-12-01T10:00:00Z"
+    )]
+    Validate {
+        /// Its name
+        name: String,
+        /// Another instant than the one it was created with
+        #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+        at: Option<Timestamp>,
+        /// Also where the same content went to the same audience within 30 days
+        #[arg(long)]
+        again: bool,
+    },
     /// Stop it: before its instant nothing opens, after it no hand-off starts
     #[command(after_long_help = "Example:\n  reveille campaign pause spring --reason 'wrong price in it'")]
     Pause {
@@ -71,7 +88,7 @@ Examples:
     Resume {
         /// Its name
         name: String,
-        /// Its canary has held it, and it is to go on without
+        /// Go on although its canary has held it; refused where none has
         #[arg(long)]
         without_canary: bool,
     },

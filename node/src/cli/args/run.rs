@@ -74,7 +74,7 @@ Examples:
     Resume {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
-        /// Its canary has held it, and it is to go on without
+        /// Go on although its canary has held it; refused where none has
         #[arg(long)]
         without_canary: bool,
     },

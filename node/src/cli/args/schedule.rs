@@ -269,6 +269,7 @@ pub struct RecipientArgs {
 /// What is sent.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Content")]
+#[command(group = clap::ArgGroup::new("body").args(["text", "inline_text", "html", "inline_html"]).required(true).multiple(true))]
 pub struct ContentArgs {
     /// From: ADDRESS or 'NAME <ADDRESS>'
     #[arg(long, value_name = "ADDRESS")]
@@ -280,7 +281,7 @@ pub struct ContentArgs {
     #[arg(long)]
     pub subject: String,
     /// Plain text, a template
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["html", "inline_text", "inline_html"])]
+    #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
     /// HTML, a template; its variables are escaped
     #[arg(long, value_name = "FILE")]

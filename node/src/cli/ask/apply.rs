@@ -162,5 +162,14 @@ fn verdict(done: &[Done]) -> Result<(), Stop> {
     let next = last.next.clone().filter(|_| last.concerns_all());
     let again = || "mend them, then the same command again: what is done stays as it is".to_owned();
     let (field, request_id) = (first.field.clone(), last.request_id.clone());
-    Err(Failure { exit, reason, message, field, next: Some(next.unwrap_or_else(again)), request_id }.into())
+    Err(Failure {
+        exit,
+        reason,
+        message,
+        field,
+        next: Some(next.unwrap_or_else(again)),
+        request_id,
+        ..Failure::default()
+    }
+    .into())
 }

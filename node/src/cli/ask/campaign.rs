@@ -34,6 +34,10 @@ pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
             let at = at.map(to_wire);
             launch(desk, LaunchCampaignRequest { tenant, name, at, again, validate_only: dry_run }).await
         }
+        CampaignCommand::Validate { name, at, again } => {
+            let at = at.map(to_wire);
+            launch(desk, LaunchCampaignRequest { tenant, name, at, again, validate_only: true }).await
+        }
         CampaignCommand::Pause { name, reason } => pause(desk, PauseCampaignRequest { tenant, name, reason }).await,
         CampaignCommand::Resume { name, without_canary } => {
             resume(desk, ResumeCampaignRequest { tenant, name, without_canary }).await

@@ -70,7 +70,7 @@ pub(super) fn failure(error: ConfigError) -> Failure {
         message,
         field: Some(field),
         next: Some(next.to_owned()),
-        request_id: None,
+        ..Failure::default()
     };
     match error {
         ConfigError::Unreadable { path, error } => {

@@ -11,14 +11,11 @@ use reveille_proto::admin::v1::{
 
 use super::Desk;
 use crate::cli::args::{ContentArgs, CreateArgs, RecipientArgs};
-use crate::cli::failure::{Failure, Stop};
+use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure, Stop};
 use crate::cli::human;
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::{self, Recipients};
 use crate::cli::view::schedule::{BadRowView, CreationView, DuplicateView, ScheduleView};
-
-/// Bad rows that are named in an error; the others are counted.
-const BAD_ROWS_SHOWN: usize = 20;
 
 /// Creates it.
 pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
@@ -94,17 +91,8 @@ pub(super) fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
 }
 
 fn bad_rows(path: &Path, read: &Recipients) -> Failure {
-    let rows = human::counted(read.bad.len() as u64, "row");
-    let mut message = format!("{rows} of {} cannot be used, so nothing was created", path.display());
-    for bad in read.bad.iter().take(BAD_ROWS_SHOWN) {
-        message.push_str(&format!("\n  {bad}"));
-    }
-    if let Some(more) = read.bad.len().checked_sub(BAD_ROWS_SHOWN).filter(|more| *more > 0) {
-        message.push_str(&format!("\n  and {more} more"));
-    }
-    let line = read.bad.first().map(|bad| bad.line).unwrap_or_default();
-    let next = Some("correct them, or leave them out with --skip-bad-rows".to_owned());
-    Failure { next, ..Failure::file(format!("{}:{line}", path.display()), message) }
+    let shown = read.bad.iter().take(BAD_ROWS_SHOWN).cloned().collect();
+    Failure::bad_rows(path, "created", BadRows { count: read.bad.len() as u64, shown }, None)
 }
 
 pub(super) fn content(args: ContentArgs) -> Result<Content, Failure> {
@@ -194,6 +182,9 @@ fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> Creatio
 }
 
 fn talk(desk: &Desk<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
+    if let Some(unusable) = recipients::unusable(&recipients.audience.columns) {
+        desk.terminal.say(&format!("warning: {unusable}"));
+    }
     for bad in &recipients.bad {
         desk.terminal.say(&format!("left out: {bad}"));
     }

@@ -371,7 +371,7 @@ fn verdict(views: &[ImportView], path: &Path, dry_run: bool) -> Result<(), Stop>
         false => (Exit::Partly, "PARTLY_DONE"),
     };
     let next = Some("see the reason of each line; then the same command again: what exists stays as it is".to_owned());
-    Err(Failure { exit, reason: reason.into(), message, field: Some(place), next, request_id: None }.into())
+    Err(Failure { exit, reason: reason.into(), message, field: Some(place), next, ..Failure::default() }.into())
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ fn resolve(
         message: unknown.to_string(),
         field: Some("--tz".to_owned()),
         next: Some("give an IANA name, such as Europe/Berlin".to_owned()),
-        request_id: None,
+        ..Failure::default()
     })?;
     let pattern = Pattern::compile(when).map_err(|error| Failure::usage(args.when.flag(), error.to_string(), HELP))?;
     let window_ms = args.jitter.map_or(0, |window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));

@@ -47,6 +47,12 @@ impl Speed {
         let eta = Duration::try_from_secs_f64(left as f64 / per_second).ok().filter(|_| left > 0);
         Goes { per_second: Some(per_second), eta, is_over: left == 0 }
     }
+
+    /// It is paused: there is nothing to expect, and what was seen so far does not tell how it goes on.
+    pub fn pause(&mut self) -> Goes {
+        self.0.clear();
+        Goes::default()
+    }
 }
 
 impl Goes {
@@ -88,6 +94,16 @@ mod tests {
         assert_eq!(goes.fields(), [("per_second", json!(2.0)), ("eta_ms", json!(35_000))]);
         let over = speed.look((100, 100), seconds(15));
         assert_eq!((over.words(), over.fields()[0].1.clone()), (String::new(), json!(6.0)), "nothing is left");
+    }
+
+    #[test]
+    fn in_a_pause_and_over_it_nothing_is_told() {
+        let mut speed = Speed::default();
+        speed.look((0, 1_000), seconds(0));
+        assert_eq!(speed.look((100, 1_000), seconds(10)).words(), "10/s, over in 1m 30s");
+        assert_eq!(speed.pause(), Goes::default());
+        assert_eq!(speed.look((100, 1_000), seconds(20)), Goes::default(), "what was before it counts no more");
+        assert_eq!(speed.look((120, 1_000), seconds(21)).words(), "20/s, over in 44s");
     }
 
     #[test]

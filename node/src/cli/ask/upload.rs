@@ -25,8 +25,9 @@ use self::progress::Progress;
 use super::Desk;
 use crate::cli::args::{Format, ImportAudienceArgs};
 use crate::cli::client::{Client, Nature, is_passing};
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::failure::{BadRows, Exit, Failure, Stop};
 use crate::cli::human;
+use crate::cli::recipients;
 use crate::cli::recipients::parts::{List, Part, Report, Survey};
 use crate::cli::view::audience::ImportView;
 
@@ -128,6 +129,9 @@ impl Import<'_> {
         if survey.recipients == 0 {
             return Err(Failure::file(place, "no row holds a recipient".to_owned()));
         }
+        if let Some(unusable) = recipients::unusable(&survey.columns) {
+            self.desk.terminal.say(&format!("warning: {place}: {unusable}"));
+        }
         for bad in &survey.shown {
             self.desk.terminal.say(&format!("left out: {bad}"));
         }
@@ -142,22 +146,12 @@ impl Import<'_> {
     }
 
     fn bad_rows(&self, survey: &Survey) -> Failure {
-        let place = self.args.file.display();
-        let rows = human::counted(survey.refused, "row");
-        let mut message = format!("{rows} of {place} cannot be used, so nothing was sealed");
-        for bad in &survey.shown {
-            message.push_str(&format!("\n  {bad}"));
-        }
-        if let Some(more) = survey.refused.checked_sub(survey.shown.len() as u64).filter(|more| *more > 0) {
-            let where_to = match &self.args.report {
-                Some(report) => format!("all of them are in {}", report.display()),
-                None => "--report FILE names them all".to_owned(),
-            };
-            message.push_str(&format!("\n  and {} more; {where_to}", human::count(more)));
-        }
-        let line = survey.shown.first().map(|bad| bad.line).unwrap_or_default();
-        let next = Some("correct them, or leave them out with --skip-bad-rows".to_owned());
-        Failure { next, ..Failure::file(format!("{place}:{line}"), message) }
+        let all = match &self.args.report {
+            Some(report) => format!("all of them are in {}", report.display()),
+            None => "--report FILE names them all".to_owned(),
+        };
+        let bad = BadRows { count: survey.refused, shown: survey.shown.clone() };
+        Failure::bad_rows(&self.args.file, "sealed", bad, Some(all))
     }
 
     /// Brings one part after the other to the cluster, until there are no more.

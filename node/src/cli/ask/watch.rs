@@ -31,7 +31,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Sto
     let mut last = None;
     let mut told = |answer: WatchRunResponse| {
         let view = RunView::from(answer.run.unwrap_or_default());
-        let goes = speed.look(view.progress(), began.elapsed());
+        let goes = if view.is_paused() { speed.pause() } else { speed.look(view.progress(), began.elapsed()) };
         let finished = view.is_finished();
         let scene = scene(desk, &view, (goes, began.elapsed()), finished);
         last = Some(view);
@@ -77,7 +77,12 @@ pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Sto
 
 /// A bar on a screen, and in the end the whole run; otherwise a sentence.
 fn scene(desk: &Desk<'_>, view: &RunView, (goes, elapsed): (Goes, Duration), finished: bool) -> Scene {
-    let words = goes.words();
+    // Why it is paused stands where the rate of what goes on does.
+    let words = match (view.is_paused(), view.reason()) {
+        (true, Some(reason)) => format!("paused: {reason}"),
+        (true, None) => "paused".to_owned(),
+        (false, _) => goes.words(),
+    };
     let text = match (desk.terminal.is_live(), finished) {
         (false, _) if words.is_empty() => view.sentence(),
         (false, _) => format!("{}; {words}", view.sentence()),

@@ -15,10 +15,11 @@ use std::fmt;
 use std::io::BufRead;
 use std::path::Path;
 
-use reveille_cluster::compose::{VALUE_BYTES_MAX, control_in};
+use reveille_cluster::compose::{RECIPIENT, VALUE_BYTES_MAX, control_in, is_variable};
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{INLINE_RECIPIENTS_MAX, Recipient};
 use reveille_proto::admin::v1;
+use serde::Serialize;
 
 use super::failure::Failure;
 use rows::{Next, Row, Rows};
@@ -48,7 +49,7 @@ pub struct Recipients {
 }
 
 /// A row that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadRow {
     /// Its line in the file, from 1.
     pub line: u64,
@@ -228,6 +229,13 @@ impl Header {
             if name.is_empty() {
                 return Err(wrong(format!("column {} has no name", place + 1)));
             }
+            if name == RECIPIENT {
+                let problem = format!(
+                    "the column `{RECIPIENT}` cannot be used: `{{{{ {RECIPIENT} }}}}` is the address in every text already; rename \
+                     the column"
+                );
+                return Err(wrong(problem));
+            }
             if names.iter().take(place).any(|earlier| earlier.eq_ignore_ascii_case(name)) {
                 return Err(wrong(format!("the column `{}` is there twice", shown(name, NAME_SHOWN))));
             }
@@ -273,6 +281,24 @@ fn shown(text: &str, most: usize) -> String {
     });
     let end = if text.chars().nth(most).is_some() { "…" } else { "" };
     spelled.collect::<String>() + end
+}
+
+/// What is to be said of columns that no text can use by their names; none where there are no such columns.
+pub fn unusable(columns: &[String]) -> Option<String> {
+    let unusable: Vec<&String> = columns.iter().filter(|name| !is_variable(name)).collect();
+    let first = unusable.first()?;
+    let named: Vec<String> =
+        unusable.iter().take(NAMES_SHOWN).map(|name| format!("`{}`", shown(name, NAME_SHOWN))).collect();
+    let more = unusable.len().checked_sub(NAMES_SHOWN).filter(|more| *more > 0);
+    let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+    let plain: String = first.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '_' }).collect();
+    let plain = if plain.starts_with(|first: char| first.is_ascii_digit()) { format!("_{plain}") } else { plain };
+    Some(format!(
+        "line 1: no text can use {}{more}: the name of a variable is letters, digits and `_`; rename it where one is to, \
+         as in `{}`",
+        named.join(", "),
+        shown(&plain, NAME_SHOWN),
+    ))
 }
 
 fn text(field: &[u8]) -> Result<&str, String> {
@@ -334,6 +360,20 @@ mod tests {
     }
 
     #[test]
+    fn columns_that_no_text_can_use_are_told() {
+        let told = |names: &[&str]| unusable(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(told(&["name", "last_order", "x1"]), None);
+        let rule = "the name of a variable is letters, digits and `_`; rename it where one is to, as in";
+        assert_eq!(
+            told(&["name", "first name"]),
+            Some(format!("line 1: no text can use `first name`: {rule} `first_name`"))
+        );
+        assert_eq!(told(&["2nd", "a-b"]), Some(format!("line 1: no text can use `2nd`, `a-b`: {rule} `_2nd`")));
+        let many: Vec<String> = (0..12).map(|number| format!("c {number}")).collect();
+        assert!(unusable(&many).is_some_and(|told| told.contains("`c 9` and 2 more: ")));
+    }
+
+    #[test]
     fn a_header_that_cannot_be_meant_is_refused() {
         assert_eq!(refused(b""), "line 1: the file is empty; its first line names the columns, such as `email,name`");
         assert_eq!(refused(b"name,city\n"), "line 1: no column is named `email`; the header has: name, city");
@@ -341,6 +381,10 @@ mod tests {
         assert_eq!(refused(b"email,a,A\n"), "line 1: the column `A` is there twice");
         assert_eq!(refused(b"email,EMAIL\n"), "line 1: the column `EMAIL` is there twice");
         assert_eq!(refused(b"email,,a\n"), "line 1: column 2 has no name");
+        let built_in = "line 1: the column `recipient` cannot be used: `{{ recipient }}` is the address in every text \
+                        already; rename the column";
+        assert_eq!(refused(b"email,recipient\n"), built_in);
+        assert_eq!(read("email,Recipient\na@b.c,A\n").audience.columns, ["Recipient"], "another name");
         assert_eq!(refused(&[0xFF, 0xFE, b'e', 0]), "line 1: the file is UTF-16; save it as UTF-8");
     }
 

@@ -18,11 +18,9 @@ use reveille_ledger::ids::Hash;
 
 use super::{BadRow, Reader, Text};
 use crate::admin::PART_BYTES_MAX;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{BAD_ROWS_SHOWN, Failure};
 use crate::cli::human;
 
-/// Rows that cannot be used and are named; the others are counted, and stand in the report.
-pub const BAD_ROWS_SHOWN: usize = 20;
 /// Recipients of an audience.
 const RECIPIENTS_MAX: u32 = PARTS_MAX as u32 * CHUNK;
 /// Rows between two looks at how far it is.

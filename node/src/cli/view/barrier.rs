@@ -3,6 +3,11 @@
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
+use crate::cli::human;
+
+/// Mails past the gate that people are told by name; a node has hundreds at once.
+const CROSSED_SHOWN: usize = 10;
+
 /// After this index nothing forbidden passes a gate; what may still arrive is named (P15).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BarrierView {
@@ -35,17 +40,47 @@ impl From<Option<v1::Barrier>> for BarrierView {
 }
 
 impl BarrierView {
-    /// In one sentence, for stderr.
+    /// In a sentence, and below it a line for each mail that may still arrive: the first of them, [`CROSSED_SHOWN`] at
+    /// most.
     pub fn sentence(&self) -> String {
         let mut sentence = format!("holds on every node since log index {}", self.index);
-        if !self.crossed.is_empty() {
-            let crossed = self.crossed.iter().map(|one| format!("{} #{} ({})", one.run, one.number, one.fence));
-            let crossed: Vec<String> = crossed.collect();
-            sentence.push_str(&format!("; past the gate before, may still arrive: {}", crossed.join(", ")));
-        }
         if !self.unconfirmed.is_empty() {
             sentence.push_str(&format!("; silent, waited out: {}", self.unconfirmed.join(", ")));
         }
+        if self.crossed.is_empty() {
+            return sentence;
+        }
+        let mails = human::counted(self.crossed.len() as u64, "mail");
+        sentence.push_str(&format!("; past the gate before, {mails} may still arrive:"));
+        for CrossingView { run, number, fence } in self.crossed.iter().take(CROSSED_SHOWN) {
+            sentence.push_str(&format!("\n  {run} #{number} ({fence})"));
+        }
+        if let Some(more) = self.crossed.len().checked_sub(CROSSED_SHOWN).filter(|more| *more > 0) {
+            sentence.push_str(&format!("\n  and {} more; -o json names them all", human::count(more as u64)));
+        }
         sentence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mails_that_may_still_arrive_are_counted_and_the_first_named() {
+        let crossed =
+            |count| (0..count).map(|number| CrossingView { run: "r5.0".into(), number, fence: "1.2.7.0".into() });
+        let told = |count| {
+            let barrier = BarrierView { index: 11, crossed: crossed(count).collect(), unconfirmed: Vec::new() };
+            barrier.sentence()
+        };
+        let holds = "holds on every node since log index 11";
+        assert_eq!(told(0), holds);
+        let one = "\n  r5.0 #0 (1.2.7.0)";
+        assert_eq!(told(1), format!("{holds}; past the gate before, 1 mail may still arrive:{one}"));
+        let many = told(1_010);
+        assert_eq!(many.lines().count(), 1 + CROSSED_SHOWN + 1, "{many}");
+        assert!(many.starts_with(&format!("{holds}; past the gate before, 1,010 mails may still arrive:{one}\n")));
+        assert!(many.ends_with("\n  and 1,000 more; -o json names them all"), "{many}");
     }
 }

@@ -68,12 +68,12 @@ impl From<v1::Progress> for ProgressView {
 }
 
 impl ProgressView {
-    /// `3,912 mails/s on average since it opened: ends at 2026-12-01T12:28:20Z`
+    /// `3,912 mails/s on average while it was open: ends at 2026-12-01T12:28:20Z`
     pub fn sentence(&self) -> String {
         let ends = match &self.ends {
             Some(ends) => format!(": ends at {ends}"),
             None => ": too slow for all of it, what is left at its finish by expires".to_owned(),
         };
-        format!("{} mails/s on average since it opened{ends}", human::rate(self.per_second))
+        format!("{} mails/s on average while it was open{ends}", human::rate(self.per_second))
     }
 }

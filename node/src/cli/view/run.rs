@@ -111,12 +111,18 @@ impl From<v1::RunCanary> for CanaryView {
 }
 
 impl CanaryView {
-    /// `undecided, 40 of 100 to come, 1 dead or in doubt of at most 5`
+    /// `undecided, 40 of 100 to come, 1 dead or in doubt of at most 5`; once it is decided, as it stood then: the run has
+    /// gone on since, and its own counts tell how they fare.
     fn words(&self) -> String {
         let count = |count: u32| human::count(count.into());
         let (to_come, all) = (count(self.undecided), count(self.recipients));
         let (bad, most) = (count(self.bad), count(self.bad_max));
-        format!("{}, {to_come} of {all} to come, {bad} dead or in doubt of at most {most}", self.verdict)
+        match self.verdict.as_str() {
+            "undecided" => format!("undecided, {to_come} of {all} to come, {bad} dead or in doubt of at most {most}"),
+            decided => format!(
+                "{decided}; at its verdict {to_come} of {all} were to come, {bad} dead or in doubt of at most {most}"
+            ),
+        }
     }
 }
 
@@ -168,6 +174,16 @@ impl RunView {
     /// Is nothing pending or claimed any more?
     pub fn is_finished(&self) -> bool {
         self.counts.pending == 0 && self.counts.claimed == 0
+    }
+
+    /// Does nothing of it go before somebody lets it?
+    pub fn is_paused(&self) -> bool {
+        self.state == "paused"
+    }
+
+    /// Why it is paused or has ended, where somebody said so.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
     }
 
     /// Recipients that are settled, and all of them.

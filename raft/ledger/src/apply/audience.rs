@@ -6,10 +6,11 @@
 
 use super::Context;
 use super::schedule::bounded;
+use crate::campaign::Stage;
 use crate::command::{AudienceDelete, AudienceSeal, body_hash};
 use crate::content::{INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, To};
 use crate::policy::Policies;
-use crate::refusal::Refusal;
+use crate::refusal::{CAMPAIGNS_NAMED, Refusal};
 use crate::reply::Outcome;
 use crate::state::{Ledger, SealedAudience};
 
@@ -47,23 +48,38 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
-    /// Refused while a schedule names it. Looks at every schedule, which is seldom asked for.
+    /// Refused while a campaign or a schedule names it: a draft counts, for without its recipients nothing is left of
+    /// what was checked. Looks at all of them, which is seldom asked for.
     pub(super) fn audience_delete(&mut self, asked: &AudienceDelete) -> Result<Outcome, Refusal> {
         let place = (asked.tenant.clone(), asked.name.clone());
         let gone = || Refusal::NoSuchAudience(asked.name.clone());
         let seal = self.audiences.get(&place).ok_or_else(gone)?.seal;
+        self.of_no_campaign(&place)?;
         let mut schedules = self.schedules.iter();
         let user = schedules.find(|(_, schedule)| schedule.tenant == asked.tenant && schedule.audience == seal);
-        if let Some((id, user)) = user {
-            let (name, user) = (asked.name.clone(), user.name.clone());
-            return Err(match self.not_of_a_campaign(*id) {
-                Ok(()) => Refusal::AudienceUsed { name, schedule: user },
-                Err(_) => Refusal::AudienceOfCampaign { name, campaign: user },
-            });
+        if let Some((_, user)) = user {
+            return Err(Refusal::AudienceUsed { name: asked.name.clone(), schedule: user.name.clone() });
         }
         self.audiences.remove(&place);
         self.let_go(&seal);
         Ok(Outcome::Done)
+    }
+
+    /// Does no campaign name it? One that was cancelled before it opened anything does so no more.
+    fn of_no_campaign(&self, (tenant, audience): &(String, String)) -> Result<(), Refusal> {
+        let from = self.campaigns.range((tenant.clone(), String::new())..);
+        let mine = from.take_while(|((of, _), _)| of == tenant);
+        let mut users = mine.filter(|(_, campaign)| {
+            let is_over = matches!(campaign.stage, Stage::Cancelled { opened: None, .. });
+            campaign.audience == *audience && !is_over
+        });
+        let named = users.by_ref().take(CAMPAIGNS_NAMED);
+        let campaigns: Vec<String> = named.map(|((_, name), _)| name.clone()).collect();
+        if campaigns.is_empty() {
+            return Ok(());
+        }
+        let more = u32::try_from(users.count()).unwrap_or(u32::MAX);
+        Err(Refusal::AudienceOfCampaign { name: audience.clone(), campaigns, more })
     }
 
     /// May a schedule of this tenant send to it?

@@ -113,3 +113,14 @@ fn extremes_end() {
     assert_eq!(told.bound, Bound::WarmUp);
     assert!(told.ends > Some(TEN.plus_ms(399 * DAY_MS)));
 }
+
+#[test]
+fn what_goes_on_ends_within_the_caps_as_well() {
+    let free = ledger(&[(0, 0)]);
+    assert_eq!(free.ends_within_caps("bulk", 71, 1_000, TEN), None, "it has none");
+    let warm = warmed(free, &[100, 200], 30);
+    let ends = |rows| warm.ends_within_caps("bulk", rows, 1_000, TEN).map(|ends| ends.since_ms(TEN));
+    assert_eq!(ends(70), Some(70_000), "today's cap is enough");
+    assert_eq!(ends(71), Some(14 * HOUR_MS + 1_000), "one waits for the next day");
+    assert_eq!(ends(300), Some(14 * HOUR_MS + DAY_MS + 30_000));
+}

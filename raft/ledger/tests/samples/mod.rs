@@ -458,7 +458,7 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::AudienceNameTaken("all".into()),
         Refusal::AudienceUsed { name: "all".into(), schedule: "daily".into() },
         Refusal::NoSuchCampaign("spring".into()),
-        Refusal::AudienceOfCampaign { name: "all".into(), campaign: "spring".into() },
+        Refusal::AudienceOfCampaign { name: "all".into(), campaigns: vec!["spring".into()], more: 0 },
         Refusal::CampaignNameTaken("spring".into()),
         Refusal::CampaignIs("cancelled".into()),
         Refusal::OfCampaign("spring".into()),
