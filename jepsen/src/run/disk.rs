@@ -29,7 +29,7 @@ impl Nemesis {
         match how {
             DiskBlow::Fails => self.trace(strike, fault, victim, "error=EIO".to_owned()).await,
             DiskBlow::Slow(by) => self.trace(strike, fault, victim, format!("delay_enter={}", by.as_micros())).await,
-            DiskBlow::Full => self.fill(strike, fault, victim),
+            DiskBlow::Full => self.fill(fault, victim),
             DiskBlow::StateLost | DiskBlow::StateDamaged => self.harm_state(fault, victim, how),
             DiskBlow::TornTail => self.tear(fault, victim).await,
         }
@@ -64,11 +64,11 @@ impl Nemesis {
         Ok(())
     }
 
-    fn fill(&mut self, strike: &Strike, fault: Fault, victim: String) -> Result<Begun, Skipped> {
+    fn fill(&mut self, fault: Fault, victim: String) -> Result<Begun, Skipped> {
         let volumes = self.stage.cluster.footing().volumes.as_ref().map_err(|why| Skipped(why.clone()))?;
         let volume = volumes.get(&victim).ok_or_else(|| Skipped(format!("{victim} has no disk of its own")))?;
         volume.fill().map_err(skipped)?;
-        self.stage.excuse(&victim, strike.lasts + STOPS_WITHIN);
+        self.stage.disk_is_full(&victim);
         Ok(Begun { fault, undo: Undo::Empty(victim) })
     }
 
@@ -78,7 +78,7 @@ impl Nemesis {
         }
         self.stage.look_for_ends()?;
         let went_down = self.stage.doing(name) == Doing::Down;
-        self.stage.excuse(name, STOPS_WITHIN);
+        self.stage.disk_has_room(name, STOPS_WITHIN);
         self.stage.start(name)?;
         fault.observed = went_down.then_some(true);
         fault.word = if went_down { "the node stopped" } else { "the node went on, or wrote nothing" }.to_owned();

@@ -61,6 +61,8 @@ pub struct Stage {
     doing: BTreeMap<String, Doing>,
     /// Nodes whose end by themselves would surprise nobody, until when.
     excused: BTreeMap<String, Instant>,
+    /// Nodes whose disk is full.
+    full_disks: BTreeSet<String>,
     /// Nodes that were asked to stop.
     leaving: BTreeSet<String>,
     /// Ends that surprise: node and last words.
@@ -74,7 +76,8 @@ impl Stage {
         let began = names.iter().map(|name| (name.clone(), 0)).collect();
         let doing = names.into_iter().map(|name| (name, Doing::Runs)).collect();
         let (over, excused, surprises) = (Lives::default(), BTreeMap::new(), Vec::new());
-        Stage { cluster, sink, recorder, watch, began, over, doing, excused, leaving: BTreeSet::new(), surprises }
+        let (full_disks, leaving) = (BTreeSet::new(), BTreeSet::new());
+        Stage { cluster, sink, recorder, watch, began, over, doing, excused, full_disks, leaving, surprises }
     }
 
     /// Names of all nodes, in order.
@@ -165,6 +168,17 @@ impl Stage {
         self.excused.insert(name.to_owned(), Instant::now() + length);
     }
 
+    /// From now on no life of it surprises anybody by its end, a new one neither: who starts on a full disk ends again.
+    pub fn disk_is_full(&mut self, name: &str) {
+        self.full_disks.insert(name.to_owned());
+    }
+
+    /// Its disk has room again; a life that met the full one may end for this long.
+    pub fn disk_has_room(&mut self, name: &str, length: Duration) {
+        self.full_disks.remove(name);
+        self.excuse(name, length);
+    }
+
     /// Starts it again, unless it runs; without any crash point.
     pub fn start(&mut self, name: &str) -> Result<()> {
         self.start_armed(name, None)
@@ -232,7 +246,7 @@ impl Stage {
     fn wonder(&mut self, name: &str, status: ExitStatus, words: &str) {
         let start = words.len().saturating_sub(LAST_WORDS_BYTES);
         let words = words.get(start..).unwrap_or(words);
-        if self.excused.get(name).is_some_and(|until| Instant::now() < *until) {
+        if self.full_disks.contains(name) || self.excused.get(name).is_some_and(|until| Instant::now() < *until) {
             eprintln!("  {name} ended by itself ({status}), as was to be expected");
         } else {
             eprintln!("  {name} ended by itself ({status}):\n{words}");
