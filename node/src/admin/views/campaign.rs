@@ -88,8 +88,8 @@ pub fn finish_by_ms(ledger: &Ledger, tenant: &str, known: &Campaign, now: Time) 
 
 /// Is there something to forecast?
 fn may_open(state: CampaignState) -> bool {
-    use CampaignState::{Draft, Launched, Paused, Waiting};
-    matches!(state, Draft | Waiting | Launched | Paused)
+    use CampaignState::{Blocked, Draft, Launched, Paused, Waiting};
+    matches!(state, Draft | Waiting | Launched | Paused | Blocked)
 }
 
 /// On average since it opened, of those whom a relay was asked about; none before there is one. Who opted out goes in
@@ -135,7 +135,7 @@ fn state(ledger: &Ledger, known: &Campaign, opened: Option<&(RunId, v1::Run)>) -
         Stage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity) {
             Some(Activity::Active) => (CampaignState::Launched, String::new()),
             Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.clone()),
-            Some(Activity::Blocked { cause }) => (CampaignState::Missed, cause.clone()),
+            Some(Activity::Blocked { cause }) => (CampaignState::Blocked, cause.clone()),
             Some(Activity::Done) | None => match ledger.missed_because(known, armed) {
                 Some(why) => (CampaignState::Missed, why),
                 None => (CampaignState::Finished, String::new()),

@@ -32,7 +32,7 @@ impl Ledger {
         }
         let place = (asked.tenant.clone(), asked.name.clone());
         match self.campaigns.get(&place) {
-            Some(known) if known.body != body => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
+            Some(known) if !known.is_asked_for_by(asked) => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
             Some(known) => context.repeats = Some(known.index),
             None => {
                 if self.schedule_named(&asked.tenant, &asked.name).is_some() {
@@ -45,6 +45,7 @@ impl Ledger {
                 gap_needs_a_list(&asked.policies, true)?;
                 let campaign = Campaign {
                     due: asked.due,
+                    drafted_for: asked.due,
                     zone: asked.zone.clone(),
                     audience: asked.audience.clone(),
                     content: content.hash,
