@@ -16,7 +16,7 @@ use reveille_ledger::command::{
 };
 use reveille_ledger::content::Content;
 use reveille_ledger::decide::prune::{self, Place};
-use reveille_ledger::ids::{Fence, Holder, RunId, Time};
+use reveille_ledger::ids::{Fence, Hash, Holder, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt, MINUTE_MS};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Look, Run, RunState, Standing};
@@ -108,25 +108,33 @@ async fn sweep(site: &Site, term: &Term, stumbles: &mut Stumbles<RunId>) {
             break;
         }
     }
-    for (campaign, found) in site.replica.read(|ledger| campaigns_that_wait(ledger, now)) {
+    for Waiting { campaign, checked, fitting } in site.replica.read(|ledger| campaigns_that_wait(ledger, now)) {
         // What the ledger cannot compile is compiled here, while nobody waits for its lock.
-        let compiled = found.map(|(content, columns)| Compiled::new(&content, &columns));
+        let compiled = fitting.map(|(content, columns)| Compiled::new(&content, &columns));
         let wrong = compiled.and_then(Result::err).map(|error| format!("{}: {}", error.field, error.message));
-        if term.propose(Command::CampaignArm(CampaignArm { campaign, wrong })).await.is_none() {
+        if term.propose(Command::CampaignArm(CampaignArm { campaign, checked, wrong })).await.is_none() {
             break;
         }
     }
     site.replica.read(|ledger| watch(ledger, term, now));
 }
 
-/// What is tried against what: a content, and the columns of its audience, where both are there.
-type Fitting = Option<(Content, Vec<String>)>;
+/// A campaign that waits for its audience.
+struct Waiting {
+    campaign: CampaignName,
+    /// The seal of the audience, where it is sealed now.
+    checked: Option<Hash>,
+    /// What is tried against what, where both are there: its content, and the columns of that audience.
+    fitting: Option<(Content, Vec<String>)>,
+}
 
 /// P7: those whose audience is sealed now, with their content and its columns; and those whose instant has come
 /// without it.
-fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<(CampaignName, Fitting)> {
-    let found = |(campaign, known, columns): (CampaignName, &Campaign, Option<Vec<String>>)| {
-        (campaign, ledger.blob(&known.content).and_then(Content::from_blob).zip(columns))
+fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<Waiting> {
+    let found = |(campaign, known, sealed): (CampaignName, &Campaign, Option<(Hash, Vec<String>)>)| {
+        let content = ledger.blob(&known.content).and_then(Content::from_blob);
+        let (checked, columns) = sealed.unzip();
+        Waiting { campaign, checked, fitting: content.zip(columns) }
     };
     ledger.campaigns_to_arm(now).take(CAMPAIGNS_MAX).map(found).collect()
 }

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reveille_cluster::relay::{
-    Cause, Findings, Gate, GateAnswer, Mail, Mechanism, Patience, Session, Stage, Target, TcpDialer, Timeouts, Verdict,
+    Cause, Findings, Gate, GateAnswer, Mail, Mechanism, Mend, Patience, Session, Stage, Target, TcpDialer, Timeouts,
+    Verdict,
 };
 use reveille_ledger::access::{Access, Secret, Tls, Trust};
 use tempfile::TempDir;
@@ -243,7 +244,8 @@ async fn a_real_postfix_takes_our_tls_and_our_credentials() {
     let Err(Verdict::Broken { stage: Stage::Tls, cause: Cause::Tls(why) }) = opened else {
         panic!("another name is not believed")
     };
-    assert!(why.contains("is for relay.test, not for other.test"), "{why}");
+    assert!(why.words.contains("is for relay.test, not for other.test"), "{why}");
+    assert_eq!(why.mend, Mend::TlsName);
 
     let limit = Instant::now() + Duration::from_secs(60);
     while postfix.arrived() < 3 {

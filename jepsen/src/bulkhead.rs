@@ -7,21 +7,20 @@
 //! first to the last, and the loaded median is within the bound and a floor; whether it is within the bound itself
 //! stands beside that. The backlog's own end is not waited for: `bench` judges one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
 use reveille_proto::admin::v1::{Audience, ScheduleBody};
-use reveille_sink::{Sink, SinkOptions, Watcher};
 use serde::Serialize;
 
-use crate::Outcome;
 use crate::cluster::{Cluster, Start};
 use crate::flow::Flow;
-use crate::load;
 use crate::measure::{in_ms, percentile, rounded, unix_us};
+use crate::tally::{Arrivals, Tally};
+use crate::{Outcome, load, sink};
 
 /// From a create to its due instant.
 const AHEAD: Duration = Duration::from_secs(3);
@@ -29,6 +28,8 @@ const AHEAD: Duration = Duration::from_secs(3);
 const UNDER_WAY: Duration = Duration::from_secs(2);
 /// How long the small tenant's mails are waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// After the last mail, so long for one that comes twice.
+const QUIET_AFTER: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const SEED: u64 = 1;
 /// The tenant that sends a few mails; the backlog is the default one's.
@@ -81,9 +82,12 @@ struct Report {
     ratio: Option<f64>,
     /// Is it twice at most, with no floor?
     within_twice: bool,
-    /// Of all rounds, as they stand at the end: a mail that came twice is two.
-    idle_arrived: usize,
-    loaded_arrived: usize,
+    /// Addresses of all rounds that have a mail at the end, mails beyond the first of one, and those without any.
+    arrived: u64,
+    duplicates: u64,
+    lost: u64,
+    /// Mails to addresses of no round.
+    unexplained: u64,
     /// Mails of the backlog between the first loaded mails' instant and the last of them.
     backlog_meanwhile: u64,
     /// Mails of the backlog that were still to come after the last of them.
@@ -94,8 +98,8 @@ struct Report {
 /// Runs it.
 pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let backlog = Flow::new(unix_us(SystemTime::now()) as u64);
-    let record = Arc::new(Mutex::new(Record { small: BTreeMap::new(), backlog }));
-    let sink = sink(&record)?;
+    let record = Arc::new(Mutex::new(Record::new(backlog)));
+    let sink = sink::counting(&record, |record, accept| record.note(&accept.recipient, accept.accept_unix_us))?;
     // Its backlog of connections is answered by the kernel; nobody ever speaks.
     let dead = TcpListener::bind(("127.0.0.1", 0)).context("a port for the dead relay")?;
     let cluster = Cluster::start(start, args.nodes).await?;
@@ -112,39 +116,50 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     }
     tokio::time::sleep(due.duration_since(SystemTime::now()).unwrap_or_default() + UNDER_WAY).await;
     let loaded = rounds(&cluster, &record, args, "loaded").await?;
+    tokio::time::sleep(QUIET_AFTER).await;
     report(args, &record, &idle, &loaded)
 }
 
 /// What came, however many they are: the small tenant's mails one by one, and the backlog by the millisecond.
 struct Record {
-    /// Instants of accepts, by the name of the schedule that an address begins with. Microseconds since 1970 UTC.
+    /// Instants at which an address had its first mail, by the name of the schedule that it begins with. Microseconds
+    /// since 1970 UTC.
     small: BTreeMap<String, Vec<i64>>,
+    /// All that came to anybody beside the backlog.
+    arrivals: Arrivals,
     backlog: Flow,
 }
 
 impl Record {
+    fn new(backlog: Flow) -> Record {
+        Record { small: BTreeMap::new(), arrivals: Arrivals::default(), backlog }
+    }
+
     fn note(&mut self, recipient: &str, at_us: u64) {
         if recipient.ends_with(OF_BACKLOG) {
             self.backlog.note(at_us);
-        } else if let Some((name, _)) = recipient.split_once('-') {
+            return;
+        }
+        let is_first = self.arrivals.note(recipient) == 1;
+        if let Some((name, _)) = recipient.split_once('-').filter(|_| is_first) {
             self.small.entry(name.to_owned()).or_default().push(at_us as i64);
         }
     }
+
+    /// Each address of each round by itself: somebody else's second mail makes up for nobody's first (I1, I4).
+    fn judge(&self, rounds: u8, mails: u32) -> Tally {
+        let names = ["idle", "loaded"].into_iter().flat_map(|word| (1..=rounds).map(move |round| name_of(word, round)));
+        let expected = names.flat_map(|name| (0..mails).map(move |mail| load::address(&name, mail)));
+        self.arrivals.judge(expected, &BTreeSet::new())
+    }
+}
+
+/// The schedule of a round.
+fn name_of(word: &str, round: u8) -> String {
+    format!("{word}{round}")
 }
 
 type Shared = Arc<Mutex<Record>>;
-
-/// A sink that counts what comes into the record, and keeps no mail.
-fn sink(record: &Shared) -> Result<Sink> {
-    let record = Arc::clone(record);
-    let watcher = Watcher::new(move |accept| {
-        // Poisoned only where this very function panicked; whoever reads the record says so.
-        if let Ok(mut record) = record.lock() {
-            record.note(&accept.recipient, accept.accept_unix_us);
-        }
-    });
-    Ok(Sink::start(SinkOptions { watcher: Some(watcher), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() })?)
-}
 
 fn read<T>(record: &Shared, look: impl Fn(&Record) -> T) -> Result<T> {
     Ok(look(&*record.lock().map_err(|_| anyhow!("counting the accepts panicked"))?))
@@ -160,7 +175,7 @@ struct Lateness {
 async fn rounds(cluster: &Cluster, record: &Shared, args: &Args, word: &str) -> Result<Vec<Lateness>> {
     let mut all = Vec::new();
     for round in 1..=args.rounds {
-        let lateness = small(cluster, record, args, &format!("{word}{round}")).await?;
+        let lateness = small(cluster, record, args, &name_of(word, round)).await?;
         let at = |percent| percentile(&lateness.us, percent).map_or(0.0, in_ms);
         eprintln!(
             "{word}, round {round}: {} of {} came; first after {} ms, half by {}, p99 {}",
@@ -213,12 +228,7 @@ fn report(args: &Args, record: &Shared, idle: &[Lateness], loaded: &[Lateness]) 
     let (idle_median_ms, loaded_median_ms) = (median(&idle_p99_ms), median(&loaded_p99_ms));
     let medians = idle_median_ms.zip(loaded_median_ms);
     let within = |floor: f64| medians.is_some_and(|(idle, loaded)| loaded <= 2.0 * idle + floor);
-    let arrived = |word: &str| {
-        let of = |round: u8| move |record: &Record| record.small.get(&format!("{word}{round}")).map_or(0, Vec::len);
-        (1..=args.rounds).map(|round| read(record, of(round))).collect::<Result<Vec<usize>>>()
-    };
-    let (idle_arrived, loaded_arrived) = (arrived("idle")?, arrived("loaded")?);
-    let all = idle_arrived.iter().chain(&loaded_arrived).all(|arrived| *arrived == args.mails as usize);
+    let tally = read(record, |record| record.judge(args.rounds, args.mails))?;
     let report = Report {
         recipients: args.recipients,
         mails: args.mails,
@@ -228,8 +238,10 @@ fn report(args: &Args, record: &Shared, idle: &[Lateness], loaded: &[Lateness]) 
         floor_ms: args.floor_ms,
         ratio: medians.map(|(idle, loaded)| rounded(loaded / idle)),
         within_twice: within(0.0),
-        idle_arrived: idle_arrived.iter().sum(),
-        loaded_arrived: loaded_arrived.iter().sum(),
+        arrived: tally.arrived,
+        duplicates: tally.duplicates,
+        lost: tally.lost,
+        unexplained: tally.unexplained,
         idle_p99_ms,
         loaded_p99_ms,
         idle_median_ms,
@@ -237,7 +249,7 @@ fn report(args: &Args, record: &Shared, idle: &[Lateness], loaded: &[Lateness]) 
         backlog_meanwhile: meanwhile,
         backlog_left: left,
         // Beside a backlog that was over nothing was measured.
-        valid: all && within(f64::from(args.floor_ms)) && left > 0,
+        valid: tally.is_clean() && within(f64::from(args.floor_ms)) && left > 0,
     };
     Outcome::new(&report, report.valid)
 }
@@ -264,7 +276,7 @@ mod tests {
 
     #[test]
     fn mails_of_the_backlog_are_counted_and_those_of_the_small_tenant_known_one_by_one() {
-        let mut record = Record { small: BTreeMap::new(), backlog: Flow::new(1_000) };
+        let mut record = Record::new(Flow::new(1_000));
         for (recipient, at_us) in [
             ("r00000001.s1@audience.invalid", 2_000),
             ("idle-1@example.net", 2_500),
@@ -277,5 +289,22 @@ mod tests {
         assert_eq!([0, 2_000, 3_000, 9_000].map(|us| record.backlog.before(us)), [0, 0, 1, 2]);
         assert_eq!(record.small["idle"], [2_500, 7_000]);
         assert_eq!(record.small["loaded"], [6_000]);
+    }
+
+    #[test]
+    fn a_mail_that_came_twice_makes_up_for_none_that_is_missing() {
+        let come = |addresses: &[&str]| {
+            let mut record = Record::new(Flow::new(0));
+            addresses.iter().for_each(|address| record.note(address, 1_000));
+            record
+        };
+        let all = ["idle1-0@example.net", "idle1-1@example.net", "loaded1-0@example.net", "loaded1-1@example.net"];
+        assert!(come(&all).judge(1, 2).is_clean());
+        let swapped = come(&[all[0], all[0], all[2], all[3]]);
+        let found = swapped.judge(1, 2);
+        assert_eq!((found.arrived, found.duplicates, found.lost, found.unexplained), (3, 1, 1, 0));
+        assert!(!found.is_clean());
+        assert_eq!(swapped.small["idle1"].len(), 1, "nor does the round end by it");
+        assert!(!come(&[&all[..], &["stranger-0@example.net"]].concat()).judge(1, 2).is_clean());
     }
 }

@@ -36,9 +36,16 @@ impl Arrivals {
     fn counted<'a>(recipients: impl Iterator<Item = &'a str>) -> Arrivals {
         let mut arrivals = Arrivals::default();
         for recipient in recipients {
-            *arrivals.0.entry(recipient.to_owned()).or_default() += 1;
+            arrivals.note(recipient);
         }
         arrivals
+    }
+
+    /// A mail came. Answers how many that address has by now.
+    pub fn note(&mut self, recipient: &str) -> u32 {
+        let mails = self.0.entry(recipient.to_owned()).or_default();
+        *mails += 1;
+        *mails
     }
 
     /// Judges: each of `expected` arrived once, or is in doubt, and nobody else got anything. `expected` names

@@ -32,12 +32,12 @@ pub enum Cause {
     /// Not a reply by RFC 5321 4.2.
     #[error("not a reply: {0:?}")]
     Malformed(String),
-    /// No TLS with this relay, or not one that could be believed. With the next step.
+    /// No TLS with this relay, or not one that could be believed.
     #[error("{0}")]
-    Tls(String),
+    Tls(Trouble),
     /// This node lacks the credentials, or the relay has no use for them. Never shows them.
     #[error("{0}")]
-    Credentials(String),
+    Credentials(Trouble),
     /// The caller's own time for passing the gate ended first.
     #[error("not begun in time")]
     NotBegunInTime,
@@ -50,6 +50,46 @@ pub enum Cause {
     /// The task that held the dialogue is gone, which only the end of the runtime brings about.
     #[error("the task of the dialogue ended")]
     TaskGone,
+}
+
+/// What is wrong, for people, and what would mend it, for programs.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{words}")]
+pub struct Trouble {
+    /// With the next step, where there is one.
+    pub words: String,
+    /// Where it is mended.
+    pub mend: Mend,
+}
+
+/// Where a way to a relay is mended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mend {
+    /// The name that its certificate is for.
+    TlsName,
+    /// The CA that signed its certificate.
+    Ca,
+    /// The file of that CA, on this node.
+    CaFile,
+    /// It offers no STARTTLS: TLS from the first byte, on another port.
+    ImplicitTls,
+    /// It does not speak TLS from the first byte: STARTTLS.
+    StartTls,
+    /// It takes a login after STARTTLS only.
+    LoginAfterStartTls,
+    /// It takes no login on this port.
+    NoLogin,
+    /// What the reference to the credentials leads to, on this node.
+    Reference,
+    /// At the relay.
+    Relay,
+}
+
+impl Mend {
+    /// In these words.
+    pub(super) fn because(self, words: impl Into<String>) -> Trouble {
+        Trouble { words: words.into(), mend: self }
+    }
 }
 
 impl From<std::io::Error> for Cause {

@@ -9,7 +9,7 @@ use std::path::Path;
 use reveille_ledger::access::Secret;
 use tokio::io::AsyncReadExt;
 
-use super::cause::Cause;
+use super::cause::{Cause, Mend};
 
 /// More than any `user:password` has.
 const MAX_BYTES: u64 = 4096;
@@ -32,7 +32,7 @@ impl Credentials {
         };
         content
             .and_then(|content| parse(&content).ok_or_else(|| "is not user:password on one line".to_owned()))
-            .map_err(|why| Cause::Credentials(format!("{secret} {why}")))
+            .map_err(|why| Cause::Credentials(Mend::Reference.because(format!("{secret} {why}"))))
     }
 }
 

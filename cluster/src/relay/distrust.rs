@@ -1,4 +1,4 @@
-//! What is wrong with a relay's TLS, in words, with the next step.
+//! What is wrong with a relay's TLS, in words, with the next step, and where it is mended.
 //!
 //! Called by [`super::tls`] when a handshake failed; read by people, in `relay test` and in the cause of an
 //! open circuit. It decides nothing.
@@ -8,38 +8,55 @@ use std::io;
 use jiff::Timestamp;
 use rustls::{CertificateError, Error, InvalidMessage, ProtocolVersion, pki_types::UnixTime};
 
+use super::cause::{Mend, Trouble};
+
 /// The failed handshake with the peer that should have been `name`, believing `ca` or the system's roots.
-pub(super) fn in_words(error: &io::Error, name: &str, ca: Option<&str>) -> String {
+pub(super) fn trouble(error: &io::Error, name: &str, ca: Option<&str>) -> Trouble {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return match error.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                "the relay closed the connection during the handshake; does this port speak TLS?".to_owned()
-            }
-            _ => format!("the connection failed during the handshake: {error}"),
+            io::ErrorKind::UnexpectedEof => Mend::StartTls
+                .because("the relay closed the connection during the handshake; does this port speak TLS?"),
+            _ => Mend::Relay.because(format!("the connection failed during the handshake: {error}")),
         };
     };
     match error {
         Error::InvalidCertificate(trouble) => certificate(trouble, name, ca),
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "what answers does not speak TLS here; implicit is usual on port 465, starttls on 25 and 587".to_owned()
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => Mend::StartTls
+            .because("what answers does not speak TLS here; implicit is usual on port 465, starttls on 25 and 587"),
+        Error::AlertReceived(alert) => Mend::Relay.because(format!("the relay refused the handshake: {alert:?}")),
+        Error::PeerIncompatible(why) => {
+            Mend::Relay.because(format!("the relay speaks no TLS that is safe (1.2 or 1.3): {why:?}"))
         }
-        Error::AlertReceived(alert) => format!("the relay refused the handshake: {alert:?}"),
-        Error::PeerIncompatible(why) => format!("the relay speaks no TLS that is safe (1.2 or 1.3): {why:?}"),
-        other => other.to_string(),
+        other => Mend::Relay.because(other.to_string()),
     }
 }
 
-fn certificate(trouble: &CertificateError, name: &str, ca: Option<&str>) -> String {
+fn certificate(trouble: &CertificateError, name: &str, ca: Option<&str>) -> Trouble {
     match trouble {
         // A bad signature: a CA of the same name with another key.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => match ca {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Mend::Ca.because(match ca {
             Some(path) => {
                 format!("the relay's certificate is not signed by the CA in {path}; name the one that did with --ca")
             }
             None => {
                 "the relay's certificate is signed by nobody whom this system trusts; name its CA with --ca".to_owned()
             }
-        },
+        }),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            // They come as `DnsName("a.example")`.
+            let names = presented.iter().map(|shown| shown.split('"').nth(1).unwrap_or(shown)).collect::<Vec<_>>();
+            let names: String = names.join(", ").chars().filter(|one| !one.is_control()).take(300).collect();
+            let names = if names.is_empty() { "no name".to_owned() } else { names };
+            let words =
+                format!("the relay's certificate is for {names}, not for {name}; name what it is for with --tls-name");
+            Mend::TlsName.because(words)
+        }
+        other => Mend::Relay.because(at_the_relay(other)),
+    }
+}
+
+fn at_the_relay(trouble: &CertificateError) -> String {
+    match trouble {
         CertificateError::ExpiredContext { not_after, .. } => {
             format!(
                 "the relay's certificate expired at {}; renew it there, or check this node's clock",
@@ -48,13 +65,6 @@ fn certificate(trouble: &CertificateError, name: &str, ca: Option<&str>) -> Stri
         }
         CertificateError::NotValidYetContext { not_before, .. } => {
             format!("the relay's certificate is valid from {}; check this node's clock", when(*not_before))
-        }
-        CertificateError::NotValidForNameContext { presented, .. } => {
-            // They come as `DnsName("a.example")`.
-            let names = presented.iter().map(|shown| shown.split('"').nth(1).unwrap_or(shown)).collect::<Vec<_>>();
-            let names: String = names.join(", ").chars().filter(|one| !one.is_control()).take(300).collect();
-            let names = if names.is_empty() { "no name".to_owned() } else { names };
-            format!("the relay's certificate is for {names}, not for {name}; name what it is for with --tls-name")
         }
         CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => {
             "the relay shows a CA's certificate as its own; give it one that the CA signed".to_owned()

@@ -38,7 +38,7 @@ mod tls;
 mod tests;
 
 pub use auth::Mechanism;
-pub use cause::Cause;
+pub use cause::{Cause, Mend, Trouble};
 pub use dialer::{Dial, TcpDialer};
 pub use dialogue::Session;
 pub use envelope::{Mail, Offers};

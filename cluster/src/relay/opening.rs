@@ -15,7 +15,7 @@ use reveille_ledger::access::{Secret, Tls};
 
 use super::{
     auth::{self, Mechanism},
-    cause::Cause,
+    cause::{Cause, Mend},
     credentials::Credentials,
     envelope::Offers,
     findings::Findings,
@@ -80,7 +80,7 @@ impl Opening<'_> {
     async fn start_tls(&mut self, mut stream: Stream) -> Step<Stream> {
         if !self.offers("STARTTLS") {
             let why = "the relay offers no STARTTLS here; implicit is usual on port 465, starttls on 25 and 587";
-            return Err(lost(Stage::Tls, Cause::Tls(why.to_owned())));
+            return Err(lost(Stage::Tls, Cause::Tls(Mend::ImplicitTls.because(why))));
         }
         let reply = self.ask(&mut stream, Stage::Tls, "STARTTLS\r\n", self.timeouts.tls).await?;
         expect(Stage::Tls, reply, 2)?;
@@ -102,8 +102,12 @@ impl Opening<'_> {
         let failed = |cause| lost(Stage::Auth, cause);
         let mechanism = Mechanism::choose(&self.findings.extensions).ok_or_else(|| {
             let may_after = matches!(self.target.tls(), Tls::None) && self.offers("STARTTLS");
-            let then = if may_after { " in the clear, and may after STARTTLS: --tls starttls" } else { " here" };
-            failed(Cause::Credentials(format!("the relay offers neither AUTH PLAIN nor AUTH LOGIN{then}")))
+            let (mend, then) = match may_after {
+                true => (Mend::LoginAfterStartTls, " in the clear, and may after STARTTLS: --tls starttls"),
+                false => (Mend::NoLogin, " here"),
+            };
+            let words = format!("the relay offers neither AUTH PLAIN nor AUTH LOGIN{then}");
+            failed(Cause::Credentials(mend.because(words)))
         })?;
         let credentials = self.patience.bound(self.timeouts.auth, Credentials::resolve(secret)).await;
         let credentials = credentials.and_then(|done| done).map_err(failed)?;

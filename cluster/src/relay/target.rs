@@ -6,7 +6,12 @@ use std::sync::Arc;
 use reveille_ledger::access::{Access, Secret, Tls, is_path};
 use thiserror::Error;
 
-use super::{cause::Cause, findings::Encryption, stream::Transport, tls::Encryptor};
+use super::{
+    cause::{Cause, Mend},
+    findings::Encryption,
+    stream::Transport,
+    tls::Encryptor,
+};
 
 /// A relay's address, our name, and the way in. Valid by construction. Clones share TLS sessions.
 #[derive(Debug, Clone)]
@@ -90,7 +95,7 @@ impl Target {
     pub(super) async fn encrypt(&self, plain: Box<dyn Transport>) -> Result<(Box<dyn Transport>, Encryption), Cause> {
         match &self.encryptor {
             Some(encryptor) => encryptor.encrypt(plain).await,
-            None => Err(Cause::Tls("this relay is spoken to in the clear".to_owned())),
+            None => Err(Cause::Tls(Mend::Relay.because("this relay is spoken to in the clear"))),
         }
     }
 }

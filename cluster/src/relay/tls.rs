@@ -8,6 +8,7 @@
 //! The roots are read when the first session opens, and again after each handshake that failed: a CA file
 //! that was mended needs no restart. What is wrong with a certificate is said by [`super::distrust`].
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -20,7 +21,12 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use x509_cert::{Certificate, der::Decode};
 
-use super::{cause::Cause, distrust, findings::Encryption, stream::Transport};
+use super::{
+    cause::{Cause, Mend, Trouble},
+    distrust,
+    findings::Encryption,
+    stream::Transport,
+};
 use reveille_ledger::access::Trust;
 
 /// Encrypts connections to one relay. Shared by its sessions, which resume each other's.
@@ -47,7 +53,7 @@ impl Encryptor {
         let config = self.config().await.map_err(Cause::Tls)?;
         let stream = TlsConnector::from(config).connect(self.name.clone(), plain).await.map_err(|error| {
             *self.config.lock() = None;
-            Cause::Tls(distrust::in_words(&error, &self.name.to_str(), self.trust.ca.as_deref()))
+            Cause::Tls(distrust::trouble(&error, &self.name.to_str(), self.trust.ca.as_deref()))
         })?;
         let (_, session) = stream.get_ref();
         let certificate = session.peer_certificates().and_then(|chain| chain.first());
@@ -63,16 +69,17 @@ impl Encryptor {
         Ok((Box::new(stream), found))
     }
 
-    async fn config(&self) -> Result<Arc<ClientConfig>, String> {
+    async fn config(&self) -> Result<Arc<ClientConfig>, Trouble> {
         if let Some(config) = self.config.lock().clone() {
             return Ok(config);
         }
+        let broken = |error: &dyn Display| Mend::Relay.because(error.to_string());
         let ca = self.trust.ca.clone();
-        let roots = spawn_blocking(move || roots(ca.as_deref())).await.map_err(|error| error.to_string())??;
+        let roots = spawn_blocking(move || roots(ca.as_deref())).await.map_err(|error| broken(&error))??;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
+            .map_err(|error| broken(&error))?
             .with_root_certificates(roots)
             .with_no_client_auth();
         let config = Arc::new(config);
@@ -88,17 +95,18 @@ fn subject(certificate: &Certificate) -> String {
 }
 
 /// The certificates of `ca`, or the system's.
-fn roots(ca: Option<&str>) -> Result<RootCertStore, String> {
+fn roots(ca: Option<&str>) -> Result<RootCertStore, Trouble> {
     let mut roots = RootCertStore::empty();
     match ca {
         Some(path) => {
-            let bad =
-                |error: &dyn std::fmt::Display| format!("the CA file {path} cannot be read on this node: {error}");
+            let bad = |error: &dyn Display| {
+                Mend::CaFile.because(format!("the CA file {path} cannot be read on this node: {error}"))
+            };
             for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
                 roots.add(certificate.map_err(|error| bad(&error))?).map_err(|error| bad(&error))?;
             }
             if roots.is_empty() {
-                return Err(format!("the CA file {path} has no certificate in PEM"));
+                return Err(Mend::CaFile.because(format!("the CA file {path} has no certificate in PEM")));
             }
         }
         None => {
@@ -107,7 +115,7 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, String> {
             if roots.is_empty() {
                 let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
                 let next = "install ca-certificates, or name the relay's CA with --ca";
-                return Err(format!("this node has no system roots{why}; {next}"));
+                return Err(Mend::Ca.because(format!("this node has no system roots{why}; {next}")));
             }
         }
     }

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use reveille_proto::admin::v1::{Audience, Content, RunCounts, ScheduleBody, When, when};
-use reveille_sink::{Sink, SinkOptions, Watcher};
+use reveille_sink::Accepted;
 use serde::Serialize;
 
-use crate::Outcome;
 use crate::cluster::{Cluster, Start};
 use crate::flow::{self, Flow};
 use crate::measure::{resident_mb, rounded, unix_us};
 use crate::tally::Numbers;
+use crate::{Outcome, sink};
 
 const SCHEDULE: &str = "bench";
 /// From the create to the due instant.
@@ -112,7 +112,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let mails = u64::from(args.recipients);
     let (flow, numbers) = (Flow::new(unix_us(SystemTime::now()) as u64), Numbers::new(args.recipients));
     let record = Arc::new(Mutex::new(Record { flow, numbers }));
-    let own = if args.sink.is_none() { Some(sink(&record)?) } else { None };
+    let own = if args.sink.is_none() { Some(sink::counting(&record, Record::note)?) } else { None };
     let relay = own.as_ref().map(|sink| sink.address()).or(args.sink).context("a relay")?;
     let mut cluster = Cluster::start(start, args.nodes).await?;
     cluster.admin().add_relay(relay, args.sessions).await?;
@@ -190,17 +190,11 @@ struct Record {
     numbers: Numbers,
 }
 
-/// A sink that counts what comes into the record, and keeps no mail.
-fn sink(record: &Arc<Mutex<Record>>) -> Result<Sink> {
-    let record = Arc::clone(record);
-    let watcher = Watcher::new(move |accept| {
-        // Poisoned only where this very function panicked; whoever reads the record says so.
-        if let Ok(mut record) = record.lock() {
-            record.flow.note(accept.accept_unix_us);
-            record.numbers.note(&accept.recipient, SEED);
-        }
-    });
-    Ok(Sink::start(SinkOptions { watcher: Some(watcher), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() })?)
+impl Record {
+    fn note(&mut self, accept: &Accepted) {
+        self.flow.note(accept.accept_unix_us);
+        self.numbers.note(&accept.recipient, SEED);
+    }
 }
 
 /// What the ledger said while it went on.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use reveille_cluster::zones::Zones;
 use reveille_ledger::command::{Command, ScheduleCreate, body_hash};
+use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
@@ -51,9 +52,7 @@ pub async fn create(
         return Err(refusals::refused(&why).index(id.0).request(&request.request_id));
     }
     let mut warnings = admin.site.replica.read(|ledger| warnings(ledger, &create.pool));
-    if create.content.bulk && admin.site.unsubscribe().is_none() {
-        warnings.push(NO_UNSUBSCRIBE.to_owned());
-    }
+    warnings.extend(no_page(admin, &create.content));
     if request.validate_only {
         let schedule = match known {
             Some((id, _)) => admin.show_schedule(id, &create.name).await?,
@@ -82,6 +81,11 @@ pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<String> {
     let unserved =
         format!("no relay is in pool {pool}: its mail waits until it expires, and never goes by another; {add}");
     (!ledger.serves(pool)).then_some(unserved).into_iter().collect()
+}
+
+/// Bulk mail, which this node does not send.
+pub fn no_page(admin: &Admin, content: &Content) -> Option<String> {
+    (content.bulk && admin.site.unsubscribe().is_none()).then(|| NO_UNSUBSCRIBE.to_owned())
 }
 
 /// How a pool gets a relay.

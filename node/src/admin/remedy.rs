@@ -1,11 +1,12 @@
 //! What to do about a relay that could not be used: a command that can be given, where one would mend it.
 //!
-//! Called by the probe. Words of a cause name the flag that mends it (`--ca`, `--tls-name`): the command that says
-//! it, with all else as it is, stands here.
+//! Called by the probe. What is wrong says where it is mended ([`Mend`]), whatever its words are; the command that does
+//! it, with all else as it is and quoted for a shell, stands here.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
-use reveille_cluster::relay::{Cause, Stage, Verdict};
+use reveille_cluster::relay::{Cause, Mend, Stage, Verdict};
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::{Access, Tls, Trust};
 use reveille_ledger::command::Relay;
@@ -17,39 +18,32 @@ const IMPLICIT_PORT: u16 = 465;
 pub fn of(verdict: &Verdict, relay: &Relay) -> String {
     let again = format!("reveille relay test {}", relay.name);
     match verdict {
-        Verdict::Broken { stage: Stage::Tls, cause: Cause::Tls(why) } => of_tls(why, relay, &again),
-        Verdict::Broken { stage: Stage::Auth, cause: Cause::Credentials(why) } => of_login(why, relay, &again),
+        Verdict::Broken { cause: Cause::Tls(trouble) | Cause::Credentials(trouble), .. } => {
+            mended(trouble.mend, relay, &again)
+        }
         Verdict::Refused { stage, .. } | Verdict::Broken { stage, .. } => of_stage(*stage, relay, &again),
         Verdict::InDoubt { .. } | Verdict::GateClosed(_) | Verdict::Accepted { .. } => again,
     }
 }
 
-fn of_tls(why: &str, relay: &Relay, again: &str) -> String {
+fn mended(mend: Mend, relay: &Relay, again: &str) -> String {
     let trust = relay.access.tls.trust().cloned().unwrap_or_default();
-    let with = |trust: Trust| Relay {
-        access: Access { tls: renewed(&relay.access.tls, trust), ..relay.access.clone() },
-        ..relay.clone()
-    };
-    if why.contains("--tls-name") {
-        return replace(&with(Trust { name: Some("NAME".to_owned()), ..trust }));
+    let with = |tls: Tls| Relay { access: Access { tls, ..relay.access.clone() }, ..relay.clone() };
+    let believing = |trust: Trust| with(renewed(&relay.access.tls, trust));
+    match mend {
+        Mend::TlsName => replace(&believing(Trust { name: Some("NAME".to_owned()), ..trust })),
+        Mend::Ca => replace(&believing(Trust { ca: Some("FILE".to_owned()), ..trust })),
+        Mend::CaFile => format!("mend that file on this node, then: {again}"),
+        Mend::ImplicitTls => replace(&Relay { port: IMPLICIT_PORT, ..with(Tls::Implicit(trust)) }),
+        Mend::StartTls if !matches!(relay.access.tls, Tls::StartTls(_)) => replace(&with(Tls::StartTls(trust))),
+        Mend::LoginAfterStartTls => replace(&with(Tls::StartTls(trust))),
+        Mend::NoLogin => {
+            "ask who runs it which port takes a login: usual are 587 with --tls starttls, 465 with --tls implicit"
+                .to_owned()
+        }
+        Mend::Reference => format!("mend that reference on this node, then: {again}"),
+        Mend::StartTls | Mend::Relay => format!("see to it at the relay, then: {again}"),
     }
-    if why.contains("--ca") {
-        return replace(&with(Trust { ca: Some("FILE".to_owned()), ..trust }));
-    }
-    if why.contains("CA file") {
-        return format!("mend that file on this node, then: {again}");
-    }
-    if why.contains("offers no STARTTLS") {
-        let implicit = Relay { port: IMPLICIT_PORT, ..relay.clone() };
-        return replace(&Relay { access: Access { tls: Tls::Implicit(trust), ..relay.access.clone() }, ..implicit });
-    }
-    if why.contains("does not speak TLS") || why.contains("does this port speak TLS") {
-        return replace(&Relay {
-            access: Access { tls: Tls::StartTls(trust), ..relay.access.clone() },
-            ..relay.clone()
-        });
-    }
-    format!("see to it at the relay, then: {again}")
 }
 
 fn renewed(tls: &Tls, trust: Trust) -> Tls {
@@ -58,18 +52,6 @@ fn renewed(tls: &Tls, trust: Trust) -> Tls {
         Tls::StartTls(_) => Tls::StartTls(trust),
         Tls::Implicit(_) => Tls::Implicit(trust),
     }
-}
-
-fn of_login(why: &str, relay: &Relay, again: &str) -> String {
-    if why.contains("--tls starttls") {
-        let tls = Tls::StartTls(Trust::default());
-        return replace(&Relay { access: Access { tls, ..relay.access.clone() }, ..relay.clone() });
-    }
-    if why.contains("neither AUTH") {
-        return "ask who runs it which port takes a login: usual are 587 with --tls starttls, 465 with --tls implicit"
-            .to_owned();
-    }
-    format!("mend that reference on this node, then: {again}")
 }
 
 fn of_stage(stage: Stage, relay: &Relay, again: &str) -> String {
@@ -90,10 +72,10 @@ fn of_stage(stage: Stage, relay: &Relay, again: &str) -> String {
 /// The command that makes a relay of that name what `relay` is.
 fn replace(relay: &Relay) -> String {
     let mut command =
-        format!("reveille relay add {} --replace --host {} --port {}", relay.name, relay.host, relay.port);
+        format!("reveille relay add {} --replace --host {} --port {}", relay.name, quoted(&relay.host), relay.port);
     let mut add = |flag: &str, value: &dyn std::fmt::Display| {
         // Into memory: there is nothing to refuse.
-        let _ = write!(command, " --{flag} {value}");
+        let _ = write!(command, " --{flag} {}", quoted(&value.to_string()));
     };
     if relay.pool != DEFAULT_POOL {
         add("pool", &relay.pool);
@@ -122,8 +104,20 @@ fn replace(relay: &Relay) -> String {
     command
 }
 
+/// One word of a shell, whatever is in it.
+fn quoted(text: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&byte);
+    match !text.is_empty() && text.bytes().all(is_plain) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("'{}'", text.replace('\'', r"'\''"))),
+    }
+}
+
 #[cfg(test)]
 pub mod tests {
+    use reveille_cluster::relay::Trouble;
+    use reveille_ledger::access::Secret;
+
     use super::*;
 
     /// One in the clear, for tests.
@@ -152,31 +146,34 @@ pub mod tests {
 
     #[test]
     fn each_failure_has_a_next_step_that_mends_it() {
-        let tls = |why: &str| broken(Stage::Tls, Cause::Tls(why.to_owned()));
-        let login = |why: &str| broken(Stage::Auth, Cause::Credentials(why.to_owned()));
+        // Whatever the words are.
+        let trouble = |mend| Trouble { words: "something is wrong".to_owned(), mend };
+        let tls = |mend| broken(Stage::Tls, Cause::Tls(trouble(mend)));
+        let login = |mend| broken(Stage::Auth, Cause::Credentials(trouble(mend)));
         let (starttls, implicit) = (secured(Tls::StartTls, 587), secured(Tls::Implicit, 587));
         let silent = broken(Stage::Banner, Cause::TimedOut);
         let all = "reveille relay add main --replace --host 127.0.0.1 --port 587 --pool bulk --tls";
         for (verdict, relay, next) in [
+            (tls(Mend::TlsName), &starttls, format!("{all} starttls --tls-name NAME --rate 1.5 --sessions 10")),
+            (tls(Mend::Ca), &implicit, format!("{all} implicit --ca FILE --rate 1.5 --sessions 10")),
+            (tls(Mend::StartTls), &implicit, format!("{all} starttls --rate 1.5 --sessions 10")),
             (
-                tls("it is for a, not for b; --tls-name"),
+                tls(Mend::ImplicitTls),
                 &starttls,
-                format!("{all} starttls --tls-name NAME --rate 1.5 --sessions 10"),
+                "reveille relay add main --replace --host 127.0.0.1 --port 465 --pool bulk --tls implicit --rate 1.5 \
+                 --sessions 10"
+                    .to_owned(),
             ),
-            (tls("signed by nobody; --ca"), &implicit, format!("{all} implicit --ca FILE --rate 1.5 --sessions 10")),
+            (tls(Mend::StartTls), &starttls, "see to it at the relay, then: reveille relay test main".to_owned()),
+            (tls(Mend::CaFile), &implicit, "mend that file on this node, then: reveille relay test main".to_owned()),
+            (tls(Mend::Relay), &implicit, "see to it at the relay, then: reveille relay test main".to_owned()),
             (
-                tls("what answers does not speak TLS here"),
-                &implicit,
-                format!("{all} starttls --rate 1.5 --sessions 10"),
-            ),
-            (tls("it expired"), &implicit, "see to it at the relay, then: reveille relay test main".to_owned()),
-            (
-                login("in the clear: --tls starttls"),
+                login(Mend::LoginAfterStartTls),
                 &relay(),
                 "reveille relay add main --replace --host 127.0.0.1 --port 25 --tls starttls --sessions 10".to_owned(),
             ),
             (
-                login("file:/x cannot be read"),
+                login(Mend::Reference),
                 &implicit,
                 "mend that reference on this node, then: reveille relay test main".to_owned(),
             ),
@@ -188,5 +185,18 @@ pub mod tests {
         ] {
             assert_eq!(of(&verdict, relay), next, "{verdict:?}");
         }
+    }
+
+    #[test]
+    fn a_command_is_one_that_a_shell_takes_as_it_is_meant() {
+        let trust = Trust { ca: Some("/etc/Our CA/it's.pem".to_owned()), name: None };
+        let auth = Some(Secret::File("/run/$(reboot)".to_owned()));
+        let odd = Relay { host: "a;b".into(), access: Access { tls: Tls::StartTls(trust), auth }, ..relay() };
+        let next = of(&broken(Stage::Tls, Cause::Tls(Trouble { words: String::new(), mend: Mend::TlsName })), &odd);
+        assert_eq!(
+            next,
+            "reveille relay add main --replace --host 'a;b' --port 25 --tls starttls --tls-name NAME \
+             --ca '/etc/Our CA/it'\\''s.pem' --auth 'file:/run/$(reboot)' --sessions 10"
+        );
     }
 }

@@ -5,13 +5,15 @@
 //! add`: its 200 comes when no hand-off to that recipient can start any more, on any node (P15), and never earlier.
 //! Whatever keeps that from being proved is a 503 with Retry-After; asking again does no harm.
 //!
-//! What strangers can make it do is bounded: connections, requests at work, bytes, time. Nothing here is logged that
-//! names a recipient or a token. It is not the place of TLS: a proxy in front of it is.
+//! What strangers can make it do is bounded: connections, requests at work, bytes, time, and how often one recipient
+//! opts out ([`turns`]). Nothing here is logged that names a recipient or a token. It is not the place of TLS: a proxy
+//! in front of it is.
 
 mod form;
 mod page;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Admin;
 use form::Form;
 use page::Page;
+use turns::Turns;
 
 /// Open connections: each costs some 30 KB. Further ones wait in the system's queue.
 const CONNECTIONS_MAX: usize = 512;
@@ -57,6 +60,7 @@ struct Desk {
     admin: Arc<Admin>,
     site: Arc<Site>,
     at_work: Arc<Semaphore>,
+    turns: Arc<Turns<Outcome>>,
 }
 
 /// Answers on `listener` until `stop`.
@@ -91,7 +95,7 @@ pub async fn serve(admin: Arc<Admin>, site: Arc<Site>, listener: TcpListener, st
 
 /// Whatever stands before the token in the path is the proxy's business.
 fn router(admin: Arc<Admin>, site: Arc<Site>, at_work: usize) -> Router {
-    let desk = Desk { admin, site, at_work: Arc::new(Semaphore::new(at_work)) };
+    let desk = Desk { admin, site, at_work: Arc::new(Semaphore::new(at_work)), turns: Arc::new(Turns::new()) };
     Router::new().fallback(answer).with_state(desk)
 }
 
@@ -157,15 +161,24 @@ impl Desk {
             Ok(Form::OneClick) => {}
             Ok(Form::Other) | Err(_) => return (Outcome::Malformed, Page::Malformed),
         }
-        // Only once it is said: whoever says nothing keeps nobody's seat.
-        let Ok(_seat) = self.at_work.try_acquire() else { return (Outcome::Full, Page::Later) };
-        let Leaver { tenant, key } = leaver;
         let deadline = Instant::now() + OPT_OUT_WITHIN;
-        match self.admin.opt_out(&tenant, [key.clone()].into(), "", deadline).await {
-            Ok(_) => (Outcome::OptedOut, Page::Done(key)),
+        let Leaver { tenant, key } = leaver;
+        let act = self.opt_out_now(&tenant, &key, deadline);
+        let outcome = self.turns.take((tenant.clone(), key.clone()), deadline.into(), act).await;
+        match outcome.unwrap_or(Outcome::Full) {
+            Outcome::OptedOut => (Outcome::OptedOut, Page::Done(key)),
+            other => (other, Page::Later),
+        }
+    }
+
+    async fn opt_out_now(&self, tenant: &str, key: &str, deadline: Instant) -> Outcome {
+        // Only once it is said, and its turn: whoever says nothing or waits keeps nobody's seat.
+        let Ok(_seat) = self.at_work.try_acquire() else { return Outcome::Full };
+        match self.admin.opt_out(tenant, [key.to_owned()].into(), "", deadline).await {
+            Ok(_) => Outcome::OptedOut,
             Err(fault) => {
                 tracing::warn!(%fault, "an unsubscribe was answered with 503");
-                (Outcome::Unavailable, Page::Later)
+                Outcome::Unavailable
             }
         }
     }

@@ -220,7 +220,13 @@ async fn work_that_stands_is_named() {
     let mut resting = schedule("off", v1::ScheduleState::Paused, -600);
     resting.pool = "none".into();
     patient.schedules.push(resting);
-    for (name, state) in [("spring", v1::CampaignState::Missed), ("summer", v1::CampaignState::Launched)] {
+    // What a campaign has made of itself is told of once, as the campaign.
+    patient.schedules.push(schedule("autumn", v1::ScheduleState::Blocked, 0));
+    for (name, state) in [
+        ("spring", v1::CampaignState::Missed),
+        ("summer", v1::CampaignState::Launched),
+        ("autumn", v1::CampaignState::Blocked),
+    ] {
         let (name, reason) = (name.to_owned(), "its audience was not sealed".to_owned());
         let mut campaign = v1::Campaign { name, reason, ..Default::default() };
         campaign.set_state(state);
@@ -241,11 +247,11 @@ async fn work_that_stands_is_named() {
     let fresh = v1::Backlog { pool: "bulk".into(), recipients: 7, ..Default::default() };
     patient.status.backlogs = vec![fresh.clone()];
     let new = patient.clone().examined("-o json").await.json();
-    assert_eq!(new[7]["what"], "7 recipients late in pool bulk", "nobody knows yet whether it shrinks");
+    assert_eq!(new[8]["what"], "7 recipients late in pool bulk", "nobody knows yet whether it shrinks");
     patient.status.backlogs = vec![v1::Backlog { waiting: 1, lower_bound: true, ..fresh.clone() }];
     let more = patient.clone().examined("-o json").await.json();
     let what = "at least 7 recipients late in pool bulk (at least 1 of its instants waits its turn)";
-    assert_eq!(more[7]["what"], what);
+    assert_eq!(more[8]["what"], what);
     patient.status.backlogs = vec![v1::Backlog { measured: true, ..fresh }];
     let ended = patient.examined("-o json").await;
     let expected = [
@@ -254,6 +260,7 @@ async fn work_that_stands_is_named() {
         "problem schedule",
         "problem overdue",
         "problem campaign",
+        "problem campaign",
         "problem run",
         "problem in_doubt",
         "warning backlog",
@@ -261,14 +268,16 @@ async fn work_that_stands_is_named() {
         "warning dead_letter",
     ];
     assert_eq!((ended.code, told(&ended)), (Some(1), expected.map(str::to_owned).to_vec()), "{ended:?}");
-    let what: Vec<Value> = (0..10).map(|place| ended.json()[place]["what"].clone()).collect();
+    let what: Vec<Value> = (0..11).map(|place| ended.json()[place]["what"].clone()).collect();
     assert_eq!(what[0], "run r9.0 of morning is blocked: no live node has part 0 of its audience");
     assert_eq!(what[1], "no relay is in pool bulk, by which these send: news");
     assert_eq!(what[4], "campaign spring did not fire: its audience was not sealed");
-    assert_eq!(what[5], "run r7.0 of morning is paused with 4 recipients waiting: 10 refusals in a row");
-    assert_eq!(what[7], "7 recipients late in pool bulk; it does not shrink");
-    assert_eq!(what[8], "2 recipients expired within a day, in r8.0");
-    assert_eq!(what[9], "2 refused for good, in r8.0");
+    assert_eq!(what[5], "campaign autumn is blocked: its audience was not sealed");
+    assert!(ended.json()[5]["next"].as_str().is_some_and(|next| next.contains("reveille campaign resume autumn")));
+    assert_eq!(what[6], "run r7.0 of morning is paused with 4 recipients waiting: 10 refusals in a row");
+    assert_eq!(what[8], "7 recipients late in pool bulk; it does not shrink");
+    assert_eq!(what[9], "2 recipients expired within a day, in r8.0");
+    assert_eq!(what[10], "2 refused for good, in r8.0");
 }
 
 #[tokio::test]

@@ -160,6 +160,11 @@ fn a_node_that_cannot_write_the_way_out_sends_no_bulk_mail_and_says_why() {
     let plain = "--cron @yearly --tz UTC --sender news@example.com --subject News --inline-text News";
     let made = node.reveille(&format!("schedule create news {plain} --to ann@example.com --bulk"));
     assert!(made.code == Some(0) && made.stderr.contains("unsubscribe.url"), "{made:?}");
+    let mail = "--sender news@example.com --subject News --inline-text News --at 2090-01-01T09:00:00Z --tz UTC";
+    for (flag, warns) in [(" --bulk", true), ("", false)] {
+        let made = node.reveille(&format!("campaign create spring{warns} --audience all {mail}{flag}"));
+        assert!(made.code == Some(0) && made.stderr.contains("unsubscribe.url") == warns, "{made:?}");
+    }
     assert_eq!(node.reveille("schedule trigger news --request-id once").code, Some(0));
     let run: Value = serde_json::from_str(&node.reveille("run list -o json").stdout).expect("JSON");
     let run = run[0]["run"].as_str().expect("a run").to_owned();

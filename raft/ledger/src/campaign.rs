@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::command::CampaignCreate;
 use crate::ids::{Hash, ScheduleId, Time};
 use crate::labels::Labels;
 use crate::policy::{DAY_MS, Policies};
@@ -15,8 +16,10 @@ pub const AGAIN_MS: i64 = 30 * DAY_MS;
 /// A campaign, by tenant and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Campaign {
-    /// When it is to be sent.
+    /// When it is to be sent: what the latest launch says.
     pub due: Time,
+    /// When it was to be sent, as whoever drafted it said.
+    pub drafted_for: Time,
     /// In which zone people speak of that instant: IANA name.
     pub zone: String,
     /// Name of the sealed audience; it need not be sealed before its instant.
@@ -39,6 +42,15 @@ pub struct Campaign {
     pub index: u64,
     /// How far it has come.
     pub stage: Stage,
+}
+
+impl Campaign {
+    /// Does `create` ask for what this is? By the instant for which it was drafted, as a repeat of its creation does,
+    /// or by the one for which it was launched since, as it is shown.
+    pub fn is_asked_for_by(&self, create: &CampaignCreate) -> bool {
+        let drafted = || CampaignCreate { due: self.drafted_for, ..create.clone() }.body();
+        create.body() == self.body || (create.due == self.due && drafted() == self.body)
+    }
 }
 
 /// That somebody launched a campaign.

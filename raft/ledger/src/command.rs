@@ -655,7 +655,10 @@ impl CampaignName {
 pub struct CampaignArm {
     /// Which.
     pub campaign: CampaignName,
-    /// Why its content cannot be sent to its audience, as the proposer found when both were there.
+    /// The seal against which the proposer has compiled the content: where it is another one by now, or none, the
+    /// campaign waits on and is looked at again.
+    pub checked: Option<Hash>,
+    /// Why its content cannot be sent to that audience, as the proposer found.
     pub wrong: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 use reveille_ledger::access::{Access, Secret, Tls, Trust};
 
 use super::{
-    super::{Cause, Findings, Mechanism, Patience, Session, Stage, Target, Timeouts, Verdict},
+    super::{Cause, Findings, Mechanism, Mend, Patience, Session, Stage, Target, Timeouts, Verdict},
     certificates::Authority,
     server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, script, when, willing},
 };
@@ -56,6 +56,16 @@ impl Scene {
         let (timeouts, patience) = (Timeouts::default(), Patience::default());
         let opened = Session::open_noting(&target, &self.exchange, timeouts, &patience, &mut findings).await;
         (opened, findings)
+    }
+
+    /// Where that is mended, the stage and the words of an opening that has to fail for TLS or a login.
+    async fn is_mended(&self) -> (Mend, Stage, String) {
+        match self.open().await.0.err().map(|verdict| *verdict) {
+            Some(Verdict::Broken { stage, cause: Cause::Tls(trouble) | Cause::Credentials(trouble) }) => {
+                (trouble.mend, stage, trouble.words)
+            }
+            other => panic!("it has to fail for that: {other:?}"),
+        }
     }
 
     /// The stage and the words of an opening that has to fail.
@@ -120,8 +130,9 @@ async fn after_starttls_everything_is_said_anew() {
 #[tokio::test]
 async fn starttls_that_is_asked_for_is_never_done_without() {
     let not_offered = Scene::start_tls(when(Moment::Ehlo, Act::Say("250 relay\r\n"))).logging_in();
-    let (stage, words) = not_offered.fails().await;
-    assert!(stage == Stage::Tls && words.contains("offers no STARTTLS"), "{stage:?} {words}");
+    let (mend, stage, words) = not_offered.is_mended().await;
+    assert_eq!((mend, stage), (Mend::ImplicitTls, Stage::Tls));
+    assert!(words.contains("offers no STARTTLS"), "{words}");
     let refused = Scene::start_tls(when(Moment::StartTls, Act::Say("454 4.7.0 TLS not available\r\n"))).logging_in();
     assert_eq!(refused.fails().await, (Stage::Tls, "454 4.7.0 TLS not available".to_owned()));
     for scene in [not_offered, refused] {
@@ -145,8 +156,9 @@ async fn what_was_slipped_in_behind_the_220_closes_the_session() {
 async fn what_does_not_speak_tls_is_said_to() {
     let mut scene = Scene::implicit(willing());
     scene.exchange.tls = ServerTls::Never;
-    let (stage, words) = scene.fails().await;
-    assert!(stage == Stage::Tls && words.contains("does not speak TLS here"), "{stage:?} {words}");
+    let (mend, stage, words) = scene.is_mended().await;
+    assert_eq!((mend, stage), (Mend::StartTls, Stage::Tls));
+    assert!(words.contains("does not speak TLS here"), "{words}");
 }
 
 #[tokio::test]
@@ -166,16 +178,16 @@ async fn each_certificate_that_is_not_to_be_believed_says_why_and_what_next() {
     let login = no_certificate.authority.path("login").to_string_lossy().into_owned();
     no_certificate.trust().ca = Some(login);
     let table = [
-        (unknown, ["not signed by the CA in", "name the one that did"]),
-        (unknown_here, ["s", "--ca"]),
-        (mismatched, ["is for relay.example.org, not for smtp.example.org", "--tls-name"]),
-        (expired, ["expired at 2021-12-31T00:00:00Z", "renew it"]),
-        (no_file, ["the CA file /nowhere/ca.pem cannot be read on this node", "No such file"]),
-        (no_certificate, ["login", "has no certificate"]),
+        (unknown, Mend::Ca, ["not signed by the CA in", "name the one that did"]),
+        (unknown_here, Mend::Ca, ["s", "--ca"]),
+        (mismatched, Mend::TlsName, ["is for relay.example.org, not for smtp.example.org", "--tls-name"]),
+        (expired, Mend::Relay, ["expired at 2021-12-31T00:00:00Z", "renew it"]),
+        (no_file, Mend::CaFile, ["the CA file /nowhere/ca.pem cannot be read on this node", "No such file"]),
+        (no_certificate, Mend::CaFile, ["login", "has no certificate"]),
     ];
-    for (scene, parts) in table {
-        let (stage, words) = scene.fails().await;
-        assert_eq!(stage, Stage::Tls, "{words}");
+    for (scene, expected, parts) in table {
+        let (mend, stage, words) = scene.is_mended().await;
+        assert_eq!((mend, stage), (expected, Stage::Tls), "{words}");
         assert!(parts.iter().all(|part| words.contains(part)), "{words}");
     }
 }
@@ -234,17 +246,19 @@ async fn where_auth_is_offered_after_starttls_only_that_is_said() {
         (scene.access.tls, scene.host) = (Tls::None, "127.0.0.1");
         scene
     };
-    let (stage, words) = clear("250-relay\r\n250 STARTTLS\r\n").fails().await;
-    assert!(stage == Stage::Auth && words.ends_with("may after STARTTLS: --tls starttls"), "{words}");
-    let (_, words) = clear("250-relay\r\n250 PIPELINING\r\n").fails().await;
-    assert!(words.ends_with("nor AUTH LOGIN here"), "{words}");
+    let (mend, stage, words) = clear("250-relay\r\n250 STARTTLS\r\n").is_mended().await;
+    assert_eq!((mend, stage), (Mend::LoginAfterStartTls, Stage::Auth));
+    assert!(words.ends_with("may after STARTTLS: --tls starttls"), "{words}");
+    let (mend, _, words) = clear("250-relay\r\n250 PIPELINING\r\n").is_mended().await;
+    assert!(mend == Mend::NoLogin && words.ends_with("nor AUTH LOGIN here"), "{mend:?} {words}");
 }
 
 #[tokio::test]
 async fn credentials_that_are_missing_are_missed_before_anything_is_said() {
     let scene = Scene::implicit(willing()).logging_in();
     std::fs::remove_file(scene.authority.path("login")).expect("removed");
-    let (stage, words) = scene.fails().await;
-    assert!(stage == Stage::Auth && words.contains("login cannot be read"), "{words}");
+    let (mend, stage, words) = scene.is_mended().await;
+    assert_eq!((mend, stage), (Mend::Reference, Stage::Auth));
+    assert!(words.contains("login cannot be read"), "{words}");
     assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
 }

@@ -16,7 +16,7 @@ use reveille_ledger::refusal::Refusal;
 use reveille_proto::admin::v1::{CreateCampaignRequest, CreateCampaignResponse, ScheduleBody, when};
 
 use crate::admin::validate::{self, Asked, Fields};
-use crate::admin::{Admin, Fault, refusals, views};
+use crate::admin::{Admin, Fault, creation, refusals, views};
 
 /// A campaign later than this does not open, unless it says otherwise (P16).
 const START_WITHIN_MS: i64 = HOUR_MS;
@@ -34,8 +34,8 @@ impl Admin {
         let body = fields.done(Some(schedule.unwrap_or_default()))?;
         let place = (validate::tenant(&body.tenant)?, body.name.clone());
         let look = |ledger: &Ledger| {
-            let body = ledger.campaigns().get(&place).map(|known| known.body);
-            (body, ledger.schedule_named(&place.0, &place.1).is_some(), ledger.head().now)
+            let known = ledger.campaigns().get(&place).cloned();
+            (known, ledger.schedule_named(&place.0, &place.1).is_some(), ledger.head().now)
         };
         let (known, is_schedule, now) = self.read(false, deadline, look).await?.0;
         let exists = known.is_some();
@@ -46,11 +46,15 @@ impl Admin {
         // Of one that is there, and whose instant is over, nothing is to be expected any more.
         let warnings = match exists && create.due <= self.now(now) {
             true => Vec::new(),
-            false => self.site.replica.read(|ledger| self.in_its_way(ledger, &named, &draft)),
+            false => {
+                let mut warnings = self.site.replica.read(|ledger| self.in_its_way(ledger, &named, &draft));
+                warnings.extend(creation::no_page(self, &create.content));
+                warnings
+            }
         };
         if validate_only {
             let taken = match known {
-                Some(body) if body != draft.body => Some(Refusal::CampaignNameTaken(create.name.clone())),
+                Some(known) if !known.is_asked_for_by(&create) => Some(Refusal::CampaignNameTaken(create.name.clone())),
                 None if is_schedule => Some(Refusal::NameTaken(create.name.clone())),
                 _ => None,
             };
@@ -77,6 +81,9 @@ impl Admin {
         let audience = body.audience.as_ref().map(|audience| audience.sealed.clone()).unwrap_or_default();
         if audience.is_empty() {
             fields.refuse("schedule.audience.sealed", "is missing; a campaign goes to an audience: --audience NAME");
+        } else {
+            // It need not be sealed yet, but under such a name it could be.
+            fields.name("schedule.audience.sealed", &audience, validate::NAME_MAX);
         }
         let rest = [body.start.is_some(), body.end.is_some(), body.max_runs.is_some(), body.paused.is_some()];
         if rest.contains(&true) {
@@ -134,6 +141,7 @@ impl Admin {
 fn draft(create: &CampaignCreate) -> Campaign {
     Campaign {
         due: create.due,
+        drafted_for: create.due,
         zone: create.zone.clone(),
         audience: create.audience.clone(),
         content: create.content.blob().hash,

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use reveille_cluster::compose::Compiled;
-use reveille_ledger::Ledger;
 use reveille_ledger::campaign::Campaign;
 use reveille_ledger::command::{CampaignLaunch, CampaignName, Command};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::Hash;
 use reveille_ledger::refusal::Refusal;
+use reveille_ledger::{Activity, Ledger};
 use reveille_proto::admin::v1::{LaunchCampaignRequest, LaunchCampaignResponse};
 
 use crate::admin::validate::Fields;
@@ -35,15 +35,25 @@ impl Admin {
             let repeats = ledger.may_launch(&launch, self.now(ledger.head().now)).map(|former| former.is_some());
             // What has opened already has nothing in its way.
             let is_over = repeats == Ok(true) && campaign.due <= self.now(ledger.head().now);
-            let warnings = if is_over { Vec::new() } else { self.in_its_way(ledger, &named, &campaign) };
-            (repeats, ledger.serves(&campaign.pool), warnings)
+            let mut warnings = if is_over { Vec::new() } else { self.in_its_way(ledger, &named, &campaign) };
+            let blocked = blocked_by(ledger, &campaign);
+            warnings.extend(blocked.iter().map(|cause| {
+                format!("it is blocked, and no launch changes that: {cause}; reveille campaign resume {name}")
+            }));
+            (repeats, ledger.serves(&campaign.pool), warnings, blocked)
         };
-        let (repeats, served, warnings) = self.site.replica.read(look);
+        let (repeats, served, warnings, blocked) = self.site.replica.read(look);
         let refused = |refusal: &Refusal| match refusal {
             // Its instant is over: there are others.
             Refusal::NotPossible(_) => refusals::not_possible(refusal.to_string())
                 .next(format!("reveille campaign launch {} --at INSTANT", named.name)),
-            refusal => refusals::refused_of_campaign(&named.name, refusal),
+            refusal => match (refusal, &blocked) {
+                (Refusal::CampaignIs(_), Some(cause)) => {
+                    refusals::not_possible(format!("campaign {} is blocked: {cause}", named.name))
+                        .next(format!("reveille campaign resume {}", named.name))
+                }
+                _ => refusals::refused_of_campaign(&named.name, refusal),
+            },
         };
         // What a launch repeats is answered as it is: the relay may have gone since.
         if !served && repeats == Ok(false) {
@@ -86,6 +96,14 @@ impl Admin {
                 format!("audience '{}' does not fit the {}: {}", campaign.audience, error.field, error.message);
             refusals::not_possible(message).next(format!("reveille audience show {}", campaign.audience))
         })
+    }
+}
+
+/// Why what it has made of itself does not open before somebody resumes it; none where it may.
+fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<String> {
+    match &ledger.schedules().get(&campaign.stage.schedule()?)?.activity {
+        Activity::Blocked { cause } => Some(cause.clone()),
+        _ => None,
     }
 }
 

@@ -1,15 +1,20 @@
 //! What is refused of a campaign: in words about campaigns, with a campaign command to try next.
 
+use std::time::Instant;
+
 use jiff::SignedDuration;
+use reveille_ledger::command::{Command, Quarantine, Quarantined};
+use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::{
     BackfillScheduleRequest, CampaignState, CancelCampaignRequest, CreateScheduleRequest, DeleteAudienceRequest,
-    DeleteCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest, TriggerScheduleRequest, UpdateScheduleRequest,
+    DeleteCampaignRequest, LaunchCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest, TriggerScheduleRequest,
+    UpdateScheduleRequest,
 };
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::campaigns::{at, body, launched, seal, status};
-use super::node::{creation, node, yearly};
+use super::node::{PATIENCE, creation, node, yearly};
 
 /// Its code, and the command that it names.
 fn next(status: &Status) -> (Code, String) {
@@ -111,5 +116,33 @@ async fn what_is_not_paused_is_not_resumed_and_nobody_fills_it_up() {
     let refused = launched(&node, "spring", None).await.expect_err("it is cancelled");
     assert_eq!(next(&refused), status_next);
     node.campaigns().delete_campaign(delete()).await.expect("forgotten");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_blocked_says_so_and_goes_on_when_it_is_resumed() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    node.campaigns().create_campaign(body("spring", "all", at(SignedDuration::from_hours(1)))).await.expect("a draft");
+    launched(&node, "spring", None).await.expect("launched");
+    let id = node.site().replica.read(|ledger| ledger.schedule_named("default", "spring").map(|(id, _)| id));
+    let (item, cause) = (Quarantined::Schedule(id.expect("armed")), "its fire was refused twice".to_owned());
+    let block = Command::Quarantine(Quarantine { item, cause });
+    let reply = node.site().replica.propose(&block, Instant::now() + PATIENCE).await.expect("an answer");
+    assert_eq!(reply.outcome, Outcome::Done);
+
+    let blocked = status(&node, "spring").await;
+    assert_eq!((blocked.state(), blocked.reason.as_str()), (CampaignState::Blocked, "its fire was refused twice"));
+    let later = Some(at(SignedDuration::from_hours(2)));
+    let refused = launched(&node, "spring", later).await.expect_err("no launch unblocks it");
+    assert_eq!(next(&refused), one("reveille campaign resume spring"), "{refused}");
+    assert_eq!(refused.message(), "campaign spring is blocked: its fire was refused twice");
+    let again = LaunchCampaignRequest { name: "spring".into(), ..LaunchCampaignRequest::default() };
+    let again = node.campaigns().launch_campaign(again).await.expect("the same launch").into_inner();
+    assert!(again.warnings.iter().any(|warning| warning.contains("reveille campaign resume spring")), "{again:?}");
+
+    let resume = ResumeCampaignRequest { name: "spring".into(), ..ResumeCampaignRequest::default() };
+    let resumed = node.campaigns().resume_campaign(resume).await.expect("resumed").into_inner().campaign;
+    assert_eq!(resumed.expect("a campaign").state(), CampaignState::Launched);
     node.stop().await;
 }

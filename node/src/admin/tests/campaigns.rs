@@ -166,6 +166,7 @@ async fn what_cannot_be_a_campaign_is_refused_by_its_field() {
         (daily, "is no instant"),
         (nobody, "a campaign goes to an audience"),
         (misfit, "unknown variable 'nam'"),
+        (body("never", "no such!", hour), "is not a name"),
         (body("past", "all", at(SignedDuration::from_hours(-1))), "is in the past"),
     ] {
         let refused = node.campaigns().create_campaign(request).await.expect_err("no campaign");
@@ -182,6 +183,31 @@ async fn what_cannot_be_a_campaign_is_refused_by_its_field() {
     let refused = launched(&node, "later", None).await.expect_err("it does not fit");
     for words in ["audience 'tomorrow'", "subject", "unknown variable 'nam'"] {
         assert!(refused.message().contains(words), "{refused}");
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_shown_of_a_campaign_asks_for_it_after_another_instant_too() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    let [first, second, third] = [1, 2, 3].map(|hours| at(SignedDuration::from_hours(hours)));
+    let drafted = body("spring", "all", first);
+    node.campaigns().create_campaign(drafted.clone()).await.expect("a draft");
+    launched(&node, "spring", Some(second)).await.expect("launched");
+    let request = GetCampaignRequest { name: "spring".into(), with_body: true, ..GetCampaignRequest::default() };
+    let shown = node.campaigns().get_campaign(request).await.expect("known").into_inner().body.expect("a body");
+    assert_eq!(shown.when, Some(When { pattern: Some(when::Pattern::At(second)) }));
+    let shown = CreateCampaignRequest { schedule: Some(shown), ..CreateCampaignRequest::default() };
+    for validate_only in [true, false] {
+        for request in [&shown, &drafted] {
+            let request = CreateCampaignRequest { validate_only, ..request.clone() };
+            let same = node.campaigns().create_campaign(request).await.expect("the same campaign").into_inner();
+            assert_eq!((same.created, same.campaign.and_then(|known| known.at)), (false, Some(second)));
+        }
+        let other = CreateCampaignRequest { validate_only, ..body("spring", "all", third) };
+        let refused = node.campaigns().create_campaign(other).await.expect_err("nobody gave that instant");
+        assert_eq!(reason(&refused).1, "NAME_TAKEN");
     }
     node.stop().await;
 }

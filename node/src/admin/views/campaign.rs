@@ -93,8 +93,8 @@ pub fn finish_by_ms(ledger: &Ledger, tenant: &str, known: &Campaign, now: Time) 
 
 /// Is there something to forecast?
 fn may_open(state: CampaignState) -> bool {
-    use CampaignState::{Draft, Launched, Paused, Waiting};
-    matches!(state, Draft | Waiting | Launched | Paused)
+    use CampaignState::{Blocked, Draft, Launched, Paused, Waiting};
+    matches!(state, Draft | Waiting | Launched | Paused | Blocked)
 }
 
 /// On average since it opened, its pauses left out, of those whom a relay was asked about; none before there is one. Who
@@ -158,7 +158,7 @@ fn state(
         Stage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity) {
             Some(Activity::Active) => (CampaignState::Launched, String::new()),
             Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.clone()),
-            Some(Activity::Blocked { cause }) => (CampaignState::Missed, cause.clone()),
+            Some(Activity::Blocked { cause }) => (CampaignState::Blocked, cause.clone()),
             Some(Activity::Done) | None => match ledger.missed_because(known, armed) {
                 Some(why) => (CampaignState::Missed, why),
                 None => (CampaignState::Finished, String::new()),

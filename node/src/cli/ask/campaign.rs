@@ -183,10 +183,24 @@ async fn page(
 }
 
 async fn delete(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let question = format!("Forget campaign {name}, and that it was sent? Created again, it is sent again.");
-    desk.terminal.confirm(&question)?;
+    desk.terminal.confirm(&forgets(&name))?;
     let question = DeleteCampaignRequest { tenant, name: name.clone() };
     let call = |channel, question| async move { Service::new(channel).delete_campaign(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
     desk.terminal.show(&RemovedView { name, index: answer.index })
+}
+
+/// What is asked before it is forgotten: its run is still known, and for 30 days refuses the same again (P20).
+fn forgets(name: &str) -> String {
+    format!("Forget campaign {name}? Created again, it can be sent again: within 30 days only with --again.")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn who_forgets_a_campaign_is_told_what_still_holds() {
+        let days = reveille_ledger::campaign::AGAIN_MS / reveille_ledger::policy::DAY_MS;
+        let question = super::forgets("spring");
+        assert!(question.contains(&format!("within {days} days only with --again")), "{question}");
+    }
 }

@@ -32,9 +32,13 @@ pub struct Work {
 
 /// Everything that it tells, as of `now`.
 pub fn judge(work: &Work, now: Timestamp) -> Vec<Finding> {
-    let timing = work.schedules.iter().filter_map(|schedule| timing(schedule, now));
-    let mut findings: Vec<Finding> = timing.collect();
-    findings.extend(work.campaigns.iter().filter_map(missed));
+    let is_told_of = |schedule: &&Schedule| {
+        let of = work.campaigns.iter().find(|campaign| campaign.name == schedule.name);
+        of.is_some_and(|campaign| campaign.state() == CampaignState::Blocked)
+    };
+    let timing = work.schedules.iter().filter(|schedule| !is_told_of(schedule));
+    let mut findings: Vec<Finding> = timing.filter_map(|schedule| timing_of(schedule, now)).collect();
+    findings.extend(work.campaigns.iter().filter_map(not_open));
     let runs: BTreeMap<&str, &Run> = work.runs.iter().map(|run| (run.run.as_str(), run)).collect();
     findings.extend(runs.values().filter_map(|run| paused(run)));
     findings.extend(lately(&runs, now));
@@ -42,7 +46,7 @@ pub fn judge(work: &Work, now: Timestamp) -> Vec<Finding> {
     findings
 }
 
-fn timing(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
+fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
     let name = &schedule.name;
     match schedule.state() {
         ScheduleState::Blocked => {
@@ -67,16 +71,27 @@ fn timing(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
     }
 }
 
-/// P16: a campaign that did not fire, until somebody has done something about it.
-fn missed(campaign: &Campaign) -> Option<Finding> {
+/// P16: a campaign that did not open, or that cannot, until somebody has done something about it.
+fn not_open(campaign: &Campaign) -> Option<Finding> {
     let Campaign { name, reason, .. } = campaign;
-    (campaign.state() == CampaignState::Missed).then(|| {
-        let what = format!("campaign {name} did not fire: {reason}");
-        let next = format!(
-            "reveille campaign launch {name} --at INSTANT sends it then; reveille campaign delete {name} forgets it"
-        );
-        Finding::problem("campaign", what, "nobody got it, and nobody will unless it is launched again", next)
-    })
+    let (what, why, next) = match campaign.state() {
+        CampaignState::Missed => (
+            format!("campaign {name} did not fire: {reason}"),
+            "nobody got it, and nobody will unless it is launched again",
+            format!(
+                "reveille campaign launch {name} --at INSTANT sends it then; reveille campaign delete {name} forgets it"
+            ),
+        ),
+        CampaignState::Blocked => (
+            format!("campaign {name} is blocked: {reason}"),
+            "it does not open until somebody looks; later than its start_within it never does",
+            format!(
+                "mend the cause, reveille campaign resume {name}; reveille campaign cancel {name} ends it for good"
+            ),
+        ),
+        _ => return None,
+    };
+    Some(Finding::problem("campaign", what, why, next))
 }
 
 fn paused(run: &Run) -> Option<Finding> {

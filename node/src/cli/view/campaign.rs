@@ -93,7 +93,7 @@ impl CampaignView {
 
     /// Is there an instant to wait for?
     pub fn may_open(&self) -> bool {
-        matches!(self.state.as_str(), "draft" | "waiting" | "launched" | "paused")
+        matches!(self.state.as_str(), "draft" | "waiting" | "launched" | "paused" | "blocked")
     }
 
     /// How it stands, in a line.
@@ -107,7 +107,7 @@ impl CampaignView {
 
     fn tone(&self) -> Tone {
         match self.state.as_str() {
-            "missed" | "expired" => Tone::Bad,
+            "missed" | "blocked" | "expired" => Tone::Bad,
             "waiting" | "paused" | "cancelled" => Tone::Notable,
             "open" | "finished" => Tone::Good,
             _ => Tone::Plain,

@@ -7,7 +7,7 @@ use crate::campaign::{Armed, Campaign, Launch, Stage};
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, Next, ScheduleCreate};
 use crate::content::{CONTENT_BYTES_MAX, Content, NAME_BYTES_MAX, Named, To};
 use crate::decide::calendar::When;
-use crate::ids::{Nominal, RunId, ScheduleId, Time};
+use crate::ids::{Hash, Nominal, RunId, ScheduleId, Time};
 use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
@@ -32,7 +32,7 @@ impl Ledger {
         }
         let place = (asked.tenant.clone(), asked.name.clone());
         match self.campaigns.get(&place) {
-            Some(known) if known.body != body => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
+            Some(known) if !known.is_asked_for_by(asked) => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
             Some(known) => context.repeats = Some(known.index),
             None => {
                 if self.schedule_named(&asked.tenant, &asked.name).is_some() {
@@ -45,6 +45,7 @@ impl Ledger {
                 gap_needs_a_list(&asked.policies, true)?;
                 let campaign = Campaign {
                     due: asked.due,
+                    drafted_for: asked.due,
                     zone: asked.zone.clone(),
                     audience: asked.audience.clone(),
                     content: content.hash,
@@ -128,7 +129,12 @@ impl Ledger {
             return Err(Refusal::CampaignIs(campaign.stage.word().to_owned()));
         };
         let sealed = self.audiences.get(&(asked.tenant.clone(), campaign.audience.clone())).copied();
-        let armed = match (&arm.wrong, sealed.filter(|sealed| sealed.at <= campaign.due)) {
+        let in_time = sealed.filter(|sealed| sealed.at <= campaign.due);
+        // Deleted and sealed anew meanwhile, it is another list: what was found about the former says nothing of it.
+        if in_time.is_some_and(|sealed| arm.checked != Some(sealed.seal)) {
+            return Err(Refusal::NoSuchAudience(campaign.audience.clone()));
+        }
+        let armed = match (&arm.wrong, in_time) {
             (Some(wrong), Some(_)) => Err(format!("its content does not fit its audience: {wrong}")),
             (None, Some(_)) if campaign.due.plus_ms(campaign.policies.start_within_ms) <= context.now => {
                 Err(passed(campaign.due, context.now))
@@ -286,14 +292,17 @@ impl Ledger {
     }
 
     /// Campaigns that wait for their audience, where there is something to do about it at `now`; beside each, the
-    /// names of the audience's columns, where it is sealed.
-    pub fn campaigns_to_arm(&self, now: Time) -> impl Iterator<Item = (CampaignName, &Campaign, Option<Vec<String>>)> {
+    /// audience's seal and the names of its columns, where it is sealed.
+    pub fn campaigns_to_arm(
+        &self,
+        now: Time,
+    ) -> impl Iterator<Item = (CampaignName, &Campaign, Option<(Hash, Vec<String>)>)> {
         self.campaigns.iter().filter_map(move |((tenant, name), campaign)| {
             let Stage::Waiting(_) = campaign.stage else { return None };
             let sealed = self.audiences.get(&(tenant.clone(), campaign.audience.clone()));
-            let columns = sealed.and_then(|sealed| self.seal(&sealed.seal)).map(|seal| seal.columns);
+            let tried = sealed.and_then(|sealed| Some((sealed.seal, self.seal(&sealed.seal)?.columns)));
             let named = || CampaignName { tenant: tenant.clone(), name: name.clone() };
-            (columns.is_some() || now >= campaign.due).then(|| (named(), campaign, columns))
+            (tried.is_some() || now >= campaign.due).then(|| (named(), campaign, tried))
         })
     }
 }

@@ -376,7 +376,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("ScheduleCreate sealed", sealed()),
         ("CampaignCreate", Command::CampaignCreate(Box::new(campaign("spring")))),
         ("CampaignLaunch", Command::CampaignLaunch(campaign_launch("spring"))),
-        ("CampaignArm", Command::CampaignArm(CampaignArm { campaign: campaign_name("spring"), wrong: None })),
+        ("CampaignArm", campaign_arm("spring")),
         ("CampaignCancel", Command::CampaignCancel(campaign_name("spring"))),
         ("CampaignDelete", Command::CampaignDelete(campaign_name("spring"))),
         ("RunBlock", Command::RunBlock(vec![RunBlock { run: RUN, part: Some(2) }, RunBlock { run: RUN, part: None }])),
@@ -386,6 +386,11 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("WarmUpSet", Command::WarmUpSet(warm_up_set())),
         ("WarmUpEnd", Command::WarmUpEnd("bulk".into())),
     ]
+}
+
+fn campaign_arm(name: &str) -> Command {
+    let checked = Some(Hash::of(b"the seal that was tried"));
+    Command::CampaignArm(CampaignArm { campaign: campaign_name(name), checked, wrong: None })
 }
 
 fn warm_up_set() -> WarmUpSet {

@@ -97,10 +97,7 @@ impl World {
             }),
             "campaign" => self.campaign(words)?,
             "launch" => self.launch(words)?,
-            "arm" => Command::CampaignArm(CampaignArm {
-                campaign: campaign_name(words)?,
-                wrong: words.key("wrong").map(str::to_owned),
-            }),
+            "arm" => self.arm(words)?,
             "cancel_campaign" => Command::CampaignCancel(campaign_name(words)?),
             "forget_campaign" => Command::CampaignDelete(campaign_name(words)?),
             "tenant" => Self::tenant(words)?,
@@ -182,10 +179,7 @@ impl World {
     fn launch(&self, words: &mut Words) -> Told<Command> {
         let campaign = campaign_name(words)?;
         let known = self.ledger.campaigns().get(&campaign.place()).map_or(self.first, |campaign| campaign.due);
-        let audience = self.ledger.campaigns().get(&campaign.place()).map(|campaign| campaign.audience.clone());
-        let place = audience.map(|audience| (campaign.tenant.clone(), audience));
-        let sealed = place.and_then(|place| self.ledger.audiences().get(&place)).map(|sealed| sealed.seal);
-        let checked = sealed.filter(|_| words.key("checked") != Some("no"));
+        let checked = self.seal_of(&campaign).filter(|_| words.key("checked") != Some("no"));
         Ok(Command::CampaignLaunch(CampaignLaunch {
             campaign,
             due: words.ms("due")?.map_or(known, |ms| self.first.plus_ms(ms)),
@@ -193,6 +187,26 @@ impl World {
             again: words.key("again") == Some("yes"),
             tzdb: TZDB.into(),
         }))
+    }
+
+    /// `arm late wrong="unknown variable"`: tried against its audience; `checked=day`, against that one, `checked=no`
+    /// against none.
+    fn arm(&self, words: &mut Words) -> Told<Command> {
+        let campaign = campaign_name(words)?;
+        let checked = match words.key("checked") {
+            None => self.seal_of(&campaign),
+            Some(other) => {
+                let place = (campaign.tenant.clone(), other.to_owned());
+                self.ledger.audiences().get(&place).map(|sealed| sealed.seal)
+            }
+        };
+        Ok(Command::CampaignArm(CampaignArm { campaign, checked, wrong: words.key("wrong").map(str::to_owned) }))
+    }
+
+    /// The seal that the audience of a campaign has now.
+    fn seal_of(&self, named: &CampaignName) -> Option<Hash> {
+        let audience = self.ledger.campaigns().get(&named.place()).map(|campaign| campaign.audience.clone())?;
+        self.ledger.audiences().get(&(named.tenant.clone(), audience)).map(|sealed| sealed.seal)
     }
 
     /// A sealed audience as a create names it; one that is not there as somebody would who saw it before.
