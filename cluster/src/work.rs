@@ -3,11 +3,12 @@
 //!
 //! Suspects, who were open when a holder died, go in rows of their own and one at a time to a node (P12).
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
-use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, closed_slots};
+use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing, bucket_after, closed_slots};
 
 use crate::claim_cap::CLAIM_CAP_MAX;
 use crate::fair::Offer;
@@ -47,7 +48,7 @@ pub(crate) fn claimable<'a>(
     page: &'a Page,
     now: Time,
 ) -> impl Iterator<Item = Part<'a>> {
-    let sends = |run: &Run| run.state == RunState::Open && run.has_claimable();
+    let sends = |run: &Run| run.state == RunState::Open && run.has_claimable() && !canary_waits(ledger, id, run, now);
     let chunks = if page.runs.iter().any(sends) { page.slots.div_ceil(CHUNK) } else { 0 };
     let chunks = (0..chunks).filter_map(move |number| {
         let chunk = ledger.chunks().get(&(id, number))?;
@@ -64,6 +65,36 @@ pub(crate) fn claimable<'a>(
         };
         chunk.by_pool(&slots).into_iter().map(part)
     })
+}
+
+/// Is a canary out of whom nobody can be claimed before the next wave? A greylisted mailbox keeps it out for an hour, and
+/// who waits behind it is found by going through all chunks of a run.
+pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> bool {
+    let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return false };
+    let unclaimed = canary.undecided.saturating_sub(run.counts.get(Standing::Claimed));
+    let chunks = ledger.chunks().range((id, run.first / CHUNK)..=(id, (run.first + run.count) / CHUNK));
+    let waits = |(&(_, number), chunk): (&(RunId, u32), &Chunk)| {
+        let pending = chunk.set(Standing::Pending);
+        let waves = chunk.waves.range(bucket_after(now)..).flat_map(|(_, slots)| slots.iter());
+        let waves = waves.filter(|slot| pending.contains(*slot));
+        let numbers = waves.filter_map(|slot| (number * CHUNK + u32::from(slot)).checked_sub(run.first));
+        numbers.filter(|number| *number < run.count && run.is_of_canary(*number)).count() as u32
+    };
+    let mut left = unclaimed;
+    chunks.map(waits).any(|waiting| {
+        left = left.saturating_sub(waiting);
+        left == 0
+    })
+}
+
+/// Recipients of a page that could be claimed some time, without a look at its chunks: those of its runs that send, but
+/// for who waits behind a canary.
+pub(crate) fn waiting(page: &Page) -> u64 {
+    let of_run = |run: &Run| match run.canary.filter(|_| run.waits_for_canary()) {
+        Some(canary) => canary.undecided.saturating_sub(run.counts.get(Standing::Claimed)),
+        None => run.counts.get(Standing::Pending),
+    };
+    page.runs.iter().filter(|run| run.state == RunState::Open).map(|run| u64::from(of_run(run))).sum()
 }
 
 /// Have dead letters of this page been moved to another pool?
@@ -110,15 +141,18 @@ impl Work {
         let is_full = |offered: &BTreeMap<(&str, &str, bool), usize>, lane: (&str, &str, bool)| {
             offered.get(&lane).is_some_and(|offered| *offered >= OFFERS_MAX)
         };
-        for (id, page) in ledger.open_pages().filter(|(id, _)| !on_the_way.holds(*id)) {
-            let (late, elsewhere) = (is_late(page), goes_elsewhere(ledger, id));
-            if is_full(&offered, (&page.tenant, &page.pool, late)) && !elsewhere {
+        for (id, page) in ledger.open_pages() {
+            // There may be a hundred thousand: what costs least is asked first.
+            let late = is_late(page);
+            let full = is_full(&offered, (&page.tenant, &page.pool, late));
+            if on_the_way.holds(id) || (full && !goes_elsewhere(ledger, id)) {
                 continue;
             }
+            let elsewhere = LazyCell::new(|| full || goes_elsewhere(ledger, id));
             let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
             for Part { number, chunk, pool, slots: claimable } in claimable(ledger, id, page, now) {
                 let of_pool = of_page.entry(pool).or_default();
-                if *of_pool > enough && !elsewhere {
+                if *of_pool > enough && !*elsewhere {
                     break;
                 }
                 if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late)) {
