@@ -15,10 +15,12 @@ use crate::fair::Offer;
 use crate::lane::BEGIN_WITHIN;
 use crate::late::is_late;
 use crate::on_the_way::OnTheWay;
+use crate::parts::NAMED_MAX;
 
 /// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. What
 /// offers nothing does not count, so that paused or waiting pages starve nobody. What is late is counted by
-/// itself: it has a rate of its own (P16), and hides nothing that is on time.
+/// itself: it has a rate of its own (P16), and hides nothing that is on time. So is what some nodes lack, by who they
+/// are (P20): it hides nothing that they have.
 /// Of one page and pool no more chunks are offered than all nodes together could take, so that a page of a
 /// thousand chunks costs as much as one of two.
 const OFFERS_MAX: usize = 256;
@@ -137,14 +139,16 @@ impl Work {
         let free = nodes.keys().copied().filter(|node| !busy.contains(node)).collect();
         let enough = u64::from(CLAIM_CAP_MAX) * nodes.len() as u64;
         let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
-        let mut offered: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
-        let is_full = |offered: &BTreeMap<(&str, &str, bool), usize>, lane: (&str, &str, bool)| {
-            offered.get(&lane).is_some_and(|offered| *offered >= OFFERS_MAX)
-        };
+        let everybody = BTreeSet::new();
+        let mut offered: BTreeMap<(&str, &str, bool), BTreeMap<BTreeSet<NodeId>, usize>> = BTreeMap::new();
+        let is_full =
+            |offered: &BTreeMap<_, BTreeMap<_, usize>>, lane: (&str, &str, bool), barred: &BTreeSet<NodeId>| {
+                offered.get(&lane).and_then(|offered| offered.get(barred)).is_some_and(|offered| *offered >= OFFERS_MAX)
+            };
         for (id, page) in ledger.open_pages() {
             // There may be a hundred thousand: what costs least is asked first.
             let late = is_late(page);
-            let full = is_full(&offered, (&page.tenant, &page.pool, late));
+            let full = is_full(&offered, (&page.tenant, &page.pool, late), &everybody);
             if on_the_way.holds(id) || (full && !goes_elsewhere(ledger, id)) {
                 continue;
             }
@@ -155,7 +159,7 @@ impl Work {
                 if *of_pool > enough && !*elsewhere {
                     break;
                 }
-                if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late)) {
+                if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late), &everybody) {
                     continue;
                 }
                 let suspects = claimable.and(&chunk.suspects);
@@ -165,12 +169,13 @@ impl Work {
                     continue;
                 }
                 let barred = barred(ledger, page, number, nodes);
-                if barred.len() == nodes.len() {
+                if barred.len() == nodes.len() || is_full(&offered, (&page.tenant, pool, late), &barred) {
                     continue;
                 }
                 if barred.is_empty() {
                     *of_pool += u64::from(slots.plain.len());
                 }
+                *offered.entry((&page.tenant, pool, late)).or_default().entry(barred.clone()).or_default() += 1;
                 work.offers.push(Offer {
                     tenant: page.tenant.clone(),
                     pool: pool.to_owned(),
@@ -183,7 +188,6 @@ impl Work {
                     barred,
                 });
                 work.slots.insert((id, number, pool.to_owned()), slots);
-                *offered.entry((&page.tenant, pool, late)).or_default() += 1;
             }
         }
         work.choose_suspects(turn);
@@ -232,7 +236,10 @@ pub(crate) fn barred(ledger: &Ledger, page: &Page, chunk: u32, nodes: &Lacking) 
     // A large run is alone on its page; of those that share one, each has its only part.
     let part = |run: &Run| ledger.seal(&run.audience)?.parts.get((chunk - run.first / CHUNK) as usize).copied();
     let parts: BTreeSet<Hash> = page.runs.iter().filter_map(part).collect();
-    let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| !lacking.is_disjoint(&parts);
+    // Who names as many as it can may lack any.
+    let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| {
+        !parts.is_empty() && (lacking.len() >= NAMED_MAX || !lacking.is_disjoint(&parts))
+    };
     nodes.iter().filter(lacks).map(|(node, _)| *node).collect()
 }
 

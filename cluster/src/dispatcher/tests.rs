@@ -569,6 +569,33 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
 }
 
 #[test]
+fn what_a_node_lacks_hides_nothing_that_it_has() {
+    let chunks = 300;
+    let world = World::sealed(chunks * CHUNK);
+    let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    lacking.insert(NodeId(2), (0..290).map(part).collect());
+    let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now, &mut None);
+    let for_it: Vec<u32> =
+        work.offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.chunk).collect();
+    assert_eq!(for_it, [290], "a chunk is more than it may hold");
+    assert!(work.offers.len() <= 257, "{} offers", work.offers.len());
+}
+
+#[test]
+fn who_names_as_many_parts_as_it_can_has_nothing_of_a_sealed_audience() {
+    let offers_of = |world: &World, named: u32| {
+        let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+        lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
+        let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now, &mut None);
+        work.offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
+    };
+    let full = crate::parts::NAMED_MAX as u32;
+    assert_eq!(offers_of(&World::sealed(9), full), [BTreeSet::from([NodeId(2)])]);
+    assert_eq!(offers_of(&World::sealed(9), full - 1), [BTreeSet::new()]);
+    assert_eq!(offers_of(&World::with(9), full), [BTreeSet::new()], "what is sealed is not all there is");
+}
+
+#[test]
 fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_for_twice() {
     let mut world = World::with(40);
     let (first, _) = world.made();
