@@ -3,7 +3,7 @@
 //!
 //! Made by the leader's dispatcher for each of its looks, counted down by `fair.rs` as it grants. The leader alone
 //! claims, so these budgets need no splitting over nodes. Concurrency and cap are bounded by `apply`, which cuts a claim
-//! to them; here they are kept to so that nothing is asked for in vain.
+//! to them; here they are kept to so that nothing is asked for in vain. What is on its way to `apply` counts as claimed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +14,8 @@ use reveille_ledger::ids::Time;
 use crate::buckets::{Buckets, Gathered};
 use crate::fair::Offer;
 use crate::late::late_rates;
+use crate::on_the_way::OnTheWay;
+use crate::work::Lane;
 
 /// What may be claimed now; who is not named has no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(crate) struct Bounds {
     pub tenants: Gathered,
     /// The shares of tenants that have another than 1.
     pub shares: BTreeMap<String, u32>,
+    /// Lanes that have pages with claims on their way, and who of those pages waits: nothing of them is offered.
+    pub waiting: BTreeMap<Lane, u64>,
 }
 
 impl Bounds {
@@ -53,23 +57,35 @@ pub(crate) struct Paces {
 }
 
 impl Paces {
-    /// What may be claimed at `now`.
-    pub fn bounds(&mut self, ledger: &Ledger, now: Duration, ledger_time: Time) -> Bounds {
+    /// What may be claimed at `now`, beside what is on its way.
+    pub fn bounds(&mut self, ledger: &Ledger, on_the_way: &OnTheWay, now: Duration, ledger_time: Time) -> Bounds {
+        let (mut of_tenants, mut of_pools) = (BTreeMap::<&str, u32>::new(), BTreeMap::<&str, u32>::new());
+        for grant in on_the_way.grants() {
+            *of_pools.entry(&grant.pool).or_default() += grant.recipients;
+            if let Some(page) = ledger.pages().get(&grant.page) {
+                *of_tenants.entry(&page.tenant).or_default() += grant.recipients;
+            }
+        }
+        let of = |counts: &BTreeMap<&str, u32>, name: &str| counts.get(name).copied().unwrap_or(0);
         let rates = ledger.tenants().iter().filter_map(|(name, tenant)| Some((name.clone(), tenant.rate()?)));
         let mut tenants = self.tenants.gathered(rates.collect(), now);
         let mut shares = BTreeMap::new();
         for (name, tenant) in ledger.tenants().iter() {
             if let Some(most) = tenant.at_once() {
-                let room = most.saturating_sub(ledger.claimed_of(name));
+                let room = most.saturating_sub(ledger.claimed_of(name)).saturating_sub(of(&of_tenants, name));
                 tenants.entry(name.clone()).and_modify(|known| *known = room.min(*known)).or_insert(room);
             }
             if tenant.share > 1 {
                 shares.insert(name.clone(), tenant.share);
             }
         }
-        let room = |pool: &String| Some((pool.clone(), ledger.room_today(pool, ledger_time)?));
+        let room = |pool: &String| {
+            let room = ledger.room_today(pool, ledger_time)?;
+            Some((pool.clone(), room.saturating_sub(of(&of_pools, pool))))
+        };
         let pools = ledger.warm_ups().iter().filter_map(|(pool, _)| room(pool)).collect();
-        Bounds { late: self.late.gathered(late_rates(ledger), now), pools, tenants, shares }
+        let late = self.late.gathered(late_rates(ledger), now);
+        Bounds { late, pools, tenants, shares, waiting: on_the_way.lanes(ledger) }
     }
 
     /// What is left of what was given was not used.

@@ -130,6 +130,8 @@ impl PeerService for Desk {
         if self.hold_parts(vec![part]).await?.is_empty() {
             return Ok(());
         }
+        // Closed never. Whoever asked gives up before it waits for long.
+        let _one_of = site.parts.taken.acquire().await.map_err(|closed| closed.to_string())?;
         match fetch_from(&site, holder, part).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(format!("{name} was to take it over from a node that has it no more")),
@@ -165,7 +167,6 @@ impl PeerService for Desk {
 async fn grant(site: &Site, question: LeaseQuestion) -> LeaseAnswer {
     let Some(term) = site.term() else { return LeaseAnswer::Refused("this node does not lead".to_owned()) };
     let stopping = question.stopping;
-    term.note_lacking(question.holder.node, question.lacking.clone());
     let granted = term.grant(question);
     if stopping {
         term.until_claims_are_in_the_log().await;

@@ -41,7 +41,7 @@ const NAP_FOR_CREDIT: Duration = Duration::from_millis(50);
 const NAP_MIN: Duration = Duration::from_millis(1);
 /// Pause after a proposal without an answer.
 const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
-/// Claims in one entry.
+/// Slices in one entry, each a claim; with a suspect beside it, two.
 const CLAIMS_MAX: usize = 256;
 
 /// What one term's dispatcher keeps from wake to wake.
@@ -132,7 +132,7 @@ impl Dispatcher {
             }
             let lacking = holders.keys().map(|node| (*node, term.lacking(*node))).collect();
             let mut work = Work::of(ledger, &lacking, &self.on_the_way, now, &mut self.turn);
-            let given = self.paces.bounds(ledger, woke_at, now);
+            let given = self.paces.bounds(ledger, &self.on_the_way, woke_at, now);
             let caps = views.caps(ledger, &holders);
             let credits = credits(ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
             let mut bounds = given.clone();
@@ -146,7 +146,7 @@ impl Dispatcher {
             return (None, nap);
         }
         crash::point("claim.before-propose");
-        let nap = if claims.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
+        let nap = if grants.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
         let number = self.on_the_way.goes(grants, preparing);
         (Some(Proposal { number, claims, looked_at: woke_at, claiming }), nap)
     }
@@ -285,7 +285,7 @@ fn credits(
 /// How large each tenant's share is beside those of others that wait for the same pool.
 struct Weights<'a> {
     bounds: &'a Bounds,
-    /// Of tenants with another share than 1: what they could claim now, by pool.
+    /// Of tenants with another share than 1: what they could claim now, or once what is on its way is there, by pool.
     wanted: BTreeMap<&'a str, BTreeMap<&'a str, u64>>,
 }
 
@@ -294,6 +294,11 @@ impl<'a> Weights<'a> {
         let mut wanted: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
         for offer in offers.iter().filter(|offer| bounds.shares.contains_key(&offer.tenant)) {
             *wanted.entry(&offer.pool).or_default().entry(&offer.tenant).or_default() += u64::from(offer.claimable);
+        }
+        for ((tenant, pool), waiting) in
+            bounds.waiting.iter().filter(|((tenant, _), _)| bounds.shares.contains_key(tenant))
+        {
+            *wanted.entry(pool).or_default().entry(tenant).or_default() += waiting;
         }
         Weights { bounds, wanted }
     }

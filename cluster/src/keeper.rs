@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::barrier;
 use crate::lease::ASK_EVERY;
+use crate::parts::steward::open_parts;
 use crate::site::Site;
 
 /// How soon it asks again when it got none: a new leader grants once its epoch is applied, and until then
@@ -68,7 +69,7 @@ pub(crate) async fn run(site: Arc<Site>, stopping: Stopping) {
 /// Asks once; was it granted?
 async fn ask(site: &Arc<Site>, measured: Measured, stopping: bool) -> bool {
     let applied = site.replica.read(|ledger| ledger.head().applied);
-    let lacking = site.parts.lacking();
+    let lacking = if site.parts.is_lacking() { site.parts.named_lacking(&open_parts(site)) } else { Vec::new() };
     let question = LeaseQuestion { holder: site.me, applied, lacking, measured, stopping };
     let sent_at = site.clock.boot();
     let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return false };

@@ -21,7 +21,7 @@ use reveille_ledger::ids::{Fence, Hash, RunId, Time};
 use reveille_ledger::planted::{self, Bug};
 use reveille_ledger::{Ledger, Row};
 use reveille_raft::{Hint, crash};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::ahead;
@@ -30,7 +30,7 @@ use crate::gate::{LaneGate, may_leave};
 use crate::journal::{Act, Answer, Place};
 use crate::keeper::Stopping;
 use crate::lease::{ASK_EVERY, LEASE};
-use crate::parts::{PartFault, Parts};
+use crate::parts::Parts;
 use crate::preparations::Preparation;
 use crate::relay::{self, Delivery, Mail, Patience, Shut, Unavailable, Verdict};
 use crate::relays::Way;
@@ -50,6 +50,8 @@ const FENCE_WITHIN: Duration = Duration::from_secs(2);
 /// Why a node leaves bulk mail to others; it comes back every 30 s until its deadline.
 const NO_UNSUBSCRIBE: &str =
     "this node cannot write List-Unsubscribe into bulk mail: give it unsubscribe.url and unsubscribe.keys";
+/// Why whoever is in a sealed audience waits where it lies on a disk that does not answer.
+const NOT_READ: &str = "its audience was not read: the disk of this node did not answer in time";
 /// Characters of a relay's answer that go into the ledger.
 const TEXT_MAX: usize = 200;
 
@@ -84,8 +86,8 @@ pub(crate) struct Work {
     date: Time,
     cluster_incarnation: u64,
     drafts: Vec<Draft>,
-    /// Those of sealed audiences, by slot: read once for the whole row.
-    read: BTreeMap<u16, Result<Recipient, PartFault>>,
+    /// Those of sealed audiences, by slot, or why they could not be read: once for the whole row.
+    read: BTreeMap<u16, Result<Recipient, String>>,
 }
 
 /// Works every row that is granted to this life of the node. From the stop on gives back at once whatever is still
@@ -226,10 +228,13 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
         crash::point("claim.after-apply-on-follower");
     }
     let deadline = Instant::now() + BEGIN_WITHIN;
-    let work = Arc::new(with_recipients(&room, work).await);
+    let work = Arc::new(with_recipients(&room, work, deadline).await);
+    let unread = settle_unread(&room, &work).await;
+    let sent = work.drafts.iter().enumerate().filter(|(_, draft)| !unread.contains(&draft.place.slot));
+    let last = sent.clone().map(|(number, _)| number).last();
     let mut waiting = room.turns.of(&work.tenant, &work.pool, work.share);
     let mut gives_back = None;
-    for (number, draft) in work.drafts.iter().enumerate() {
+    for (number, draft) in sent {
         if planted::is(Bug::ClaimAfterSend)
             && let Some(fate) = ahead::was_sent(&room, draft.place)
         {
@@ -237,7 +242,7 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
             continue;
         }
         if gives_back.is_none() {
-            let is_last = number + 1 == work.drafts.len();
+            let is_last = Some(number) == last;
             match permit(&room, (&mut waiting, &work.pool), deadline, is_last).await {
                 Ok(way) => {
                     tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, way, deadline));
@@ -258,8 +263,9 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
 }
 
 /// P20: reads who of the row is in a sealed audience, off the threads that others wait for. This is before `open`
-/// is journaled for any of them: it hashes bytes and reads strings, whoever they are.
-async fn with_recipients(room: &Arc<Room>, mut work: Work) -> Work {
+/// is journaled for any of them: it hashes bytes and reads strings, whoever they are. A disk that does not answer by
+/// `deadline` keeps nobody claimed (P12), and no stop waits for it.
+async fn with_recipients(room: &Arc<Room>, mut work: Work, deadline: Instant) -> Work {
     let places: Vec<(u16, (Hash, u16))> = room.site.replica.read(|ledger| {
         let sealed: BTreeSet<Hash> = work.drafts.iter().map(|draft| draft.audience).collect();
         let sealed: BTreeMap<Hash, Seal> =
@@ -270,26 +276,68 @@ async fn with_recipients(room: &Arc<Room>, mut work: Work) -> Work {
     if places.is_empty() {
         return work;
     }
-    let site = Arc::clone(&room.site);
-    let read = room.site.replica.blocking(move || {
-        let of_part = places.chunk_by(|(_, (one, _)), (_, (other, _))| one == other);
-        of_part.flat_map(|of_part| read_part(&site.parts, of_part)).collect()
-    });
-    match read.await {
-        Ok(read) => work.read = read,
-        Err(error) => tracing::error!(%error, "reading an audience failed"),
-    }
+    let slots: Vec<u16> = places.iter().map(|(slot, _)| *slot).collect();
+    let reading = read_parts(room, places);
+    work.read = match room.drain.run_until_cancelled(timeout_at(deadline, reading)).await {
+        Some(Ok(Ok(read))) => read,
+        Some(Ok(Err(error))) => {
+            tracing::error!(%error, "reading an audience failed");
+            unread(slots)
+        }
+        Some(Err(_)) => {
+            tracing::warn!(recipients = slots.len(), "an audience is not read within ten seconds: the disk hangs");
+            unread(slots)
+        }
+        None => unread(slots),
+    };
     work
 }
 
+/// Nobody at these slots was read.
+fn unread(slots: Vec<u16>) -> BTreeMap<u16, Result<Recipient, String>> {
+    slots.into_iter().map(|slot| (slot, Err(NOT_READ.to_owned()))).collect()
+}
+
+/// Recipients at these places of parts, by slot. A read that hangs has its permit for as long as it does, so that not
+/// every thread of this process comes to hang in one.
+async fn read_parts(
+    room: &Arc<Room>,
+    places: Vec<(u16, (Hash, u16))>,
+) -> Result<BTreeMap<u16, Result<Recipient, String>>, String> {
+    let permit = Arc::clone(&room.reads).acquire_owned().await.map_err(|closed| closed.to_string())?;
+    let site = Arc::clone(&room.site);
+    let read = room.site.replica.blocking(move || {
+        let _held = permit;
+        let of_part = places.chunk_by(|(_, (one, _)), (_, (other, _))| one == other);
+        of_part.flat_map(|of_part| read_part(&site.parts, of_part)).collect()
+    });
+    read.await.map_err(|error| error.to_string())
+}
+
+/// Gives back who could not be read, before anything of a relay is spent on them; answers their slots. The part may
+/// come from a peer, and others may have it: they are pending again in a while, uncounted.
+async fn settle_unread(room: &Room, work: &Work) -> BTreeSet<u16> {
+    let failed = work.drafts.iter().filter_map(|draft| match work.read.get(&draft.place.slot) {
+        Some(Err(cause)) => Some((draft.place, cause)),
+        Some(Ok(_)) | None => None,
+    });
+    let mut settled = BTreeSet::new();
+    for (place, cause) in failed {
+        let fate = if room.drain.is_cancelled() { Fate::Released(Why::Stopping) } else { waits(place, cause) };
+        room.settler.settle(place, fate).await;
+        settled.insert(place.slot);
+    }
+    settled
+}
+
 /// Recipients of one part, by slot.
-fn read_part(parts: &Parts, wanted: &[(u16, (Hash, u16))]) -> Vec<(u16, Result<Recipient, PartFault>)> {
+fn read_part(parts: &Parts, wanted: &[(u16, (Hash, u16))]) -> Vec<(u16, Result<Recipient, String>)> {
     let Some((_, (part, _))) = wanted.first() else { return Vec::new() };
     let places: Vec<u16> = wanted.iter().map(|(_, (_, place))| *place).collect();
     let slots = wanted.iter().map(|(slot, _)| *slot);
     match parts.read(*part, &places) {
         Ok(read) => slots.zip(read).map(|(slot, (_, recipient))| (slot, Ok(recipient))).collect(),
-        Err(fault) => slots.map(|slot| (slot, Err(fault.clone()))).collect(),
+        Err(fault) => slots.map(|slot| (slot, Err(fault.to_string()))).collect(),
     }
 }
 
@@ -446,16 +494,14 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     let recipient = match &letter.recipients {
         Recipients::Inline(audience) => audience.recipients.get(draft.recipient as usize).map(Ok),
         Recipients::Sealed(seal) => match work.read.get(&draft.place.slot) {
-            None if seal.place(draft.recipient).is_some() => {
-                return Err(waits(draft.place, "its audience was not read"));
-            }
+            // It was sealed since, or the ledger has come to know its seal.
+            None if seal.place(draft.recipient).is_some() => return Err(waits(draft.place, NOT_READ)),
             read => read.map(Result::as_ref),
         },
     };
     let recipient = match recipient {
         Some(Ok(recipient)) => recipient,
-        // The part may come from a peer, and others may have it: back to pending for a while, uncounted.
-        Some(Err(fault)) => return Err(waits(draft.place, &fault.to_string())),
+        Some(Err(cause)) => return Err(waits(draft.place, cause)),
         None => return Err(Fate::Unsendable("the recipient is not in the audience".to_owned())),
     };
     let job = Job {

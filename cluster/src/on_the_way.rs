@@ -4,11 +4,13 @@
 //! state may know those claims already or not yet. So their pages are left out of a look until the answer is there,
 //! and what they ask for counts as open: too much, for as long as both know of it, and never too little.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 
+use reveille_ledger::Ledger;
 use reveille_ledger::ids::{NodeId, RunId};
 
 use crate::fair::Grant;
+use crate::work::{Lane, waiting};
 
 /// Entries of claims that wait for their answers at most.
 pub(crate) const ON_THE_WAY_MAX: usize = 4;
@@ -18,6 +20,8 @@ pub(crate) const ON_THE_WAY_MAX: usize = 4;
 pub(crate) struct OnTheWay {
     last: u64,
     entries: BTreeMap<u64, Entry>,
+    /// Grants of each page: it is asked of every open page in each look.
+    pages: BTreeMap<RunId, usize>,
 }
 
 #[derive(Debug)]
@@ -35,18 +39,29 @@ impl OnTheWay {
     /// An entry goes, which grants a suspect to the nodes of `preparing`. Answers its number.
     pub fn goes(&mut self, grants: Vec<Grant>, preparing: BTreeSet<NodeId>) -> u64 {
         self.last += 1;
+        for grant in &grants {
+            *self.pages.entry(grant.page).or_default() += 1;
+        }
         self.entries.insert(self.last, Entry { grants, preparing });
         self.last
     }
 
     /// It is in the log and applied, or nobody waits for it any more.
     pub fn is_answered(&mut self, number: u64) {
-        self.entries.remove(&number);
+        let Some(entry) = self.entries.remove(&number) else { return };
+        for grant in &entry.grants {
+            if let btree_map::Entry::Occupied(mut left) = self.pages.entry(grant.page) {
+                *left.get_mut() -= 1;
+                if *left.get() == 0 {
+                    left.remove();
+                }
+            }
+        }
     }
 
     /// Is something of this page on its way?
     pub fn holds(&self, page: RunId) -> bool {
-        self.grants().any(|grant| grant.page == page)
+        self.pages.contains_key(&page)
     }
 
     /// All that was granted.
@@ -54,8 +69,48 @@ impl OnTheWay {
         self.entries.values().flat_map(|entry| &entry.grants)
     }
 
+    /// Lanes of whose pages something is on its way, and who of those pages waits besides, or may: they are not offered
+    /// meanwhile, and have their shares and turns all the same.
+    pub fn lanes(&self, ledger: &Ledger) -> BTreeMap<Lane, u64> {
+        let sources: BTreeSet<(RunId, &str)> = self.grants().map(|grant| (grant.page, grant.pool.as_str())).collect();
+        let mut lanes = BTreeMap::new();
+        for (id, pool) in sources {
+            if let Some(page) = ledger.pages().get(&id) {
+                *lanes.entry((page.tenant.clone(), pool.to_owned())).or_default() += waiting(page);
+            }
+        }
+        lanes
+    }
+
     /// P12: nodes to which a suspect is on its way.
     pub fn preparing(&self) -> impl Iterator<Item = NodeId> {
         self.entries.values().flat_map(|entry| entry.preparing.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_held_until_the_last_entry_with_a_grant_of_it_is_answered() {
+        let page = |index| RunId { index, place: 0 };
+        let grant = |index, chunk| Grant {
+            page: page(index),
+            chunk,
+            pool: "default".to_owned(),
+            node: NodeId(1),
+            recipients: 1,
+        };
+        let mut on_the_way = OnTheWay::default();
+        let first = on_the_way.goes(vec![grant(1, 0), grant(1, 1), grant(2, 0)], BTreeSet::new());
+        let second = on_the_way.goes(vec![grant(1, 2)], BTreeSet::new());
+        let held = |on_the_way: &OnTheWay| [1, 2, 3].map(|index| on_the_way.holds(page(index)));
+        assert_eq!(held(&on_the_way), [true, true, false]);
+        on_the_way.is_answered(first);
+        on_the_way.is_answered(first);
+        assert_eq!(held(&on_the_way), [true, false, false]);
+        on_the_way.is_answered(second);
+        assert_eq!(held(&on_the_way), [false; 3]);
     }
 }

@@ -206,7 +206,7 @@ async fn first_of(members: &[Member], deadline: Instant) -> Result<Way, Option<U
             Ok(Some(((relay, _), Ok(permit)))) => return Ok(Way { relay: relay.clone(), permit }),
             Ok(Some((member, Err(why)))) => shut.push((member, why)),
             // Nobody is waited for any more: the caller waits, and keeps nobody's turn meanwhile.
-            Ok(None) => return Err(shut.into_iter().map(|(_, why)| why).min_by_key(wait_for)),
+            Ok(None) => return Err(shut.into_iter().map(|(_, why)| why).min_by_key(|why| wait_for(why, deadline))),
             Err(_) => {
                 let now = Instant::now();
                 let may_be_asked = |(_, why): &(&Member, Unavailable)| until(why).is_some_and(|until| until <= now);
@@ -260,15 +260,17 @@ fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit
     metrics::gauge!("reveille_relay_circuit_open", relay()).set(u8::from(circuit_open));
 }
 
-/// What is waited for, soonest first: a session, a turn, a circuit, and at last nothing.
-fn wait_for(unavailable: &Unavailable) -> (u8, Option<Instant>) {
+/// What is waited for: whoever may be asked again before `deadline` comes first; then, soonest first, a session, a
+/// turn, a circuit, and at last nothing.
+fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<Instant>) {
     let place = match unavailable {
         Unavailable::Busy => 0,
         Unavailable::Paced { .. } => 1,
         Unavailable::CircuitOpen { .. } | Unavailable::Parked { .. } => 2,
         Unavailable::Closed => 3,
     };
-    (place, until(unavailable))
+    let until = until(unavailable);
+    (until.is_none_or(|until| until >= deadline), place, until)
 }
 
 /// One voter's share of a relay's rate. Mails a second.

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use reveille_ledger::Ledger;
 use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::ids::{Fence, Hash};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::compose::Compiled;
@@ -21,6 +22,8 @@ use crate::turns::Turns;
 /// Compiled contents and decoded audiences that are kept: what a busy minute needs, some 2 MiB each at
 /// the very most.
 const KEPT_MAX: usize = 256;
+/// Rows whose recipients are read at once: of a disk that hangs, so many threads of the process wait at most.
+const READS_MAX: usize = 32;
 
 /// Shared by the lanes of one life of a node.
 pub(crate) struct Room {
@@ -36,6 +39,8 @@ pub(crate) struct Room {
     pub turns: Turns,
     /// Set when the node stops: what has not begun goes back.
     pub drain: CancellationToken,
+    /// Reads of parts of audiences that are not over.
+    pub reads: Arc<Semaphore>,
     letters: Mutex<BTreeMap<(Hash, Hash), Arc<Letter>>>,
 }
 
@@ -55,7 +60,8 @@ impl Room {
     ) -> Room {
         let (journal, preparations) = (Mutex::new(journal), Preparations::new());
         let (turns, letters) = (Turns::default(), Mutex::default());
-        Room { site, relays, journal, failing, settler, preparations, turns, drain, letters }
+        let reads = Arc::new(Semaphore::new(READS_MAX));
+        Room { site, relays, journal, failing, settler, preparations, turns, drain, reads, letters }
     }
 
     /// Writes one line of the journal, before the act that it announces.

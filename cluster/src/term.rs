@@ -190,7 +190,7 @@ impl Term {
 
     /// What a node says with its question. A question of a former life says nothing of the one that runs.
     fn note(&self, question: LeaseQuestion, behind: bool) {
-        let LeaseQuestion { holder, measured, stopping, .. } = question;
+        let LeaseQuestion { holder, measured, stopping, lacking, .. } = question;
         let mut reports = self.reports.lock();
         let before = reports.get(&holder.node);
         if before.is_some_and(|before| before.holder.incarnation > holder.incarnation) {
@@ -203,11 +203,7 @@ impl Term {
         }
         let stopping = stopping || before.is_some_and(|before| before.holder == holder && before.stopping);
         reports.insert(holder.node, Report { holder, measured, behind, stopping });
-    }
-
-    /// P20: which parts of audiences a node lacks, as it says with its question for a lease.
-    pub(crate) fn note_lacking(&self, node: NodeId, parts: Vec<Hash>) {
-        self.lacking.lock().insert(node, parts.into_iter().collect());
+        self.lacking.lock().insert(holder.node, lacking.into_iter().collect());
     }
 
     /// P20: what a node last said that it lacks.

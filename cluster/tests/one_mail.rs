@@ -4,28 +4,31 @@ mod support;
 
 use std::backtrace::Backtrace;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::{Clock, SystemClock};
+use reveille_cluster::parts::{Recipe, encode};
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Command, Relay};
+use reveille_ledger::command::{AudienceSeal, Command, Relay};
+use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{RunState, Standing};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PATIENCE, schedule};
+use crate::support::{PATIENCE, schedule, schedule_to};
 
 struct Node {
     site: Arc<Site>,
@@ -187,6 +190,65 @@ async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_po
     assert_eq!(granted, 8 + met, "whoever met it once does not meet it again");
     assert_eq!(sink.accepted_count(), 8, "I1: nobody got two");
     assert_sound(&node.site);
+    node.stop().await;
+    sink.stop().await;
+}
+
+/// A part that no read of it comes back from, as on a disk that hangs: nobody writes into this pipe.
+struct Hanging(PathBuf);
+
+impl Hanging {
+    fn instead_of(part: PathBuf) -> Hanging {
+        std::fs::remove_file(&part).expect("it is there");
+        mknodat(CWD, &part, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+        Hanging(part)
+    }
+}
+
+impl Drop for Hanging {
+    /// Lets go of whoever hangs in it: a runtime waits for its threads.
+    fn drop(&mut self) {
+        let writer = open(&self.0, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty());
+        let _ = std::fs::remove_file(&self.0);
+        drop(writer);
+    }
+}
+
+/// A node that is about to send to an audience whose only part hangs; and that part.
+async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Vec<u8>) {
+    let node = node(folder, 1).await;
+    node.put(relay(sink)).await;
+    let bytes = encode(&Recipe { seed: 7, rows: 8, columns: vec!["name".to_owned()] }.part(0));
+    let part = node.site.parts.put(&bytes).expect("it is written");
+    let seal = Seal { name: "all".to_owned(), columns: vec!["name".to_owned()], rows: 8, parts: vec![part] };
+    let named = Named { name: seal.name.clone(), seal: seal.blob().hash, rows: 8 };
+    let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
+    assert_eq!(node.put(Command::AudienceSeal(seal)).await, Outcome::Done);
+    let hanging = Hanging::instead_of(folder.join("data").join("parts").join(part.to_string()));
+    assert!(matches!(node.put(schedule_to(To::Sealed(named))).await, Outcome::Schedule(_)));
+    node.until("all are claimed", |site| counts(site, Standing::Claimed) == 8).await;
+    (node, hanging, bytes)
+}
+
+/// P12, I13: it holds nobody for longer than they have to begin.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whose_part_lies_on_a_disk_that_hangs_goes_back_in_time() {
+    let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox());
+    let (node, hanging, bytes) = node_whose_disk_hangs(folder.path(), &sink).await;
+    node.until("they went back", |site| counts(site, Standing::Claimed) == 0).await;
+    assert_eq!((counts(&node.site, Standing::Pending), sink.connections().len()), (8, 0), "and no relay was asked");
+    drop(hanging);
+    node.site.parts.put(&bytes).expect("the disk answers again");
+    node.until("all are sent", |site| counts(site, Standing::Sent) == 8).await;
+    assert_sound(&node.site);
+    node.stop().await;
+    sink.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_disk_hangs_in_a_part_stops() {
+    let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox());
+    let (node, _hanging, _) = node_whose_disk_hangs(folder.path(), &sink).await;
     node.stop().await;
     sink.stop().await;
 }

@@ -1,9 +1,10 @@
 //! What the dispatcher makes of a state, read as sentences.
 
 use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Relay, Requeue, RowOutcome,
-    ScheduleCreate, Why, Witness,
+    AudienceSeal, Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Refused, Relay, Requeue,
+    RowOutcome, ScheduleCreate, Scope, Why, Witness,
 };
 use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId, ScheduleId};
@@ -13,7 +14,7 @@ use reveille_raft::peer::{Measured, RelayFlow};
 
 use super::*;
 use crate::samples;
-use crate::work::{Lacking, PREPARED_BY_MS, Slots};
+use crate::work::{Lacking, PREPARED_BY_MS, Slots, canary_waits};
 
 mod tenants;
 mod warm_up;
@@ -153,7 +154,7 @@ impl World {
         let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
         let mut work = Work::of(&self.ledger, &lacking, &self.on_the_way, self.now, &mut self.turn);
         let caps = self.views().caps(&self.ledger, &holders);
-        let given = self.paces.bounds(&self.ledger, self.boot, self.now);
+        let given = self.paces.bounds(&self.ledger, &self.on_the_way, self.boot, self.now);
         let credits = credits(&self.ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
         let mut bounds = given.clone();
         let made = claims(&mut self.fair, &mut work, (&credits, &mut bounds), &holders);
@@ -568,6 +569,33 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
 }
 
 #[test]
+fn what_a_node_lacks_hides_nothing_that_it_has() {
+    let chunks = 300;
+    let world = World::sealed(chunks * CHUNK);
+    let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    lacking.insert(NodeId(2), (0..290).map(part).collect());
+    let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now, &mut None);
+    let for_it: Vec<u32> =
+        work.offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.chunk).collect();
+    assert_eq!(for_it, [290], "a chunk is more than it may hold");
+    assert!(work.offers.len() <= 257, "{} offers", work.offers.len());
+}
+
+#[test]
+fn who_names_as_many_parts_as_it_can_has_nothing_of_a_sealed_audience() {
+    let offers_of = |world: &World, named: u32| {
+        let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
+        lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
+        let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now, &mut None);
+        work.offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
+    };
+    let full = crate::parts::NAMED_MAX as u32;
+    assert_eq!(offers_of(&World::sealed(9), full), [BTreeSet::from([NodeId(2)])]);
+    assert_eq!(offers_of(&World::sealed(9), full - 1), [BTreeSet::new()]);
+    assert_eq!(offers_of(&World::with(9), full), [BTreeSet::new()], "what is sealed is not all there is");
+}
+
+#[test]
 fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_for_twice() {
     let mut world = World::with(40);
     let (first, _) = world.made();
@@ -602,4 +630,41 @@ fn a_holder_that_hears_nothing_for_a_minute_does_not_keep_its_rows() {
     assert!(lost(&world, applied, age(61)), "I13: it may settle nothing");
     world.settle();
     assert!(!lost(&world, applied, age(61)));
+}
+
+#[test]
+fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_else() {
+    let policies = Policies { canary: Some(Canary { share: 100, limit: 0 }), ..Policies::default() };
+    let create = ScheduleCreate { policies, ..schedule(300) };
+    let mut world = World::of(&[], create, Cause::Due, (0, 0));
+    let waits = |world: &World| {
+        let (id, page) = world.ledger.open_pages().next().expect("the page");
+        (page.runs[0].has_claimable(), canary_waits(&world.ledger, id, &page.runs[0], world.now))
+    };
+    assert_eq!(waits(&world), (true, false));
+    let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(asked, 3, "one in a hundred");
+    let refused = |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: Scope::Greylist };
+    let outcome = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
+        refused: row.claimed.iter().map(refused).collect(),
+        ..RowOutcome::empty(row.page, row.chunk, *fence)
+    };
+    let outcomes = world.ledger.rows().iter().map(outcome).collect();
+    world.put(Command::Settle(outcomes));
+    assert_eq!(waits(&world), (true, true), "they are pending, and not yet");
+    assert_eq!(world.dispatch(), []);
+    let (id, _) = world.ledger.open_pages().next().expect("the page");
+    let wave = world.ledger.chunks().get(&(id, 0)).and_then(|chunk| chunk.next_wave(world.now)).expect("a wave");
+    while world.now < wave {
+        world.now = wave.min(world.now.plus_ms(60_000));
+        assert_eq!(world.put(Command::Tick), Outcome::Done);
+    }
+    assert!(!waits(&world).1);
+    let mut asked = 0;
+    for _ in 0..3 {
+        asked += world.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
+        world.now = world.now.plus_ms(30_000);
+        assert_eq!(world.put(Command::Tick), Outcome::Done);
+    }
+    assert_eq!(asked, 3);
 }

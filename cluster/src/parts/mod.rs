@@ -48,10 +48,13 @@ pub use steward::fetch;
 
 /// Heads that are kept: some 10 KiB each.
 const HEADS_MAX: usize = 64;
-/// Missing parts that are named: to the leader, once a second.
-const LACKING_MAX: usize = 1_024;
-/// Parts that are on their way to other nodes at once: a node that stalls holds up so many, and then its turn ends.
-const COPIES_MAX: usize = 64;
+/// Missing parts that are named to the leader, once a second. As many say that there may be more of open runs: then
+/// nothing of any sealed audience is for this node.
+pub(crate) const NAMED_MAX: usize = 1_024;
+/// Parts that are on their way to one other node at once.
+const COPIES_MAX: usize = 4;
+/// Parts that this node takes over at once, whoever asks it to: each lies in its memory until it is whole.
+const TAKEN_MAX: usize = 4;
 /// A part that is younger is not made younger each time somebody asks for it.
 const YOUNG_FOR: Duration = Duration::from_secs(3_600);
 /// That a node takes no part over is logged so often: an import tries each part again and again.
@@ -91,8 +94,10 @@ pub struct Parts {
     /// Held by whoever puts a part or takes one away, and while somebody is told that one is here.
     changing: Mutex<()>,
     room: Room,
-    /// Parts that are on their way to other nodes.
-    copies: Arc<Semaphore>,
+    /// Parts that are on their way to other nodes: one that stalls holds up nobody else.
+    copies: Mutex<BTreeMap<NodeId, Arc<Semaphore>>>,
+    /// Parts that are being taken over.
+    pub(crate) taken: Semaphore,
     /// When it was logged of another node that it takes no part over.
     told: Mutex<BTreeMap<NodeId, Instant>>,
 }
@@ -113,8 +118,8 @@ impl Parts {
         // What has its name has it for good: who renamed it may have been killed before this.
         File::open(&folder)?.sync_all()?;
         let (heads, lacking, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (room, copies) = (Room::of(folder.clone()), Arc::new(Semaphore::new(COPIES_MAX)));
-        Ok(Parts { folder, heads, lacking, changing, room, copies, told: Mutex::default() })
+        let (room, copies, taken) = (Room::of(folder.clone()), Mutex::default(), Semaphore::new(TAKEN_MAX));
+        Ok(Parts { folder, heads, lacking, changing, room, copies, taken, told: Mutex::default() })
     }
 
     /// The recipients at these places of a part, in order; places are given in order.
@@ -267,6 +272,12 @@ impl Parts {
         self.room.shortage()
     }
 
+    /// Who holds a permit of it has a part on its way to this node.
+    fn copies_to(&self, node: NodeId) -> Arc<Semaphore> {
+        let mut copies = self.copies.lock();
+        Arc::clone(copies.entry(node).or_insert_with(|| Arc::new(Semaphore::new(COPIES_MAX))))
+    }
+
     /// Is it to be logged that this node takes no part over, or was it just now?
     fn is_to_be_told(&self, node: NodeId) -> bool {
         let mut told = self.told.lock();
@@ -323,17 +334,30 @@ impl Parts {
         Ok(Some((bytes, total)))
     }
 
-    /// Whole, as far as its name and length tell?
+    /// Whole, as far as its name tells?
     pub fn has(&self, part: Hash) -> bool {
         self.path(part).exists()
     }
 
-    /// Notes that a part is needed here and cannot be read.
+    /// Notes that a part is needed here and cannot be read. Of those that are noted none is left that is not part of a
+    /// seal, so there are no more than the ledger has.
     pub(crate) fn lack(&self, part: Hash) {
-        let mut lacking = self.lacking.lock();
-        if lacking.len() < LACKING_MAX {
-            lacking.insert(part);
-        }
+        self.lacking.lock().insert(part);
+    }
+
+    /// Of the parts that are lacking here, those that the leader is told: of open runs first, and one less than
+    /// [`NAMED_MAX`] where there is room for all of these.
+    pub(crate) fn named_lacking(&self, open: &BTreeSet<Hash>) -> Vec<Hash> {
+        let lacking = self.lacking.lock();
+        let first: Vec<Hash> = lacking.intersection(open).copied().take(NAMED_MAX).collect();
+        let room = (NAMED_MAX - 1).saturating_sub(first.len());
+        let others = lacking.difference(open).copied().take(room);
+        first.iter().copied().chain(others).collect()
+    }
+
+    /// Is anything lacking here?
+    pub(crate) fn is_lacking(&self) -> bool {
+        !self.lacking.lock().is_empty()
     }
 
     /// What nobody needs is not lacking. Nor is it kept where it could not be read: so it is asked for anew when it
@@ -355,7 +379,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Parts that are needed here and cannot be read; not more than can be named at once.
+    /// Parts that are needed here and cannot be read.
     pub fn lacking(&self) -> Vec<Hash> {
         self.lacking.lock().iter().copied().collect()
     }
@@ -370,7 +394,11 @@ impl Parts {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let _changing = self.changing.lock();
-            let since = entry.metadata()?.modified()?;
+            // What was unfinished when the folder was listed may have its name by now.
+            let since = match entry.metadata() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                metadata => metadata?.modified()?,
+            };
             let is_old = now.duration_since(since).is_ok_and(|for_long| for_long >= age);
             if is_old && !entry.file_name().to_str().is_some_and(|name| names.contains(name)) {
                 fs::remove_file(entry.path())?;

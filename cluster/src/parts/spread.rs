@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use reveille_ledger::ids::{Hash, NodeId};
 use reveille_raft::peer::TakePart;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::SealError;
 use crate::site::Site;
@@ -41,9 +43,10 @@ pub async fn spread(site: &Arc<Site>, parts: &[Hash]) -> Result<Vec<Hash>, SealE
             missing.push(*part);
             continue;
         };
-        let mut taking = JoinSet::new();
+        let (mut taking, enough) = (JoinSet::new(), CancellationToken::new());
         for (node, _) in lack {
-            taking.spawn(take(Arc::clone(site), *node, TakePart { part: *part, holder }));
+            let turn = Turn::of(site.parts.copies_to(*node), enough.clone());
+            taking.spawn(take(Arc::clone(site), *node, turn, TakePart { part: *part, holder }));
         }
         let (mut have, mut why) = (have.len(), "it does not answer".to_owned());
         while have < majority {
@@ -54,7 +57,9 @@ pub async fn spread(site: &Arc<Site>, parts: &[Hash]) -> Result<Vec<Hash>, SealE
                 None => return Err(SealError::NotSpread { part: *part, have, voters: voters.len(), why }),
             }
         }
-        // The others go on for themselves; what does not come by now is fetched once the audience is sealed.
+        // Who has begun goes on for itself, and nobody waits for the turn of one that is slow: what does not come by now
+        // is fetched once the audience is sealed.
+        enough.cancel();
         taking.detach_all();
     }
     Ok(missing)
@@ -92,9 +97,33 @@ async fn ask_all(
     if answered >= majority { Ok(lacking) } else { Err(SealError::TooFew { answered, voters, why }) }
 }
 
-async fn take(site: Arc<Site>, node: NodeId, question: TakePart) -> Result<(), String> {
-    // Closed never: it lives as long as the site.
-    let _one_of = Arc::clone(&site.parts.copies).acquire_owned().await.map_err(|closed| closed.to_string())?;
+/// One of the few copies that go to a node at once.
+struct Turn {
+    copies: Arc<Semaphore>,
+    /// It was there at once.
+    permit: Option<OwnedSemaphorePermit>,
+    /// A majority has the part.
+    enough: CancellationToken,
+}
+
+impl Turn {
+    fn of(copies: Arc<Semaphore>, enough: CancellationToken) -> Turn {
+        let permit = Arc::clone(&copies).try_acquire_owned().ok();
+        Turn { copies, permit, enough }
+    }
+
+    /// None once it is needed no more.
+    async fn come(self) -> Option<OwnedSemaphorePermit> {
+        match self.permit {
+            Some(permit) => Some(permit),
+            // Closed never: it lives as long as the site.
+            None => self.enough.run_until_cancelled(self.copies.acquire_owned()).await?.ok(),
+        }
+    }
+}
+
+async fn take(site: Arc<Site>, node: NodeId, turn: Turn, question: TakePart) -> Result<(), String> {
+    let _one_of = turn.come().await.ok_or_else(|| "others were quicker".to_owned())?;
     let peer = site.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
     let taken = peer.take_part(question, TAKE_WITHIN).await.map_err(|hiccup| hiccup.to_string()).flatten();
     if let Err(why) = &taken

@@ -11,6 +11,7 @@ use reveille_ledger::ids::{Hash, NodeId};
 use reveille_raft::peer::FetchPart;
 use tokio_util::sync::CancellationToken;
 
+use super::NAMED_MAX;
 use crate::site::Site;
 
 /// How often it looks.
@@ -36,13 +37,28 @@ pub async fn run(site: Arc<Site>, stop: CancellationToken) {
         let clears = looks == 0 && site.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
         looks = if clears { LOOKS_A_CLEARING } else { looks.saturating_sub(1) };
         let Some(lacking) = look(&site, clears).await else { continue };
-        for part in lacking {
+        if lacking.is_empty() {
+            continue;
+        }
+        // Somebody waits for those of open runs.
+        let open = open_parts(&site);
+        let (first, others): (Vec<Hash>, Vec<Hash>) = lacking.into_iter().partition(|part| open.contains(part));
+        for part in first.into_iter().chain(others).take(NAMED_MAX) {
             if stop.is_cancelled() {
                 return;
             }
             fetch(&site, part).await;
         }
     }
+}
+
+/// The parts of audiences of open runs.
+pub(crate) fn open_parts(site: &Site) -> BTreeSet<Hash> {
+    site.replica.read(|ledger| {
+        let runs = ledger.open_pages().flat_map(|(_, page)| &page.runs);
+        let audiences: BTreeSet<Hash> = runs.map(|run| run.audience).collect();
+        audiences.iter().filter_map(|audience| ledger.seal(audience)).flat_map(|seal| seal.parts).collect()
+    })
 }
 
 /// What is lacking here; none where that could not be found out.
@@ -101,7 +117,8 @@ pub(crate) async fn fetch_from(site: &Arc<Site>, node: NodeId, part: Hash) -> io
         }
         if bytes.is_empty() {
             // Before the rest of it has travelled for nothing.
-            site.parts.room_for(total)?;
+            let own = Arc::clone(site);
+            site.replica.blocking(move || own.parts.room_for(total)).await.map_err(io::Error::other)??;
         }
         bytes.extend_from_slice(&piece);
         if bytes.len() as u64 >= total {

@@ -278,3 +278,23 @@ fn what_an_upload_names_counts_as_new_and_what_cannot_be_read_as_missing() {
     assert!(parts.read(part, &[299]).is_err());
     assert_eq!(parts.hold(&[part], later).expect("readable"), [part]);
 }
+
+#[test]
+fn of_more_than_can_be_named_those_of_open_runs_are_and_a_full_list_is_of_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let parts = Parts::open(folder.path().join("parts")).expect("a folder");
+    let part = |number: u16| {
+        let mut bytes = [0; 32];
+        bytes[..2].copy_from_slice(&number.to_be_bytes());
+        Hash(bytes)
+    };
+    (0..3_000).map(part).for_each(|part| parts.lack(part));
+    assert_eq!(parts.lacking().len(), 3_000);
+    let named = parts.named_lacking(&[part(2_999), part(9_999)].into());
+    assert_eq!((named[0], named[1], named.len()), (part(2_999), part(0), NAMED_MAX - 1));
+    assert_eq!(
+        parts.named_lacking(&(1_000..3_000).map(part).collect()).len(),
+        NAMED_MAX,
+        "there are more of open runs"
+    );
+}

@@ -192,6 +192,21 @@ async fn a_relay_that_is_left_alone_ends_nobodys_wait_for_another_and_is_tried_m
     assert!((2..=4).contains(&tried), "after one second, and two, and four: {tried}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_may_be_tried_in_time_is_waited_for_and_not_one_whose_pace_is_beyond_it() {
+    let (dialer, slow) = (Arc::new(Nowhere::default()), Relay { rate_milli: 10, weight: 1, ..relay("a", 9) });
+    let relays = relays_at(dialer, [slow, relay("b", 1)]);
+    let begun = Instant::now();
+    let acquire = || relays.acquire("default", begun + Duration::from_secs(10));
+    let fails = acquire().await.expect("room");
+    assert_eq!(fails.relay, "b", "a's pace begins empty");
+    let mail = Mail { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new() };
+    let verdict = fails.permit.deliver(mail, Open, Patience::default()).await;
+    assert!(matches!(verdict, Verdict::Broken { .. }), "{verdict:?}");
+    let Err(Some(why)) = acquire().await else { panic!("neither can be used now") };
+    assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
+}
+
 #[test]
 fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
     let (now, second) = (Instant::now(), Duration::from_secs(1));

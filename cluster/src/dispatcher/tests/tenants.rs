@@ -175,3 +175,38 @@ fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_lon
     assert!(busy.held_by_tenant()["default"] >= 2 * CAP, "it has all that it may have");
     assert_eq!(looks_until_claimed(busy), idle, "a tenant's credit is its own");
 }
+
+/// Puts on their way what was made for this tenant's pages, as long as nobody has answered.
+fn goes_for(world: &mut World, tenant: &str, made: Claims) {
+    let is_own = |grant: &Grant| world.ledger.pages().get(&grant.page).is_some_and(|page| page.tenant == tenant);
+    let grants: Vec<Grant> = made.grants.into_iter().filter(is_own).collect();
+    assert!(!grants.is_empty(), "{tenant} was to have some");
+    world.on_the_way.goes(grants, BTreeSet::new());
+}
+
+fn asked(claims: &[Claim]) -> u32 {
+    claims.iter().map(|claim| claim.slice.len()).sum()
+}
+
+#[test]
+fn a_larger_share_counts_while_its_only_page_has_claims_on_their_way() {
+    let mut world = World::with(3_000);
+    world.open("small", 3_000);
+    world.bound("default", (0, 0, 16));
+    let (made, _) = world.made();
+    goes_for(&mut world, "default", made);
+    let (made, _) = world.made();
+    assert_eq!(asked(&made.claims), 2 * CAP / 16, "on each of two nodes a sixteenth of what begins in time");
+}
+
+#[test]
+fn what_is_on_its_way_counts_against_a_tenants_concurrency() {
+    let mut world = World::with(40);
+    world.bound("default", (0, 50, 1));
+    let (made, _) = world.made();
+    goes_for(&mut world, "default", made);
+    let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
+    let Outcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
+    world.fire(second, Cause::Due);
+    assert_eq!(asked(&world.made().0.claims), 50 - 40);
+}

@@ -74,3 +74,16 @@ fn a_leader_that_knows_less_exceeds_no_cap() {
     world.put(Command::Claim(asked));
     assert_eq!(world.held().values().sum::<u32>(), 50);
 }
+
+#[test]
+fn what_is_on_its_way_counts_against_the_days_cap() {
+    let mut world = World::with(40);
+    world.warm_up(&[50]);
+    let (made, _) = world.made();
+    world.on_the_way.goes(made.grants, made.preparing);
+    let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
+    let Outcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
+    world.fire(second, Cause::Due);
+    let asked: u32 = world.made().0.claims.iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(asked, 50 - 40);
+}
