@@ -8,8 +8,8 @@ use crate::campaign::Campaign;
 use crate::decide::catch_up::ON_TIME_MS;
 use crate::ids::Time;
 use crate::policy::{FINISH_MS_MAX, HOUR_MS};
-use crate::pool::{Day, WarmUp};
 use crate::state::Ledger;
+use crate::warm_up::{Day, WarmUp};
 
 /// The least time that a campaign is given to be sent, unless somebody chose another (P16). Milliseconds.
 pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
