@@ -17,10 +17,7 @@ pub fn is_late(page: &Page) -> bool {
 
 /// Late mails a second by a pool, at most; none where there is no bound, and nothing where there is no relay.
 pub fn late_rate(ledger: &Ledger, pool: &str) -> Option<f64> {
-    let relays = ledger.relays().iter().map(|(_, relay)| relay);
-    let relays = relays.filter(|relay| relay.pool == pool && relay.max_sessions > 0);
-    let bounds = relays.map(|relay| relay.late_bound_milli()).collect::<Option<Vec<u64>>>()?;
-    Some(bounds.into_iter().sum::<u64>() as f64 / 1_000.0)
+    Some(ledger.late_rate_milli(pool)? as f64 / 1_000.0)
 }
 
 /// The same by pool, where there is a bound.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use reveille_ledger::command::Command;
-use reveille_ledger::pool::Day;
+use reveille_ledger::warm_up::Day;
 use reveille_ledger::{Ledger, RunState, Standing};
 use reveille_proto::admin::v1::pool_service_server::PoolService;
 use reveille_proto::admin::v1::{

@@ -1,9 +1,13 @@
 //! A canary: some recipients of a run go first, and the others wait until it is known how that went (P6).
 //!
 //! They are spread evenly over the list, whatever it is sorted by, and known by arithmetic alone: nothing is kept of
-//! whom it is. The verdict falls as soon as nothing that is still to come can change it: more of them are dead or in
-//! doubt than may be, and the run is paused; or as many may be as are, those who are undecided among them, and the
-//! rest goes on. So a mailbox that asks to be tried again in an hour holds up nobody else.
+//! whom it is. The verdict falls as soon as nobody who is undecided can change it: more of them are dead or in doubt than
+//! may be, and the run is paused; or as many may be as are, those who are undecided among them, and the rest goes on.
+//! So a mailbox that asks to be tried again in an hour holds up nobody else.
+//!
+//! It is final, and takes a doubt for what it is in that entry. A node that dies leaves some, and its journal may clear
+//! them seconds later; a canary that was held for them stays so until somebody overrules it. To wait for a journal that
+//! may never come back would be to decide nothing for as long as that takes.
 
 use std::ops::Range;
 

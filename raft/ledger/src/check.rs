@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Fence, Hash, RunId};
 use crate::moments::{MOMENTS_MAX, What};
-use crate::pool::Day;
 use crate::renumber;
 use crate::rulings::RULINGS_MAX;
 use crate::state::{Chunk, Counts, History, Ledger, Page, Row, Run, RunState, Standing};
 use crate::tenant::SHARE_MAX;
+use crate::warm_up::Day;
 
 /// A rule that the state breaks: a fault of the ledger, never of its users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,9 +13,9 @@ use crate::decide::calendar::When;
 use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
 use crate::policy::Policies;
-use crate::pool::WarmUpSet;
 use crate::strides::Strides;
 use crate::tenant::TenantSet;
+use crate::warm_up::WarmUpSet;
 
 /// Bytes of one encoded entry; a larger one is refused before it is proposed.
 pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;

@@ -5,11 +5,12 @@
 //! really answers, of a tenant's concurrency, which is no rate, and of what else waits for the same relays.
 
 use crate::campaign::Campaign;
+use crate::command::Relay;
 use crate::decide::catch_up::ON_TIME_MS;
 use crate::ids::Time;
 use crate::policy::{FINISH_MS_MAX, HOUR_MS};
-use crate::pool::{Day, WarmUp};
 use crate::state::Ledger;
+use crate::warm_up::{Day, WarmUp};
 
 /// The least time that a campaign is given to be sent, unless somebody chose another (P16). Milliseconds.
 pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
@@ -69,7 +70,10 @@ impl Ledger {
             return Forecast { begins, bound: Bound::NoRelay, rate_milli: None, room: None, ends: None };
         }
         let is_late = begins.since_ms(task.due) > ON_TIME_MS;
-        let of_relays = (self.pool_rate(task.pool, is_late), if is_late { Bound::LateRates } else { Bound::Relays });
+        let of_relays = match is_late {
+            true => (self.late_rate_milli(task.pool), Bound::LateRates),
+            false => (self.rate_milli(task.pool), Bound::Relays),
+        };
         let of_tenant = (Some(self.tenant(task.tenant).rate_milli).filter(|rate| *rate > 0), Bound::Tenant);
         let rates = [of_relays, of_tenant].into_iter().filter_map(|(rate, bound)| Some((rate?, bound)));
         let least = rates.min_by_key(|(rate, _)| *rate);
@@ -116,15 +120,21 @@ impl Ledger {
         takes_ms.saturating_mul(2).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
     }
 
-    /// What a pool's relays may send, in thousandths of a mail a second; none where one of them has no bound.
-    fn pool_rate(&self, pool: &str, late: bool) -> Option<u64> {
+    /// P16: late mails a second by a pool, in thousandths, at most; none where one of its relays has no bound, and 0
+    /// where it has no relay.
+    pub fn late_rate_milli(&self, pool: &str) -> Option<u64> {
+        self.sum_of_relays(pool, Relay::late_bound_milli)
+    }
+
+    /// The same for mails that are on time.
+    fn rate_milli(&self, pool: &str) -> Option<u64> {
+        self.sum_of_relays(pool, |relay| Some(relay.rate_milli).filter(|rate| *rate > 0))
+    }
+
+    fn sum_of_relays(&self, pool: &str, rate_milli: impl Fn(&Relay) -> Option<u64>) -> Option<u64> {
         let relays = self.relays().iter().map(|(_, relay)| relay);
-        let relays = relays.filter(|relay| relay.pool == pool && relay.max_sessions > 0);
-        let rates = relays.map(|relay| match late {
-            true => relay.late_bound_milli(),
-            false => Some(relay.rate_milli).filter(|rate| *rate > 0),
-        });
-        rates.reduce(|sum, rate| Some(sum?.saturating_add(rate?)))?
+        let mut relays = relays.filter(|relay| relay.pool == pool && relay.max_sessions > 0);
+        relays.try_fold(0_u64, |sum, relay| Some(sum.saturating_add(rate_milli(relay)?)))
     }
 }
 

@@ -22,7 +22,6 @@ pub mod labels;
 pub mod moments;
 pub mod planted;
 pub mod policy;
-pub mod pool;
 pub mod refusal;
 mod renumber;
 pub mod reply;
@@ -32,6 +31,7 @@ mod state;
 pub mod strides;
 mod table;
 pub mod tenant;
+pub mod warm_up;
 mod weight;
 
 pub use apply::{

@@ -20,13 +20,13 @@ use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal
 use crate::labels::Labels;
 use crate::moments::{Doubt, Moments, What};
 use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
-use crate::pool::{Day, WarmUp};
 use crate::renumber::Tables;
 use crate::reply::Outcome;
 use crate::rulings::Ruling;
 use crate::strides::Strides;
 use crate::table::Table;
 use crate::tenant::Tenant;
+use crate::warm_up::{Day, WarmUp};
 
 /// The tenant that exists from the first entry.
 pub const DEFAULT_TENANT: &str = "default";

@@ -15,10 +15,10 @@ use reveille_ledger::content::{Audience, Content, Recipient, Recipients};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
-use reveille_ledger::pool::{Day, WarmUpSet};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
+use reveille_ledger::warm_up::{Day, WarmUpSet};
 use reveille_ledger::{ANSWERS_MAX, Ledger};
 
 fn listed(count: u32) -> Audience {

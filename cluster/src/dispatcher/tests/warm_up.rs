@@ -1,6 +1,6 @@
 //! A pool that is warmed up: what goes by it in a day.
 
-use reveille_ledger::pool::WarmUpSet;
+use reveille_ledger::warm_up::WarmUpSet;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! The warm-up of a pool, from the request to what the ledger keeps.
 
-use reveille_ledger::pool::{WARM_UP_DAYS_MAX, WarmUpSet};
+use reveille_ledger::warm_up::{WARM_UP_DAYS_MAX, WarmUpSet};
 use reveille_proto::admin::v1::SetPoolRequest;
 
 use super::{Fields, NAME_MAX, day};

@@ -46,7 +46,11 @@ impl Ledger {
         let is_lately = |at: Time| now.since_ms(at) < AGAIN_MS;
         let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
         for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
-            let Some(Armed { launch, audience, .. }) = other.stage.armed() else { continue };
+            let Some(armed @ Armed { launch, audience, .. }) = other.stage.armed() else { continue };
+            // What missed its instant has sent nothing and never will.
+            if self.missed_because(other, armed).is_some() {
+                continue;
+            }
             let is_other = *name != named.name && is_lately(launch.at.max(other.due));
             if is_other && other.content == campaign.content && is_same(*audience) {
                 return Err(Refusal::LaunchedBefore { campaign: name.clone(), at: launch.at });

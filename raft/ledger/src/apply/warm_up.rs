@@ -10,10 +10,10 @@ use crate::DEFAULT_TENANT;
 use crate::bitmap::Bitmap;
 use crate::command::body_hash;
 use crate::ids::Time;
-use crate::pool::{Day, WARM_UP_DAYS_MAX, WarmUp, WarmUpSet};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, Standing};
+use crate::warm_up::{Day, WARM_UP_DAYS_MAX, WarmUp, WarmUpSet};
 
 impl Ledger {
     pub(super) fn warm_up_set(&mut self, context: &mut Context, set: &WarmUpSet) -> Result<Outcome, Refusal> {

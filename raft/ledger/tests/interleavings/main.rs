@@ -18,10 +18,10 @@ use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
-use reveille_ledger::pool::WarmUpSet;
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
+use reveille_ledger::warm_up::WarmUpSet;
 use reveille_ledger::{Ledger, Standing};
 
 /// What a step is drawn from; the numbers pick among what exists when its turn comes.

@@ -10,7 +10,7 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::policy::Overlap;
-use reveille_ledger::pool::Day;
+use reveille_ledger::warm_up::Day;
 use reveille_ledger::{Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
 
 type Seat = (RunId, u32, u16);

@@ -9,11 +9,11 @@ use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Policies as Dst, Wee
 use reveille_ledger::ids::*;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
-use reveille_ledger::pool::{Day, WarmUpSet};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Moved, Outcome, Reply};
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
+use reveille_ledger::warm_up::{Day, WarmUpSet};
 use reveille_ledger::{Ledger, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.

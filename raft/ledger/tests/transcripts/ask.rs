@@ -15,9 +15,9 @@ use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
-use reveille_ledger::pool::{Day, WarmUpSet};
 use reveille_ledger::strides::{Strides, distance_ms};
 use reveille_ledger::tenant::TenantSet;
+use reveille_ledger::warm_up::{Day, WarmUpSet};
 use reveille_ledger::{Activity, BACKFILL_MAX};
 
 use crate::words::{Told, Words, milliseconds, slots};

@@ -7,7 +7,7 @@ use reveille_ledger::content::Recipients;
 use reveille_ledger::deaths::allowances;
 use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::moments::{Moment, What};
-use reveille_ledger::pool::{Day, WarmUp};
+use reveille_ledger::warm_up::{Day, WarmUp};
 use reveille_ledger::{History, Standing};
 
 use crate::tell::{instant, state, word};
