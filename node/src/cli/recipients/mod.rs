@@ -8,7 +8,7 @@
 //! out: it may be no text at all.
 
 pub mod parts;
-mod rows;
+pub(super) mod rows;
 mod text;
 
 use std::fmt;
@@ -21,6 +21,7 @@ use reveille_ledger::content::{INLINE_RECIPIENTS_MAX, Recipient};
 use reveille_proto::admin::v1;
 
 use super::failure::Failure;
+use super::harmless;
 use rows::{Next, Row, Rows};
 use text::Text;
 
@@ -34,7 +35,7 @@ const NAME_SHOWN: usize = 40;
 /// Names of columns that an error repeats.
 const NAMES_SHOWN: usize = 10;
 /// Characters of what is wrong with a row.
-const PROBLEM_SHOWN: usize = 200;
+pub(super) const PROBLEM_SHOWN: usize = 200;
 
 /// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -181,6 +182,11 @@ impl<R: BufRead> Reader<R> {
     /// When nothing behind this line can be read.
     pub fn next(&mut self) -> Result<Option<Read>, BadRow> {
         let read = match self.rows.next(&mut self.row)? {
+            Next::Row if self.row.len() != self.header.fields => {
+                let fields = if self.row.len() == 1 { "field" } else { "fields" };
+                let why = format!("{} {fields}, the header has {}", self.row.len(), self.header.fields);
+                Err(self.row.misfit(why)?)
+            }
             Next::Row => self.header.recipient(&self.row),
             Next::Bad(problem) => Err(problem),
             Next::End => return Ok(None),
@@ -237,11 +243,8 @@ impl Header {
         Ok(Header { email, fields, columns })
     }
 
+    /// Of a row that has as many fields.
     fn recipient(&self, row: &Row) -> Result<Recipient, String> {
-        if row.len() != self.fields {
-            let fields = if row.len() == 1 { "field" } else { "fields" };
-            return Err(format!("{} {fields}, the header has {}", row.len(), self.fields));
-        }
         let (mut address, mut key) = (String::new(), String::new());
         let mut values = Vec::with_capacity(self.columns.len());
         for (place, field) in row.fields().enumerate() {
@@ -264,18 +267,20 @@ impl Header {
     }
 }
 
-/// A piece of a file as it can be told: on one line, with what is no text spelled out, and not too long.
-fn shown(text: &str, most: usize) -> String {
-    let spelled = text.chars().take(most).flat_map(|one| {
-        let control = one.is_control().then(|| one.escape_default());
-        let plain = (!one.is_control()).then_some(one);
-        control.into_iter().flatten().chain(plain)
-    });
-    let end = if text.chars().nth(most).is_some() { "…" } else { "" };
-    spelled.collect::<String>() + end
+/// A piece of a file as it can be told: on one line, with what could do harm spelled out, and not too long.
+pub(super) fn shown(text: &str, most: usize) -> String {
+    let (kept, end) = match text.char_indices().nth(most) {
+        Some((place, _)) => (text.get(..place).unwrap_or_default(), "…"),
+        None => (text, ""),
+    };
+    harmless::spelled(kept, &[]) + end
 }
 
-fn text(field: &[u8]) -> Result<&str, String> {
+/// A field as it is read.
+///
+/// # Errors
+/// What it is not.
+pub(super) fn text(field: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(field).map_err(|_| "not UTF-8; save the file as UTF-8".to_owned())
 }
 
