@@ -75,6 +75,8 @@ pub fn run() -> ExitCode {
         }
     };
     let result = runtime.block_on(obey(cli, &terminal));
+    // A thread that reads a large file, or stdin, is not waited for: its reader was told how it ended.
+    runtime.shutdown_background();
     terminal.end(result)
 }
 

@@ -1,17 +1,16 @@
 //! Addresses that must get no mail, from a file of another sender: CSV with a header, or one address a line.
 //!
-//! Called by `optout import`. The file is read as it goes, so its length does not matter. A row is never left out in
-//! silence: each comes back as an address or as a line that cannot be used, with the reason. Only the column of the
-//! address is looked at. It promises bounded lines, whatever the file is.
+//! Called by `optout import`. The file is read as it goes, so its length does not matter, by the reader of lists
+//! (`recipients::rows`): what that cannot tell apart refuses the file. A row is never left out in silence: each comes
+//! back as an address or as a line that cannot be used, with the reason. Only the column of the address is looked at.
 
-use std::io::{self, BufRead};
+use std::io::BufRead;
 
 use reveille_ledger::address::Address;
 
-use super::recipients::BadRow;
+use super::recipients::rows::{Next, Row, Rows};
+use super::recipients::{BadRow, PROBLEM_SHOWN, shown, text};
 
-/// Bytes of one row; a longer one is no row.
-const ROW_BYTES_MAX: usize = 64 * 1024;
 /// Columns that hold the address, without case, blanks, `-` and `_`: what exports of mail providers are called.
 const NAMES: [&str; 5] = ["email", "emailaddress", "address", "recipient", "mail"];
 
@@ -20,53 +19,49 @@ pub type Entry = Result<String, BadRow>;
 
 /// A file as it is read.
 pub struct Suppressions<R> {
-    source: R,
+    rows: Rows<R>,
+    row: Row,
     layout: Option<Layout>,
-    /// Bytes that were read.
-    pub bytes: u64,
-    line: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Layout {
     /// An address on each line.
     Lines,
-    /// A row on each line, whose fields are parted by this.
-    Columns { delimiter: u8, email: usize },
-}
-
-/// One row as it stands there, and the line on which it begins.
-struct Raw {
-    line: u64,
-    bytes: Vec<u8>,
-    too_long: bool,
+    /// Rows of so many fields, one of which is the address.
+    Columns { email: usize, fields: usize },
 }
 
 impl<R: BufRead> Suppressions<R> {
     /// Begins at the first line.
-    pub fn new(source: R) -> Suppressions<R> {
-        Suppressions { source, layout: None, bytes: 0, line: 0 }
+    ///
+    /// # Errors
+    /// It is no text that could be read.
+    pub fn open(source: R) -> Result<Suppressions<R>, BadRow> {
+        Ok(Suppressions { rows: Rows::open(source)?, row: Row::default(), layout: None })
+    }
+
+    /// Bytes that were read.
+    pub fn bytes(&self) -> u64 {
+        self.rows.offset()
     }
 
     /// The next row that is not blank; none at the end.
     ///
     /// # Errors
-    /// The source fails; or the header is none, as an error of the kind `InvalidData`.
-    pub fn next(&mut self) -> io::Result<Option<Entry>> {
+    /// The source fails; or nothing behind this line can be told apart; or the header is none.
+    pub fn next(&mut self) -> Result<Option<Entry>, BadRow> {
         loop {
-            let Some(raw) = self.raw()? else { return Ok(None) };
-            let Raw { line, bytes, too_long } = raw;
-            if too_long {
-                let problem = format!("the row has more than {ROW_BYTES_MAX} bytes");
-                return Ok(Some(Err(BadRow { line, problem })));
-            }
-            if bytes.trim_ascii().is_empty() {
-                continue;
-            }
-            let layout = match self.layout {
-                Some(layout) => layout,
-                None => {
-                    let layout = layout(&bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+            let read = self.rows.next(&mut self.row)?;
+            let line = self.row.line;
+            let layout = match (read, self.layout) {
+                (Next::End, _) => return Ok(None),
+                (Next::Bad(problem), None) => return Err(BadRow { line, problem }),
+                (Next::Bad(problem), Some(_)) => return Ok(Some(Err(BadRow { line, problem }))),
+                (Next::Row, _) if self.is_blank() => continue,
+                (Next::Row, Some(layout)) => layout,
+                (Next::Row, None) => {
+                    let layout = layout(&self.row).map_err(|problem| BadRow { line, problem })?;
                     self.layout = Some(layout);
                     if matches!(layout, Layout::Columns { .. }) {
                         continue;
@@ -74,57 +69,21 @@ impl<R: BufRead> Suppressions<R> {
                     layout
                 }
             };
-            return Ok(Some(entry(layout, &bytes).map_err(|problem| BadRow { line, problem })));
+            return match entry(layout, &self.row)? {
+                Ok(address) => Ok(Some(Ok(address))),
+                Err(problem) => Ok(Some(Err(BadRow { line, problem: shown(&problem, PROBLEM_SHOWN) }))),
+            };
         }
     }
 
-    /// A line; where quotes are open at its end, the lines up to their end too.
-    fn raw(&mut self) -> io::Result<Option<Raw>> {
-        let mut raw = Raw { line: self.line + 1, bytes: Vec::new(), too_long: false };
-        while self.line_into(&mut raw)? {
-            let quotes = raw.bytes.iter().filter(|byte| **byte == b'"').count();
-            if raw.too_long || quotes.is_multiple_of(2) || matches!(self.layout, Some(Layout::Lines)) {
-                return Ok(Some(raw));
-            }
-        }
-        Ok((!raw.bytes.is_empty()).then_some(raw))
-    }
-
-    /// Adds one line with its end; what is too much of it is read and dropped. False at the end.
-    fn line_into(&mut self, raw: &mut Raw) -> io::Result<bool> {
-        let mut any = false;
-        loop {
-            let chunk = self.source.fill_buf()?;
-            let end = chunk.iter().position(|byte| *byte == b'\n').map(|place| place + 1);
-            let taken = chunk.get(..end.unwrap_or(chunk.len())).unwrap_or_default();
-            if taken.is_empty() {
-                self.line += u64::from(any);
-                return Ok(any);
-            }
-            any = true;
-            raw.too_long |= raw.bytes.len() + taken.len() > ROW_BYTES_MAX;
-            if !raw.too_long {
-                raw.bytes.extend_from_slice(taken);
-            }
-            let length = taken.len();
-            self.source.consume(length);
-            self.bytes += length as u64;
-            if end.is_some() {
-                self.line += 1;
-                return Ok(true);
-            }
-        }
+    fn is_blank(&self) -> bool {
+        self.row.len() == 1 && self.row.fields().all(|field| field.trim_ascii().is_empty())
     }
 }
 
-/// What the first line says about all of them.
-fn layout(first: &[u8]) -> Result<Layout, String> {
-    if first.starts_with(b"PK\x03\x04") || first.starts_with(&[0xFF, 0xFE]) || first.starts_with(&[0xFE, 0xFF]) {
-        return Err("the file is no text in UTF-8: save it as CSV (UTF-8)".to_owned());
-    }
-    let first = first.strip_prefix(&[0xEF, 0xBB, 0xBF]).unwrap_or(first);
-    let delimiter = [b',', b';', b'\t'].into_iter().find(|delimiter| first.contains(delimiter)).unwrap_or(b',');
-    let names = fields(first, delimiter)?;
+/// What the first row says about all of them.
+fn layout(first: &Row) -> Result<Layout, String> {
+    let names = first.fields().map(text).collect::<Result<Vec<&str>, _>>()?;
     if names.iter().any(|name| name.contains('@')) {
         return match names.as_slice() {
             [_] => Ok(Layout::Lines),
@@ -133,63 +92,60 @@ fn layout(first: &[u8]) -> Result<Layout, String> {
             }
         };
     }
-    let plain = |name: &String| {
-        let letters = name.chars().filter(|character| !matches!(character, ' ' | '-' | '_'));
+    let plain = |name: &&str| {
+        let letters = name.trim().chars().filter(|character| !matches!(character, ' ' | '-' | '_'));
         letters.collect::<String>().to_ascii_lowercase()
     };
     let known: Vec<String> = names.iter().map(plain).collect();
     match NAMES.iter().find_map(|wanted| known.iter().position(|name| name == wanted)) {
-        Some(email) => Ok(Layout::Columns { delimiter, email }),
+        Some(email) => Ok(Layout::Columns { email, fields: known.len() }),
         None => Err("the first line has neither an address nor a column named `email`".to_owned()),
     }
 }
 
-fn fields(row: &[u8], delimiter: u8) -> Result<Vec<String>, String> {
-    let mut reader = csv::ReaderBuilder::new();
-    let mut reader =
-        reader.has_headers(false).flexible(true).delimiter(delimiter).buffer_capacity(1_024).from_reader(row);
-    let mut record = csv::ByteRecord::new();
-    reader.read_byte_record(&mut record).map_err(|error| error.to_string())?;
-    let text = |field: &[u8]| {
-        let read = std::str::from_utf8(field).map_err(|_| "is not UTF-8; save the file as UTF-8".to_owned());
-        read.map(|text| text.trim().to_owned())
+/// The address of a row, or why it has none. One with more or fewer fields than the header has one nevertheless:
+/// whoever wants no mail is not to get some for want of a comma.
+///
+/// # Errors
+/// When a row of several lines has other fields: it may be several rows.
+fn entry(layout: Layout, row: &Row) -> Result<Result<String, String>, BadRow> {
+    let (email, fields) = match layout {
+        Layout::Lines => (0, 1),
+        Layout::Columns { email, fields } => (email, fields),
     };
-    record.iter().map(text).collect()
-}
-
-fn entry(layout: Layout, bytes: &[u8]) -> Result<String, String> {
-    let address = match layout {
-        Layout::Lines => {
-            // A byte order mark stands before the first one at most.
-            let bytes = bytes.strip_prefix(&[0xEF, 0xBB, 0xBF]).unwrap_or(bytes);
-            let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8; save the file as UTF-8".to_owned())?;
-            text.trim().trim_matches('"').to_owned()
-        }
-        Layout::Columns { delimiter, email } => {
-            let fields = fields(bytes, delimiter)?;
-            let found = fields.get(email).cloned();
-            found.ok_or_else(|| format!("{} fields, the address would be the {}th", fields.len(), email + 1))?
-        }
+    let count = row.len();
+    if count != fields {
+        row.misfit(format!("it has {count} fields and not {fields}"))?;
+    }
+    if matches!(layout, Layout::Lines) && count != 1 {
+        return Ok(Err(format!("{count} fields, where the first line has an address alone")));
+    }
+    let Some(field) = row.fields().nth(email) else {
+        return Ok(Err(format!("{count} fields, the address would be the {}th", email + 1)));
     };
-    // The words of an error repeat the text: what is no address may be anything.
-    let read = Address::parse(&address).map_err(|error| shown(&error.to_string()))?;
-    Ok(read.as_given().to_owned())
-}
-
-/// Fit for a terminal.
-fn shown(problem: &str) -> String {
-    problem.chars().take(200).flat_map(char::escape_debug).collect::<String>().replace("\\'", "'").replace("\\\"", "\"")
+    let address = text(field).and_then(|field| {
+        let read = Address::parse(field.trim().trim_matches('"')).map_err(|error| error.to_string())?;
+        Ok(read.as_given().to_owned())
+    });
+    match address {
+        Ok(address) => Ok(Ok(address)),
+        Err(why) => row.misfit(why).map(Err),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::recipients::rows::ROW_BYTES_MAX;
 
     /// What a file comes to: addresses, lines that cannot be used, and what ended it.
     fn read(file: &[u8]) -> (Vec<String>, Vec<(u64, String)>, Option<String>) {
         // In bites of seven bytes: nothing depends on where a buffer ends.
-        let mut file = Suppressions::new(io::BufReader::with_capacity(7, file));
         let (mut good, mut bad) = (Vec::new(), Vec::new());
+        let mut file = match Suppressions::open(std::io::BufReader::with_capacity(7, file)) {
+            Ok(file) => file,
+            Err(error) => return (good, bad, Some(error.to_string())),
+        };
         loop {
             match file.next() {
                 Ok(Some(Ok(address))) => good.push(address),
@@ -236,8 +192,33 @@ mod tests {
         assert_eq!((good, bad.len()), (vec!["ann@example.com".to_owned()], 1));
         assert_eq!(bad[0].0, 2);
         let open = [b"email\n\"", vec![b'y'; 2 * ROW_BYTES_MAX].as_slice()].concat();
-        assert_eq!(read(&open).1.len(), 1, "a quote that never ends");
+        let (good, bad, end) = read(&open);
+        assert!(good.is_empty() && bad.is_empty() && end.is_some_and(|why| why.starts_with("line 2: a quote opens")));
         let (_, bad, _) = read(b"email\n\x1b[2Jx\n");
         assert!(!bad[0].1.contains('\x1b'), "{bad:?}");
+    }
+
+    /// The people of a row that is swallowed would get mail that they opted out of.
+    #[test]
+    fn no_row_is_swallowed_by_another() {
+        let all = ["ann@x.org", "bob@x.org", "cyd@x.org"];
+        for file in [
+            "email,reason\nann@x.org,said 5\"\nbob@x.org,bounce\ncyd@x.org,bounce\n".to_owned(),
+            "email,reason\rann@x.org,x\rbob@x.org,x\rcyd@x.org,x\r".to_owned(),
+            "email\nann@x.org\nbob@x.org,more\ncyd@x.org\n".to_owned(),
+            "ann@x.org\rbob@x.org\r\rcyd@x.org".to_owned(),
+        ] {
+            assert_eq!(read(file.as_bytes()), (all.map(str::to_owned).to_vec(), vec![], None), "{file:?}");
+        }
+        for (file, line) in [
+            ("email,reason\nann@x.org,\"said\nbob@x.org,\"bounce\"\ncyd@x.org,x\n", 2),
+            ("email,reason\nann@x.org,\"said\nbob@x.org,x\ncyd@x.org,5\",y\n", 2),
+            ("email\nann@x.org\n\"bob@x.org\ncyd@x.org\"\n", 3),
+            ("ann@x.org\n\"bob@x.org\ncyd@x.org\n", 2),
+        ] {
+            let (_, bad, end) = read(file.as_bytes());
+            assert!(bad.is_empty(), "{file:?}: {bad:?}");
+            assert!(end.is_some_and(|why| why.starts_with(&format!("line {line}: "))), "{file:?}");
+        }
     }
 }

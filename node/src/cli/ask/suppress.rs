@@ -11,12 +11,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use reveille_ledger::command::OPT_OUTS_MAX;
 use reveille_proto::admin::v1::ImportOptOutsRequest;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient as Service;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::{Desk, WITHIN};
 use crate::cli::args::Format;
 use crate::cli::client::{Client, Nature};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::human;
+use crate::cli::recipients::BadRow;
 use crate::cli::suppressions::Suppressions;
 use crate::cli::view::opt_out::ImportedView;
 
@@ -24,50 +27,82 @@ use crate::cli::view::opt_out::ImportedView;
 const BAD_ROWS_TOLD: usize = 1_000;
 /// Of these, how many people see.
 const BAD_ROWS_SHOWN: usize = 20;
+const AGAIN: &str = "the same command again: who has opted out stays so";
 
-/// Reads the file and sends it on.
+/// Rows of the file, as they travel from the thread that reads to the requests.
+#[derive(Default)]
+struct Piece {
+    /// At most so many as one request takes.
+    addresses: Vec<String>,
+    /// No more of them either.
+    bad: Vec<BadRow>,
+    /// Bytes of the file up to here.
+    bytes: u64,
+}
+
+/// Reads the file and sends it on; `--timeout` ends it, wherever it waits.
 pub(super) async fn run(desk: &Desk<'_>, tenant: String, file: &Path, dry_run: bool) -> Result<(), Stop> {
-    let name = file.display().to_string();
-    let unreadable = |error: io::Error| Failure::file(name.clone(), format!("cannot be read: {error}"));
-    let (source, length): (Box<dyn BufRead + Send>, u64) = if file == Path::new("-") {
-        (Box::new(BufReader::new(io::stdin())), 0)
-    } else {
-        let opened = File::open(file).map_err(unreadable)?;
-        let length = opened.metadata().map_or(0, |metadata| metadata.len());
-        (Box::new(BufReader::with_capacity(256 * 1024, opened)), length)
-    };
+    let (pieces, mut waiting) = mpsc::channel(1);
+    let path = file.to_owned();
+    // In a thread of its own, whose end nobody waits for: stdin may never say anything.
+    let reader = std::thread::spawn(move || read(&path, |piece| pieces.blocking_send(piece).is_ok()));
+    let bar = bar(desk, std::fs::metadata(file).map_or(0, |metadata| metadata.len()));
     let mut import = Import {
         client: desk.patient_client(),
         question: ImportOptOutsRequest { tenant, recipients: Vec::new(), validate_only: dry_run },
-        view: ImportedView { file: name.clone(), dry_run, ..ImportedView::default() },
+        view: ImportedView { file: file.display().to_string(), dry_run, ..ImportedView::default() },
     };
-    let bar = bar(desk, length);
-    let mut list = Suppressions::new(source);
-    loop {
-        let entry = list.next().map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => Failure::file(name.clone(), error.to_string()),
-            _ => unreadable(error),
-        });
-        match entry.map_err(|failure| import.after(failure))? {
-            None => break,
-            Some(Ok(address)) => import.question.recipients.push(address),
-            Some(Err(bad)) => {
-                import.view.bad_rows += 1;
-                if import.view.bad.len() < BAD_ROWS_TOLD {
-                    import.view.bad.push(bad.into());
-                }
+    let all = async {
+        while let Some(piece) = waiting.recv().await {
+            import.take(piece, &bar).await?;
+        }
+        let panicked = |_| Err(Failure::general("reading failed".to_owned(), AGAIN));
+        reader.join().unwrap_or_else(panicked)
+    };
+    let done = match desk.global.timeout {
+        Some(within) => timeout(within, all).await.unwrap_or_else(|_| Err(late())),
+        None => all.await,
+    };
+    bar.finish_and_clear();
+    done.map_err(|failure| import.after(failure))?;
+    end(desk, import.view)
+}
+
+/// The whole file, piece by piece, as long as somebody takes them.
+fn read(file: &Path, take: impl Fn(Piece) -> bool) -> Result<(), Failure> {
+    let name = file.display().to_string();
+    let source: Box<dyn BufRead> = if file == Path::new("-") {
+        Box::new(BufReader::new(io::stdin()))
+    } else {
+        let opened = File::open(file);
+        let opened = opened.map_err(|error| Failure::file(name.clone(), format!("cannot be read: {error}")))?;
+        Box::new(BufReader::with_capacity(256 * 1024, opened))
+    };
+    let wrong = |BadRow { line, problem }: BadRow| Failure::file(format!("{name}:{line}"), problem);
+    let mut list = Suppressions::open(source).map_err(wrong)?;
+    let mut piece = Piece::default();
+    while let Some(entry) = list.next().map_err(wrong)? {
+        match entry {
+            Ok(address) => piece.addresses.push(address),
+            Err(bad) => piece.bad.push(bad),
+        }
+        if piece.addresses.len().max(piece.bad.len()) == OPT_OUTS_MAX {
+            piece.bytes = list.bytes();
+            if !take(std::mem::take(&mut piece)) {
+                return Ok(());
             }
         }
-        if import.question.recipients.len() == OPT_OUTS_MAX {
-            import.send().await?;
-            bar.set_position(list.bytes);
-        }
     }
-    if !import.question.recipients.is_empty() {
-        import.send().await?;
-    }
-    bar.finish_and_clear();
-    end(desk, import.view)
+    // That nobody takes the last one is nobody's loss: whoever asked is gone.
+    let _ = take(Piece { bytes: list.bytes(), ..piece });
+    Ok(())
+}
+
+/// The time that it was given is over.
+fn late() -> Failure {
+    let next = Some(AGAIN.to_owned());
+    let message = "the time is over".to_owned();
+    Failure { exit: Exit::TimedOut, reason: "TIMED_OUT".into(), message, next, ..Failure::default() }
 }
 
 /// What was done so far, and what comes next.
@@ -78,15 +113,25 @@ struct Import {
 }
 
 impl Import {
-    /// Sends what was gathered.
-    async fn send(&mut self) -> Result<(), Failure> {
-        let recipients = std::mem::take(&mut self.question.recipients);
+    /// Sends the addresses of a piece, and keeps what is to be told of the other rows.
+    async fn take(&mut self, piece: Piece, bar: &ProgressBar) -> Result<(), Failure> {
+        self.view.bad_rows += piece.bad.len() as u64;
+        let room = BAD_ROWS_TOLD.saturating_sub(self.view.bad.len());
+        self.view.bad.extend(piece.bad.into_iter().take(room).map(Into::into));
+        if !piece.addresses.is_empty() {
+            self.send(piece.addresses).await?;
+        }
+        bar.set_position(piece.bytes);
+        Ok(())
+    }
+
+    async fn send(&mut self, recipients: Vec<String>) -> Result<(), Failure> {
         let count = recipients.len() as u64;
         let question = ImportOptOutsRequest { recipients, ..self.question.clone() };
         let nature = if self.question.validate_only { Nature::Read } else { Nature::Repeatable };
         let call = |channel, question| async move { Service::new(channel).import_opt_outs(question).await };
         self.client.give(WITHIN);
-        let answer = self.client.ask(nature, question, call).await.map_err(|failure| self.after(failure))?;
+        let answer = self.client.ask(nature, question, call).await?;
         self.view.take(count, answer);
         Ok(())
     }
@@ -98,8 +143,11 @@ impl Import {
         }
         let rows = human::counted(self.view.rows, "row");
         let message = format!("after {rows}, whose opt-outs hold: {}", failure.message);
-        let next = format!("the same command again: who has opted out stays so; {}", failure.next.unwrap_or_default());
-        Failure { message, next: Some(next.trim_end_matches("; ").to_owned()), ..failure }
+        let next = match failure.next.as_deref() {
+            None | Some(AGAIN) => AGAIN.to_owned(),
+            Some(first) => format!("{AGAIN}; {first}"),
+        };
+        Failure { message, next: Some(next), ..failure }
     }
 }
 

@@ -187,7 +187,7 @@ impl Import<'_> {
 
     /// Tries until it is done, while the cluster cannot take it; what stands in the way is told meanwhile.
     async fn enduring<T>(&self, what: String, attempt: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
-        let until = Instant::now() + ENDURE;
+        let mut until = None;
         loop {
             let failure = match attempt().await {
                 Ok(done) => {
@@ -199,7 +199,8 @@ impl Import<'_> {
             if !matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut) {
                 return Err(failure);
             }
-            if Instant::now() >= until {
+            // An attempt itself may take minutes: patience is counted from the first that failed.
+            if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + ENDURE) {
                 return Err(self.progress.cut_short(failure));
             }
             self.desk.terminal.detail(&format!("{what} waits: {}", failure.message));

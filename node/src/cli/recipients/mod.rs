@@ -8,7 +8,7 @@
 //! out: it may be no text at all.
 
 pub mod parts;
-mod rows;
+pub(super) mod rows;
 mod text;
 
 use std::fmt;
@@ -22,6 +22,7 @@ use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::harmless;
 use rows::{Next, Row, Rows};
 use text::Text;
 
@@ -35,7 +36,7 @@ const NAME_SHOWN: usize = 40;
 /// Names of columns that an error repeats.
 const NAMES_SHOWN: usize = 10;
 /// Characters of what is wrong with a row.
-const PROBLEM_SHOWN: usize = 200;
+pub(super) const PROBLEM_SHOWN: usize = 200;
 
 /// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -182,6 +183,11 @@ impl<R: BufRead> Reader<R> {
     /// When nothing behind this line can be read.
     pub fn next(&mut self) -> Result<Option<Read>, BadRow> {
         let read = match self.rows.next(&mut self.row)? {
+            Next::Row if self.row.len() != self.header.fields => {
+                let fields = if self.row.len() == 1 { "field" } else { "fields" };
+                let why = format!("{} {fields}, the header has {}", self.row.len(), self.header.fields);
+                Err(self.row.misfit(why)?)
+            }
             Next::Row => self.header.recipient(&self.row),
             Next::Bad(problem) => Err(problem),
             Next::End => return Ok(None),
@@ -245,11 +251,8 @@ impl Header {
         Ok(Header { email, fields, columns })
     }
 
+    /// Of a row that has as many fields.
     fn recipient(&self, row: &Row) -> Result<Recipient, String> {
-        if row.len() != self.fields {
-            let fields = if row.len() == 1 { "field" } else { "fields" };
-            return Err(format!("{} {fields}, the header has {}", row.len(), self.fields));
-        }
         let (mut address, mut key) = (String::new(), String::new());
         let mut values = Vec::with_capacity(self.columns.len());
         for (place, field) in row.fields().enumerate() {
@@ -272,15 +275,13 @@ impl Header {
     }
 }
 
-/// A piece of a file as it can be told: on one line, with what is no text spelled out, and not too long.
-fn shown(text: &str, most: usize) -> String {
-    let spelled = text.chars().take(most).flat_map(|one| {
-        let control = one.is_control().then(|| one.escape_default());
-        let plain = (!one.is_control()).then_some(one);
-        control.into_iter().flatten().chain(plain)
-    });
-    let end = if text.chars().nth(most).is_some() { "…" } else { "" };
-    spelled.collect::<String>() + end
+/// A piece of a file as it can be told: on one line, with what could do harm spelled out, and not too long.
+pub(super) fn shown(text: &str, most: usize) -> String {
+    let (kept, end) = match text.char_indices().nth(most) {
+        Some((place, _)) => (text.get(..place).unwrap_or_default(), "…"),
+        None => (text, ""),
+    };
+    harmless::spelled(kept, &[]) + end
 }
 
 /// What is to be said of columns that no text can use by their names; none where there are no such columns.
@@ -301,7 +302,11 @@ pub fn unusable(columns: &[String]) -> Option<String> {
     ))
 }
 
-fn text(field: &[u8]) -> Result<&str, String> {
+/// A field as it is read.
+///
+/// # Errors
+/// What it is not.
+pub(super) fn text(field: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(field).map_err(|_| "not UTF-8; save the file as UTF-8".to_owned())
 }
 

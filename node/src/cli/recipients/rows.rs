@@ -2,7 +2,8 @@
 //!
 //! It promises that memory grows neither with the file nor with a row, its fields or their number; that each row has
 //! the line on which it begins, whatever stands before it; and that no row is lost in another one: where a quote does
-//! not close, there is no telling what belongs together, and the file as a whole is refused.
+//! not close, or a row of several lines is none, there is no telling what belongs together, and the file as a whole is
+//! refused. Beyond its promise: a quote that opens by mistake and happens to close as quotes do, fields and all.
 
 use std::io::{BufRead, Chain, Cursor, Read as _};
 
@@ -36,6 +37,8 @@ pub struct Row {
     pub line: u64,
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// Does a line end within quotes belong to it?
+    spans_lines: bool,
 }
 
 /// What came next.
@@ -74,8 +77,14 @@ impl<R: BufRead> Rows<R> {
     pub fn open(mut input: R) -> Result<Rows<R>, BadRow> {
         let wrong = |problem: &str| BadRow { line: 1, problem: problem.to_owned() };
         let mut head = Vec::new();
-        let read = (&mut input).take(ROW_BYTES_MAX as u64).read_until(b'\n', &mut head);
-        read.map_err(|error| BadRow { line: 1, problem: error.to_string() })?;
+        let mut begin = (&mut input).take(ROW_BYTES_MAX as u64);
+        // Blank lines before the header tell nothing.
+        while head.iter().all(|byte| is_line_end(*byte)) {
+            let read = begin.read_until(b'\n', &mut head);
+            if read.map_err(|error| BadRow { line: 1, problem: error.to_string() })? == 0 {
+                break;
+            }
+        }
         if head.starts_with(&[0xFF, 0xFE]) || head.starts_with(&[0xFE, 0xFF]) {
             return Err(wrong("the file is UTF-16; save it as UTF-8"));
         }
@@ -102,7 +111,7 @@ impl<R: BufRead> Rows<R> {
     /// When nothing behind this line can be read.
     pub fn next(&mut self, row: &mut Row) -> Result<Next, BadRow> {
         self.skip_line_ends()?;
-        (row.line, row.bytes, row.ends) = (self.place.line, std::mem::take(&mut row.bytes), Vec::new());
+        (row.line, row.ends, row.spans_lines) = (self.place.line, Vec::new(), false);
         row.bytes.clear();
         let mut state = State::Start;
         let mut bad = None;
@@ -118,12 +127,15 @@ impl<R: BufRead> Rows<R> {
             let (used, ended) = self.place.scan(buffer, self.delimiter, &mut state, row, &mut bad);
             self.input.consume(used);
             if row.bytes.len() > ROW_BYTES_MAX {
-                if state == State::Quoted {
+                if state == State::Quoted && bad.is_none() {
                     return Err(unclosed(row.line, &format!(" within the {ROW_BYTES_MAX} bytes that a row may have")));
                 }
-                bad = Some(format!("more than {ROW_BYTES_MAX} bytes in one row"));
+                bad.get_or_insert_with(|| format!("more than {ROW_BYTES_MAX} bytes in one row"));
             }
-            if bad.is_some() {
+            if let Some(why) = &bad {
+                if row.spans_lines {
+                    return Err(row.torn(why));
+                }
                 // What cannot be used is not kept.
                 (row.bytes, row.ends) = (Vec::new(), Vec::new());
             }
@@ -131,6 +143,11 @@ impl<R: BufRead> Rows<R> {
                 return Ok(row.ended(bad));
             }
         }
+    }
+
+    /// Bytes that were read.
+    pub fn offset(&self) -> u64 {
+        self.place.offset
     }
 
     /// What it reads from, behind the first line.
@@ -190,6 +207,7 @@ impl Place {
                 (State::Quoted, b'"') => *state = State::Closing,
                 (State::Quoted, byte) => {
                     self.passed(byte);
+                    row.spans_lines = true;
                     row.bytes.push(byte);
                 }
                 (State::Closing, b'"') => {
@@ -256,6 +274,23 @@ impl Row {
         self.ends.len()
     }
 
+    /// It has not the fields that a row has here: why. Where it goes on over several lines, these may be rows that a
+    /// quote has swallowed.
+    ///
+    /// # Errors
+    /// Nothing behind its line can be told apart.
+    pub fn misfit(&self, why: String) -> Result<String, BadRow> {
+        if self.spans_lines { Err(self.torn(&why)) } else { Ok(why) }
+    }
+
+    fn torn(&self, why: &str) -> BadRow {
+        let problem = format!(
+            "the row goes on over several lines by a quote, and cannot be one row: {why}; close the quote, or double \
+             each one that belongs to a value"
+        );
+        BadRow { line: self.line, problem }
+    }
+
     fn ended(&mut self, bad: Option<String>) -> Next {
         self.ends.push(self.bytes.len());
         bad.map_or(Next::Row, Next::Bad)
@@ -284,15 +319,18 @@ fn unclosed(line: u64, within: &str) -> BadRow {
     BadRow { line, problem }
 }
 
-/// Commas, unless the header has none and semicolons or tabs instead.
-fn delimiter(header: &[u8]) -> u8 {
-    let has = |delimiter: u8| header.contains(&delimiter);
-    match () {
-        () if has(b',') => b',',
-        () if has(b';') => b';',
-        () if has(b'\t') => b'\t',
-        () => b',',
+/// Commas, unless the header has none and semicolons or tabs instead; what is quoted there is a name.
+fn delimiter(head: &[u8]) -> u8 {
+    let (mut quoted, mut bare) = (false, Vec::new());
+    for byte in head.iter().copied().skip_while(|byte| is_line_end(*byte)) {
+        match byte {
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            _ if is_line_end(byte) => break,
+            _ => bare.push(byte),
+        }
     }
+    [b',', b';', b'\t'].into_iter().find(|delimiter| bare.contains(delimiter)).unwrap_or(b',')
 }
 
 #[cfg(test)]
@@ -354,6 +392,9 @@ mod tests {
     fn a_byte_order_mark_and_other_delimiters_are_understood() {
         assert_eq!(read("\u{feff}a;b\n1,5;2"), [good(1, &["a", "b"]), good(2, &["1,5", "2"])]);
         assert_eq!(read("a\tb\n1\t2\n"), [good(1, &["a", "b"]), good(2, &["1", "2"])]);
+        assert_eq!(read("a;\"b, c\"\n1;2"), [good(1, &["a", "b, c"]), good(2, &["1", "2"])], "a comma in a name");
+        assert_eq!(read("a;b\r1,5;2\r"), [good(1, &["a", "b"]), good(2, &["1,5", "2"])], "the first line ends at CR");
+        assert_eq!(read("\r\n\na;b\n1,5;2\n"), [good(3, &["a", "b"]), good(4, &["1,5", "2"])], "behind blank lines");
         assert_eq!(read(""), []);
         assert_eq!(read("\n\r\n\n"), []);
     }
@@ -372,6 +413,29 @@ mod tests {
         let endless = [b"a\n\"".as_slice(), &b"x\n".repeat(ROW_BYTES_MAX)].concat();
         let refused = all(&endless, 4096).map(|rows| panic!("{} rows", rows.len()));
         assert_eq!(refused.unwrap_or_else(|bad: BadRow| bad.line), 2);
+    }
+
+    /// Whatever makes a row of several lines none: rows may be in it that nobody would hear of.
+    #[test]
+    fn a_bad_row_of_several_lines_swallows_no_row() {
+        let refused = |text: &str, buffer: usize| match all(text.as_bytes(), buffer) {
+            Ok(rows) => panic!("{rows:?}"),
+            Err(bad) => bad,
+        };
+        let long = "x".repeat(ROW_BYTES_MAX);
+        for text in [
+            "a,b\nx,\"Ann\nx,y\nx,y\nx,\"Bob\" z\nx,y\n".to_owned(),
+            "a,b\nx,\"Ann\rx,y\rx,\"Bob\"\r".to_owned(),
+            "a,b\nx,\"y\" z,\"Ann\nx,y\nx,y\",z\nx,y\n".to_owned(),
+            format!("a,b\nx,\"y\" z,\"Ann\n{}", "x,y\n".repeat(ROW_BYTES_MAX)),
+            format!("a,b\nx,\"Ann\nx,\",{long}\nx,y\n"),
+        ] {
+            for buffer in [1, 3, 4_096, 8 * ROW_BYTES_MAX] {
+                let bad = refused(&text, buffer);
+                assert_eq!(bad.line, 2, "{buffer}: {bad}");
+                assert!(bad.problem.starts_with("the row goes on over several lines by a quote"), "{buffer}: {bad}");
+            }
+        }
     }
 
     #[test]
