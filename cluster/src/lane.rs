@@ -231,7 +231,7 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
     let work = Arc::new(with_recipients(&room, work, deadline).await);
     let unread = settle_unread(&room, &work).await;
     let sent = work.drafts.iter().enumerate().filter(|(_, draft)| !unread.contains(&draft.place.slot));
-    let last = sent.clone().map(|(number, _)| number).last();
+    let last = sent.clone().map(|(number, _)| number).next_back();
     let mut waiting = room.turns.of(&work.tenant, &work.pool, work.share);
     let mut gives_back = None;
     for (number, draft) in sent {
