@@ -196,17 +196,29 @@ fn whose(
     }
 }
 
-/// Those that concern whoever is asked about; reads parts, without a look at the state. Where a part cannot be
-/// read here everybody in it may be meant, and is named.
+/// Those that concern whoever is asked about; reads each part once, without a look at the state: after a reboot
+/// thousands of one part are in doubt. Where a part cannot be read here everybody in it may be meant, and is named.
 async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<Crossed> {
     let About::OptedOut { keys, .. } = about else { return unknown.into_iter().map(|(crossed, _)| crossed).collect() };
     let (own, keys) = (Arc::clone(site), keys.clone());
     let all: Vec<Crossed> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
     let looked = site.replica.blocking(move || {
+        let mut asked: BTreeMap<Hash, BTreeSet<u16>> = BTreeMap::new();
+        for (_, whose) in &unknown {
+            if let Whose::At(part, place) = whose {
+                asked.entry(*part).or_default().insert(*place);
+            }
+        }
+        let in_part = |(part, places): (Hash, BTreeSet<u16>)| {
+            let places: Vec<u16> = places.into_iter().collect();
+            (part, own.parts.of_these(part, &places, &keys).ok())
+        };
+        // None: it cannot be read.
+        let meant: BTreeMap<Hash, Option<BTreeSet<u16>>> = asked.into_iter().map(in_part).collect();
         let is_theirs = |whose: Whose| match whose {
             Whose::Theirs => true,
             Whose::At(part, place) => {
-                own.parts.read(part, &[place]).map_or(true, |read| read.iter().any(|(_, one)| keys.contains(&one.key)))
+                meant.get(&part).and_then(Option::as_ref).is_none_or(|places| places.contains(&place))
             }
         };
         unknown.into_iter().filter(|(_, whose)| is_theirs(*whose)).map(|(crossed, _)| crossed).collect()

@@ -13,8 +13,8 @@ use reveille_raft::peer::{
 
 use crate::barrier;
 use crate::clock::Clock;
+use crate::parts::Recipe;
 use crate::parts::steward::{PIECE, fetch_from};
-use crate::parts::{Recipe, encode};
 use crate::site::Site;
 use crate::term::Term;
 
@@ -94,7 +94,7 @@ impl PeerService for Desk {
         let MakePart { seed, rows, columns, number } = question;
         let replica = site.replica.clone();
         let made = replica.blocking(move || {
-            let bytes = encode(&Recipe { seed, rows, columns }.part(number));
+            let bytes = Recipe { seed, rows, columns }.encoded(number);
             site.parts.put(&bytes).map_err(|error| format!("{} cannot write it: {error}", site.introduction.name))
         });
         made.await.unwrap_or_else(|error| Err(format!("writing it failed: {error}")))

@@ -48,11 +48,17 @@ pub(super) fn objection(recipient: &Recipient) -> Option<String> {
 
 impl Parts {
     /// Do these parts hold what the seal says, and nobody twice? Reads all of it; memory does not grow with it.
-    /// `tell` hears how many parts were read, and says whether to go on.
+    /// `tell` hears how many parts were read, and says whether to go on. A mark a row of a large audience waits in the
+    /// folder of the parts, when there is room for all of them.
     ///
     /// # Errors
     /// The first thing that speaks against it.
     pub fn check(&self, seal: &Seal, mut tell: impl FnMut(u32) -> bool) -> Result<(), Unfit> {
+        let marks = Keys::bytes(seal.rows);
+        if marks > 0 {
+            // They lie beside the parts, and leave the log as much.
+            self.room_for(marks).map_err(|error| Unfit::Disk(error.to_string()))?;
+        }
         let mut keys = Keys::new(self.folder.clone());
         let mut left = seal.rows;
         for (number, part) in (1..).zip(&seal.parts) {

@@ -135,10 +135,16 @@ impl<'a> Lines<'a> {
 
 /// The bytes of a part with these recipients; one and 65,536 at most.
 pub fn encode(recipients: &[Recipient]) -> Vec<u8> {
-    let mut head = [MAGIC.as_slice(), &(recipients.len() as u32).to_le_bytes()].concat();
+    encode_blocks(recipients.len() as u32, recipients.chunks(usize::from(BLOCK)))
+}
+
+/// The same of so many recipients, of whom no more than a block are in memory.
+pub(super) fn encode_blocks(rows: u32, blocks: impl Iterator<Item = impl AsRef<[Recipient]>>) -> Vec<u8> {
+    let mut head = [MAGIC.as_slice(), &rows.to_le_bytes()].concat();
     let mut body: Vec<u8> = Vec::new();
-    for block in recipients.chunks(usize::from(BLOCK)) {
+    for block in blocks {
         let lines: Vec<Line<'_>> = block
+            .as_ref()
             .iter()
             .map(|Recipient { address, key, values }| Line { address, key: (key != address).then_some(key), values })
             .collect();

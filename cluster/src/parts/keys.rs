@@ -60,6 +60,11 @@ impl Keys {
         Keys { heaps, held: 0, held_max, rows: 0, folder, spilled: None, repeats }
     }
 
+    /// Bytes that so many keys need in the folder; few need none.
+    pub fn bytes(rows: u32) -> u64 {
+        if (rows as usize) < HELD_MAX { 0 } else { u64::from(rows) * MARK as u64 }
+    }
+
     /// Adds the key of the next place.
     ///
     /// # Errors

@@ -174,6 +174,20 @@ impl Parts {
         Ok(found)
     }
 
+    /// Who of those at these places of a part, given in order, has one of these address keys. A block at a time; ends
+    /// with the first that cannot be read.
+    ///
+    /// # Errors
+    /// As [`Parts::read`].
+    pub fn of_these(&self, part: Hash, places: &[u16], keys: &BTreeSet<String>) -> Result<BTreeSet<u16>, PartFault> {
+        let mut found = BTreeSet::new();
+        for of_block in places.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
+            let read = self.read(part, of_block)?.into_iter();
+            found.extend(read.filter(|(_, one)| keys.contains(&one.key)).map(|(place, _)| place));
+        }
+        Ok(found)
+    }
+
     /// Shows all recipients of a part, in order.
     ///
     /// # Errors

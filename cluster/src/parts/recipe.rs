@@ -3,8 +3,12 @@
 //! The same recipe gives the same recipients on every node and in every build, byte for byte. Their addresses are
 //! under `.invalid` (RFC 2606), so that no mail to one of them reaches anybody, whatever the relay.
 
+use std::ops::Range;
+
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::Recipient;
+
+use super::file::{BLOCK, encode, encode_blocks};
 
 /// What an audience is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +29,32 @@ impl Recipe {
 
     /// The recipients of a part.
     pub fn part(&self, number: u32) -> Vec<Recipient> {
-        let first = number.saturating_mul(CHUNK);
-        (first..self.rows.min(first.saturating_add(CHUNK))).map(|number| recipient(self, number)).collect()
+        self.numbers(number).map(|number| recipient(self, number)).collect()
+    }
+
+    /// The bytes of a part, of which no more than a block of recipients are made at once.
+    pub fn encoded(&self, number: u32) -> Vec<u8> {
+        let numbers = self.numbers(number);
+        let (rows, end) = (numbers.len() as u32, numbers.end);
+        let blocks = numbers.step_by(usize::from(BLOCK)).map(|first| {
+            let last = end.min(first + u32::from(BLOCK));
+            (first..last).map(|number| recipient(self, number)).collect::<Vec<_>>()
+        });
+        encode_blocks(rows, blocks)
+    }
+
+    /// Bytes of its largest part at most, without making it: every recipient has as many.
+    pub fn part_bytes(&self) -> u64 {
+        let of = |rows: u32| encode(&(0..rows).map(|number| recipient(self, number)).collect::<Vec<_>>()).len() as u64;
+        let (alone, rows) = (of(1), u64::from(self.rows.min(CHUNK)));
+        // Each block has a head, no larger than all of a part of one recipient but that one.
+        let line = of(2) - alone;
+        rows * line + rows.div_ceil(u64::from(BLOCK)) * (alone - line + 1)
+    }
+
+    fn numbers(&self, part: u32) -> Range<u32> {
+        let first = part.saturating_mul(CHUNK).min(self.rows);
+        first..self.rows.min(first.saturating_add(CHUNK))
     }
 }
 

@@ -25,7 +25,7 @@ const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 /// How long a member may take to take a part over.
 const TAKE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Sees to it that a majority has these parts, synced, and keeps them for an hour at least; answers those that no
+/// Sees to it that a majority has these parts, synced, and keeps them for seven hours at least; answers those that no
 /// member has.
 ///
 /// # Errors

@@ -47,6 +47,35 @@ fn recipients_are_read_by_their_places() {
     let key = recipient(&recipe, 300).key;
     let keys = [key.clone(), "nobody@example.org".to_owned()].into();
     assert_eq!(parts.find(part, &keys), Ok(vec![(300, key)]));
+    assert_eq!(parts.of_these(part, &[0, 255, 299, 300, 599], &keys), Ok([300].into()));
+    assert_eq!(parts.of_these(part, &[0, 599], &keys), Ok([].into()));
+    assert!(parts.of_these(part, &[0, 600], &keys).is_err(), "nobody is there");
+}
+
+#[test]
+fn a_part_is_made_block_by_block_and_its_size_is_known_before() {
+    let name = |length: usize| vec!["ä".repeat(length); 3];
+    for (rows, columns) in [(1, vec![]), (256, name(1)), (257, name(64)), (2_000, name(60)), (70_000, name(1))] {
+        let recipe = Recipe { seed: u64::MAX, rows, columns };
+        for number in 0..recipe.parts() {
+            assert_eq!(recipe.encoded(number), encode(&recipe.part(number)), "{rows}");
+        }
+        let (said, has) = (recipe.part_bytes(), recipe.encoded(0).len() as u64);
+        assert!(has <= said && said <= has + has / 100 + 20, "{rows}: {has} bytes, {said} were said");
+    }
+}
+
+/// A volume that is full stops the node: its log is there too.
+#[test]
+fn marks_of_a_large_audience_leave_room_to_the_log() {
+    let (_folder, mut parts) = parts();
+    let part = parts.put(&made(3).1).expect("kept");
+    let seal = |rows: u32| Seal { name: "all".into(), columns: vec!["name".into()], rows, parts: vec![part] };
+    // Of this volume the system says that nothing is free.
+    parts.room = Room::of("/proc".into());
+    assert_eq!(parts.check(&seal(3), |_| true), Ok(()), "few marks are in memory");
+    let refused = parts.check(&seal(2_000_000), |_| true);
+    assert!(matches!(&refused, Err(Unfit::Disk(why)) if why.contains("are free in /proc")), "{refused:?}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::paging::Paging;
 use super::validate::{Fields, SCHEDULE_NAME_MAX};
-use super::{Admin, Fault, deadline, refusals, validate, views};
+use super::{Admin, Fault, PART_BYTES_MAX, deadline, refusals, validate, views};
 
 /// Words that wait for a caller: a slow one misses some, and nothing else.
 pub(super) const WAITING_MAX: usize = 2;
@@ -128,8 +128,18 @@ impl AudienceService for Admin {
         let deadline = deadline::of(&request);
         let GenerateAudienceRequest { tenant, name, recipients, seed, columns, request_id } = request.into_inner();
         let order = Order::read(Order { tenant, name, columns, rows: recipients, request: Some(request_id) })?;
-        self.free(&order, deadline).await?;
         let recipe = Recipe { seed, rows: recipients, columns: order.columns.clone() };
+        let bytes = recipe.part_bytes();
+        if bytes > PART_BYTES_MAX as u64 {
+            let most = PART_BYTES_MAX / 1_048_576;
+            let message = format!(
+                "make a part of {} MiB, more than {most}: each value repeats its column's name; name fewer columns, \
+                 or shorter",
+                bytes.div_ceil(1_048_576)
+            );
+            return Err(Fault::of_field("columns", message).into());
+        }
+        self.free(&order, deadline).await?;
         let (words, heard) = mpsc::channel(WAITING_MAX);
         let (admin, stop) = (self.share(), self.stop.clone());
         tokio::spawn(async move {

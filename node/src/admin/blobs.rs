@@ -70,8 +70,16 @@ impl Admin {
         }
         let site = Arc::clone(&self.site);
         let read = tokio::task::spawn_blocking(move || {
-            let one = |(at, (part, place))| Some((at, site.parts.read(part, &[place]).ok()?.pop()?.1));
-            places.into_iter().filter_map(one).collect::<Vec<(usize, Recipient)>>()
+            // A part is read once for all of them, in its order.
+            places.sort_unstable_by_key(|(_, place)| *place);
+            let mut found = Vec::with_capacity(places.len());
+            for of_part in places.chunk_by(|(_, (one, _)), (_, (other, _))| one == other) {
+                let Some((_, (part, _))) = of_part.first() else { continue };
+                let wanted: Vec<u16> = of_part.iter().map(|(_, (_, place))| *place).collect();
+                let read = site.parts.read(*part, &wanted).unwrap_or_default();
+                found.extend(of_part.iter().zip(read).map(|((at, _), (_, recipient))| (*at, recipient)));
+            }
+            found
         });
         for (at, recipient) in read.await.unwrap_or_default() {
             if let Some(place) = found.get_mut(at) {

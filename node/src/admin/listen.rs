@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::middleware::map_response;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
@@ -39,6 +41,9 @@ const STREAMS_MAX: u32 = 256;
 /// A connection that does not answer a ping for this long is gone.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
+/// The one call that takes longer than others: a client stream is answered when all of it has come. It bounds each
+/// piece and all of them itself (`upload`).
+const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
 /// How long requests under way may go on after the node was told to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
@@ -54,9 +59,9 @@ pub async fn serve(
     let (health, health_service) = tonic_health::server::health_reporter();
     let admin = Arc::new(Admin { stop: stop.clone(), ..admin });
     health.set_serving::<ScheduleServiceServer<Admin>>().await;
-    let routes = router(&admin)?.add_service(health_service);
+    let routes = router(&admin)?.add_service(health_service).into_axum_router();
+    let routes = Routes::from(bounded(routes, deadline::LONGEST));
     let serving = Server::builder()
-        .timeout(deadline::LONGEST)
         .concurrency_limit_per_connection(REQUESTS_MAX)
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(PING_EVERY))
@@ -127,11 +132,48 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
     Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
 }
 
+/// No call but [`UPLOAD`] takes longer until its answer begins, whatever its client does.
+fn bounded(routes: Router, longest: Duration) -> Router {
+    routes.layer(from_fn_with_state(longest, within))
+}
+
+async fn within(State(longest): State<Duration>, request: Request, next: Next) -> Response {
+    if request.uri().path() == UPLOAD {
+        return next.run(request).await;
+    }
+    let answer = tokio::time::timeout(longest, next.run(request)).await;
+    answer.unwrap_or_else(|_| Status::deadline_exceeded("the call took too long").into_http())
+}
+
 /// `tonic` refuses a message above the bound before we see it, and gives no reason that a program could read.
 async fn named(response: Response) -> Response {
     let refused = Status::from_header_map(response.headers());
     match refused.filter(|status| status.code() == Code::OutOfRange && status.details().is_empty()) {
         Some(status) => Status::from(refusals::request_too_large(status.message(), REQUEST_BYTES_MAX)).into_http(),
         None => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use axum::routing::post;
+    use tonic::codegen::Service as _;
+
+    #[tokio::test]
+    async fn a_part_has_its_own_time_and_every_other_call_the_longest() {
+        assert!(UPLOAD.starts_with(&format!("/{}/", AudienceServiceServer::<Admin>::NAME)));
+        let longest = Duration::from_millis(50);
+        let slow = move || async move { tokio::time::sleep(4 * longest).await };
+        let stuck = || std::future::pending::<()>();
+        let mut routes = bounded(Router::new().route(UPLOAD, post(slow)).route("/other/Call", post(stuck)), longest);
+        let mut code = async |path: &str| {
+            let request = Request::post(path).body(Body::empty()).expect("a request");
+            let answer = routes.call(request).await.expect("an answer");
+            Status::from_header_map(answer.headers()).map(|status| status.code())
+        };
+        assert_eq!(code(UPLOAD).await, None, "it was not cut short");
+        assert_eq!(code("/other/Call").await, Some(Code::DeadlineExceeded));
     }
 }

@@ -93,6 +93,8 @@ pub struct Admin {
     watchers: Arc<Semaphore>,
     /// Parts that are received now.
     uploads: Arc<Semaphore>,
+    /// Audiences that are looked at before they are sealed: one.
+    checks: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -105,6 +107,7 @@ impl Admin {
             dialer: Arc::new(TcpDialer::new(CONNECT_WITHIN)),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
+            checks: Arc::new(Semaphore::new(1)),
             stop: CancellationToken::new(),
         }
     }
@@ -117,6 +120,7 @@ impl Admin {
             dialer: Arc::clone(&self.dialer),
             watchers: Arc::clone(&self.watchers),
             uploads: Arc::clone(&self.uploads),
+            checks: Arc::clone(&self.checks),
             stop: self.stop.clone(),
         }
     }

@@ -28,7 +28,8 @@ use super::{Admin, Fault, deadline};
 pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long the next piece of a part is waited for.
 const PIECE_WITHIN: Duration = Duration::from_secs(30);
-/// How long all of a part may take: one of the largest at a megabit a second.
+/// How long all of a part may take: one of the largest at a megabit a second. No other time-out of a call bounds it
+/// (`listen`).
 const PART_WITHIN: Duration = Duration::from_secs(600);
 /// How often it is told how many parts were looked at.
 const TELL_EVERY: Duration = Duration::from_millis(250);
@@ -136,6 +137,8 @@ impl Admin {
         for part in seal.parts.iter().filter(|part| !self.site.parts.has(**part)) {
             fetch(&self.site, *part).await;
         }
+        // One at a time on a node: each reads a whole audience, and keeps a mark a row in a file.
+        let turn = Arc::clone(&self.checks).acquire_owned().await;
         let (site, seal) = (Arc::clone(&self.site), seal.clone());
         let parts = seal.parts.len() as u32;
         let mut told = Instant::now();
@@ -147,7 +150,12 @@ impl Admin {
             }
             !words.is_closed()
         };
-        let checked = tokio::task::spawn_blocking(move || site.parts.check(&seal, tell)).await;
+        let checked = tokio::task::spawn_blocking(move || {
+            // Kept until the thread is through: whoever asked may have gone.
+            let _turn = turn;
+            site.parts.check(&seal, tell)
+        });
+        let checked = checked.await;
         checked.unwrap_or_else(|panic| Err(Unfit::Disk(panic.to_string()))).map_err(|unfit| match unfit {
             Unfit::Wrong(why) => Fault::of_field("parts", why),
             Unfit::Part(_) | Unfit::Disk(_) | Unfit::Left => {
@@ -175,7 +183,11 @@ async fn sent(
     let ends = tokio::time::Instant::now() + part_within;
     let (mut named, mut bytes): (Option<(Hash, u32)>, Vec<u8>) = (None, Vec::new());
     loop {
-        let late = |_| Status::from(Fault::of_field("piece", "did not come in time"));
+        let late = |_| {
+            // The way to here may be better in a moment: it is worth another try.
+            let message = format!("the next piece of a part did not come within {} s", piece_within.as_secs());
+            Status::from(Fault::new(Code::Unavailable, ErrorReason::Busy, message).next(AGAIN))
+        };
         let too_slow = |_| {
             let message = format!("part did not come within {} s; make the connection faster", part_within.as_secs());
             Status::from(Fault::of_field("piece", message))
@@ -239,6 +251,7 @@ mod tests {
         let slow = tokio::time::timeout(minute, sent(drip(), minute, soon)).await.expect("it ends by itself");
         assert!(slow.expect_err("too slow").message().contains("did not come within"));
         let silent = sent(tokio_stream::pending(), soon, minute).await.expect_err("nothing comes");
-        assert_eq!(silent.message(), "piece: did not come in time");
+        assert_eq!(silent.code(), Code::Unavailable, "it is tried again");
+        assert!(silent.message().starts_with("the next piece of a part did not come"), "{silent:?}");
     }
 }

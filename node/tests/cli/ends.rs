@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use reveille_proto::admin::v1;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tonic::Code;
@@ -138,6 +138,36 @@ async fn interrupted_is_130_and_says_what_may_have_happened() {
     let error = change.error();
     assert_eq!((change.code, error["request_id"].as_str()), (Some(130), Some("mine")));
     assert_eq!(error["message"], "interrupted: it may have happened");
+}
+
+/// Stdin may be silent for ever, behind a thousand rows or before the first.
+#[tokio::test]
+async fn an_import_of_opt_outs_ends_while_stdin_is_silent() {
+    let fake = Fake::answering("ImportOptOuts", v1::ImportOptOutsResponse::default()).await;
+    let address = fake.address().to_string();
+    let rows: String = (0..1_001).map(|number| format!("r{number}@example.com\n")).collect();
+    let cases = [("", Some("1s"), 8, 0), (rows.as_str(), Some("15s"), 8, 1), (rows.as_str(), None, 130, 2)];
+    for (given, within, code, asked) in cases {
+        let mut line = vec!["--endpoint", &address, "-o", "json", "optout", "import", "-"];
+        line.extend(within.iter().flat_map(|within| ["--timeout", within]));
+        let mut child = command(&line).stdin(Stdio::piped()).spawn().expect("it starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(given.as_bytes()).await.expect("written");
+        if within.is_none() {
+            timeout(PATIENCE, async {
+                while fake.methods().len() < asked {
+                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                }
+            })
+            .await
+            .expect("the first thousand are sent");
+            interrupt(&child);
+        }
+        let ended = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output");
+        let ended = Ended::from(ended);
+        drop(stdin);
+        assert_eq!((ended.code, fake.methods().len()), (Some(code), asked), "{ended:?}");
+    }
 }
 
 #[tokio::test]

@@ -18,6 +18,11 @@ fn asked(name: &str) -> GenerateAudienceRequest {
     GenerateAudienceRequest { name: name.to_owned(), recipients: RECIPIENTS, seed: 7, columns, ..Default::default() }
 }
 
+/// As many and as long as they may be: some 300 MB in a full part.
+fn long_names() -> Vec<String> {
+    (0..64).map(|number| format!("{number:064}")).collect()
+}
+
 /// The last word, once it is sealed.
 async fn generated(node: &Node, request: GenerateAudienceRequest) -> Result<GenerateAudienceResponse, Status> {
     let mut words = node.audiences().generate_audience(request).await?.into_inner();
@@ -84,6 +89,10 @@ async fn what_is_wrong_is_said_before_anything_is_written() {
         (GenerateAudienceRequest { recipients: 67_108_865, ..asked("all") }, "recipients: "),
         (GenerateAudienceRequest { name: "a b".to_owned(), ..asked("all") }, "name: "),
         (GenerateAudienceRequest { columns: vec![String::new()], ..asked("all") }, "columns[0]: "),
+        (
+            GenerateAudienceRequest { columns: long_names(), recipients: 65_536, ..asked("all") },
+            "columns: make a part of",
+        ),
     ];
     for (request, field) in wrong {
         let refused = generated(&node, request).await.expect_err("it is wrong");

@@ -155,7 +155,6 @@ impl List<'_> {
         let mut reader = self.open()?;
         let (mut rows, mut place, mut number) = (0, 0, 0);
         let mut recipients: Vec<Recipient> = Vec::new();
-        let mut wants = true;
         while let Some((line, read)) = reader.next().map_err(|bad| self.fatal(bad))? {
             rows += 1;
             self.pass(rows);
@@ -167,8 +166,7 @@ impl List<'_> {
             }
             recipients.push(recipient);
             if recipients.len() == CHUNK as usize {
-                wants = wants && take(self.part(number, &recipients)?);
-                if !wants {
+                if !take(self.part(number, &recipients)?) {
                     return Ok(false);
                 }
                 number += 1;
