@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p reveille-ledger --example huge`
 //!
-//! Its pause, cancel and expiry, each in one entry, before anything is sent and when half is; and what one look of
-//! the dispatcher costs that walks all of its 763 chunks. What it printed stands in `docs/performance.md`.
+//! Its pause, cancel and expiry, each in one entry, before anything is sent, when half is, and when a million were tried
+//! once; and what one look of the dispatcher costs that walks all of its 763 chunks. What it printed stands in
+//! `docs/performance.md`. A word after it, `sent`, `tried` or `canaries`, is only that part.
 #![allow(clippy::print_stdout, clippy::disallowed_types)]
 
 #[path = "../tests/plain/mod.rs"]
@@ -14,8 +15,8 @@ use std::time::Instant;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, RowOutcome, RunPause, SLICE_MAX, ScheduleCreate,
-    Trigger,
+    AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, Refused, RowOutcome, RunPause, SLICE_MAX,
+    ScheduleCreate, Scope, Trigger,
 };
 use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::decide::calendar::When;
@@ -27,6 +28,8 @@ use reveille_ledger::{LEVEL, Ledger, closed_slots};
 const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
 const NOW: Time = Time(1_800_000_000_000);
 const RECIPIENTS: u32 = 50_000_000;
+/// Of them, those who were asked to come back later.
+const TRIED: u32 = 1_000_000;
 const TRIES: u32 = 5;
 
 #[derive(Clone)]
@@ -93,6 +96,27 @@ impl World {
         }
     }
 
+    /// Claims the first so many, and has a relay ask for all of them to come back later.
+    fn defer(&mut self, run: RunId, recipients: u32) {
+        for first in (0..recipients).step_by(SLICE_MAX as usize) {
+            let (chunk, slots) = (first / CHUNK, Bitmap::range(first % CHUNK, SLICE_MAX));
+            let claim = Claim { page: run, chunk, slice: slots.clone(), holder: HOLDER };
+            let Outcome::Claimed(fences) = self.put(Command::Claim(vec![claim])) else { panic!("no claim") };
+            let refused = slots.iter().map(|slot| Refused {
+                slot,
+                code: 450,
+                enhanced: Some((4, 2, 1)),
+                scope: Scope::Mailbox,
+                text: "busy".into(),
+            });
+            let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");
+            let outcome = RowOutcome { refused: refused.collect(), ..RowOutcome::empty(run, chunk, fence) };
+            self.put(Command::Settle(vec![outcome]));
+            // So that they wait for as many instants as a relay that is slow would have them wait for.
+            self.now = self.now.plus_ms(1_000);
+        }
+    }
+
     /// The longest of some tries, each on a copy.
     fn timed(&self, what: &str, prepare: impl Fn(&mut World), command: &Command) {
         let mut worst = 0_f64;
@@ -111,10 +135,6 @@ impl World {
         let pause = Command::RunPause(RunPause { run, reason: "look".into() });
         self.timed("pause", |_| {}, &pause);
         self.timed("cancel", |_| {}, &Command::RunCancel(run));
-        let late = |world: &mut World| {
-            world.now = NOW.plus_ms(30 * DAY_MS);
-            world.lead();
-        };
         self.timed("expiry", late, &Command::Expire(vec![run]));
     }
 
@@ -131,6 +151,23 @@ impl World {
     }
 }
 
+/// Long after every deadline.
+fn late(world: &mut World) {
+    world.now = NOW.plus_ms(30 * DAY_MS);
+    world.lead();
+}
+
+/// What the state weighs in memory, bytes.
+fn memory(ledger: &Ledger) -> u64 {
+    let (mut bytes, mut from) = (0, Some(Vec::new()));
+    while let Some(key) = from {
+        let (some, next) = ledger.weigh(&key, 1 << 20);
+        bytes += some.memory;
+        from = next;
+    }
+    bytes
+}
+
 /// What of a chunk could be claimed now.
 fn claimable(ledger: &Ledger, run: RunId, number: u32) -> Bitmap {
     let page = ledger.pages().get(&run).expect("the run's page");
@@ -140,7 +177,7 @@ fn claimable(ledger: &Ledger, run: RunId, number: u32) -> Bitmap {
     chunk.by_pool(&slots).into_iter().map(|(_, slots)| slots).next().unwrap_or_default()
 }
 
-fn main() {
+fn sent() {
     let chunks = RECIPIENTS.div_ceil(CHUNK);
     println!("{RECIPIENTS} recipients, nothing sent");
     let mut world = World::new();
@@ -155,7 +192,25 @@ fn main() {
     world.send(run, chunks / 2..chunks - 1);
     world.as_a_whole(run);
     world.look(run);
+}
 
+fn tried() {
+    println!("{TRIED} of {RECIPIENTS} were tried once, and wait");
+    let mut world = World::new();
+    let run = world.open(None);
+    world.defer(run, TRIED);
+    let waves = world.ledger.chunks().get(&(run, 0)).map_or(0, |chunk| chunk.waves.len());
+    println!("  the first chunk waits for {waves} instants");
+    world.as_a_whole(run);
+    let before = memory(&world.ledger);
+    late(&mut world);
+    world.put(Command::Expire(vec![run]));
+    let letters = world.ledger.dead().len() as u64;
+    println!("  {letters} letters: {} bytes of memory each", (memory(&world.ledger) - before) / letters.max(1));
+}
+
+fn canaries() {
+    let chunks = RECIPIENTS.div_ceil(CHUNK);
     for share in [1, 100, 1_000, 5_000] {
         println!("a canary of {share} in 10,000 is out");
         let mut world = World::new();
@@ -166,5 +221,15 @@ fn main() {
         world.send(run, 0..chunks / 2);
         world.look(run);
         world.as_a_whole(run);
+    }
+}
+
+fn main() {
+    let only = std::env::args().nth(1);
+    let parts: [(&str, fn()); 3] = [("sent", sent), ("tried", tried), ("canaries", canaries)];
+    for (name, part) in parts {
+        if only.as_ref().is_none_or(|only| only == name) {
+            part();
+        }
     }
 }

@@ -12,6 +12,15 @@ use crate::reply::Outcome;
 use crate::rulings::{RULINGS_MAX, Ruled, Ruling};
 use crate::state::{Blocked, DeadLetter, Ledger, Run, RunState, Standing};
 
+/// Where those who are pending go when a run ends.
+#[derive(Clone, Copy)]
+struct Closing {
+    /// Of whom no attempt counted.
+    fresh: Standing,
+    /// Of whom one did.
+    tried: Standing,
+}
+
 impl Ledger {
     pub(super) fn run_pause(&mut self, context: &mut Context, pause: &RunPause) -> Result<Outcome, Refusal> {
         let known = self.page_of(pause.run).map(|(_, page, place)| &page.runs[place].state);
@@ -70,7 +79,8 @@ impl Ledger {
             Ok(())
         })?;
         self.head.forbidden_index = context.index;
-        let moved = self.close_pending(context, run, |_| Standing::Cancelled);
+        let moved =
+            self.close_pending(context, run, Closing { fresh: Standing::Cancelled, tried: Standing::Cancelled });
         context.emit(Effect::RunChanged(page));
         Ok(Outcome::Moved(moved))
     }
@@ -93,10 +103,8 @@ impl Ledger {
                 Ok(())
             };
             if let Ok(page) = self.change_run(*run, due) {
-                moved += self.close_pending(context, *run, |attempts| match attempts {
-                    0 => Standing::Expired,
-                    _ => Standing::Dead,
-                });
+                let closing = Closing { fresh: Standing::Expired, tried: Standing::Dead };
+                moved += self.close_pending(context, *run, closing);
                 context.emit(Effect::RunChanged(page));
             }
         }
@@ -141,8 +149,9 @@ impl Ledger {
         Ok(id)
     }
 
-    /// Closes all that is pending in a run, each recipient by its counted attempts.
-    fn close_pending(&mut self, context: &mut Context, run: RunId, to: impl Fn(u8) -> Standing) -> u64 {
+    /// Closes all that is pending in a run, each recipient by whether an attempt of it counted. A chunk is moved as
+    /// two sets: a million that were asked to come back later are closed in one entry, on every node.
+    fn close_pending(&mut self, context: &mut Context, run: RunId, closing: Closing) -> u64 {
         let Some((id, page, place)) = self.page_of(run) else { return 0 };
         let (first, count) = (page.runs[place].first, page.runs[place].count);
         let mut moved = 0;
@@ -150,20 +159,19 @@ impl Ledger {
         for number in Self::chunks_of_run(first, count) {
             let Some(chunk) = self.chunks.get(&(id, number)) else { continue };
             let pending = chunk.set(Standing::Pending).and(&Self::slots_of_run(first, count, number));
-            let attempts = chunk.attempts.clone();
-            let tried: Bitmap = attempts.keys().copied().filter(|slot| pending.contains(*slot)).collect();
+            let attempts: Vec<(u16, u8)> = match closing.tried {
+                Standing::Dead => chunk.attempts.iter().map(|(slot, attempts)| (*slot, *attempts)).collect(),
+                _ => Vec::new(),
+            };
+            // Who has a number of attempts has one at least.
+            let tried = Bitmap::of_many(chunk.attempts.keys().copied()).and(&pending);
             let fresh = pending.and_not(&tried);
-            self.shift(context, (id, number), &fresh, Standing::Pending, to(0));
-            closed.entry(to(0)).or_default().entry(number).or_default().add(&fresh);
-            for slot in tried.iter() {
-                let attempts = attempts.get(&slot).copied().unwrap_or(0);
-                let one: Bitmap = [slot].into_iter().collect();
-                let standing = to(attempts);
-                self.shift(context, (id, number), &one, Standing::Pending, standing);
-                closed.entry(standing).or_default().entry(number).or_default().add(&one);
-                if standing == Standing::Dead
-                    && let Some(key) = self.recipient_at((id, number), slot)
-                {
+            for (slots, to) in [(&fresh, closing.fresh), (&tried, closing.tried)] {
+                self.shift(context, (id, number), slots, Standing::Pending, to);
+                closed.entry(to).or_default().entry(number).or_default().add(slots);
+            }
+            for (slot, attempts) in attempts.into_iter().filter(|(slot, _)| tried.contains(*slot)) {
+                if let Some(key) = self.recipient_at((id, number), slot) {
                     let text = "the deadline passed before another attempt".to_owned();
                     let since = context.now;
                     self.dead.put(key, DeadLetter { code: 0, enhanced: None, text, attempts, since, discarded: false });
