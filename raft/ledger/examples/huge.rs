@@ -109,7 +109,7 @@ impl World {
                 scope: Scope::Mailbox,
                 text: "busy".into(),
             });
-            let fence = fences.into_iter().next().flatten().expect("granted");
+            let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");
             let outcome = RowOutcome { refused: refused.collect(), ..RowOutcome::empty(run, chunk, fence) };
             self.put(Command::Settle(vec![outcome]));
             // So that they wait for as many instants as a relay that is slow would have them wait for.

@@ -95,6 +95,9 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Violation
             RunState::Paused { .. } => true,
         };
         check_canary(ledger, id, run, found);
+        let decided = counts.get(Standing::Sent) + counts.get(Standing::Dead);
+        let toll_fits = run.toll.dead <= counts.get(Standing::Dead) && run.toll.decided <= decided;
+        report(found, "P6", toll_fits, || format!("{}: {:?}", name(), run.toll));
         report(found, "P20", run.blocked.is_none() || !counts.is_finished(), || {
             format!("{}: over, and blocked", name())
         });

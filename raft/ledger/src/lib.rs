@@ -31,6 +31,7 @@ mod state;
 pub mod strides;
 mod table;
 pub mod tenant;
+pub mod toll;
 pub mod warm_up;
 mod weight;
 

@@ -26,6 +26,7 @@ use crate::rulings::Ruling;
 use crate::strides::Strides;
 use crate::table::Table;
 use crate::tenant::Tenant;
+use crate::toll::Toll;
 use crate::warm_up::{Day, WarmUp};
 
 /// The tenant that exists from the first entry.
@@ -375,6 +376,8 @@ pub struct Run {
     pub canary: Option<Trial>,
     /// What no live node has of its audience, as long as somebody waits for it (P20).
     pub blocked: Option<Blocked>,
+    /// How many have died of those decided lately (P6).
+    pub toll: Toll,
 }
 
 /// A part of an audience that no live node has.

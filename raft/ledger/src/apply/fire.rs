@@ -13,6 +13,7 @@ use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Activity, Chunk, Counts, Held, History, Ledger, Page, Run, RunState, Schedule, Standing};
+use crate::toll::Toll;
 
 /// Recipients up to which an occurrence shares a page with others.
 pub const SMALL_AUDIENCE: u32 = 16;
@@ -277,6 +278,7 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u
         resent: 0,
         waited_for: None,
         blocked: None,
+        toll: Toll::default(),
         canary: schedule.policies.canary.map(|canary| Trial::begin(canary, schedule.recipients)),
     }
 }

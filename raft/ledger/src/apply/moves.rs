@@ -100,7 +100,12 @@ impl Ledger {
             }
             run.state = state_after_move(run);
             run.note_canary(chunk, slots, (from, to));
-            judged.extend(run.judge_canary().map(|verdict| (name, run.name.clone(), verdict)));
+            let of_canary = run.judge_canary().map(|(verdict, reason)| match verdict {
+                Verdict::Held => Ruled::Paused(reason),
+                _ => Ruled::CanaryPassed,
+            });
+            let of_toll = run.note_toll((from, to), count).map(Ruled::Paused);
+            judged.extend([of_canary, of_toll].into_iter().flatten().map(|ruled| (name, run.name.clone(), ruled)));
         }
         if !page.is_open() {
             self.derived.open_pages.remove(&id);
@@ -109,14 +114,10 @@ impl Ledger {
             // P17: what the gap looks at.
             let _ = if mails { self.derived.mailed.insert(run) } else { self.derived.mailed.remove(&run) };
         }
-        for (run, schedule, (verdict, reason)) in judged {
-            let ruled = match verdict {
-                Verdict::Held => {
-                    context.alarm(format!("run of {schedule} is paused: {reason}"));
-                    Ruled::Paused(reason)
-                }
-                _ => Ruled::CanaryPassed,
-            };
+        for (run, schedule, ruled) in judged {
+            if let Ruled::Paused(reason) = &ruled {
+                context.alarm(format!("run of {schedule} is paused: {reason}"));
+            }
             self.rule(context, run, ruled, BTreeMap::new());
             context.emit(Effect::RunChanged(id));
             context.emit(Effect::WorkAppeared(id));

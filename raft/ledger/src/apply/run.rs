@@ -50,6 +50,7 @@ impl Ledger {
         let page = self.change_run(run, |run| match run.state {
             RunState::Paused { .. } => {
                 run.overrule_canary(without_canary)?;
+                run.overrule_toll();
                 run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
                 run.policy_refusals.clear();
                 Ok(())

@@ -74,6 +74,7 @@ scripts! {
     suspects_p12
     tenants_p12
     test_clock_p19
+    toll_p6
     trigger_p17
     warm_up_p25
 }

@@ -10,6 +10,7 @@ use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Moved, Outcome, Reply};
+use reveille_ledger::toll::Toll;
 use reveille_ledger::{Applied, Ledger, Page, Run, RunState, Standing, wave_start};
 
 use crate::words::ranges;
@@ -180,6 +181,7 @@ fn run_facts(ledger: &Ledger, id: RunId) -> Facts {
         fact("assumptions disproved", run.assumptions_disproved.to_string()),
         fact("resent", run.resent.to_string()),
         fact("canary", canary(run)),
+        fact("toll", toll(run)),
         fact("blocked", run.blocked.map_or("no".to_owned(), |blocked| format!("by part {}", blocked.part))),
     ])
 }
@@ -198,6 +200,12 @@ fn canary(run: &Run) -> String {
     run.canary.map_or("none".to_owned(), |Trial { recipients, bad_max, undecided, bad, verdict }| {
         format!("{verdict:?}: of {recipients} {undecided} undecided, {bad} bad of at most {bad_max}")
     })
+}
+
+/// How many died lately; nothing where its run is too small to be held for it.
+fn toll(run: &Run) -> String {
+    let Toll { stretch, decided, dead } = run.toll;
+    format!("{dead} dead of {decided} in a stretch of {stretch}")
 }
 
 fn opened(world: &World, id: RunId, page: &Page, run: &Run) -> String {
