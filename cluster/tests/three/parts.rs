@@ -8,12 +8,10 @@ use reveille_ledger::Standing;
 use reveille_ledger::command::{AudienceDelete, Command, OptOut};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::reply::Outcome;
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
-use tokio::time::timeout;
 
 use crate::books::*;
 use crate::cluster::*;
-use crate::support::{PATIENCE, schedule_to};
+use crate::support::schedule_to;
 
 const RECIPIENTS: u32 = 600;
 
@@ -189,28 +187,5 @@ async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
     for place in 0..3 {
         until("it is free", || blocked(place).is_none().then_some(())).await;
     }
-    cluster.end().await;
-}
-
-/// What a node that hangs was to take over keeps no part of an import from the others.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_hangs_in_a_part_keeps_no_part_from_a_majority() {
-    let cluster = Cluster::start().await;
-    let leads = cluster.leader().await;
-    let (hangs, other) = ((leads + 1) % 3, (leads + 2) % 3);
-    let part = |seed| encode(&Recipe { seed, ..recipe() }.part(0));
-    let all: Vec<Vec<u8>> = (0..200).map(part).collect();
-    let parts: Vec<Hash> =
-        all.iter().map(|bytes| cluster.nodes[leads].site().parts.put(bytes).expect("room")).collect();
-    // Nobody reads what is written into this pipe, so the node does not come to the end of writing its first part.
-    let pipe = file(&cluster, hangs, parts[0]).with_extension("unfinished");
-    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
-    let spread = timeout(PATIENCE, spread(cluster.nodes[leads].site(), &parts)).await;
-    // Before anything is asserted: a runtime waits for its threads.
-    let reader = open(&pipe, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty());
-    std::fs::remove_file(&pipe).expect("it is still there");
-    drop(reader);
-    assert_eq!(spread, Ok(Ok(Vec::new())), "the majority has them all");
-    assert!(parts.iter().all(|part| file(&cluster, other, *part).exists()));
     cluster.end().await;
 }
