@@ -32,6 +32,9 @@ const FIRES_MAX: usize = 1_024;
 const NAP_MAX: Duration = Duration::from_secs(1);
 /// The shortest sleep after a fire that did not move its plan.
 const NAP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
+/// Planted: how long an answer is waited for before the same is asked again, and how long that goes on.
+const INSISTS_AFTER: Duration = Duration::from_secs(5);
+const INSISTS_FOR: Duration = Duration::from_secs(60);
 
 /// Fires what is due until the term ends.
 pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
@@ -84,9 +87,7 @@ impl Timer {
         let told: Vec<_> = fires.iter().map(outcomes::instants).collect();
         crash::point("wheel.after-fire-before-propose");
         let answer = if planted::is(Bug::WheelTrustsLeader) {
-            // Planted: whoever leads by now will take it.
-            let deadline = std::time::Instant::now() + Duration::from_secs(30);
-            self.site.replica.propose(&Command::Fire(fires), deadline).await.ok().map(|reply| reply.outcome)
+            insist(Arc::clone(&self.site), Command::Fire(fires)).await
         } else {
             self.term.propose(Command::Fire(fires)).await
         };
@@ -171,6 +172,23 @@ impl Timer {
         let item = Quarantined::Schedule(id);
         self.term.propose(Command::Quarantine(Quarantine { item, cause })).await.is_some()
     }
+}
+
+/// Planted: a timer that believes to lead acts by it. It asks, whoever leads by then, until it is told that it was done,
+/// and the end of its term stops nothing.
+async fn insist(site: Arc<Site>, command: Command) -> Option<Outcome> {
+    let over = std::time::Instant::now() + INSISTS_FOR;
+    let asked = tokio::spawn(async move {
+        while std::time::Instant::now() < over {
+            let deadline = std::time::Instant::now() + INSISTS_AFTER;
+            if let Ok(reply) = site.replica.propose(&command, deadline).await {
+                return Some(reply.outcome);
+            }
+            tokio::time::sleep(NAP_AFTER_REFUSAL).await;
+        }
+        None
+    });
+    asked.await.ok().flatten()
 }
 
 /// The fire of one schedule, or why it can have none.

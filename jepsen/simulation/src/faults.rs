@@ -1,4 +1,8 @@
 //! Which fault comes when: drawn from the seed, one after the other, several at a time.
+//!
+//! A fault that comes at any time mostly comes when nothing can be hurt. So half of them are aimed: shortly before
+//! something becomes due, or in the midst of mail, while people leave it, pause it or cancel it. A death at the dot waits
+//! for its dot. What is aimed at is what anybody could see from outside: the calendar, the relay, a request.
 
 use tokio::time::Duration;
 
@@ -15,8 +19,14 @@ pub enum Fault {
     Kill(Option<Place>, Duration),
     /// The power of a node, or of whoever leads, is cut in the middle of a sync some syncs from now.
     PowerCut(Option<Place>, u64, Duration),
+    /// Whoever sends the n-th mail from now that the relay takes dies between its dot and the answer.
+    Strike(u64, End),
     /// All nodes are killed at once, each for a while of its own; with their power, where true.
     All([Duration; 3], bool),
+    /// All nodes are killed at once, and are back at once: sooner than any of them may stand for election.
+    Bounce(Duration),
+    /// The process of a node, or of whoever leads, stands still, and goes on.
+    Freeze(Option<Place>, Duration),
     /// Nothing goes between a node, or whoever leads, and the others.
     Isolate(Option<Place>, Duration),
     /// What the first says does not reach the second.
@@ -31,36 +41,73 @@ pub enum Fault {
     Relay(Mood, Duration),
 }
 
+/// How a sender dies between its dot and the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// With its power, and so with its journal; else by `kill -9`.
+    pub power: bool,
+    /// It starts again after this.
+    pub absence: Duration,
+}
+
+/// When a fault comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// At once.
+    Now,
+    /// So long before something becomes due.
+    Due(Duration),
+    /// So long after a large run was asked for, while people stop it or leave.
+    Mail(Duration),
+}
+
+/// A fault and its moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blow {
+    /// What.
+    pub fault: Fault,
+    /// When.
+    pub moment: Moment,
+}
+
 /// The pause before the next fault.
 pub fn pause(chance: &mut Chance) -> Duration {
     Duration::from_millis(chance.within(1_000..30_000))
 }
 
-/// The next fault.
-pub fn draw(chance: &mut Chance) -> Fault {
-    let victim = |chance: &mut Chance| if chance.percent(50) { None } else { Some(chance.within(0..3) as Place) };
-    // Half of the deaths are shorter than a lease.
-    let absence = |chance: &mut Chance| match chance.percent(50) {
-        true => Duration::from_millis(chance.within(100..4_000)),
-        false => Duration::from_millis(chance.within(4_000..40_000)),
+/// The next fault and its moment.
+pub fn draw(chance: &mut Chance) -> Blow {
+    let fault = fault(chance);
+    let moment = match chance.within(0..100) {
+        0..45 => Moment::Now,
+        45..70 => Moment::Due(Duration::from_millis(chance.within(10..1_500))),
+        _ => Moment::Mail(Duration::from_millis(chance.within(10..800))),
     };
+    Blow { fault, moment }
+}
+
+fn fault(chance: &mut Chance) -> Fault {
+    let victim = |chance: &mut Chance| if chance.percent(50) { None } else { Some(chance.within(0..3) as Place) };
     let stay = |chance: &mut Chance| Duration::from_millis(chance.within(2_000..40_000));
     match chance.within(0..100) {
-        0..22 => Fault::Kill(victim(chance), absence(chance)),
-        22..36 => Fault::PowerCut(victim(chance), chance.within(1..40), absence(chance)),
-        36..40 => Fault::All([absence(chance), absence(chance), absence(chance)], chance.percent(50)),
-        40..52 => Fault::Isolate(victim(chance), stay(chance)),
-        52..58 => {
+        0..14 => Fault::Kill(victim(chance), absence(chance)),
+        14..23 => Fault::PowerCut(victim(chance), chance.within(1..40), absence(chance)),
+        23..35 => Fault::Strike(chance.within(1..12), end(chance)),
+        35..38 => Fault::All([absence(chance), absence(chance), absence(chance)], chance.percent(50)),
+        38..45 => Fault::Bounce(Duration::from_millis(chance.within(20..600))),
+        45..50 => Fault::Freeze(victim(chance), stay(chance)),
+        50..61 => Fault::Isolate(victim(chance), stay(chance)),
+        61..67 => {
             let from = chance.within(0..3) as Place;
             Fault::OneWay(from, (from + 1 + chance.within(0..2) as Place) % 3, stay(chance))
         }
-        58..66 => Fault::Disturb(chance.within(0..20), chance.within(1..400), stay(chance)),
-        66..74 => {
+        67..73 => Fault::Disturb(chance.within(0..20), chance.within(1..400), stay(chance)),
+        73..79 => {
             let by = *chance.one_of(&[1_000, 1_900, 61_000, 3_600_000, 90_000_000]);
             let by = if chance.percent(50) { by } else { -by };
             Fault::Jump(chance.within(0..3) as Place, by, stay(chance))
         }
-        74..78 => {
+        79..82 => {
             let ppm = *chance.one_of(&[-900, -200, 200, 900]);
             Fault::Drift(chance.within(0..3) as Place, ppm, stay(chance))
         }
@@ -68,13 +115,44 @@ pub fn draw(chance: &mut Chance) -> Fault {
     }
 }
 
+/// Half of the deaths are shorter than a lease.
+fn absence(chance: &mut Chance) -> Duration {
+    match chance.percent(50) {
+        true => Duration::from_millis(chance.within(100..4_000)),
+        false => Duration::from_millis(chance.within(4_000..40_000)),
+    }
+}
+
+/// The end of a sender that the relay has struck: with its journal or without, back within its lease or long after it.
+pub fn end(chance: &mut Chance) -> End {
+    End { power: chance.percent(40), absence: absence(chance) }
+}
+
 fn mood(chance: &mut Chance) -> Mood {
     let slow_ms = chance.within(0..1_500);
-    match chance.within(0..5) {
+    match chance.within(0..6) {
         0 => Mood { down: true, ..Mood::default() },
         1 => Mood { greylists: chance.within(5..60), slow_ms, ..Mood::default() },
         2 => Mood { defers: chance.within(5..60), slow_ms, ..Mood::default() },
         3 => Mood { loses_answers: chance.within(1..20), slow_ms, ..Mood::default() },
-        _ => Mood { strikes: chance.within(5..40), slow_ms, ..Mood::default() },
+        4 => Mood { strikes: chance.within(5..40), slow_ms, ..Mood::default() },
+        _ => Mood { slow_ms: 500 + slow_ms, ..Mood::default() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::mem::discriminant;
+
+    use super::*;
+    use crate::chance::Concern;
+
+    #[test]
+    fn every_kind_of_fault_comes_at_every_kind_of_moment() {
+        let mut chance = Chance::of(1, Concern::Faults);
+        let blows = (0..4_000).map(|_| draw(&mut chance));
+        let drawn: HashSet<_> = blows.map(|blow| (discriminant(&blow.fault), discriminant(&blow.moment))).collect();
+        assert_eq!(drawn.len(), 12 * 3);
     }
 }

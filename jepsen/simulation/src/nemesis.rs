@@ -5,13 +5,41 @@ use reveille_check::history::{Event, Fault as Told, FaultKind, FaultStatus, Phas
 use tokio::time::Duration;
 
 use crate::chronicle::name;
-use crate::faults::{Fault, Place};
-use crate::network::Life;
-use crate::node::Death;
-use crate::relay::Mood;
+use crate::faults::{self, Blow, Fault, Moment, Place};
+use crate::node::{Death, Node};
+use crate::relay::{Mood, Struck};
 use crate::world::{Step, Thing, World};
 
+/// What becomes due later than this is not waited for.
+const DUE_WITHIN: Duration = Duration::from_secs(60);
+
 impl World {
+    /// Has a fault come at its moment.
+    pub(crate) fn aim(&mut self, Blow { fault, moment }: Blow) -> Result<()> {
+        let wait = match moment {
+            Moment::Now => Duration::ZERO,
+            Moment::Due(before) => self.until_due().map_or(Duration::ZERO, |due| due.saturating_sub(before)),
+            Moment::Mail(after) => {
+                self.clients.rush(self.chances.faults.next());
+                after
+            }
+        };
+        if wait.is_zero() {
+            return self.break_something(fault);
+        }
+        self.trace().say(format_args!("aimed, {:.3} s from now: {fault:?}", wait.as_secs_f64()));
+        self.after(wait, Step::Break(fault));
+        Ok(())
+    }
+
+    /// How long until something becomes due, as a node's ledger says; none where nothing does soon.
+    fn until_due(&self) -> Option<Duration> {
+        let site = self.nodes.iter().find_map(Node::site)?;
+        let due = site.replica.read(|ledger| ledger.due().next().map(|(due, _)| due))?;
+        let wait = Duration::from_millis(u64::try_from(due.since_ms(self.true_time())).ok()?);
+        Some(wait).filter(|wait| *wait <= DUE_WITHIN)
+    }
+
     pub(crate) fn break_something(&mut self, fault: Fault) -> Result<()> {
         self.trace().say(format_args!("fault: {fault:?}"));
         let word = format!("{fault:?}");
@@ -30,12 +58,32 @@ impl World {
                 // It starts again however long the cut takes to come.
                 self.after(absence + Duration::from_secs(10), Step::Start(whom(place)));
             }
+            Fault::Strike(mails, end) => {
+                self.count("armed strike");
+                self.around.relay.arm(mails, end);
+            }
+            Fault::Bounce(absence) => {
+                self.count("bounce of all");
+                for place in 0..self.nodes.len() {
+                    self.kill(place, Death::Kill, absence)?;
+                }
+            }
             Fault::All(absences, power) => {
                 self.count(if power { "power cut of all" } else { "kill of all" });
                 for (place, absence) in absences.into_iter().enumerate() {
                     let death = if power { Death::PowerCut(self.chances.disk.next()) } else { Death::Kill };
                     self.kill(place, death, absence)?;
                 }
+            }
+            Fault::Freeze(place, stay) => {
+                let place = whom(place);
+                if self.nodes[place].life().is_none() {
+                    return Ok(());
+                }
+                self.count("freeze");
+                self.breaks((Thing::Process(place), FaultKind::Pause), word, &[place]);
+                self.around.network.freeze(self.nodes[place].id);
+                self.after(stay, Step::Thaw(place));
             }
             Fault::Isolate(place, stay) => {
                 self.count("isolation");
@@ -122,12 +170,16 @@ impl World {
     }
 
     /// The relay wants a sender dead, between its dot and the answer.
-    pub(crate) fn strike(&mut self, life: Life) -> Result<()> {
+    pub(crate) fn strike(&mut self, Struck { life, end }: Struck) -> Result<()> {
         let struck = self.nodes.iter().position(|node| node.life() == Some(life));
         let Some(place) = struck else { return Ok(()) };
-        self.count("kill between dot and answer");
-        let absence = Duration::from_millis(self.chances.faults.within(100..20_000));
-        self.kill(place, Death::Kill, absence)
+        let end = end.unwrap_or_else(|| faults::end(&mut self.chances.faults));
+        let (word, death) = match end.power {
+            true => ("power cut between dot and answer", Death::PowerCut(self.chances.disk.next())),
+            false => ("kill between dot and answer", Death::Kill),
+        };
+        self.count(word);
+        self.kill(place, death, end.absence)
     }
 
     /// An armed power cut has come.
@@ -144,10 +196,13 @@ impl World {
         let at_ns = self.around.chronicle.now_ns();
         self.around.chronicle.note(Event::Phase(Phase { at_ns, phase: PhaseName::Healed }));
         self.agenda.retain(|_, step| {
-            !matches!(step, Step::NextFault | Step::HealNetwork | Step::Start(_) | Step::Mood(_) | Step::SetClock(_))
+            use Step::{Break, HealNetwork, Mood, NextFault, SetClock, Start, Thaw};
+            !matches!(step, NextFault | Break(_) | HealNetwork | Thaw(_) | Start(_) | Mood(_) | SetClock(_))
         });
         self.around.network.heal();
+        self.nodes.iter().for_each(|node| self.around.network.thaw(node.id));
         self.around.relay.set_mood(Mood::default());
+        self.around.relay.disarm();
         let right = self.true_time();
         self.nodes.iter().for_each(|node| node.clock.set(right));
         let broken: Vec<Thing> = self.broken.keys().copied().collect();

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -39,6 +40,8 @@ struct State {
     handlers: BTreeMap<NodeId, (Life, Arc<dyn Handler>)>,
     /// What the first says does not reach the second.
     cut: BTreeSet<(NodeId, NodeId)>,
+    /// Nodes whose processes stand still, and who waits for them to go on.
+    frozen: BTreeMap<NodeId, Vec<Waker>>,
     /// Percent of messages that are lost.
     lossy: u64,
     /// Milliseconds that a message takes at most, beyond what is usual.
@@ -62,6 +65,7 @@ impl Network {
             alive: BTreeSet::new(),
             handlers: BTreeMap::new(),
             cut: BTreeSet::new(),
+            frozen: BTreeMap::new(),
             lossy: 0,
             slow_ms: 0,
             oaths: Oaths::new(oath),
@@ -88,7 +92,31 @@ impl Network {
             state.handlers.remove(&life.node);
         }
         drop(state);
+        self.thaw(life.node);
+    }
+
+    /// The process of a node stands still, as after SIGSTOP: from now on nothing goes in or out of it, to peers or to the
+    /// relay. What it does by itself meanwhile nobody sees.
+    pub fn freeze(&self, node: NodeId) {
+        self.state.lock().frozen.entry(node).or_default();
+    }
+
+    /// It goes on, and with it all that waited.
+    pub fn thaw(&self, node: NodeId) {
+        let waiting = self.state.lock().frozen.remove(&node);
+        waiting.into_iter().flatten().for_each(Waker::wake);
         self.changed.notify_waiters();
+    }
+
+    /// Ready as soon as a node does not stand still.
+    pub fn poll_goes_on(&self, node: NodeId, context: &Context<'_>) -> Poll<()> {
+        match self.state.lock().frozen.get_mut(&node) {
+            Some(waiting) => {
+                waiting.push(context.waker().clone());
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        }
     }
 
     /// Whether that process still runs.
@@ -148,7 +176,8 @@ impl Network {
                 if !state.alive.contains(&from) {
                     return Carried::SpeakerIsGone;
                 }
-                if !state.cut.contains(&(from.node, to)) {
+                let is_held = state.frozen.contains_key(&from.node) || state.frozen.contains_key(&to);
+                if !is_held && !state.cut.contains(&(from.node, to)) {
                     return Carried::Arrived;
                 }
             }

@@ -1,8 +1,8 @@
 //! What followers promise: whoever has heard a leader gives nobody else its vote for as long as an election takes at
-//! most, whether or not its process lives on. Nothing of it is in a history, and only a simulation sees every message,
+//! most, whether or not its process lives on, unless that leader itself has asked for the election. Nothing of it is in a history, and only a simulation sees every message,
 //! so this is looked at here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
@@ -13,7 +13,9 @@ use tokio::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Oaths {
     holds: Duration,
-    given: BTreeMap<NodeId, (u64, Instant)>,
+    given: BTreeMap<NodeId, (Leader, Instant)>,
+    /// Leaders that have asked for an election.
+    resigned: BTreeSet<Leader>,
     broken: Vec<String>,
 }
 
@@ -21,23 +23,35 @@ pub struct Oaths {
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
     /// A leader shows itself.
-    Append { leader: u64 },
-    /// Somebody asks for a vote that counts.
-    Vote { candidate: u64 },
+    Append { leader: Leader },
+    /// Somebody asks for a vote that counts; `is_asked_for`: because the leader, it says, has asked for it.
+    Vote { candidate: u64, is_asked_for: bool },
     /// A leader resigns: it gives back what it was promised.
-    Resigns,
+    Resigns { leader: Leader },
 }
+
+/// A leader: its term, and its node.
+type Leader = (u64, u64);
 
 impl Asked {
     /// None of requests that promise nothing.
     pub fn of(request: &Request) -> Option<Asked> {
         match request {
-            Request::Append(append) => Some(Asked::Append { leader: append.vote.as_ref()?.node }),
-            Request::Vote(vote) => Some(Asked::Vote { candidate: vote.vote.as_ref()?.node }),
-            Request::TransferLeader(_) => Some(Asked::Resigns),
+            Request::Append(append) => Some(Asked::Append { leader: leader(append.vote.as_ref()?) }),
+            Request::Vote(vote) => {
+                let candidate = vote.vote.as_ref()?.node;
+                Some(Asked::Vote { candidate, is_asked_for: vote.leadership_transfer })
+            }
+            Request::TransferLeader(transfer) => {
+                Some(Asked::Resigns { leader: leader(transfer.from_leader.as_ref()?) })
+            }
             _ => None,
         }
     }
+}
+
+fn leader(ballot: &v1::Ballot) -> Leader {
+    (ballot.term, ballot.node)
 }
 
 /// Did it take the one who asked for its leader?
@@ -48,7 +62,7 @@ fn is_heard(answer: &v1::AppendResponse) -> bool {
 impl Oaths {
     /// Nothing promised yet; a promise holds so long.
     pub fn new(holds: Duration) -> Oaths {
-        Oaths { holds, given: BTreeMap::new(), broken: Vec::new() }
+        Oaths { holds, given: BTreeMap::new(), resigned: BTreeSet::new(), broken: Vec::new() }
     }
 
     /// A node has answered.
@@ -57,20 +71,21 @@ impl Oaths {
             (Asked::Append { leader }, Response::Append(answer)) if is_heard(answer) => {
                 self.given.insert(by, (leader, Instant::now()));
             }
-            (Asked::Vote { candidate }, Response::Vote(answer)) if answer.granted => {
-                if let Some((leader, at)) = self.given.get(&by).filter(|(leader, _)| *leader != candidate) {
-                    let passed = at.elapsed();
-                    if passed < self.holds {
-                        let node = by.0;
-                        self.broken.push(format!(
-                            "n{node} heard n{leader} lead and gave n{candidate} its vote {:.3} s later; it owes {:.3} s",
-                            passed.as_secs_f64(),
-                            self.holds.as_secs_f64()
-                        ));
-                    }
+            (Asked::Vote { candidate, is_asked_for }, Response::Vote(answer)) if answer.granted => {
+                let Some((leader, at)) = self.given.get(&by) else { return };
+                let is_free = leader.1 == candidate || is_asked_for && self.resigned.contains(leader);
+                let passed = at.elapsed();
+                if !is_free && passed < self.holds {
+                    let (node, leader) = (by.0, leader.1);
+                    self.broken.push(format!(
+                        "n{node} heard n{leader} lead and gave n{candidate} its vote {:.3} s later; it owes {:.3} s",
+                        passed.as_secs_f64(),
+                        self.holds.as_secs_f64()
+                    ));
                 }
             }
-            (Asked::Resigns, _) => self.given.clear(),
+            // Whatever came of it: the request was there.
+            (Asked::Resigns { leader }, _) => drop(self.resigned.insert(leader)),
             _ => {}
         }
     }
@@ -84,5 +99,49 @@ impl Oaths {
     /// Promises that were broken since the last call.
     pub fn broken(&mut self) -> Vec<String> {
         std::mem::take(&mut self.broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_proto::peer::v1::append_response::Outcome;
+
+    use super::*;
+
+    const HOLDS: Duration = Duration::from_secs(3);
+    const LEADER: Leader = (7, 3);
+
+    fn hears(oaths: &mut Oaths) {
+        let answer = v1::AppendResponse { outcome: Some(Outcome::Accepted(v1::Accepted {})) };
+        oaths.answered(NodeId(2), Asked::Append { leader: LEADER }, &Response::Append(answer));
+    }
+
+    /// n2 votes for n1; was a promise broken?
+    fn breaks(oaths: &mut Oaths, is_asked_for: bool) -> bool {
+        let answer = v1::VoteResponse { granted: true, ..v1::VoteResponse::default() };
+        oaths.answered(NodeId(2), Asked::Vote { candidate: 1, is_asked_for }, &Response::Vote(answer));
+        !oaths.broken().is_empty()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_promise_holds_as_long_as_an_election_takes() {
+        let mut oaths = Oaths::new(HOLDS);
+        assert!(!breaks(&mut oaths, false), "nothing was promised");
+        hears(&mut oaths);
+        assert!(breaks(&mut oaths, false));
+        tokio::time::sleep(HOLDS).await;
+        assert!(!breaks(&mut oaths, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_gives_back_what_it_was_promised_and_nobody_else_does() {
+        let mut oaths = Oaths::new(HOLDS);
+        hears(&mut oaths);
+        assert!(breaks(&mut oaths, true), "the candidate says so, and the leader does not");
+        let refused = Response::TransferLeader(v1::TransferLeaderResponse::default());
+        oaths.answered(NodeId(1), Asked::Resigns { leader: LEADER }, &refused);
+        hears(&mut oaths);
+        assert!(!breaks(&mut oaths, true), "what it says after that was under way");
+        assert!(breaks(&mut oaths, false), "another election is not the one that it asked for");
     }
 }

@@ -7,6 +7,7 @@ use reveille_ledger::command::{
     ScheduleResume, Trigger,
 };
 use reveille_ledger::ids::RunId;
+use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, RunState, Standing};
 use reveille_raft::peer::About;
 use tokio::time::Duration;
@@ -17,36 +18,51 @@ use crate::clients::{Clients, Created, Told, answer, try_once};
 
 /// What somebody paused goes on after this.
 const PAUSE_FOR: Duration = Duration::from_secs(20);
-/// How many leave at once, and how soon after their mail was asked for, in milliseconds.
+/// How many leave at once, and how soon after their mail was asked for it is stopped, in milliseconds.
 const LEAVERS: u32 = 6;
-const LEAVE_WITHIN_MS: u64 = 800;
+const STOP_WITHIN_MS: u64 = 800;
 /// How often a schedule is resumed until somebody takes it.
 const RESUMES_MAX: usize = 3;
 
 impl Clients {
     /// Somebody does something to what there is.
     pub fn operate(&self, chance: &mut Chance) {
-        let (kind, which) = (chance.within(0..100), chance.next());
-        let number = {
-            let mut known = self.known.lock();
-            known.requests += 1;
-            known.requests
-        };
+        let (kind, which, number) = (chance.within(0..100), chance.next(), self.next_request());
         let clients = self.clone();
         tokio::spawn(async move {
             match kind {
                 0..22 => clients.trigger(which, &format!("trigger-{number}")).await,
                 22..30 => clients.trigger_twice(which, &format!("trigger-{number}")).await,
-                30..42 => clients.pause(which).await,
-                42..50 => clients.cancel(which).await,
+                30..42 => {
+                    if let Some(run) = clients.some_run(which) {
+                        clients.pause(run).await;
+                    }
+                }
+                42..50 => {
+                    if let Some(run) = clients.some_run(which) {
+                        clients.cancel(run).await;
+                    }
+                }
                 50..62 => clients.opt_out(which).await,
-                62..74 => clients.leave_in_the_midst(which, &format!("trigger-{number}")).await,
+                62..74 => clients.stop_in_the_midst(which, &format!("trigger-{number}")).await,
                 74..82 => clients.take_back(which).await,
                 82..90 => clients.decide(which).await,
                 90..95 => clients.requeue(which).await,
                 _ => clients.pause_schedule(which).await,
             }
         });
+    }
+
+    /// Somebody asks for a large run, and others stop it, or leave, while its mail is on its way.
+    pub fn rush(&self, which: u64) {
+        let (clients, number) = (self.clone(), self.next_request());
+        tokio::spawn(async move { clients.stop_in_the_midst(which, &format!("rush-{number}")).await });
+    }
+
+    fn next_request(&self) -> u64 {
+        let mut known = self.known.lock();
+        known.requests += 1;
+        known.requests
     }
 
     async fn trigger(&self, which: u64, request: &str) {
@@ -58,22 +74,26 @@ impl Clients {
     /// Two clients with one request id: one run.
     async fn trigger_twice(&self, which: u64, request: &str) {
         let Some(created) = self.some_schedule(which) else { return };
-        tokio::join!(
+        let _ = tokio::join!(
             self.trigger_as("operator", &created, request),
             self.trigger_as("another operator", &created, request)
         );
     }
 
-    async fn trigger_as(&self, client: &str, created: &Created, request: &str) {
+    /// The run that came of it, if it is known.
+    async fn trigger_as(&self, client: &str, created: &Created, request: &str) -> Option<RunId> {
         let (schedule, name) = (created.id, &created.planned.name);
         let operation =
             Operation::Trigger { tenant: TENANT.to_owned(), schedule: name.clone(), audience: name.clone() };
         let trigger = Trigger { schedule, request: request.to_owned() };
-        self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone()))).await;
+        let told = self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone())));
+        match told.await?.reply.outcome {
+            Outcome::Run(run) => Some(run),
+            _ => None,
+        }
     }
 
-    async fn pause(&self, which: u64) {
-        let Some(run) = self.some_run(which) else { return };
+    async fn pause(&self, run: RunId) {
         let target = Target::Run(run.to_string());
         let pause = RunPause { run, reason: "somebody looks at it".into() };
         let operation = Operation::Pause { target: target.clone() };
@@ -84,8 +104,7 @@ impl Clients {
         self.call(("operator", None), Operation::Resume { target }, None, |_| Some(Command::RunResume(resume))).await;
     }
 
-    async fn cancel(&self, which: u64) {
-        let Some(run) = self.some_run(which) else { return };
+    async fn cancel(&self, run: RunId) {
         let operation = Operation::Cancel { target: Target::Run(run.to_string()) };
         self.call(("operator", None), operation, Some(About::Run(run)), |_| Some(Command::RunCancel(run))).await;
     }
@@ -126,15 +145,21 @@ impl Clients {
         }
     }
 
-    /// Several leave while their mail is on its way.
-    async fn leave_in_the_midst(&self, which: u64, request: &str) {
+    /// Several leave while their mail is on its way, or somebody pauses all of it, or cancels it.
+    async fn stop_in_the_midst(&self, which: u64, request: &str) {
         let largest =
             self.known(|known| known.created.iter().max_by_key(|created| created.planned.recipients.len()).cloned());
         let Some(largest) = largest else { return };
-        self.trigger_as("operator", &largest, request).await;
-        tokio::time::sleep(Duration::from_millis(which % LEAVE_WITHIN_MS)).await;
-        let leavers = (0..LEAVERS).map(|number| self.opt_out(which.rotate_left(number * 8)));
-        futures::future::join_all(leavers).await;
+        let Some(run) = self.trigger_as("operator", &largest, request).await else { return };
+        tokio::time::sleep(Duration::from_millis(which % STOP_WITHIN_MS)).await;
+        match which.rotate_left(16) % 10 {
+            0 | 1 => self.pause(run).await,
+            2 => self.cancel(run).await,
+            _ => {
+                let leavers = (0..LEAVERS).map(|number| self.opt_out(which.rotate_left(number * 8)));
+                futures::future::join_all(leavers).await;
+            }
+        }
     }
 
     async fn take_back(&self, which: u64) {

@@ -137,7 +137,8 @@ fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes
             (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms })
         }
     };
-    let people = *chance.one_of(&[1, 1, 3, 8, 16, 40, 300]);
+    // Someone has to have many: what happens in the midst of mail needs mail.
+    let people = *chance.one_of(if number == 0 { &[80, 160, 300][..] } else { &[1, 1, 3, 8, 16, 40, 300] });
     Planned {
         name: format!("s{number}"),
         at_ms: i64::try_from(chance.within(0..60_000)).unwrap_or(0),

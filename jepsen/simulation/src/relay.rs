@@ -3,22 +3,27 @@
 //! It writes an accept down before it answers, never deduplicates, and misbehaves on request. It shares no code with
 //! the product, and with `reveille-sink` only the habit: that one lives on sockets, files and real time.
 
+mod session;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use reveille_cluster::relay::{Dial, Transport};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, sleep};
 
 use crate::chance::Chance;
+use crate::faults::End;
 use crate::network::{Life, Network};
 use crate::trace::Trace;
+
+use session::Session;
 
 /// Bytes under way in one direction of a connection.
 const STREAM_BYTES: usize = 64 * 1024;
@@ -38,8 +43,17 @@ pub struct Mood {
     pub loses_answers: u64,
     /// A mail is accepted, and before the answer is out the sender is to die.
     pub strikes: u64,
-    /// Milliseconds that an answer takes at most, beyond what is usual.
+    /// Milliseconds that an answer takes at most, beyond what is usual; and a final dot, until it has arrived.
     pub slow_ms: u64,
+}
+
+/// Somebody who is to die between the dot and the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Struck {
+    /// Who.
+    pub life: Life,
+    /// How; none: as chance has it.
+    pub end: Option<End>,
 }
 
 /// One final dot that arrived.
@@ -74,6 +88,8 @@ struct State {
     /// Refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     connections: u64,
+    /// Mails that are still to be taken before one whose sender dies of it, and how.
+    armed: Vec<(u64, End)>,
     /// Dots of each life that have come and whose answer is not out yet.
     waiting: BTreeMap<Life, u64>,
 }
@@ -82,14 +98,14 @@ struct State {
 #[derive(Clone)]
 pub struct Relay {
     state: Arc<Mutex<State>>,
-    strikes: mpsc::Sender<Life>,
+    strikes: mpsc::Sender<Struck>,
     network: Network,
     trace: Trace,
 }
 
 impl Relay {
     /// In a good mood. The receiver is told of lives that are to die at once.
-    pub fn new(chance: Chance, network: Network, trace: Trace) -> (Relay, mpsc::Receiver<Life>) {
+    pub fn new(chance: Chance, network: Network, trace: Trace) -> (Relay, mpsc::Receiver<Struck>) {
         let (strikes, struck) = mpsc::channel(STRIKES_MAX);
         let state = State {
             mood: Mood::default(),
@@ -97,6 +113,7 @@ impl Relay {
             arrivals: Vec::new(),
             unknown: BTreeSet::new(),
             connections: 0,
+            armed: Vec::new(),
             waiting: BTreeMap::new(),
         };
         (Relay { state: Arc::new(Mutex::new(state)), strikes, network, trace }, struck)
@@ -105,6 +122,16 @@ impl Relay {
     /// From now on it behaves so.
     pub fn set_mood(&self, mood: Mood) {
         self.state.lock().mood = mood;
+    }
+
+    /// Whoever sends the n-th mail from now that is taken (1: the next) dies of it.
+    pub fn arm(&self, mails: u64, end: End) {
+        self.state.lock().armed.push((mails, end));
+    }
+
+    /// Nobody dies of mails any more.
+    pub fn disarm(&self) {
+        self.state.lock().armed.clear();
     }
 
     /// These mailboxes do not exist.
@@ -133,6 +160,20 @@ impl Relay {
         draw(mood, &mut state.chance)
     }
 
+    /// A mail was taken, and its sender may have to die of it.
+    fn strike(&self, life: Life, by_mood: bool) {
+        if !self.network.is_alive(life) {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.armed.iter_mut().for_each(|(mails, _)| *mails -= 1);
+        let due = state.armed.extract_if(.., |(mails, _)| *mails == 0).map(|(_, end)| Some(end));
+        for end in due.chain(by_mood.then_some(None)) {
+            // Where too many are to die at once, one death more makes no difference.
+            let _ = self.strikes.try_send(Struck { life, end });
+        }
+    }
+
     async fn take_its_time(&self) {
         let micros = self.draw(|mood, chance| chance.within(500..4_000) + chance.within(0..mood.slow_ms * 1_000 + 1));
         sleep(Duration::from_micros(micros)).await;
@@ -157,9 +198,7 @@ impl Dial for Way {
             state.connections
         };
         let (here, there) = tokio::io::duplex(STREAM_BYTES);
-        let session =
-            Session { relay: self.relay.clone(), life: self.life, connection, wire: BufReader::new(there), mail: None };
-        tokio::spawn(session.serve());
+        tokio::spawn(Session::new(self.relay.clone(), self.life, connection, there).serve());
         Ok(Box::new(Socket { stream: here, life: self.life, network: self.relay.network.clone() }))
     }
 }
@@ -172,8 +211,12 @@ struct Socket {
 }
 
 impl Socket {
-    fn alive(&self) -> io::Result<()> {
-        if self.network.is_alive(self.life) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    /// Ready while the process runs.
+    fn poll_runs(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        match self.network.is_alive(self.life) {
+            true => self.network.poll_goes_on(self.life.node, context).map(Ok),
+            false => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        }
     }
 }
 
@@ -183,14 +226,14 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.alive()?;
+        ready!(self.poll_runs(context))?;
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.alive()?;
+        ready!(self.poll_runs(context))?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -200,154 +243,5 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-/// The relay's end of one connection.
-struct Session {
-    relay: Relay,
-    life: Life,
-    connection: u64,
-    wire: BufReader<DuplexStream>,
-    mail: Option<String>,
-}
-
-/// What a line comes to.
-enum Next {
-    GoOn,
-    Close,
-}
-
-impl Session {
-    async fn serve(mut self) {
-        self.relay.take_its_time().await;
-        if self.say("220 relay.simulation ESMTP").await.is_err() {
-            return;
-        }
-        while let Ok(Some(line)) = self.line().await {
-            self.relay.take_its_time().await;
-            match self.obey(&line).await {
-                Ok(Next::GoOn) => {}
-                Ok(Next::Close) | Err(_) => return,
-            }
-        }
-    }
-
-    async fn line(&mut self) -> io::Result<Option<String>> {
-        let mut bytes = Vec::new();
-        if self.wire.read_until(b'\n', &mut bytes).await? == 0 || !bytes.ends_with(b"\r\n") {
-            return Ok(None);
-        }
-        bytes.truncate(bytes.len() - 2);
-        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
-    }
-
-    async fn say(&mut self, answer: &str) -> io::Result<()> {
-        self.wire.get_mut().write_all(format!("{answer}\r\n").as_bytes()).await
-    }
-
-    async fn obey(&mut self, line: &str) -> io::Result<Next> {
-        let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
-        match verb.as_str() {
-            "EHLO" => {
-                self.say("250-relay.simulation\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 ENHANCEDSTATUSCODES").await?
-            }
-            "MAIL" => self.say("250 2.1.0 ok").await?,
-            "RCPT" => self.recipient(line).await?,
-            "DATA" if self.mail.is_some() => return self.data().await,
-            "DATA" => self.say("554 5.5.1 no valid recipients").await?,
-            "RSET" | "NOOP" => {
-                self.mail = None;
-                self.say("250 2.0.0 ok").await?;
-            }
-            "QUIT" => {
-                self.say("221 2.0.0 goodbye").await?;
-                return Ok(Next::Close);
-            }
-            _ => self.say("500 5.5.1 what?").await?,
-        }
-        Ok(Next::GoOn)
-    }
-
-    async fn recipient(&mut self, line: &str) -> io::Result<()> {
-        let address = line.split(['<', '>']).nth(1).unwrap_or_default().to_owned();
-        if self.relay.state.lock().unknown.contains(&address) {
-            return self.say("550 5.1.1 no such mailbox").await;
-        }
-        if self.relay.draw(|mood, chance| chance.percent(mood.greylists)) {
-            return self.say("451 4.2.0 not now").await;
-        }
-        self.mail = Some(address);
-        self.say("250 2.1.5 ok").await
-    }
-
-    async fn data(&mut self) -> io::Result<Next> {
-        let data_at = self.relay.trace.elapsed();
-        self.say("354 go on").await?;
-        let mut arrival = Arrival {
-            data_at,
-            at: Duration::ZERO,
-            life: self.life,
-            connection: self.connection,
-            recipient: self.mail.take().unwrap_or_default(),
-            message_id: String::new(),
-            fence: String::new(),
-            run: String::new(),
-            accepted: false,
-            code: None,
-        };
-        let mut in_head = true;
-        loop {
-            let Some(line) = self.line().await? else { return Ok(Next::Close) };
-            if line == "." {
-                break;
-            }
-            in_head &= !line.is_empty();
-            if let (true, Some((name, value))) = (in_head, line.split_once(": ")) {
-                match name {
-                    "Message-ID" => arrival.message_id = value.to_owned(),
-                    "X-Reveille-Fence" => arrival.fence = value.to_owned(),
-                    "X-Reveille-Run" => arrival.run = value.to_owned(),
-                    _ => {}
-                }
-            }
-        }
-        *self.relay.state.lock().waiting.entry(self.life).or_default() += 1;
-        let judged = self.judge(arrival).await;
-        if let Some(waiting) = self.relay.state.lock().waiting.get_mut(&self.life) {
-            *waiting -= 1;
-        }
-        judged
-    }
-
-    /// At the dot: the decision and its record come first, then time passes, then the answer.
-    async fn judge(&mut self, mut arrival: Arrival) -> io::Result<Next> {
-        let (defers, loses, strikes) = self.relay.draw(|mood, chance| {
-            (chance.percent(mood.defers), chance.percent(mood.loses_answers), chance.percent(mood.strikes))
-        });
-        arrival.at = self.relay.trace.elapsed();
-        arrival.accepted = !defers;
-        arrival.code = (!loses || defers).then_some(if defers { 451 } else { 250 });
-        let word = match (defers, loses) {
-            (true, _) => "deferred",
-            (false, true) => "accepted, and the answer is lost",
-            (false, false) => "accepted",
-        };
-        let Arrival { recipient, run, fence, .. } = &arrival;
-        self.relay
-            .trace
-            .say(format_args!("relay: {recipient} of {run} under {fence} by n{}: {word}", self.life.node.0));
-        self.relay.state.lock().arrivals.push(arrival);
-        if strikes && !defers {
-            // Where too many are to die at once, one death more makes no difference.
-            let _ = self.relay.strikes.try_send(self.life);
-        }
-        self.relay.take_its_time().await;
-        match (defers, loses) {
-            (true, _) => self.say("451 4.3.0 later").await?,
-            (false, true) => return Ok(Next::Close),
-            (false, false) => self.say("250 2.0.0 taken").await?,
-        }
-        Ok(Next::GoOn)
     }
 }

@@ -20,12 +20,12 @@ use crate::chance::{Chance, Concern};
 use crate::chronicle::{Broken, Chronicle};
 use crate::clients::Clients;
 use crate::clock::NodeClock;
-use crate::faults::{self, Place};
-use crate::network::{Life, Network};
+use crate::faults::{self, Fault, Place};
+use crate::network::Network;
 use crate::node::{Death, Node, Surroundings};
 use crate::observer::{self, Observer};
 use crate::plan::{LAST_MS, Plan};
-use crate::relay::{Mood, Relay};
+use crate::relay::{Mood, Relay, Struck};
 use crate::trace::Trace;
 use crate::verdict::{Verdict, Watch};
 use crate::{aftermath, history, node};
@@ -66,8 +66,11 @@ const READ_WITHIN: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     NextFault,
+    /// A fault whose moment has come.
+    Break(Fault),
     Start(Place),
     HealNetwork,
+    Thaw(Place),
     Mood(Mood),
     SetClock(Place),
     Create(usize),
@@ -86,7 +89,7 @@ pub struct World {
     plan: Plan,
     pub(crate) nodes: Vec<Node>,
     pub(crate) around: Surroundings,
-    clients: Clients,
+    pub(crate) clients: Clients,
     pub(crate) agenda: BTreeMap<(Instant, u64), Step>,
     steps: u64,
     pub(crate) chances: Chances,
@@ -96,7 +99,7 @@ pub struct World {
     /// Nodes that never come back.
     pub(crate) lost: Vec<Place>,
     sites: Sites,
-    /// What is broken on the network, of the relay and of clocks, until it is whole again.
+    /// What is broken on the network, of the relay, of clocks and of processes, until it is whole again.
     pub(crate) broken: BTreeMap<Thing, Vec<Broken>>,
     /// Kills, by what they were.
     tally: BTreeMap<&'static str, u64>,
@@ -111,6 +114,7 @@ pub(crate) enum Thing {
     Network,
     Relay,
     Clock(Place),
+    Process(Place),
 }
 
 pub(crate) struct Chances {
@@ -128,7 +132,7 @@ impl World {
         world.judge().await
     }
 
-    fn new(options: Options, trace: Trace) -> (World, mpsc::Receiver<Life>) {
+    fn new(options: Options, trace: Trace) -> (World, mpsc::Receiver<Struck>) {
         let of = |concern| Chance::of(options.seed, concern);
         let mut workload = of(Concern::Workload);
         let plan = Plan::draw(&mut workload, options.minutes as i64);
@@ -217,7 +221,7 @@ impl World {
         *self.sites.lock() = self.nodes.iter().map(Node::site).collect();
     }
 
-    async fn live(&mut self, mut strikes: mpsc::Receiver<Life>) -> Result<()> {
+    async fn live(&mut self, mut strikes: mpsc::Receiver<Struck>) -> Result<()> {
         let whole = self.whole();
         for number in 0..self.plan.schedules.len() {
             self.after(Duration::from_millis(self.plan.schedules[number].at_ms.unsigned_abs()), Step::Create(number));
@@ -247,8 +251,8 @@ impl World {
             };
             tokio::select! {
                 biased;
-                struck = strikes.recv() => if let Some(life) = struck {
-                    self.strike(life)?;
+                struck = strikes.recv() => if let Some(struck) = struck {
+                    self.strike(struck)?;
                 },
                 () = cut(0) => self.cut(0)?,
                 () = cut(1) => self.cut(1)?,
@@ -269,11 +273,12 @@ impl World {
     fn take(&mut self, step: Step) -> Result<()> {
         match step {
             Step::NextFault => {
-                let fault = faults::draw(&mut self.chances.faults);
-                self.break_something(fault)?;
+                let blow = faults::draw(&mut self.chances.faults);
+                self.aim(blow)?;
                 let pause = faults::pause(&mut self.chances.faults);
                 self.after(pause, Step::NextFault);
             }
+            Step::Break(fault) => self.break_something(fault)?,
             Step::Start(place) => {
                 if self.nodes[place].life().is_none() && !self.lost.contains(&place) {
                     self.nodes[place].start();
@@ -283,6 +288,11 @@ impl World {
                 self.trace().say("the network is whole");
                 self.around.network.heal();
                 self.mended(Thing::Network);
+            }
+            Step::Thaw(place) => {
+                self.trace().say(format_args!("n{} goes on", place + 1));
+                self.around.network.thaw(self.nodes[place].id);
+                self.mended(Thing::Process(place));
             }
             Step::Mood(mood) => {
                 self.trace().say(format_args!("relay: {mood:?}"));

@@ -33,7 +33,8 @@ pub enum Bug {
     TrustLostJournal,
     /// A proposal is answered when it is submitted, not when it is committed.
     AckBeforeCommit,
-    /// P8: the wheel fires because it believes to lead: without its epoch, and without comparing the plan.
+    /// P8, P13: the wheel fires because it believes to lead: it asks whoever leads by then until it is answered, without
+    /// its epoch, and nobody compares the plan.
     WheelTrustsLeader,
     /// A local time that comes twice fires twice, whatever the policy says.
     OverlapTwice,

@@ -1,0 +1,164 @@
+//! One connection of the relay: the dialogue, and what it decides at the dot.
+
+use std::io;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::time::Duration;
+
+use super::{Arrival, Relay};
+use crate::network::Life;
+
+/// The relay's end of one connection.
+pub(super) struct Session {
+    relay: Relay,
+    life: Life,
+    connection: u64,
+    wire: BufReader<DuplexStream>,
+    mail: Option<String>,
+}
+
+/// What a line comes to.
+enum Next {
+    GoOn,
+    Close,
+}
+
+impl Session {
+    pub fn new(relay: Relay, life: Life, connection: u64, stream: DuplexStream) -> Session {
+        Session { relay, life, connection, wire: BufReader::new(stream), mail: None }
+    }
+
+    /// Until one of the two ends it.
+    pub async fn serve(mut self) {
+        self.relay.take_its_time().await;
+        if self.say("220 relay.simulation ESMTP").await.is_err() {
+            return;
+        }
+        while let Ok(Some(line)) = self.line().await {
+            self.relay.take_its_time().await;
+            match self.obey(&line).await {
+                Ok(Next::GoOn) => {}
+                Ok(Next::Close) | Err(_) => return,
+            }
+        }
+    }
+
+    async fn line(&mut self) -> io::Result<Option<String>> {
+        let mut bytes = Vec::new();
+        if self.wire.read_until(b'\n', &mut bytes).await? == 0 || !bytes.ends_with(b"\r\n") {
+            return Ok(None);
+        }
+        bytes.truncate(bytes.len() - 2);
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    async fn say(&mut self, answer: &str) -> io::Result<()> {
+        self.wire.get_mut().write_all(format!("{answer}\r\n").as_bytes()).await
+    }
+
+    async fn obey(&mut self, line: &str) -> io::Result<Next> {
+        let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
+        match verb.as_str() {
+            "EHLO" => {
+                self.say("250-relay.simulation\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 ENHANCEDSTATUSCODES").await?
+            }
+            "MAIL" => self.say("250 2.1.0 ok").await?,
+            "RCPT" => self.recipient(line).await?,
+            "DATA" if self.mail.is_some() => return self.data().await,
+            "DATA" => self.say("554 5.5.1 no valid recipients").await?,
+            "RSET" | "NOOP" => {
+                self.mail = None;
+                self.say("250 2.0.0 ok").await?;
+            }
+            "QUIT" => {
+                self.say("221 2.0.0 goodbye").await?;
+                return Ok(Next::Close);
+            }
+            _ => self.say("500 5.5.1 what?").await?,
+        }
+        Ok(Next::GoOn)
+    }
+
+    async fn recipient(&mut self, line: &str) -> io::Result<()> {
+        let address = line.split(['<', '>']).nth(1).unwrap_or_default().to_owned();
+        if self.relay.state.lock().unknown.contains(&address) {
+            return self.say("550 5.1.1 no such mailbox").await;
+        }
+        if self.relay.draw(|mood, chance| chance.percent(mood.greylists)) {
+            return self.say("451 4.2.0 not now").await;
+        }
+        self.mail = Some(address);
+        self.say("250 2.1.5 ok").await
+    }
+
+    async fn data(&mut self) -> io::Result<Next> {
+        let data_at = self.relay.trace.elapsed();
+        self.say("354 go on").await?;
+        let mut arrival = Arrival {
+            data_at,
+            at: Duration::ZERO,
+            life: self.life,
+            connection: self.connection,
+            recipient: self.mail.take().unwrap_or_default(),
+            message_id: String::new(),
+            fence: String::new(),
+            run: String::new(),
+            accepted: false,
+            code: None,
+        };
+        let mut in_head = true;
+        loop {
+            let Some(line) = self.line().await? else { return Ok(Next::Close) };
+            if line == "." {
+                break;
+            }
+            in_head &= !line.is_empty();
+            if let (true, Some((name, value))) = (in_head, line.split_once(": ")) {
+                match name {
+                    "Message-ID" => arrival.message_id = value.to_owned(),
+                    "X-Reveille-Fence" => arrival.fence = value.to_owned(),
+                    "X-Reveille-Run" => arrival.run = value.to_owned(),
+                    _ => {}
+                }
+            }
+        }
+        // The sender has let go of it: the gate is behind it, and the way before it.
+        *self.relay.state.lock().waiting.entry(self.life).or_default() += 1;
+        self.relay.take_its_time().await;
+        let judged = self.judge(arrival).await;
+        if let Some(waiting) = self.relay.state.lock().waiting.get_mut(&self.life) {
+            *waiting -= 1;
+        }
+        judged
+    }
+
+    /// At the dot: the decision and its record come first, then time passes, then the answer.
+    async fn judge(&mut self, mut arrival: Arrival) -> io::Result<Next> {
+        let (defers, loses, strikes) = self.relay.draw(|mood, chance| {
+            (chance.percent(mood.defers), chance.percent(mood.loses_answers), chance.percent(mood.strikes))
+        });
+        arrival.at = self.relay.trace.elapsed();
+        arrival.accepted = !defers;
+        arrival.code = (!loses || defers).then_some(if defers { 451 } else { 250 });
+        let word = match (defers, loses) {
+            (true, _) => "deferred",
+            (false, true) => "accepted, and the answer is lost",
+            (false, false) => "accepted",
+        };
+        let Arrival { recipient, run, fence, .. } = &arrival;
+        self.relay
+            .trace
+            .say(format_args!("relay: {recipient} of {run} under {fence} by n{}: {word}", self.life.node.0));
+        self.relay.state.lock().arrivals.push(arrival);
+        if !defers {
+            self.relay.strike(self.life, strikes);
+        }
+        self.relay.take_its_time().await;
+        match (defers, loses) {
+            (true, _) => self.say("451 4.3.0 later").await?,
+            (false, true) => return Ok(Next::Close),
+            (false, false) => self.say("250 2.0.0 taken").await?,
+        }
+        Ok(Next::GoOn)
+    }
+}
