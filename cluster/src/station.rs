@@ -44,8 +44,6 @@ const CATCH_UP_WITHIN: Duration = Duration::from_secs(2);
 pub struct Options {
     /// This node's name, for people and for EHLO.
     pub name: String,
-    /// Drawn for this life of the process.
-    pub life: u64,
     /// Where journals are: a memory-backed file system (P11).
     pub journal_dir: PathBuf,
     /// How relays are reached.
@@ -225,7 +223,7 @@ pub struct Leading {
 
 /// P10: this life becomes known before it may hold a claim.
 async fn enlist(site: &Site, options: &Options, cancel: &CancellationToken) -> Result<(), StationError> {
-    let up = NodeUp { holder: site.me, name: options.name.clone(), level: LEVEL, life: options.life };
+    let up = NodeUp { holder: site.me, name: options.name.clone(), level: LEVEL, life: site.replica.life() };
     let command = Command::NodeUp(up);
     loop {
         let asked = site.replica.propose(&command, Instant::now() + PATIENCE);
@@ -233,6 +231,9 @@ async fn enlist(site: &Site, options: &Options, cancel: &CancellationToken) -> R
             None => return Err(StationError::Stopped),
             Some(Ok(reply)) => match reply.outcome {
                 Outcome::Refused(refusal @ (Refusal::OldIncarnation { .. } | Refusal::NotPossible(_))) => {
+                    if let Refusal::OldIncarnation { .. } = refusal {
+                        site.replica.set_aside(&refusal.to_string());
+                    }
                     return Err(StationError::NotTaken(refusal));
                 }
                 Outcome::Refused(refusal) => tracing::debug!(%refusal, "not enlisted yet"),

@@ -42,9 +42,10 @@ async fn node(folder: &Path, incarnation: u64) -> Node {
 async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> Node {
     let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
     let address = transport.address().to_string();
-    let mut options = reveille_raft::Options::new(folder.join("data"), NodeId(1), Arc::new(transport));
+    let me = support::holder(NodeId(1), incarnation);
+    let mut options = reveille_raft::Options::new(folder.join("data"), me, Arc::new(transport));
     options.startup_delay = Duration::ZERO;
-    let site = support::site(options, incarnation, &address, clock).await;
+    let site = support::site(options, &address, clock).await;
     if site.replica.cluster().is_none() {
         let member = Member { name: "n1".into(), address, votes: true };
         site.replica.initialize(ClusterId(7), &[(site.me.node, member)].into()).await.expect("a cluster");
@@ -52,7 +53,6 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
     let leading = Station::lead(&site);
     let options = Options {
         name: "n1".into(),
-        life: incarnation,
         journal_dir: folder.join("journal"),
         dialer: Arc::new(TcpDialer::new(Duration::from_secs(5))),
     };

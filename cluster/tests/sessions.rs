@@ -35,14 +35,15 @@ impl Node {
     async fn start(folder: &Path) -> Node {
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let address = transport.address().to_string();
-        let mut options = reveille_raft::Options::new(folder.join("data"), NodeId(1), Arc::new(transport));
+        let me = support::holder(NodeId(1), 1);
+        let mut options = reveille_raft::Options::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
-        let site = support::site(options, 1, &address, Arc::new(SystemClock)).await;
+        let site = support::site(options, &address, Arc::new(SystemClock)).await;
         let member = Member { name: "n1".into(), address, votes: true };
         site.replica.initialize(ClusterId(7), &[(site.me.node, member)].into()).await.expect("a cluster");
         let leading = Station::lead(&site);
         let dialer = Arc::new(TcpDialer::new(Duration::from_secs(5)));
-        let options = Options { name: "n1".into(), life: 1, journal_dir: folder.join("journal"), dialer };
+        let options = Options { name: "n1".into(), journal_dir: folder.join("journal"), dialer };
         let station = Station::start(Arc::clone(&site), leading, options, &CancellationToken::new()).await;
         Node { site, station: station.expect("a station") }
     }

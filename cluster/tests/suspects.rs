@@ -46,9 +46,10 @@ impl Life {
     async fn begin(folder: &Path, incarnation: u64) -> Life {
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let address = transport.address().to_string();
-        let mut options = reveille_raft::Options::new(folder.join("data"), NODE, Arc::new(transport));
+        let me = support::holder(NODE, incarnation);
+        let mut options = reveille_raft::Options::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
-        let site = support::site(options, incarnation, &address, Arc::new(SystemClock)).await;
+        let site = support::site(options, &address, Arc::new(SystemClock)).await;
         if site.replica.cluster().is_none() {
             let member = Member { name: "n1".into(), address, votes: true };
             site.replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");
@@ -142,7 +143,6 @@ async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     let leading = Station::lead(&life.site);
     let options = Options {
         name: "n1".into(),
-        life: incarnation,
         journal_dir: life.journal_dir.clone(),
         dialer: Arc::new(TcpDialer::new(Duration::from_secs(5))),
     };

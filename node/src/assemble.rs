@@ -83,7 +83,8 @@ impl Node {
             tzdb: tzdb().to_owned(),
         };
         let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
-        let mut raft = reveille_raft::Options::new(options.data_dir.clone(), me.node, Arc::new(transport));
+        let mut raft = reveille_raft::Options::new(options.data_dir.clone(), me, Arc::new(transport));
+        raft.life = uuid::Uuid::new_v4().as_u128() as u64;
         raft.heartbeat_ms = options.raft.heartbeat_ms;
         raft.election_ms = options.raft.election_ms.clone();
         raft.startup_delay = Duration::from_millis(options.raft.election_ms.end);
@@ -182,7 +183,6 @@ async fn work(site: Arc<Site>, options: &Config, leading: Leading, asked: &Cance
     }
     let station = station::Options {
         name: options.name.clone(),
-        life: uuid::Uuid::new_v4().as_u128() as u64,
         journal_dir: options.journal_dir.join(format!("reveille-{}", site.me.node)),
         dialer: Arc::new(TcpDialer::new(CONNECT_WITHIN)),
     };

@@ -100,7 +100,8 @@ async fn main() -> Result<(), Failure> {
         let address = transport.address().to_string();
         members.insert(NodeId(number), Member { name: format!("n{number}"), address, votes: true });
         let data_dir = folder.path().join(number.to_string());
-        let options = Options::new(data_dir, NodeId(number), Arc::new(transport));
+        let me = Holder { node: NodeId(number), incarnation: Incarnation(1) };
+        let options = Options::new(data_dir, me, Arc::new(transport));
         replicas.push(Replica::start(options, Arc::new(Silent)).await?);
     }
     let first = replicas.first().ok_or("three replicas")?.clone();

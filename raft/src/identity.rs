@@ -33,6 +33,8 @@ impl fmt::Display for ClusterId {
 }
 
 const FIRST_LINE: &str = "reveille 1";
+/// Lies in a folder of which a peer said that it is older than what this node had (P21): why, as text.
+const OUTDATED: &str = "outdated";
 
 pub(crate) struct Identity {
     folder: PathBuf,
@@ -47,6 +49,7 @@ impl Identity {
     pub fn open(folder: &Path, node: NodeId) -> Result<Identity, Fault> {
         std::fs::create_dir_all(folder).map_err(|error| Fault::folder("create", folder, error))?;
         let lock = lock(&folder.join("lock"))?;
+        refuse_outdated(&folder.join(OUTDATED))?;
         let path = folder.join("identity");
         let cluster = match std::fs::read_to_string(&path) {
             Ok(text) => read(&path, &text, node)?,
@@ -70,6 +73,14 @@ impl Identity {
     /// Lets another process have the folder: nothing of this one touches it any more.
     pub fn release(&self) {
         self.lock.lock().take();
+    }
+
+    /// Notes that no process may start with this folder again. Not for a folder that another process may have.
+    pub fn set_aside(&self, why: &str) -> Result<(), Fault> {
+        if self.lock.lock().is_none() {
+            return Ok(());
+        }
+        put(&self.folder, OUTDATED, &format!("{why}\n"))
     }
 
     /// Makes this folder one of that cluster, durably. `force`: even though it names another one, which is
@@ -129,21 +140,33 @@ fn read(path: &Path, text: &str, node: NodeId) -> Result<Option<ClusterId>, Faul
     Ok(Some(ClusterId(cluster)))
 }
 
-/// Replaces the file so that a crash leaves the former or the new one, whole.
 fn write(folder: &Path, node: NodeId, cluster: Option<ClusterId>) -> Result<(), Fault> {
     let mut text = format!("{FIRST_LINE}\nnode {node}\n");
     if let Some(cluster) = cluster {
         text.push_str(&format!("cluster {cluster}\n"));
     }
-    let draft = folder.join("identity.new");
+    put(folder, "identity", &text)
+}
+
+/// Replaces a file so that a crash leaves the former or the new one, whole.
+fn put(folder: &Path, name: &str, text: &str) -> Result<(), Fault> {
+    let draft = folder.join(format!("{name}.new"));
     let replace = || {
         let mut file = File::create(&draft)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&draft, folder.join("identity"))?;
+        std::fs::rename(&draft, folder.join(name))?;
         File::open(folder)?.sync_all()
     };
-    replace().map_err(|error: std::io::Error| Fault::folder("write", &folder.join("identity"), error))
+    replace().map_err(|error: std::io::Error| Fault::folder("write", &folder.join(name), error))
+}
+
+fn refuse_outdated(note: &Path) -> Result<(), Fault> {
+    match std::fs::read_to_string(note) {
+        Ok(why) => Err(Fault::Outdated(format!("{} (noted in {})", why.trim_end(), note.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Fault::folder("read", note, error)),
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +197,21 @@ mod tests {
         assert!(matches!(Identity::open(folder.path(), NODE), Err(Fault::InUse(_))));
         drop(first);
         Identity::open(folder.path(), NODE).expect("the lock is free again");
+    }
+
+    #[test]
+    fn a_folder_that_was_set_aside_starts_no_more_until_another_is_put_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let identity = Identity::open(folder.path(), NODE).expect("a new folder");
+        identity.set_aside("node 2 remembers its life 7").expect("it is noted");
+        drop(identity);
+        let again = Identity::open(folder.path(), NODE).map(|_| ());
+        assert!(matches!(&again, Err(Fault::Outdated(why)) if why.contains("its life 7")), "{again:?}");
+        std::fs::remove_file(folder.path().join(OUTDATED)).expect("another folder");
+        let identity = Identity::open(folder.path(), NODE).expect("without the note");
+        identity.release();
+        identity.set_aside("late").expect("it may be another's by now");
+        Identity::open(folder.path(), NODE).expect("nothing was noted");
     }
 
     #[test]

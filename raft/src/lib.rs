@@ -31,6 +31,7 @@ mod archive;
 pub mod crash;
 mod drive;
 mod fault;
+mod greeting;
 mod hearing;
 mod hint;
 mod identity;

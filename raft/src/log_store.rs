@@ -22,7 +22,7 @@ use crate::types::{
     to_point, to_vote, to_vote_record,
 };
 use crate::wal::{
-    Disk, EntryRecord, FolderDisk, OpenError, OpeningReport, PayloadKind, Wal, WalHealth, WalOptions, WalReader,
+    Disk, EntryRecord, FolderDisk, OpenError, OpeningReport, PayloadKind, Stated, Wal, WalHealth, WalOptions, WalReader,
 };
 
 /// Payload bytes that one round of replication or of a stream reads at most. With the message's framing it
@@ -62,6 +62,11 @@ impl LogStore {
         let (wal, report) = Wal::open(disk, options)?;
         let reader = LogReader { reader: wal.reader() };
         Ok((LogStore { wal, reader }, report))
+    }
+
+    /// What it holds.
+    pub fn stated(&self) -> Stated {
+        self.wal.stated()
     }
 
     /// How the log fares; keep it before openraft takes the log away.

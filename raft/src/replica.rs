@@ -273,6 +273,17 @@ impl Replica {
         self.inner.identity.node()
     }
 
+    /// What this process drew for its life: see [`Options::life`].
+    pub fn life(&self) -> u64 {
+        self.inner.router.caller.recall.own().draw
+    }
+
+    /// The ledger knows a later life of this node than its data folder does: it stops, and no process starts with
+    /// that folder again (P21).
+    pub fn set_aside(&self, why: &str) {
+        self.inner.router.caller.recall.set_aside(why);
+    }
+
     /// The cluster that this node belongs to, if any yet.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.inner.identity.cluster()

@@ -38,13 +38,14 @@ async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> V
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let (address, name, node) = (transport.address().to_string(), format!("n{number}"), NodeId(number));
         members.insert(node, Member { name: name.clone(), address: address.clone(), votes: true });
-        let mut options = reveille_raft::Options::new(folder.join(&name), node, Arc::new(transport));
+        let mut options =
+            reveille_raft::Options::new(folder.join(&name), support::holder(node, 1), Arc::new(transport));
         // Calm: on a small machine all of this, and whatever else it does, share two cores.
         options.heartbeat_ms = 100;
         options.election_ms = 2_000..4_000;
         options.startup_delay = Duration::ZERO;
         change(&mut options);
-        let site = support::site(options, 1, &address, Arc::new(SystemClock)).await;
+        let site = support::site(options, &address, Arc::new(SystemClock)).await;
         let leading = Station::lead(&site);
         nodes.push((site, leading));
     }
@@ -55,7 +56,7 @@ async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> V
 async fn station((site, leading): (Arc<Site>, Leading), folder: &Path) -> Station {
     let name = site.introduction.name.clone();
     let journal_dir = folder.join(format!("{name}-journal"));
-    let options = Options { name, life: 1, journal_dir, dialer: Arc::new(TcpDialer::new(Duration::from_secs(5))) };
+    let options = Options { name, journal_dir, dialer: Arc::new(TcpDialer::new(Duration::from_secs(5))) };
     Station::start(site, leading, options, &CancellationToken::new()).await.expect("a station")
 }
 

@@ -11,16 +11,21 @@ use reveille_cluster::zones::Zones;
 use reveille_ledger::command::{Command, Next, ScheduleCreate};
 use reveille_ledger::content::{Audience, Content, Recipient, To};
 use reveille_ledger::decide::calendar::When;
-use reveille_ledger::ids::{Holder, Incarnation, Nominal};
+use reveille_ledger::ids::{Holder, Incarnation, NodeId, Nominal};
 use reveille_ledger::policy::Policies;
 use reveille_raft::{Options, Replica};
 
 /// Far beyond what any step takes, so that a loaded machine fails no test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The node of these options, in this life of it: its replica runs, and nobody is at work.
-pub async fn site(options: Options, incarnation: u64, address: &str, clock: Arc<dyn Clock>) -> Arc<Site> {
-    let me = Holder { node: options.node, incarnation: Incarnation(incarnation) };
+/// A node, in one life of it.
+pub fn holder(node: NodeId, incarnation: u64) -> Holder {
+    Holder { node, incarnation: Incarnation(incarnation) }
+}
+
+/// The node of these options: its replica runs, and nobody is at work.
+pub async fn site(options: Options, address: &str, clock: Arc<dyn Clock>) -> Arc<Site> {
+    let me = Holder { node: options.node, incarnation: options.incarnation };
     let introduction = Introduction {
         name: format!("n{}", me.node.0),
         address: address.to_owned(),

@@ -130,17 +130,17 @@ impl Node {
     async fn start_replica(&mut self, network: &Network, change: fn(&mut Options)) -> Leading {
         self.lives += 1;
         let home = Home::new(&self.name);
-        let mut options = Options::new(self.data(), self.id, network.transport(self.id));
+        let mut options = Options::new(self.data(), support::holder(self.id, self.lives), network.transport(self.id));
         // Calmer than in production: two of these clusters run at once on a small machine, which may stand still
         // for two seconds, and no leader shall change that a test has not cut off.
         options.heartbeat_ms = 100;
         options.election_ms = 2_500..3_500;
         options.startup_delay = Duration::from_millis(1_200);
         change(&mut options);
-        let (lives, address) = (self.lives, Network::address_of(self.id));
+        let address = Network::address_of(self.id);
         let (site, leading) = home
             .run(async move {
-                let site = support::site(options, lives, &address, Arc::new(SystemClock)).await;
+                let site = support::site(options, &address, Arc::new(SystemClock)).await;
                 let leading = Station::lead(&site);
                 (site, leading)
             })
@@ -152,7 +152,6 @@ impl Node {
     async fn start_station(&mut self, leading: Leading) {
         let options = station::Options {
             name: self.name.clone(),
-            life: self.lives,
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(self.valve.clone()),
         };

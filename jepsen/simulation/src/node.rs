@@ -125,7 +125,8 @@ impl Node {
         let life = Life { node: self.id, number: self.lives };
         self.around.trace.say(format_args!("n{} starts its life {}", self.id.0, self.lives));
         let disk = LogDisk::new(self.log.clone(), life, self.around.trace.clone());
-        let mut options = Options::new(self.folder(self.lives).join("data"), self.id, self.around.network.enter(life));
+        let me = Holder { node: self.id, incarnation: Incarnation(self.lives) };
+        let mut options = Options::new(self.folder(self.lives).join("data"), me, self.around.network.enter(life));
         let heartbeat_ms = self.around.heartbeat_ms;
         options.heartbeat_ms = heartbeat_ms;
         options.election_ms = heartbeat_ms * ELECTION.start..heartbeat_ms * ELECTION.end;
@@ -139,7 +140,6 @@ impl Node {
         let site = Arc::new(parking_lot::Mutex::new(None));
         let station = station::Options {
             name: format!("n{}", self.id.0),
-            life: self.lives,
             journal_dir: self.folder(self.lives).join("journal"),
             dialer: self.around.relay.way(life),
         };

@@ -1,5 +1,6 @@
 //! Each blow as it falls and as it is mended. A blow that cannot fall says why; nothing is left out in silence.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -46,6 +47,8 @@ pub(super) enum Undo {
     Empty(String),
     /// The relay works again.
     Relay,
+    /// This copy of this node's folder is put back, and then what it had last.
+    PutBack { name: String, kept: PathBuf },
 }
 
 impl Undo {
@@ -67,6 +70,7 @@ impl Nemesis {
             Blow::Disk { whom, how } => self.disk(strike, *whom, *how).await.map(Some),
             Blow::Power { whom } => self.power(strike, *whom).map(Some),
             Blow::Relay { name, faults } => self.relay(strike, name, faults).map(Some),
+            Blow::OldFolder { whom } => self.copy_folder(strike, *whom).await.map(Some),
             Blow::Roll => self.roll(strike).await.map(Some),
             Blow::Transfer => self.transfer(strike).await.map(Some),
             Blow::Operator(order) => {
@@ -350,6 +354,7 @@ impl Nemesis {
                 }
             }
             Undo::Untrace { name, trace } => self.untrace(&name, trace, fault).await?,
+            Undo::PutBack { name, kept } => self.put_back(&name, &kept).await?,
             Undo::Empty(name) => self.empty(&name, fault)?,
             Undo::Relay => {
                 let struck: u64 = self.stage.sink.fault_tally().iter().map(|tally| tally.struck).sum();

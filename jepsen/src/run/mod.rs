@@ -14,6 +14,7 @@ mod blows;
 pub mod crash;
 mod disk;
 mod dots;
+mod folders;
 mod gates;
 mod links;
 mod lives;
@@ -288,11 +289,19 @@ fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
             // A quarter of what is due: faults may keep the rest for later.
             mails_per_second: recipients / (4 * args.seconds as u32),
             kills_inside_data: u32::from(kills),
-            faults: if kills { BTreeMap::from([(FaultKind::Kill, 1)]) } else { BTreeMap::new() },
+            faults: must_be_seen(families, kills),
         },
         drain_within_ms: (args.seconds + 60) * 1_000,
         ..plain_header(args.seed.0, command, args.in_doubt, cluster)
     }
+}
+
+/// Kinds of faults of which an effect must have been seen. Of old folders only where nothing else is asked for: they are
+/// put back only while all else is well.
+fn must_be_seen(families: &[Family], kills: bool) -> BTreeMap<FaultKind, u32> {
+    let kills = kills.then_some((FaultKind::Kill, 1));
+    let folders = (families == [Family::Folder]).then_some((FaultKind::Damage, 1));
+    kills.into_iter().chain(folders).collect()
 }
 
 /// What holds of every run of ours; whoever uses it says what it asks and what it must have exercised.

@@ -268,9 +268,15 @@ impl Nemesis {
         all_run && self.active.iter().all(|active| matches!(active.fault.kind, FaultKind::Relay | FaultKind::Clock))
     }
 
-    fn revive(&mut self) -> Result<()> {
+    /// Looks for nodes that ended by themselves, to start them again later.
+    pub(super) fn note_ends(&mut self) -> Result<()> {
         let down = self.stage.look_for_ends()?;
         self.revivals.extend(down.into_iter().map(|end| (Instant::now() + REVIVED_AFTER, end.node)));
+        Ok(())
+    }
+
+    fn revive(&mut self) -> Result<()> {
+        self.note_ends()?;
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.revivals).into_iter().partition(|(at, _)| *at <= Instant::now());
         self.revivals = later;
@@ -299,6 +305,7 @@ fn kind(blow: &Blow) -> FaultKind {
         Blow::Roll => FaultKind::Restart,
         Blow::Transfer => FaultKind::Transfer,
         Blow::Operator(_) => FaultKind::Operator,
+        Blow::OldFolder { .. } => FaultKind::Damage,
     }
 }
 

@@ -36,11 +36,13 @@ pub enum Family {
     Roll,
     /// Operators opt out, pause, cancel and trigger in the middle
     Operator,
+    /// An old copy of a node's data folder is put back: it must refuse to take part
+    Folder,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 10] = [
+    pub const ALL: [Family; 11] = [
         Family::Kill,
         Family::Pause,
         Family::Partition,
@@ -51,6 +53,7 @@ impl Family {
         Family::Relay,
         Family::Roll,
         Family::Operator,
+        Family::Folder,
     ];
 }
 
@@ -93,6 +96,8 @@ pub enum Blow {
     Transfer,
     /// An operator does something.
     Operator(Order),
+    /// A node is killed and its folder copied; it goes on, and when this is over the copy is put back.
+    OldFolder { whom: Whom },
 }
 
 /// Which links are cut.
@@ -262,6 +267,7 @@ impl Family {
             }
             Family::Roll => (0, if dice.random_bool(0.5) { Blow::Roll } else { Blow::Transfer }),
             Family::Operator => (dice.random_range(500..3_000), Blow::Operator(one_of(dice, &ORDERS)?)),
+            Family::Folder => (dice.random_range(2_500..5_000), Blow::OldFolder { whom: whom(dice) }),
         })
     }
 }

@@ -99,6 +99,10 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
     ended.map_err(|error| {
         let (exit, reason, next) = if error.is::<crate::config::ConfigError>() {
             (Exit::Usage, "GENERAL", "reveille config check names what is wrong with a configuration")
+        } else if is_outdated(&error) {
+            let next = "put back the data folder that this node ran with last; if it is gone, leave this node stopped, and \
+                        run on with the others: there is no command yet that replaces a node";
+            (Exit::General, "DATA_FOLDER", next)
         } else if is_of_no_use(&error) {
             let next = "keep the folder for inspection, leave this node stopped, and run on with the others: there is no \
                         command yet that replaces a node";
@@ -112,9 +116,14 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
 
 /// Must no node start with that data folder again?
 fn is_of_no_use(error: &anyhow::Error) -> bool {
-    let is_damaged = matches!(error.downcast_ref(), Some(Fault::Damaged(_)))
-        || matches!(error.downcast_ref(), Some(LifeError::Damaged { .. }));
-    is_damaged || matches!(error.downcast_ref(), Some(StationError::NotTaken(Refusal::OldIncarnation { .. })))
+    matches!(error.downcast_ref(), Some(Fault::Damaged(_)))
+        || matches!(error.downcast_ref(), Some(LifeError::Damaged { .. }))
+}
+
+/// Is it an older copy of what the node had (P21)?
+fn is_outdated(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Fault::Outdated(_)))
+        || matches!(error.downcast_ref(), Some(StationError::NotTaken(Refusal::OldIncarnation { .. })))
 }
 
 async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
@@ -180,9 +189,11 @@ mod tests {
         };
         let (asked, known) = (Incarnation(1), Incarnation(12));
         let old = StationError::NotTaken(Refusal::OldIncarnation { asked, known });
-        for error in [anyhow::Error::new(Fault::Damaged("wal/1.log".into())), anyhow::Error::new(old)] {
-            assert!(next(error).contains("leave this node stopped"));
+        let remembered = Fault::Outdated("node 2 remembers its life 12".into());
+        for error in [anyhow::Error::new(old), anyhow::Error::new(remembered)] {
+            assert!(next(error).contains("put back the data folder"));
         }
+        assert!(next(anyhow::Error::new(Fault::Damaged("wal/1.log".into()))).contains("leave this node stopped"));
         assert!(next(anyhow::Error::new(Fault::Log("no space".into()))).contains("start it again"));
     }
 

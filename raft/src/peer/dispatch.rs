@@ -1,6 +1,6 @@
-//! The receiving side: checks who speaks, then hands each request to whom it concerns.
+//! The receiving side: hands each request that was let in to whom it concerns.
 //!
-//! A request of another cluster, or meant for another node, is refused before anything is read from it.
+//! A request of another cluster, or meant for another node, is refused at the `door`, before anything is read of it.
 //! Every answer comes within a bounded time: what waits, waits no longer than its caller says it does.
 
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest};
-use reveille_ledger::ids::{GROUP, NodeId};
+use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
+use super::door::Doorman;
 use super::{Handler, PeerService, Rejection, Request, Response};
 use crate::Raft;
 use crate::admission::Admission;
-use crate::identity::{ClusterId, Identity};
 use crate::machine::reply_bytes;
 use crate::proposer::{ProposeError, check_forwarded};
 use crate::routing::Router;
@@ -34,7 +34,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Everything that answers peers.
 pub(crate) struct Dispatch {
-    pub identity: Arc<Identity>,
+    pub doorman: Arc<Doorman>,
     pub raft: Raft,
     pub router: Arc<Router>,
     pub admission: Admission,
@@ -48,7 +48,7 @@ impl Handler for Dispatch {
         if let Request::Describe(_) = request {
             return self.describe().await.map(Response::Describe);
         }
-        let from = self.check(&request)?;
+        let from = self.doorman.admit(&request)?;
         match request {
             Request::Append(request) => self.append(request).await.map(Response::Append),
             Request::Vote(request) => self.vote(request).await.map(Response::Vote),
@@ -104,6 +104,7 @@ impl Handler for Dispatch {
                 Ok(Response::TakePart(v1::TakePartResponse { refusal: taken.err().unwrap_or_default() }))
             }
             Request::Describe(_) => self.describe().await.map(Response::Describe),
+            Request::Greet(request) => self.greet(from, request).await.map(Response::Greet),
             Request::Clock(_) => Ok(Response::Clock(wire::from_clock(self.service.clock()))),
         }
     }
@@ -124,35 +125,16 @@ fn deadline(remaining_ms: u64) -> Instant {
 }
 
 impl Dispatch {
-    /// Who speaks, if it is one of ours and means this node. A node without a cluster joins the one that
-    /// calls it by its id: ids are drawn at random, so whoever knows it was told.
-    fn check(&self, request: &Request) -> Result<NodeId, Rejection> {
-        let stranger = |text: String| Err(Rejection::Stranger(text));
-        let Some(header) = request.header() else {
-            return Err(Rejection::Malformed("field header is missing".to_owned()));
-        };
-        let own = self.identity.node();
-        if header.to != own.0 {
-            return stranger(format!("this is node {own}, not {}: its address was another's", NodeId(header.to)));
+    /// What a peer of a cut log has lost, its leader sends again: openraft has to be told that it may.
+    async fn greet(&self, from: NodeId, request: v1::GreetRequest) -> Result<v1::GreetResponse, Rejection> {
+        if request.header.and_then(|header| header.life).is_some_and(|life| life.cut) {
+            let allowed = within(RAFT_LIMIT, self.raft.trigger().allow_next_revert(&from.0, true)).await?;
+            // An error: this node does not lead. Its next leader begins to look from the end of the log.
+            if let Ok(Ok(())) = allowed {
+                self.doorman.recall.starts_over(from);
+            }
         }
-        if header.group != GROUP {
-            return stranger(format!("no group {} here", header.group));
-        }
-        let Ok(cluster) = <[u8; 16]>::try_from(header.cluster.as_ref()) else {
-            return Err(Rejection::Malformed("field header.cluster has not 16 bytes".to_owned()));
-        };
-        let theirs = ClusterId(u128::from_be_bytes(cluster));
-        match self.identity.cluster() {
-            Some(ours) if ours == theirs => Ok(NodeId(header.from)),
-            Some(ours) => stranger(format!("node {own} belongs to cluster {ours}, not to {theirs}")),
-            None => match self.identity.join(theirs, false) {
-                Ok(()) => {
-                    tracing::info!(cluster = %theirs, "this node joins the cluster that calls it");
-                    Ok(NodeId(header.from))
-                }
-                Err(fault) => Err(Rejection::NotNow(fault.to_string())),
-            },
-        }
+        Ok(v1::GreetResponse {})
     }
 
     async fn append(&self, request: v1::AppendRequest) -> Result<v1::AppendResponse, Rejection> {
@@ -168,7 +150,8 @@ impl Dispatch {
         {
             self.admission.heard_leader(matched.index, committed.index);
         }
-        Ok(wire::from_append_response(&answer))
+        let life = Some(self.doorman.recall.own());
+        Ok(v1::AppendResponse { life, ..wire::from_append_response(&answer) })
     }
 
     /// The one question that a stranger may ask.
@@ -187,20 +170,24 @@ impl Dispatch {
     async fn vote(&self, request: v1::VoteRequest) -> Result<v1::VoteResponse, Rejection> {
         self.check_may_vote()?;
         let request = wire::to_vote_request(request)?;
-        raft(self.raft.vote(request)).await.map(|answer| wire::from_vote_response(&answer))
+        let answer = raft(self.raft.vote(request)).await?;
+        let life = Some(self.doorman.recall.own());
+        Ok(v1::VoteResponse { life, ..wire::from_vote_response(&answer) })
     }
 
     async fn pre_vote(&self, request: v1::PreVoteRequest) -> Result<v1::PreVoteResponse, Rejection> {
         self.check_may_vote()?;
         let request = wire::to_pre_vote_request(request)?;
-        raft(self.raft.pre_vote(request)).await.map(|answer| wire::from_pre_vote_response(&answer))
+        let answer = raft(self.raft.pre_vote(request)).await?;
+        let life = Some(self.doorman.recall.own());
+        Ok(v1::PreVoteResponse { life, ..wire::from_pre_vote_response(&answer) })
     }
 
     async fn transfer_leader(
         &self,
         request: v1::TransferLeaderRequest,
     ) -> Result<v1::TransferLeaderResponse, Rejection> {
-        if request.to_node == self.identity.node().0 && !self.admission.may_stand() {
+        if request.to_node == self.doorman.identity.node().0 && !self.admission.may_stand() {
             return Ok(v1::TransferLeaderResponse { refusal: "this node does not stand for election now".to_owned() });
         }
         let from = wire::to_required_vote(request.from_leader)?;

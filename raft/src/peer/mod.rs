@@ -2,10 +2,11 @@
 //!
 //! [`Transport`] is the seam: [`GrpcTransport`] is what a node uses, an in-memory one serves tests and
 //! simulations. A transport carries our own messages (`reveille.peer.v1`) and knows nothing of Raft. What
-//! arrives goes to the `dispatch` of this node, which checks who speaks before anything else.
+//! arrives goes to the `door` of this node, where it is checked who speaks before anything else.
 //!
 //! Reading order: this file, `rpc` (the closed list of requests), `service` (the part that the
-//! application answers), `dispatch` (the receiving side), `client` (the asking side), `grpc`.
+//! application answers), `door` (who is let in), `recall` (who is not, because it had more than it has),
+//! `dispatch` (the receiving side), `client` (the asking side), `grpc`.
 
 use std::fmt;
 use std::io;
@@ -18,7 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) mod client;
 pub(crate) mod dispatch;
+pub(crate) mod door;
 mod grpc;
+pub(crate) mod recall;
 mod rpc;
 mod service;
 
@@ -75,6 +78,9 @@ pub enum Rejection {
     /// The request makes no sense.
     #[error("malformed request: {0}")]
     Malformed(String),
+    /// The one who asks has a data folder that is older than what it had (P21): it must stop.
+    #[error("{0}")]
+    Outdated(String),
     /// Not now: the node starts, stops, or does not vote yet.
     #[error("{0}")]
     NotNow(String),

@@ -25,12 +25,6 @@ use crate::types::{
 #[error("{0}")]
 pub(crate) struct Malformed(String);
 
-impl Malformed {
-    pub fn new(what: impl Into<String>) -> Malformed {
-        Malformed(what.into())
-    }
-}
-
 impl From<Malformed> for Rejection {
     fn from(malformed: Malformed) -> Rejection {
         Rejection::Malformed(malformed.0)
@@ -128,7 +122,7 @@ pub(crate) fn from_append_response(response: &AppendEntriesResponse<TypeConfig>)
         AppendEntriesResponse::Conflict => Outcome::Conflict(v1::Conflict {}),
         AppendEntriesResponse::HigherVote(vote) => Outcome::HigherVote(from_vote(vote)),
     };
-    v1::AppendResponse { outcome: Some(outcome) }
+    v1::AppendResponse { outcome: Some(outcome), life: None }
 }
 
 pub(crate) fn to_append_response(response: v1::AppendResponse) -> Result<AppendEntriesResponse<TypeConfig>, Malformed> {
@@ -162,6 +156,7 @@ macro_rules! votes {
                 vote: Some(from_vote(&response.vote)),
                 granted: response.vote_granted,
                 last: response.last_log_id.as_ref().map(from_log_id),
+                life: None,
             }
         }
 

@@ -4,6 +4,7 @@
 mod disks;
 mod faults;
 mod memory;
+mod old_folders;
 mod one_node;
 mod partitions;
 mod snapshots;

@@ -134,10 +134,11 @@ impl Node {
         transport: Arc<dyn Transport>,
         change: impl FnOnce(&mut Options),
     ) -> Result<(), Fault> {
+        let incarnation = Incarnation(self.lives.fetch_add(1, Ordering::Relaxed) + 1);
         let mut options = options(self.folder.path(), self.id, transport);
+        (options.incarnation, options.life) = (incarnation, incarnation.0);
         change(&mut options);
         let replica = Replica::start(options, Arc::new(Answers)).await?;
-        let incarnation = Incarnation(self.lives.fetch_add(1, Ordering::Relaxed) + 1);
         tokio::spawn(keep_terms(replica.clone(), Holder { node: self.id, incarnation }));
         self.replica = Some(replica);
         Ok(())
@@ -150,7 +151,8 @@ impl Node {
 }
 
 pub fn options(folder: &Path, node: NodeId, transport: Arc<dyn Transport>) -> Options {
-    let mut options = Options::new(folder.to_owned(), node, transport);
+    let first = Holder { node, incarnation: Incarnation(1) };
+    let mut options = Options::new(folder.to_owned(), first, transport);
     // Calmer than in production: many of these run at once on a small machine.
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;

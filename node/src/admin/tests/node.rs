@@ -106,7 +106,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     };
     let desk = Arc::new(Desk::new(clock.clone(), introduction.clone()));
     let me = Holder { node: NodeId(number), incarnation: Incarnation(incarnation) };
-    let mut options = Options::new(folder.path().join("data"), me.node, Arc::new(transport));
+    let mut options = Options::new(folder.path().join("data"), me, Arc::new(transport));
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
     let parts = Parts::open(folder.path().join("parts")).expect("a folder");
@@ -143,7 +143,6 @@ impl Founder {
     pub async fn work(self, faults: &str) -> Node {
         let options = station::Options {
             name: "node-1".to_owned(),
-            life: 1,
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(TcpDialer::default()),
         };
