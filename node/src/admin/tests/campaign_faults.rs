@@ -53,7 +53,7 @@ async fn a_name_or_an_audience_that_a_campaign_has_leads_to_the_campaign() {
     launched(&node, "spring", None).await.expect("launched");
     let delete = DeleteAudienceRequest { name: "all".into(), ..DeleteAudienceRequest::default() };
     let refused = node.audiences().delete_audience(delete).await.expect_err("it is used");
-    assert_eq!(next(&refused), one("reveille campaign delete spring, once it is over or cancelled"));
+    assert_eq!(next(&refused), one("reveille campaign delete spring, a draft or once it is over or cancelled"));
     assert!(refused.message().contains("campaign 'spring'"), "{refused}");
     node.stop().await;
 }
