@@ -149,7 +149,8 @@ const FULL: &str = "a cannot write part 0: 3 MiB are free in /d/parts for a part
 async fn what_it_waits_for_is_told_while_it_waits_and_when_its_time_is_over() {
     let (_folder, path) = file("email\nann@example.com\n");
     let fake = full().await;
-    let ended = import(&fake, &path, "--timeout 4s").await;
+    // Shorter than the ten seconds after which a line is said once more, and long enough for a busy machine.
+    let ended = import(&fake, &path, "--timeout 9s").await;
     let told = format!("0 of 1 part on a majority; waits: {FULL}\n");
     let lines = ended.stderr.matches(&told).count();
     assert_eq!(lines, 1, "once, for nothing changes: {}", ended.stderr);
@@ -159,7 +160,7 @@ async fn what_it_waits_for_is_told_while_it_waits_and_when_its_time_is_over() {
     let next = "free space on that volume of a; then the same command again: what is there is not sent again";
     assert!(error.contains(next), "{error}");
 
-    let ended = import(&fake, &path, "--timeout 4s -o json").await;
+    let ended = import(&fake, &path, "--timeout 9s -o json").await;
     let error = ended.error();
     assert_eq!((ended.code, &error["reason"]), (Some(8), &json!("TIMED_OUT")), "{ended:?}");
     assert!(error["message"].as_str().is_some_and(|message| message.contains(FULL)), "{error}");
