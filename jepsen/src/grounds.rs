@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,6 +26,10 @@ const PREFIX: &str = "reveille-jepsen-";
 const OWNER: &str = "owner";
 /// The list of what was mounted elsewhere.
 const MOUNTS: &str = "mounts";
+/// Beside the journals: where the other folder is. Whoever sweeps may have another folder for what is temporary.
+const DATA: &str = "data";
+/// A folder that is being made or removed has no owner's file for a moment, and no longer.
+const OWNERLESS_FOR: Duration = Duration::from_secs(60);
 
 /// Two folders with one token.
 pub struct Grounds {
@@ -47,6 +52,9 @@ impl Grounds {
         let token = format!("{:08x}", rand::random::<u32>());
         let data = Owned::new(&places[0], &token)?;
         let journals = places[1].is_dir().then(|| Owned::new(&places[1], &token)).transpose()?;
+        if let Some(journals) = &journals {
+            fs::write(journals.folder.path().join(DATA), places[0].as_os_str().as_encoded_bytes())?;
+        }
         Ok(Grounds { token, data, journals })
     }
 
@@ -94,8 +102,10 @@ fn sweep(places: &[PathBuf]) {
         kill_all(&token);
         hosts::remove(&token);
         quota::sweep(&token);
-        let folders = places.iter().map(|place| place.join(format!("{PREFIX}{token}")));
-        for folder in folders.filter(|path| path.exists()) {
+        let named = format!("{PREFIX}{token}");
+        let elsewhere = places.iter().filter_map(|place| fs::read_to_string(place.join(&named).join(DATA)).ok());
+        let all: BTreeSet<PathBuf> = elsewhere.map(PathBuf::from).chain(places.iter().cloned()).collect();
+        for folder in all.iter().map(|place| place.join(&named)).filter(|path| path.exists()) {
             unmount_all(&folder);
             if let Err(error) = fs::remove_dir_all(&folder) {
                 eprintln!("{} stays: {error}", folder.display());
@@ -104,14 +114,19 @@ fn sweep(places: &[PathBuf]) {
     }
 }
 
-/// Tokens of the folders in here whose lock nobody holds.
+/// Tokens of the folders in here whose lock nobody holds, or that have had none for long.
 fn abandoned(place: &Path) -> Vec<String> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     let tokens = entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let token = name.strip_prefix(PREFIX)?.to_owned();
-        let lock = File::open(entry.path().join(OWNER)).ok()?;
-        lock.try_lock().ok()?;
+        match File::open(entry.path().join(OWNER)) {
+            Ok(lock) => lock.try_lock().ok()?,
+            Err(_) => {
+                let age = entry.metadata().ok()?.modified().ok()?.elapsed().ok()?;
+                (age > OWNERLESS_FOR).then_some(())?;
+            }
+        }
         Some(token)
     });
     tokens.collect()
@@ -167,6 +182,18 @@ mod tests {
         assert_eq!(abandoned(place.path()), ["00000002"], "and not one without an owner's file");
         sweep(&[place.path().to_owned()]);
         assert!(!dead.folder.path().exists() && living.folder.path().exists());
+    }
+
+    #[test]
+    fn a_folder_elsewhere_is_found_by_what_lies_beside_the_journals() {
+        let (memory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let journals = Owned::new(memory.path(), "00000003").unwrap();
+        let data = elsewhere.path().join("reveille-jepsen-00000003");
+        fs::create_dir(&data).unwrap();
+        fs::write(journals.folder.path().join(DATA), elsewhere.path().as_os_str().as_encoded_bytes()).unwrap();
+        drop(journals._lock);
+        sweep(&[memory.path().to_owned()]);
+        assert!(!data.exists() && !journals.folder.path().exists());
     }
 
     #[test]

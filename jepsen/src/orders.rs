@@ -99,14 +99,14 @@ impl Admin {
         came.await.map(|answer| answer.barrier.unwrap_or_default())
     }
 
-    /// Lets a run go on.
-    pub async fn resume_run(&self, run: &str) -> Came<()> {
+    /// Lets a run go on; answers the log index of the entry.
+    pub async fn resume_run(&self, run: &str) -> Came<u64> {
         let request = ResumeRunRequest { run: run.to_owned(), ..ResumeRunRequest::default() };
         let came = self.order(|channel| {
             let request = request.clone();
             async move { RunServiceClient::new(channel).resume_run(request).await }
         });
-        came.await.map(|_| ())
+        came.await.map(|answer| answer.index)
     }
 
     /// Cancels what a run has not sent.

@@ -4,7 +4,7 @@
 //! The relay's capacity is known, because the sink takes its time for each answer. Offered is a schedule in each second,
 //! with as many recipients as the case says; nothing is killed, so nothing may be in doubt either.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, Start};
 use crate::load::{self, A_YEAR, Until};
 use crate::measure::{resident_mb, rounded};
 use crate::quota::Quota;
-use crate::tally::Arrivals;
+use crate::tally::{Arrivals, epoch_of};
 use crate::watch::Watch;
 
 /// Sessions to the sink on each node, and how long it takes for an answer: 80 mails a second and node.
@@ -100,6 +100,8 @@ struct Told {
     memory_mb: BTreeMap<String, [f64; 3]>,
     duplicates: u64,
     lost: u64,
+    /// Nothing is killed, so none may be.
+    in_doubt: u64,
     valid: bool,
 }
 
@@ -172,18 +174,21 @@ async fn one(start: &Start, args: &Args, case: Case) -> Result<Told> {
     let mut quota = None;
     let cluster = Cluster::start(start, args.nodes).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
+    // From before the creates on: they are load too.
+    let leaders = Watch::start(&cluster);
     let due = create(&cluster, &offer).await?;
     if case == Case::Rendering {
         match Quota::new(cluster.token(), QUOTA_PERCENT)? {
             Ok(made) => {
+                // Kept at once: it can go only after the nodes that are in it.
+                let made = quota.insert(made);
                 let mut nodes = cluster.nodes().iter().filter_map(|node| node.process_id());
                 nodes.try_for_each(|process| made.add(process))?;
-                quota = Some(made);
             }
             Err(why) => return Ok(Told::skipped(case, why)),
         }
     }
-    let told = offer_it(&cluster, &sink, case, &offer, due).await;
+    let told = offer_it(&cluster, &sink, &leaders, case, &offer, due).await;
     drop(cluster);
     drop(quota);
     told
@@ -206,11 +211,18 @@ async fn create(cluster: &Cluster, offer: &Offer) -> Result<SystemTime> {
     Ok(due)
 }
 
-async fn offer_it(cluster: &Cluster, sink: &Sink, case: Case, offer: &Offer, due: SystemTime) -> Result<Told> {
-    let (leaders, offered, over) = (Watch::start(cluster), offer.mails(), offer.over);
+async fn offer_it(
+    cluster: &Cluster,
+    sink: &Sink,
+    leaders: &Watch,
+    case: Case,
+    offer: &Offer,
+    due: SystemTime,
+) -> Result<Told> {
+    let (offered, over) = (offer.mails(), offer.over);
     tokio::time::sleep(due.duration_since(SystemTime::now()).unwrap_or_default()).await;
     let (began, mut memory) = (Instant::now(), Memory::new(cluster)?);
-    let (first, mut backlog_max, mut answer_ms) = (leaders.epochs().max(1), 0, case.answer_ms(0.0));
+    let (mut backlog_max, mut answer_ms) = (0, case.answer_ms(0.0));
     while began.elapsed() < over {
         tokio::time::sleep(LOOK_EVERY).await;
         let into = (began.elapsed().as_secs_f64() / over.as_secs_f64()).min(1.0);
@@ -235,8 +247,12 @@ async fn offer_it(cluster: &Cluster, sink: &Sink, case: Case, offer: &Offer, due
 
     let expected = (0..offer.schedules).map(name);
     let expected = expected.flat_map(|name| (0..offer.recipients).map(move |number| load::address(&name, number)));
-    let tally = Arrivals::of(&sink.mails()).judge(expected, &BTreeSet::new());
-    let elections = leaders.epochs().saturating_sub(first);
+    let mails = sink.mails();
+    let tally = Arrivals::of(&mails).judge(expected, &cluster.admin().doubts("").await?);
+    // A leadership that was over before anybody asked is in the fences of its mails.
+    mails.iter().filter_map(|(_, mail)| epoch_of(mail.fence.as_deref()?)).for_each(|epoch| leaders.saw(epoch));
+    // The first one is how the cluster began.
+    let elections = leaders.epochs().saturating_sub(1);
     let per_second = |mails: u64| rounded(mails as f64 / over.as_secs_f64());
     Ok(Told {
         case,
@@ -251,7 +267,8 @@ async fn offer_it(cluster: &Cluster, sink: &Sink, case: Case, offer: &Offer, due
         memory_mb: memory.0,
         duplicates: tally.duplicates,
         lost: tally.lost,
-        valid: elections == 0 && tally.is_clean(),
+        in_doubt: tally.in_doubt,
+        valid: elections == 0 && tally.is_clean() && tally.in_doubt == 0,
     })
 }
 
@@ -288,6 +305,7 @@ impl Told {
             memory_mb: BTreeMap::new(),
             duplicates: 0,
             lost: 0,
+            in_doubt: 0,
             valid: false,
         }
     }

@@ -67,6 +67,8 @@ pub struct Sum {
     mails: u64,
     duplicates: u64,
     lost: u64,
+    /// Runs of which nobody could say how many were lost: they did not come to their end.
+    lost_unknown: u64,
     /// Of who led, of who had a mail in hand, of others.
     kills_of_leader: u64,
     kills_of_sender: u64,
@@ -161,6 +163,7 @@ impl Sum {
             // What a run that is not valid found is told by name; duplicates and losses are never hidden.
             sum.duplicates += line.duplicates;
             sum.lost += line.lost.unwrap_or(0);
+            sum.lost_unknown += u64::from(line.lost.is_none());
             if !line.valid {
                 continue;
             }
@@ -212,7 +215,10 @@ fn table(report: &Report) -> String {
             sum.valid.to_string(),
             sum.mails.to_string(),
             sum.duplicates.to_string(),
-            sum.lost.to_string(),
+            match sum.lost_unknown {
+                0 => sum.lost.to_string(),
+                unknown => format!("{}, unknown of {unknown}", sum.lost),
+            },
             format!("{}, {}, {}", sum.kills_of_leader, sum.kills_of_sender, sum.kills_of_other),
             sum.kills_between_dot_and_250.to_string(),
             sum.power_cuts.to_string(),
@@ -258,12 +264,15 @@ mod tests {
         let hold = &report.hold;
         assert_eq!((hold.runs, hold.valid, hold.mails, hold.lost), (3, 2, 2_400, 1), "a loss is never hidden");
         assert_eq!((hold.kills_of_leader, hold.kills_between_dot_and_250, hold.in_doubt), (4, 4, 12));
+        assert_eq!(hold.lost_unknown, 0);
         assert_eq!(hold.in_doubt_per_kill, Some(1.5));
         let Percentiles { count, p50, max, .. } = hold.failover_ms;
         assert_eq!((count, p50, max), (3, Some(2.0), Some(3.0)));
         assert_eq!(report.not_valid, ["seed 8 of kill at abc"]);
         assert_eq!((report.faults["kill"], report.skipped["kill"], report.invariants["I1"]), (6, 2, 2));
         assert_eq!((report.resend.runs, report.by_nemesis.len()), (0, 1));
+        let undrained = line(|line| (line["valid"], line["lost"]) = (false.into(), serde_json::Value::Null));
+        assert_eq!(sum(PathBuf::from("runs.jsonl"), &[undrained]).hold.lost_unknown, 1, "nobody's loss is no loss");
         assert!(table(&report).contains("not valid: seed 8"));
     }
 }

@@ -93,6 +93,8 @@ impl Nemesis {
         // Where nobody runs there is no mail to wait for.
         self.whom(whom)?;
         let held = if inside { self.hold(whom).await } else { Vec::new() };
+        // Who ended by itself meanwhile is nobody's victim.
+        self.note_ends().map_err(skipped)?;
         let sender = held.first().map(|held| held.accepted.ehlo.clone());
         let victim = match (whom, sender) {
             (Whom::Sender, Some(sender)) if self.stage.running().contains(&sender) => sender,
@@ -132,6 +134,7 @@ impl Nemesis {
     }
 
     fn kill_all(&mut self, strike: &Strike) -> Result<Begun, Skipped> {
+        self.note_ends().map_err(skipped)?;
         let victims: Vec<String> = self.stage.running();
         if victims.is_empty() {
             return Err(Skipped("no node runs".to_owned()));
@@ -241,6 +244,7 @@ impl Nemesis {
     }
 
     fn power(&mut self, strike: &Strike, whom: Option<Whom>) -> Result<Begun, Skipped> {
+        self.note_ends().map_err(skipped)?;
         let victims = match whom {
             Some(whom) => vec![self.whom(whom)?],
             None => self.stage.running(),
@@ -252,13 +256,12 @@ impl Nemesis {
         let name = if whom.is_some() { "power cut of one" } else { "power cut of all" };
         let mut fault = self.fault(strike, name, &victims);
         victims.iter().try_for_each(|name| self.stage.kill(name)).map_err(skipped)?;
-        for name in &victims {
-            self.cut_power(name).map_err(skipped)?;
-        }
+        // They are dead, whatever becomes of their disks.
+        let failed: Vec<String> = victims.iter().filter_map(|name| self.cut_power(name).err()).map(told).collect();
         (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
-        (fault.observed, fault.journals_lost) = (Some(true), true);
+        (fault.observed, fault.journals_lost) = (Some(failed.is_empty()), true);
         (self.ends.power_cuts, self.ends.past_gate) = (self.ends.power_cuts + 1, self.ends.past_gate + past_gate);
-        fault.word = format!("{past_gate} past the gate");
+        fault.word = std::iter::once(format!("{past_gate} past the gate")).chain(failed).collect::<Vec<_>>().join("; ");
         Ok(Begun { fault, undo: Undo::Start(victims) })
     }
 
@@ -288,7 +291,7 @@ impl Nemesis {
         let mut fault = self.fault(strike, "restarted in order", &names);
         let mut words = Vec::new();
         for name in names {
-            let obeyed = self.stage.stop(&name).await.map_err(skipped)?;
+            let obeyed = self.stop(&name).await.map_err(skipped)?;
             words.push(format!("{name} {}", if obeyed { "stopped" } else { "had to be killed" }));
             self.stage.start(&name).map_err(skipped)?;
             let until = Instant::now() + READY_WITHIN;
@@ -391,5 +394,9 @@ fn spaced(word: &str) -> String {
 }
 
 pub(super) fn skipped(error: anyhow::Error) -> Skipped {
-    Skipped(format!("{error:#}"))
+    Skipped(told(error))
+}
+
+fn told(error: anyhow::Error) -> String {
+    format!("{error:#}")
 }

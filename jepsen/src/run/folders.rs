@@ -32,9 +32,16 @@ impl Nemesis {
         let kept = self.stage.cluster.folder().join(format!("{victim}.old"));
         let copied = replace(&kept, &folder);
         self.stage.start(&victim).map_err(skipped)?;
-        copied.map_err(skipped)?;
         fault.observed = Some(true);
-        Ok(Begun { fault, undo: Undo::PutBack { name: victim, kept } })
+        let undo = match copied {
+            Ok(()) => Undo::PutBack { name: victim, kept },
+            // It was killed all the same.
+            Err(error) => {
+                fault.word = format!("{error:#}");
+                Undo::Nothing
+            }
+        };
+        Ok(Begun { fault, undo })
     }
 
     /// Puts the copy in the place of the folder, sees the node refuse, and gives it back what it had last. Only while
@@ -93,6 +100,7 @@ impl Nemesis {
     }
 
     fn kill_noting(&mut self, name: &str, fault: &mut Fault) -> Result<()> {
+        self.note_ends()?;
         let past_gate = self.stage.past_gate(name);
         (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
         self.count_kill(name, past_gate > 0, past_gate);

@@ -64,6 +64,9 @@ const RECIPIENTS_PER_SECOND: u64 = 20;
 /// From the first create to the first instant, at least; and what each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
+/// Families that all have their turn in a fault phase of so many seconds.
+const FEW_FAMILIES: usize = 5;
+const TURNS_SECONDS: u64 = 60;
 /// Entries between two snapshots, and entries that are kept.
 const SHORT_LOGS: (u64, u64) = (300, 50);
 /// The whole run ends within twice the fault phase and this.
@@ -289,19 +292,30 @@ fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
             // A quarter of what is due: faults may keep the rest for later.
             mails_per_second: recipients / (4 * args.seconds as u32),
             kills_inside_data: u32::from(kills),
-            faults: must_be_seen(families, kills),
+            faults: must_be_seen(families, kills, args.seconds),
         },
         drain_within_ms: (args.seconds + 60) * 1_000,
         ..plain_header(args.seed.0, command, args.in_doubt, cluster)
     }
 }
 
-/// Kinds of faults of which an effect must have been seen. Of old folders only where nothing else is asked for: they are
-/// put back only while all else is well.
-fn must_be_seen(families: &[Family], kills: bool) -> BTreeMap<FaultKind, u32> {
+/// Kinds of faults of which an effect must have been seen: of each family whose effect nobody can miss, where there are
+/// few enough for all of them to have their turn. Of old folders only where nothing else is asked for: they are put back
+/// only while all else is well.
+fn must_be_seen(families: &[Family], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
     let kills = kills.then_some((FaultKind::Kill, 1));
     let folders = (families == [Family::Folder]).then_some((FaultKind::Damage, 1));
-    kills.into_iter().chain(folders).collect()
+    let have_turns = families.len() <= FEW_FAMILIES && seconds >= TURNS_SECONDS;
+    let plain = families.iter().filter(|_| have_turns).filter_map(|family| match family {
+        Family::Pause => Some((FaultKind::Pause, 1)),
+        Family::Partition => Some((FaultKind::Partition, 1)),
+        Family::Power => Some((FaultKind::PowerCut, 1)),
+        Family::Relay => Some((FaultKind::Relay, 1)),
+        Family::Roll => Some((FaultKind::Restart, 1)),
+        Family::Operator => Some((FaultKind::Operator, 1)),
+        _ => None,
+    });
+    kills.into_iter().chain(folders).chain(plain).collect()
 }
 
 /// What holds of every run of ours; whoever uses it says what it asks and what it must have exercised.

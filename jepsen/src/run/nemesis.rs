@@ -15,7 +15,7 @@ use super::blows::Undo;
 use super::links::BadLink;
 use super::operator::Operator;
 use super::plan::{Blow, Strike, Whom};
-use super::stage::{Doing, Stage};
+use super::stage::{Doing, Stage, Stopped};
 
 /// How often nodes that ended by themselves are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -148,10 +148,21 @@ impl Nemesis {
         self.mend().await?;
         // What was decided over the head of a node that lived on it settles at its next start (P14, docs/roadmap.md).
         for name in std::mem::take(&mut self.away) {
-            self.stage.stop(&name).await?;
+            self.stop(&name).await?;
             self.all_ready().await?;
         }
         Ok(())
+    }
+
+    /// Stops a node; that it had to be killed for it is a fault like any other kill. Answers whether it obeyed.
+    pub(super) async fn stop(&mut self, name: &str) -> Result<bool> {
+        let Stopped::Killed { past_gate } = self.stage.stop(name).await? else { return Ok(true) };
+        let (node, at_ns) = (vec![name.to_owned()], self.stage.recorder.now_ns());
+        let mut fault = Fault::installed(FaultKind::Kill, "kill -9: it did not stop".to_owned(), node, at_ns);
+        (fault.observed, fault.past_gate) = (Some(true), Some(past_gate));
+        eprintln!("  {name} did not stop when it was asked to, and was killed");
+        self.write_down(fault);
+        Ok(false)
     }
 
     async fn mend(&mut self) -> Result<()> {

@@ -74,7 +74,13 @@ impl Operator {
     pub async fn resume(&self, run: &str) -> String {
         let (invoked, came) = (self.recorder.now_ns(), self.admin.resume_run(run).await);
         let word = format!("resume: {}", word(&came));
-        self.record(None, invoked, Operation::Resume { target: Target::Run(run.to_owned()) }, plain(came));
+        let answer = match came {
+            Came::Done(index) => {
+                Answer::Ok { index: Some(index), run: None, crossed: Vec::new(), unconfirmed: Vec::new() }
+            }
+            other => plain(other.map(|_| ())),
+        };
+        self.record(None, invoked, Operation::Resume { target: Target::Run(run.to_owned()) }, answer);
         word
     }
 

@@ -65,8 +65,19 @@ pub struct Stage {
     full_disks: BTreeSet<String>,
     /// Nodes that were asked to stop.
     leaving: BTreeSet<String>,
+    /// Ends by themselves that were seen while something else was done.
+    ends: Vec<End>,
     /// Ends that surprise: node and last words.
     pub surprises: Vec<String>,
+}
+
+/// What came of asking a node to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// It obeyed, or had ended before.
+    Obeyed,
+    /// It was killed in the end, with so many hand-offs past the gate.
+    Killed { past_gate: u64 },
 }
 
 impl Stage {
@@ -76,8 +87,8 @@ impl Stage {
         let began = names.iter().map(|name| (name.clone(), 0)).collect();
         let doing = names.into_iter().map(|name| (name, Doing::Runs)).collect();
         let (over, excused, surprises) = (Lives::default(), BTreeMap::new(), Vec::new());
-        let (full_disks, leaving) = (BTreeSet::new(), BTreeSet::new());
-        Stage { cluster, sink, recorder, watch, began, over, doing, excused, full_disks, leaving, surprises }
+        let (full_disks, leaving, ends) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        Stage { cluster, sink, recorder, watch, began, over, doing, excused, full_disks, leaving, ends, surprises }
     }
 
     /// Names of all nodes, in order.
@@ -138,29 +149,43 @@ impl Stage {
         names
     }
 
-    /// `kill -9`.
+    /// `kill -9`; an error where it had ended by itself.
     pub fn kill(&mut self, name: &str) -> Result<()> {
+        self.notice_ends()?;
+        anyhow::ensure!(self.doing(name) != Doing::Down, "{name} had ended before it was killed");
         let incarnation = self.cluster.node(name)?.incarnation();
         self.cluster.kill(name)?;
         self.is_over(name, incarnation, LifeEnd::Killed);
         Ok(())
     }
 
-    /// SIGTERM; `kill -9` for one that does not obey. Answers whether it obeyed.
-    pub async fn stop(&mut self, name: &str) -> Result<bool> {
+    /// SIGTERM; `kill -9` for one that does not obey. One that obeys with an error is a surprise.
+    pub async fn stop(&mut self, name: &str) -> Result<Stopped> {
+        self.notice_ends()?;
+        if self.doing(name) == Doing::Down {
+            return Ok(Stopped::Obeyed);
+        }
         let incarnation = self.cluster.node(name)?.incarnation();
         self.cluster.named(name)?.signal(Signal::TERM)?;
         let until = Instant::now() + STOPS_WITHIN;
-        while self.cluster.named(name)?.ended().is_none() {
+        let status = loop {
+            if let Some(status) = self.cluster.named(name)?.ended() {
+                break status;
+            }
             if Instant::now() > until {
+                let past_gate = self.past_gate(name);
                 self.kill(name)?;
-                return Ok(false);
+                return Ok(Stopped::Killed { past_gate });
             }
             tokio::time::sleep(LOOK_EVERY).await;
-        }
+        };
+        let words = self.cluster.node(name)?.last_words();
         self.cluster.kill(name)?;
-        self.is_over(name, incarnation, LifeEnd::Stopped);
-        Ok(true)
+        self.is_over(name, incarnation, if status.success() { LifeEnd::Stopped } else { LifeEnd::ByItself });
+        if !status.success() {
+            self.wonder(name, status, &words);
+        }
+        Ok(Stopped::Obeyed)
     }
 
     /// From now on, and for this long, its end by itself surprises nobody; a new life has to prove itself anew.
@@ -220,10 +245,15 @@ impl Stage {
         Ok(())
     }
 
-    /// Writes down nodes that ended by themselves. Who was not excused, did not die at a crash point and was not asked to
-    /// stop is a surprise. They stay down.
+    /// Nodes that ended by themselves since this was asked last. They stay down.
     pub fn look_for_ends(&mut self) -> Result<Vec<End>> {
-        let mut ended = Vec::new();
+        self.notice_ends()?;
+        Ok(std::mem::take(&mut self.ends))
+    }
+
+    /// Writes down nodes that ended by themselves. Who was not excused, did not die at a crash point and was not asked to
+    /// stop is a surprise. Before every kill and stop, so that nobody's own death is taken for one of ours.
+    fn notice_ends(&mut self) -> Result<()> {
         for (name, status) in self.cluster.ended() {
             if self.doing(&name) == Doing::Down {
                 continue;
@@ -238,9 +268,9 @@ impl Stage {
             if point.is_none() && !was_asked {
                 self.wonder(&name, status, &words);
             }
-            ended.push(End { node: name, point, led_epoch });
+            self.ends.push(End { node: name, point, led_epoch });
         }
-        Ok(ended)
+        Ok(())
     }
 
     fn wonder(&mut self, name: &str, status: ExitStatus, words: &str) {

@@ -132,8 +132,8 @@ impl RunService for Admin {
         let request = request.into_inner();
         let run = self.find_run(&request.tenant, &request.run, deadline).await?;
         let resume = RunResume { run, without_canary: request.without_canary };
-        self.write(Command::RunResume(resume), "", deadline).await?;
-        Ok(Response::new(ResumeRunResponse { run: self.shown(run)? }))
+        let reply = self.write(Command::RunResume(resume), "", deadline).await?;
+        Ok(Response::new(ResumeRunResponse { run: self.shown(run)?, index: reply.index }))
     }
 
     async fn cancel_run(&self, request: Request<CancelRunRequest>) -> Result<Response<CancelRunResponse>, Status> {

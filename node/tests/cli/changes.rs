@@ -358,7 +358,7 @@ async fn what_no_relay_is_left_for_is_said_where_the_last_one_goes() {
 
 #[tokio::test]
 async fn a_resume_says_whether_it_goes_on_without_its_canary() {
-    let fake = Fake::answering("ResumeRun", v1::ResumeRunResponse { run: Some(v1::Run::default()) }).await;
+    let fake = Fake::answering("ResumeRun", v1::ResumeRunResponse { run: Some(v1::Run::default()), index: 7 }).await;
     for line in ["run resume r1.0", "run resume r1.0 --without-canary"] {
         assert_eq!(fake.reveille(line).await.code, Some(0));
     }

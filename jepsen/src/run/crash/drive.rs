@@ -221,6 +221,8 @@ impl<'a> Drive<'a> {
     }
 
     fn kill_led(&mut self, node: &str, why: &str, led_epoch: Option<u64>) -> Result<()> {
+        // It may have come by its point meanwhile.
+        self.notice()?;
         let stage = &mut self.nemesis.stage;
         let mut fault = blank(FaultKind::Kill, &format!("kill -9: {why}"), stage.recorder.now_ns());
         let past_gate = stage.past_gate(node);

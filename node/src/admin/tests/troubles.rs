@@ -34,9 +34,10 @@ async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
     assert_eq!(waits, Some(("waits", "the run is paused: wrong text")));
 
     let resume = ResumeRunRequest { tenant: tenant(), run: run.clone(), without_canary: false };
-    let open = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner().run.expect("a run");
-    assert_eq!(open.state(), RunState::Open);
+    let resumed = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner();
+    assert_eq!(resumed.run.map(|run| run.state()), Some(RunState::Open));
     let story = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
+    assert_eq!(story.events.get(2).map(|event| event.index), Some(resumed.index), "of the entry that the story has");
     assert_eq!(told(&story), ["opened", "run paused", "run resumed", "waits"]);
     let waits = story.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
     assert!(waits.contains("pool 'no-relay-here' has none") && waits.contains("relay add"), "{waits}");
