@@ -19,8 +19,8 @@ const OPENS_WITHIN: Duration = Duration::from_secs(6);
 const LOOK_EVERY: Duration = Duration::from_millis(30);
 /// What is created in the midst is due so much later.
 const AHEAD_MS: u64 = 3_000;
-/// How many opt out at once.
-const OPT_OUTS: u32 = 2;
+/// One opts out while the mail becomes due, and one whose mail is due so much later at least: long after the answer.
+const OPT_OUTS_AHEAD_MS: [u64; 2] = [0, 10_000];
 
 /// Somebody with access to the API.
 #[derive(Clone)]
@@ -44,13 +44,14 @@ impl Operator {
         }
     }
 
-    /// Some of those whose mail is due next, while it becomes due.
+    /// Somebody whose mail is due next, while it becomes due, and somebody who would get one later.
     async fn opt_out(&self) -> (bool, String) {
-        let Some(item) = self.workload.next_after(now_ms()) else { return nobody() };
-        wait_until(item.due_ms).await;
+        let Some(next) = self.workload.next_after(now_ms()) else { return nobody() };
+        wait_until(next.due_ms).await;
+        let later = OPT_OUTS_AHEAD_MS.map(|ahead| self.workload.next_after(next.due_ms - 1 + ahead));
         let (mut said_yes, mut words) = (false, Vec::new());
-        for number in 0..OPT_OUTS.min(item.recipients) {
-            let recipient = load::address(&item.name, (self.number as u32 + number) % item.recipients);
+        for (number, item) in later.into_iter().flatten().enumerate() {
+            let recipient = load::address(&item.name, (self.number + number) as u32 % item.recipients);
             let id = format!("opt-out-{}-{number}", self.number);
             let (invoked, came) = (self.recorder.now_ns(), self.admin.opt_out(&id, &recipient).await);
             let operation = Operation::OptOut { tenant: TENANT.to_owned(), recipient: recipient.clone() };
