@@ -40,6 +40,9 @@ struct Line {
     ends: Ends,
     failover_ms: Times,
     invariants: BTreeMap<String, Verdict>,
+    /// How often lives ended at each crash point.
+    #[serde(default)]
+    points: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -106,6 +109,8 @@ struct Report {
     skipped: BTreeMap<String, u64>,
     /// In how many valid runs each invariant held. Those that were not valid are named below.
     invariants: BTreeMap<String, u64>,
+    /// How often lives ended at each crash point, in valid runs.
+    points: BTreeMap<String, u64>,
     not_valid: Vec<String>,
 }
 
@@ -140,6 +145,10 @@ fn sum(file: PathBuf, lines: &[Line]) -> Report {
     for (name, verdict) in valid().flat_map(|line| &line.invariants) {
         *invariants.entry(name.clone()).or_default() += u64::from(verdict.verdict == "true");
     }
+    let mut points = BTreeMap::new();
+    for (name, hits) in valid().flat_map(|line| &line.points) {
+        *points.entry(name.clone()).or_default() += hits;
+    }
     skipped.retain(|_, count| *count > 0);
     let bad = lines.iter().filter(|line| !line.valid);
     Report {
@@ -151,6 +160,7 @@ fn sum(file: PathBuf, lines: &[Line]) -> Report {
         faults,
         skipped,
         invariants,
+        points,
         not_valid: bad.map(|line| format!("seed {} of {} at {}", line.seed, line.nemesis, line.commit)).collect(),
     }
 }
@@ -229,6 +239,10 @@ fn table(report: &Report) -> String {
         ]);
     }
     let mut told = table.to_string();
+    if let Some(fewest) = report.points.values().min() {
+        let (points, deaths) = (report.points.len(), report.points.values().sum::<u64>());
+        told.push_str(&format!("\n{deaths} deaths at {points} crash points, at least {fewest} at each"));
+    }
     for bad in &report.not_valid {
         told.push_str(&format!("\nnot valid: {bad}"));
     }
@@ -271,6 +285,10 @@ mod tests {
         assert_eq!(report.not_valid, ["seed 8 of kill at abc"]);
         assert_eq!((report.faults["kill"], report.skipped["kill"], report.invariants["I1"]), (6, 2, 2));
         assert_eq!((report.resend.runs, report.by_nemesis.len()), (0, 1));
+        let died = |at: &str, hits: u64| line(move |line| line["points"] = serde_json::json!({at: hits}));
+        let died =
+            sum(PathBuf::from("runs.jsonl"), &[died("wal.purge", 3), died("admin.seal", 2), died("wal.purge", 4)]);
+        assert!(table(&died).contains("9 deaths at 2 crash points, at least 2 at each"));
         let undrained = line(|line| (line["valid"], line["lost"]) = (false.into(), serde_json::Value::Null));
         assert_eq!(sum(PathBuf::from("runs.jsonl"), &[undrained]).hold.lost_unknown, 1, "nobody's loss is no loss");
         assert!(table(&report).contains("not valid: seed 8"));
