@@ -51,7 +51,10 @@ impl Doorman {
             return Err(Rejection::NotNow("the data folder of this node is too old: it takes no part".to_owned()));
         }
         let from = NodeId(header.from);
-        self.recall.meet(from, header.life.as_ref())?;
+        match request {
+            Request::Greet(_) => self.recall.judge(from, header.life.as_ref())?,
+            _ => self.recall.meet(from, header.life.as_ref())?,
+        }
         Ok(from)
     }
 }
@@ -74,5 +77,38 @@ impl Handler for Door {
         };
         self.doorman.admit(&request)?;
         Ok(Response::Greet(v1::GreetResponse {}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::Ledger;
+
+    use super::*;
+    use crate::applied::{Core, Place};
+    use crate::fault::FaultCell;
+
+    /// A copy of a folder and the folder that it had last count to the same life. Whom the one greeted, before another
+    /// peer refused it, must take the other.
+    #[test]
+    fn who_greets_is_let_in_and_only_who_takes_part_is_remembered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let identity = Arc::new(Identity::open(folder.path(), NodeId(1)).expect("a new folder"));
+        let faults = FaultCell::new();
+        let core = Arc::new(Core::new(Ledger::new(), Place::default(), false, faults.clone()));
+        let recall = Arc::new(Recall::new(Arc::clone(&identity), core, faults, v1::Life::default()));
+        let doorman = Doorman { identity, recall };
+        let header = |draw| {
+            let life = Some(v1::Life { incarnation: 2, draw, ..v1::Life::default() });
+            Some(v1::Header { cluster: vec![7; 16].into(), from: 2, to: 1, group: GROUP, life })
+        };
+        let greets = |draw| doorman.admit(&Request::Greet(v1::GreetRequest { header: header(draw) }));
+        let asks =
+            |draw| doorman.admit(&Request::ReadIndex(v1::ReadIndexRequest { header: header(draw), remaining_ms: 0 }));
+        assert_eq!(greets(20), Ok(NodeId(2)), "a copy");
+        assert_eq!(greets(21), Ok(NodeId(2)), "what is put in its place");
+        assert_eq!(asks(21), Ok(NodeId(2)));
+        assert!(matches!(greets(20), Err(Rejection::Outdated(_))), "another process of a life that took part");
+        assert!(matches!(asks(20), Err(Rejection::Outdated(_))));
     }
 }

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use reveille_ledger::Ledger;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
@@ -132,26 +133,37 @@ impl Recall {
         self.faults.raise(Fault::Outdated(why.to_owned()));
     }
 
-    /// Somebody speaks or answers: refused, if it is a life of a folder that is older than what is remembered.
+    /// Somebody takes part, by a request or an answer: refused, if it is a life of a folder that is older than what
+    /// is remembered, and remembered from now on otherwise.
     pub fn meet(&self, peer: NodeId, life: Option<&v1::Life>) -> Result<(), Rejection> {
+        self.judge(peer, life)?;
         let Some(life) = life else { return Ok(()) };
-        if self.state.lock().known.get(&peer).is_some_and(|known| known.is(life)) {
-            return Ok(());
-        }
-        let recorded = self.core.read(|ledger| ledger.nodes().get(&peer).map(|node| (node.incarnation.0, node.life)));
         let mut state = self.state.lock();
         let former = state.known.get(&peer);
+        if !former.is_some_and(|known| known.is(life)) {
+            let known = Known::followed_by(former, life);
+            state.known.insert(peer, known);
+        }
+        Ok(())
+    }
+
+    /// Somebody says whose life it is, and takes no part yet: refused in the same way, and not remembered. Who was
+    /// refused elsewhere stops, and the folder that is put in its place counts to the same life.
+    pub fn judge(&self, peer: NodeId, life: Option<&v1::Life>) -> Result<(), Rejection> {
+        let Some(life) = life else { return Ok(()) };
+        let is_known = self.state.lock().known.get(&peer).is_some_and(|known| known.is(life));
+        let last = |ledger: &Ledger| ledger.nodes().get(&peer).map(|node| (node.incarnation.0, node.life));
+        // The ledger may hear of a later life after this one was taken. No request waits for an entry that is being
+        // applied because of that: the next one will look.
+        let recorded = if is_known { self.core.try_read(last).flatten() } else { self.core.read(last) };
+        let mut state = self.state.lock();
         let lacks = recorded
             .filter(|(incarnation, draw)| {
                 *incarnation > life.incarnation || (*incarnation == life.incarnation && *draw != life.draw)
             })
             .map(|(incarnation, _)| later_life(incarnation, life))
-            .or_else(|| former.and_then(|former| former.lacks(life)));
-        let Some(lacks) = lacks else {
-            let known = Known::followed_by(former, life);
-            state.known.insert(peer, known);
-            return Ok(());
-        };
+            .or_else(|| state.known.get(&peer).filter(|known| !known.is(life)).and_then(|known| known.lacks(life)));
+        let Some(lacks) = lacks else { return Ok(()) };
         let why = format!("node {} remembers {lacks}", self.identity.node());
         if state.refused.insert(peer, life.draw) != Some(life.draw) {
             tracing::warn!(%peer, why, "a peer came up with an older data folder than it had: it is refused");
@@ -204,7 +216,6 @@ impl Recall {
 mod tests {
     use super::*;
     use crate::applied::Place;
-    use reveille_ledger::Ledger;
 
     const PEER: NodeId = NodeId(2);
 
@@ -281,6 +292,21 @@ mod tests {
         recall.voted(PEER, Some(&life(1, 4, entry(4, 30))), Some(&vote(7)));
         assert!(is_refused(&recall, &life(2, 6, entry(6, 99))));
         recall.meet(PEER, Some(&life(2, 7, entry(4, 20)))).expect("it knows of its vote");
+    }
+
+    #[test]
+    fn who_only_greeted_is_judged_and_not_remembered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let recall = memory(&folder);
+        acknowledged(&recall);
+        recall.judge(PEER, Some(&life(2, 6, entry(6, 50)))).expect("it has more");
+        let other = v1::Life { draw: 21, ..life(2, 5, entry(5, 40)) };
+        recall.meet(PEER, Some(&other)).expect("nobody took part as life 2 yet");
+        assert!(recall.judge(PEER, Some(&life(2, 5, entry(5, 40)))).is_err(), "now somebody does");
+        assert!(
+            recall.judge(PEER, Some(&life(3, 4, entry(4, 30)))).is_err(),
+            "a greeting is refused like anything else"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use reveille_ledger::LEVEL;
 use reveille_ledger::command::{Command, NodeUp};
 use reveille_ledger::ids::{Holder, Incarnation, NodeId};
-use reveille_raft::Fault;
+use reveille_raft::{Fault, Options};
 use tempfile::TempDir;
 
 use crate::memory::MemoryNetwork;
@@ -54,6 +54,13 @@ impl Lab {
     async fn start(&mut self, place: usize) -> Result<(), Fault> {
         let transport = self.network.transport(self.nodes[place].id);
         self.nodes[place].start(transport).await
+    }
+
+    /// As this life: its number, and what its process drew.
+    async fn start_as(&mut self, place: usize, life: (u64, u64)) -> Result<(), Fault> {
+        let transport = self.network.transport(self.nodes[place].id);
+        let change = move |options: &mut Options| (options.incarnation, options.life) = (Incarnation(life.0), life.1);
+        self.nodes[place].start_with(transport, change).await
     }
 
     /// Something is committed that this node has.
@@ -107,6 +114,36 @@ async fn an_old_folder_that_is_put_back_is_refused_and_the_cluster_goes_on() {
     stop_all(&mut lab.nodes).await;
 }
 
+/// A copy that was made while the node ran counts to the same life as the folder that it had last, and is another
+/// process: when it was refused, the other one must be taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_copy_of_its_own_life_was_refused_the_newest_folder_is_taken() {
+    let mut lab = Lab::new().await;
+    let leading = leader(&lab.nodes).await;
+    let old = (leading + 1) % 3;
+    lab.go_on(leading, old, "before").await;
+    lab.nodes[old].stop().await;
+    let kept = keep(&lab.nodes[old]);
+    // As if nothing had ended: a folder that is copied while it is written may be of no use.
+    lab.start_as(old, (1, 1)).await.expect("it goes on");
+    for number in 0..20 {
+        lab.go_on(leading, old, &format!("mark {number}")).await;
+    }
+    lab.nodes[old].stop().await;
+    let newest = keep(&lab.nodes[old]);
+    put_back(&lab.nodes[old], &kept);
+    // As both folders count: one more than the life that the copy was made of.
+    let refused = lab.start_as(old, (2, 77)).await;
+    assert!(matches!(&refused, Err(Fault::Outdated(why)) if why.contains("acknowledged entry")), "{refused:?}");
+
+    put_back(&lab.nodes[old], &newest);
+    lab.start_as(old, (2, 78)).await.expect("it has all that it had");
+    let other = 3 - leading - old;
+    lab.go_on(other, old, "with it").await;
+    assert_eq!(*lab.nodes[old].replica().fault().borrow(), None);
+    stop_all(&mut lab.nodes).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_remembers_stops_it_when_it_is_reached_at_last() {
     let (mut lab, leading, old, kept) = Lab::with_old_copy().await;
@@ -146,12 +183,8 @@ async fn after_all_were_down_the_ledger_remembers_its_last_life() {
     put_back(&lab.nodes[2], &kept);
     lab.start(0).await.expect("it starts");
     lab.start(1).await.expect("it starts");
-    let transport = lab.network.transport(id);
-    let refused = lab.nodes[2].start_with(transport, |options| {
-        // As the folder counts: one more than before, and another process than the one that was known as that.
-        (options.incarnation, options.life) = (Incarnation(2), 77);
-    });
-    let refused = refused.await;
+    // As the folder counts: one more than before, and another process than the one that was known as that.
+    let refused = lab.start_as(2, (2, 77)).await;
     assert!(matches!(&refused, Err(Fault::Outdated(why)) if why.contains("its life 2")), "{refused:?}");
     lab.go_on(0, 1, "without it").await;
     stop_all(&mut lab.nodes).await;
