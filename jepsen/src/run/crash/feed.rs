@@ -20,7 +20,7 @@ use crate::run::workload::{Item, Workload};
 
 /// Clients that create, and how long each rests after a create.
 const CLIENTS: usize = 3;
-const REST: Duration = Duration::from_millis(300);
+const REST: Duration = Duration::from_millis(900);
 /// Recipients of a schedule.
 const RECIPIENTS: u32 = 4;
 /// Due so much later than it was asked for: longer than a client insists.
