@@ -17,6 +17,7 @@ mod bench;
 mod bulkhead;
 mod busy;
 mod calendar;
+mod campaigns;
 mod check;
 mod cluster;
 mod creates;

@@ -155,7 +155,7 @@ fn passed_over(outcome: api::HistoryOutcome) -> Option<PassedOver> {
     })
 }
 
-/// Schedules and opt-outs that are there.
+/// Schedules, campaigns and opt-outs that are there.
 async fn objects(admin: &Admin, recorder: &Recorder) -> Result<()> {
     for schedule in admin.schedules().await? {
         let due_ms = match schedule.when.and_then(|when| when.pattern) {
@@ -167,6 +167,14 @@ async fn objects(admin: &Admin, recorder: &Recorder) -> Result<()> {
             tenant: TENANT.to_owned(),
             name: schedule.name,
             value: value(due_ms, schedule.recipients),
+        }));
+    }
+    for campaign in admin.campaigns().await? {
+        recorder.event(&Event::Found(Found {
+            noun: Noun::Campaign,
+            tenant: TENANT.to_owned(),
+            name: campaign.name,
+            value: value(campaign.at.as_ref().map_or(0, millis) as u64, campaign.recipients),
         }));
     }
     for opt_out in admin.opt_outs().await? {

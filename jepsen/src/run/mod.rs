@@ -48,7 +48,7 @@ use self::operator::Operator;
 use self::plan::Family;
 use self::scene::{Closed, Scene, Trouble};
 use self::stage::Stage;
-use self::workload::Workload;
+use self::workload::{CAMPAIGN, Workload};
 use crate::Outcome;
 use crate::cluster::{Cluster, Start};
 use crate::footing::Wanted;
@@ -56,11 +56,17 @@ use crate::measure::{monotonic_us, unix_us};
 
 /// Sessions to the sink on each node.
 const SESSIONS: u32 = 8;
+/// And those of the campaign, which goes beside all else.
+const CAMPAIGN_SESSIONS: u32 = 4;
 /// Dialogues take as long as those of a relay that is not next door: so kills find hand-offs past the gate.
 const PACE: &str = "after-commit:stall=40ms@0.7";
 /// Defaults: schedules and recipients a second of the fault phase.
 const SCHEDULES_PER_SECOND: u64 = 3;
 const RECIPIENTS_PER_SECOND: u64 = 20;
+const CAMPAIGN_PER_SECOND: u64 = 8;
+/// By its rate it would be over in so small a part of the fault phase. Mostly one node works on it, with a third of the rate
+/// or less (P25), and its bucket starts empty after each of its deaths; so it takes most of the phase.
+const CAMPAIGN_HASTE: u64 = 4;
 /// From the first create to the first instant, at least; and what each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
@@ -95,6 +101,9 @@ pub struct Args {
     /// Schedules, each due once, spread evenly over the fault phase [default: 3 a second]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub schedules: Option<u32>,
+    /// Recipients of a campaign that is sent during most of the fault phase; 0: no campaign [default: 8 a second]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub campaign: Option<u32>,
     /// How long the fault phase is; the whole run takes at most twice that and 120 s
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
@@ -192,7 +201,13 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let lead = LEAD + LEAD_A_SCHEDULE * schedules;
     let first = SystemTime::now() + lead;
     let in_doubt = if args.in_doubt == Policy::Hold { api::InDoubt::Hold } else { api::InDoubt::Resend };
+    let campaign = campaign(args);
+    if campaign > 0 {
+        let rate = (u64::from(campaign) * CAMPAIGN_HASTE).div_ceil(args.seconds) as u32;
+        admin.add_relay_of((CAMPAIGN, CAMPAIGN), sink.address(), (CAMPAIGN_SESSIONS, rate)).await?;
+    }
     let workload = Workload::new(schedules, recipients, first, phase, in_doubt);
+    let workload = workload.and_a_campaign(campaign, args.seed.0, first, phase);
     workload.create(&admin, &recorder).await?;
     tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await;
 
@@ -227,6 +242,11 @@ fn sizes(args: &Args) -> (u32, u32) {
     let schedules = args.schedules.unwrap_or((args.seconds * SCHEDULES_PER_SECOND) as u32);
     let recipients = args.recipients.unwrap_or((args.seconds * RECIPIENTS_PER_SECOND) as u32);
     (schedules, recipients.max(schedules))
+}
+
+/// Recipients of the campaign.
+fn campaign(args: &Args) -> u32 {
+    args.campaign.unwrap_or((args.seconds * CAMPAIGN_PER_SECOND) as u32)
 }
 
 fn families(chosen: &[Nemeses]) -> Vec<Family> {
@@ -274,24 +294,32 @@ fn tell_what_lacks(cluster: &Cluster, families: &[Family]) {
 }
 
 fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
-    let (_, recipients) = sizes(args);
+    let ((_, recipients), campaign) = (sizes(args), campaign(args));
     let kills = families.contains(&Family::Kill) && args.seconds >= 20;
-    let command = format!(
+    let mut command = format!(
         "reveille-jepsen run --seed {} --nodes {} --seconds {} --nemesis {}",
         args.seed.0,
         args.nodes,
         args.seconds,
         words(&args.nemesis)
     );
+    let sizes = [("schedules", args.schedules), ("recipients", args.recipients), ("campaign", args.campaign)];
+    for (name, size) in sizes.into_iter().filter_map(|(name, size)| Some((name, size?))) {
+        command.push_str(&format!(" --{name} {size}"));
+    }
+    if args.in_doubt == Policy::Resend {
+        command.push_str(" --in-doubt resend");
+    }
     Header {
         asks: asks(!families.contains(&Family::Clock)),
         coverage: Coverage {
             // A quarter of what is due: faults may keep the rest for later.
-            mails_per_second: recipients / (4 * args.seconds as u32),
+            mails_per_second: (recipients + campaign) / (4 * args.seconds as u32),
             kills_inside_data: u32::from(kills),
             faults: must_be_seen(families, kills),
         },
         drain_within_ms: (args.seconds + 60) * 1_000,
+        sessions: SESSIONS + if campaign > 0 { CAMPAIGN_SESSIONS } else { 0 },
         ..plain_header(args.seed.0, command, args.in_doubt, cluster)
     }
 }
