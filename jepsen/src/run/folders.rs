@@ -15,6 +15,8 @@ use super::plan::{Strike, Whom};
 
 /// A node with an old folder is gone within this: it greets all others before it takes part.
 const REFUSED_WITHIN: Duration = Duration::from_secs(15);
+/// All nodes must be ready so soon, or nothing is put back.
+const READY_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How a node says that its folder is too old.
 const OUTDATED: &str = "the data folder is older than what this node had";
@@ -105,9 +107,13 @@ impl Nemesis {
         if !self.is_quiet() {
             return Err(why());
         }
+        let until = Instant::now() + READY_WITHIN;
         for name in self.stage.names() {
-            if !self.stage.is_ready(&name).await {
-                return Err(why());
+            while !self.stage.is_ready(&name).await {
+                if Instant::now() > until {
+                    return Err(why());
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
             }
         }
         Ok(())
