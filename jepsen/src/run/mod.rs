@@ -16,6 +16,7 @@ mod disk;
 mod dots;
 mod folders;
 mod gates;
+mod lies;
 mod links;
 mod lives;
 mod nemesis;
@@ -273,7 +274,7 @@ fn wanted(families: &[Family]) -> Wanted {
     let any = |of: &[Family]| families.iter().any(|family| of.contains(family));
     Wanted {
         hosts: any(&[Family::Partition, Family::Link]),
-        volumes: any(&[Family::Disk, Family::Power]),
+        volumes: any(&[Family::Disk, Family::Power, Family::Lie]),
         clocks: any(&[Family::Clock]),
         short_logs: Some(SHORT_LOGS),
     }
@@ -324,12 +325,13 @@ fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
     }
 }
 
-/// Kinds of faults of which an effect must have been seen. Of old folders only where nothing else is asked for: they are
-/// put back only while all else is well.
+/// Kinds of faults of which an effect must have been seen. Of old folders and lying disks only where nothing else is
+/// asked for: they come only while all else is well.
 fn must_be_seen(families: &[Family], kills: bool) -> BTreeMap<FaultKind, u32> {
     let kills = kills.then_some((FaultKind::Kill, 1));
     let folders = (families == [Family::Folder]).then_some((FaultKind::Damage, 1));
-    kills.into_iter().chain(folders).collect()
+    let lies = (families == [Family::Lie]).then_some((FaultKind::PowerCut, 1));
+    kills.into_iter().chain(folders).chain(lies).collect()
 }
 
 /// What holds of every run of ours; whoever uses it says what it asks and what it must have exercised.
