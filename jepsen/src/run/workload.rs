@@ -12,6 +12,7 @@ use anyhow::Result;
 use reveille_check::history::{Answer, Audience, Call, Due, Event, Noun, Operation};
 use reveille_proto::admin::v1::{InDoubt, Policies, ScheduleBody};
 
+use super::daily::Rhythm;
 use super::recorder::Recorder;
 use crate::admin::Admin;
 use crate::campaigns;
@@ -33,39 +34,41 @@ const GRAIN_MS: u64 = 100;
 /// Whose everything is.
 pub const TENANT: &str = "default";
 
-/// Whom something writes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
-    /// Recipients that are named for it: a schedule.
-    Own,
-    /// A sealed audience that is made of this number: a campaign.
-    Made(u64),
+/// What something is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A schedule that fires once, with recipients that are named for it.
+    Once,
+    /// A schedule that fires daily, with the same recipients each time.
+    Daily(Rhythm),
+    /// A campaign to a sealed audience that is made of this number.
+    Campaign(u64),
 }
 
-/// A schedule that fires once, or a campaign.
+/// A schedule or a campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Its name.
     pub name: String,
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970; 0 of what has many instants.
     pub due_ms: u64,
     /// How many it writes to.
     pub recipients: u32,
-    /// Who they are.
-    pub whom: Whom,
+    /// What it is, and so who they are.
+    pub kind: Kind,
 }
 
 impl Item {
     /// A schedule.
     pub fn once(name: String, due_ms: u64, recipients: u32) -> Item {
-        Item { name, due_ms, recipients, whom: Whom::Own }
+        Item { name, due_ms, recipients, kind: Kind::Once }
     }
 
     /// One of those whom it writes to.
     pub fn address(&self, recipient: u32) -> String {
-        match self.whom {
-            Whom::Own => load::address(&self.name, recipient),
-            Whom::Made(seed) => campaigns::made_address(seed, recipient),
+        match self.kind {
+            Kind::Once | Kind::Daily(_) => load::address(&self.name, recipient),
+            Kind::Campaign(seed) => campaigns::made_address(seed, recipient),
         }
     }
 
@@ -74,11 +77,19 @@ impl Item {
         (0..self.recipients).map(|number| self.address(number))
     }
 
+    /// When it is due; milliseconds since 1970.
+    pub fn instants_ms(&self) -> Vec<i64> {
+        match &self.kind {
+            Kind::Daily(rhythm) => rhythm.instants_ms.clone(),
+            Kind::Once | Kind::Campaign(_) => vec![self.due_ms as i64],
+        }
+    }
+
     /// What it is to an operator.
     fn noun(&self) -> Noun {
-        match self.whom {
-            Whom::Own => Noun::Schedule,
-            Whom::Made(_) => Noun::Campaign,
+        match self.kind {
+            Kind::Once | Kind::Daily(_) => Noun::Schedule,
+            Kind::Campaign(_) => Noun::Campaign,
         }
     }
 
@@ -116,11 +127,16 @@ impl Workload {
         Workload { items: Arc::new(Mutex::new((0..schedules).map(item).collect())), unsure: Arc::default(), in_doubt }
     }
 
+    /// These.
+    pub fn of(items: Vec<Item>, in_doubt: InDoubt) -> Workload {
+        Workload { items: Arc::new(Mutex::new(items)), unsure: Arc::default(), in_doubt }
+    }
+
     /// The same, and a campaign to so many who are made of this number, after a sixth of `phase`; none to nobody.
     pub fn and_a_campaign(self, recipients: u32, seed: u64, first: SystemTime, phase: Duration) -> Workload {
         if recipients > 0 {
             let due_ms = (unix_us(first + phase / 6) as u64 / 1_000).next_multiple_of(GRAIN_MS);
-            self.add(Item { name: CAMPAIGN.to_owned(), due_ms, recipients, whom: Whom::Made(seed) });
+            self.add(Item { name: CAMPAIGN.to_owned(), due_ms, recipients, kind: Kind::Campaign(seed) });
         }
         self
     }
@@ -129,7 +145,7 @@ impl Workload {
     pub async fn create(&self, admin: &Admin, recorder: &Recorder) -> Result<()> {
         let items = self.items().clone();
         for item in &items {
-            if let Whom::Made(seed) = item.whom {
+            if let Kind::Campaign(seed) = item.kind {
                 admin.generate_audience(&item.name, item.recipients, seed).await?;
             }
         }
@@ -167,9 +183,9 @@ impl Workload {
     /// Asks for one schedule, and writes down how it went.
     pub async fn ask(&self, admin: &Admin, recorder: &Recorder, client: &str, id: &str, item: &Item) -> Came<bool> {
         let invoked_ns = recorder.now_ns();
-        let came = match item.whom {
-            Whom::Own => admin.create_as(id, &self.body(item)).await,
-            Whom::Made(_) => {
+        let came = match item.kind {
+            Kind::Once | Kind::Daily(_) => admin.create_as(id, &self.body(item)).await,
+            Kind::Campaign(_) => {
                 let made = admin.create_campaign(id, &self.body(item)).await;
                 match admin.launch_campaign(&item.name).await {
                     Came::Done(()) => made,
@@ -203,11 +219,22 @@ impl Workload {
     pub fn body(&self, item: &Item) -> ScheduleBody {
         let at = UNIX_EPOCH + Duration::from_millis(item.due_ms);
         let policies = Policies { in_doubt: self.in_doubt.into(), ..Policies::default() };
-        match item.whom {
-            Whom::Own => {
+        match &item.kind {
+            Kind::Once => {
                 ScheduleBody { policies: Some(policies), ..load::once_to(item.name.clone(), at, item.recipients) }
             }
-            Whom::Made(_) => ScheduleBody {
+            Kind::Daily(rhythm) => {
+                let (when, zone, start, end) = rhythm.wire();
+                ScheduleBody {
+                    policies: Some(policies),
+                    when: Some(when),
+                    zone,
+                    start: Some(start),
+                    end: Some(end),
+                    ..load::once_to(item.name.clone(), at, item.recipients)
+                }
+            }
+            Kind::Campaign(_) => ScheduleBody {
                 policies: Some(policies),
                 pool: CAMPAIGN.to_owned(),
                 ..campaigns::to_sealed(load::once_to(item.name.clone(), at, 0), &item.name)
@@ -255,9 +282,14 @@ impl Workload {
         self.items().iter().filter(|item| item.due_ms >= at_ms).min_by_key(|item| item.due_ms).cloned()
     }
 
-    /// Recipients in all.
+    /// All instants of everything, one for each run that is due.
+    pub fn instants_ms(&self) -> Vec<i64> {
+        self.items().iter().flat_map(Item::instants_ms).collect()
+    }
+
+    /// Recipients in all, each of one run.
     pub fn recipients(&self) -> u64 {
-        self.items().iter().map(|item| u64::from(item.recipients)).sum()
+        self.items().iter().map(|item| u64::from(item.recipients) * item.instants_ms().len() as u64).sum()
     }
 
     /// Writes down what is due, by this page alone.
@@ -267,12 +299,10 @@ impl Workload {
             recorder.event(&Event::Audience(Audience { name: item.name.clone(), recipients }));
         }
         for item in self.items().iter() {
-            recorder.event(&Event::Due(Due {
-                tenant: TENANT.to_owned(),
-                schedule: item.name.clone(),
-                due_unix_ms: item.due_ms as i64,
-                audience: item.name.clone(),
-            }));
+            for due_unix_ms in item.instants_ms() {
+                let (tenant, schedule, audience) = (TENANT.to_owned(), item.name.clone(), item.name.clone());
+                recorder.event(&Event::Due(Due { tenant, schedule, due_unix_ms, audience }));
+            }
         }
     }
 }
