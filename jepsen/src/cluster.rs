@@ -51,20 +51,20 @@ pub struct Cluster {
 impl Cluster {
     /// Starts `count` nodes and makes them one cluster; returns when all are ready.
     pub async fn start(start: &Start, count: u8) -> Result<Cluster> {
-        Cluster::make(start, count, Wanted::default(), false).await
+        Cluster::make(start, count, Wanted::default()).await
     }
 
     /// The same on hosts, disks and with clocks of their own, as far as they are wanted and this machine has them.
     pub async fn start_on(start: &Start, count: u8, wanted: Wanted) -> Result<Cluster> {
-        Cluster::make(start, count, wanted, false).await
+        Cluster::make(start, count, wanted).await
     }
 
     /// The same with a clock that is moved by hand.
     pub async fn start_with_test_clock(start: &Start, count: u8) -> Result<Cluster> {
-        Cluster::make(start, count, Wanted::default(), true).await
+        Cluster::make(start, count, Wanted { test_clock: true, ..Wanted::default() }).await
     }
 
-    async fn make(start: &Start, count: u8, wanted: Wanted, test_clock: bool) -> Result<Cluster> {
+    async fn make(start: &Start, count: u8, wanted: Wanted) -> Result<Cluster> {
         let binary = start.binary()?;
         let grounds = Grounds::new()?;
         let data = match &start.keep {
@@ -85,7 +85,7 @@ impl Cluster {
         let mut cluster = Cluster { nodes, admin, footing, grounds };
         cluster.wait_until("every node answers", async |nodes| all_answer(nodes).await).await?;
         let peers = cluster.nodes.iter().skip(1).map(|node| node.peers.to_string()).collect();
-        cluster.admin.init(peers, test_clock).await?;
+        cluster.admin.init(peers, wanted.test_clock).await?;
         cluster.wait_until_healthy().await?;
         eprintln!("{count} nodes of {} are one cluster", binary.display());
         Ok(cluster)

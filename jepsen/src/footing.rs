@@ -35,6 +35,8 @@ pub struct Wanted {
     /// Entries between two snapshots, and entries kept in the log, where the default is 20,000 and 5,000: so few that nodes
     /// which were away come back by a snapshot.
     pub short_logs: Option<(u64, u64)>,
+    /// One clock for all that is moved by hand (P19).
+    pub test_clock: bool,
 }
 
 /// What there is. The order of the fields is the order of their end.
@@ -46,6 +48,7 @@ pub struct Footing {
     /// Clocks, or why there are none.
     pub clocks: Result<Clocks, String>,
     short_logs: Option<(u64, u64)>,
+    test_clock: bool,
 }
 
 impl Footing {
@@ -62,7 +65,7 @@ impl Footing {
             (true, None) => volumes(grounds, data, names).map_err(|error| format!("{error:#}")),
         };
         let clocks = if wanted.clocks { Clocks::new(grounds.data(), names)? } else { Err(UNWANTED.to_owned()) };
-        Ok(Footing { volumes, hosts, clocks, short_logs: wanted.short_logs })
+        Ok(Footing { volumes, hosts, clocks, short_logs: wanted.short_logs, test_clock: wanted.test_clock })
     }
 
     /// Where each node listens.
@@ -78,6 +81,18 @@ impl Footing {
     /// The address at which nodes reach this process.
     pub fn ours(&self) -> Ipv4Addr {
         self.hosts.as_ref().map_or(Ipv4Addr::LOCALHOST, Hosts::ours)
+    }
+
+    /// The address by which nodes know a relay of this process. With a test clock they take none that is not on loopback:
+    /// hosts of their own lead what goes there to this process.
+    pub fn reach(&self, relay: SocketAddr) -> Result<SocketAddr> {
+        match &self.hosts {
+            Ok(hosts) if self.test_clock => {
+                hosts.lead_from_loopback(relay.port())?;
+                Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, relay.port())))
+            }
+            _ => Ok(relay),
+        }
     }
 
     /// How a process is started there: what comes before its command line.

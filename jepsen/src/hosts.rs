@@ -90,6 +90,24 @@ impl Hosts {
         self.nft(name, &["-f", "-"], &table).map(|_| ())
     }
 
+    /// On every host, whatever goes to this port of loopback comes to this process.
+    pub fn lead_from_loopback(&self, port: u16) -> Result<()> {
+        for name in &self.names {
+            let (own, ours) = (self.address(name)?, self.ours());
+            let namespace = format!("--net=/run/netns/{}", self.namespace(name));
+            let may = "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet";
+            tool::run("nsenter", &[&namespace, "sh", "-c", may])?;
+            let table = format!(
+                "table ip relay {{\n  chain output {{\n    type nat hook output priority -100; policy accept;\n    \
+                 ip daddr 127.0.0.1 tcp dport {port} dnat to {ours}:{port}\n  }}\n  chain after {{\n    \
+                 type nat hook postrouting priority 100; policy accept;\n    \
+                 oif \"cable\" ip saddr 127.0.0.1 snat to {own}\n  }}\n}}\n"
+            );
+            self.nft(name, &["-f", "-"], &table)?;
+        }
+        Ok(())
+    }
+
     /// How many packets the rules of a node with a `counter` have struck since they were put there.
     pub fn struck(&self, name: &str) -> Result<u64> {
         self.nft(name, &["list", "table", "inet", "reveille"], "").map(|rules| counted(&rules))
@@ -220,6 +238,12 @@ mod tests {
         assert!(hosts.struck("n2").unwrap() > 0 && hosts.struck("n1").is_err(), "n1 has no rules at all");
         hosts.filter("n2", "").unwrap();
         assert!(reaches(), "the former rules are gone");
+        let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+        let namespace = format!("--net=/run/netns/{}", hosts.namespace("n1"));
+        let by_loopback = || tool::run("nsenter", &[&namespace, "timeout", "2", "bash", "-c", &line]).is_ok();
+        assert!(!by_loopback());
+        hosts.lead_from_loopback(port.parse().unwrap()).unwrap();
+        assert!(by_loopback());
         drop(hosts);
         let left = std::fs::read_dir("/run/netns").unwrap().flatten();
         assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().contains(&token)));

@@ -17,6 +17,7 @@ mod bench;
 mod bulkhead;
 mod busy;
 mod calendar;
+mod campaigns;
 mod check;
 mod cluster;
 mod creates;
@@ -75,6 +76,7 @@ machine and with release builds only:
   target/release/reveille-jepsen calendar --schedules 10000 --days 30
   target/release/reveille-jepsen run --seed random --seconds 60 --nemesis all
   target/release/reveille-jepsen run --seed 7 --seconds 60 --nemesis kill,partition
+  target/release/reveille-jepsen run --seed 7 --seconds 60 --nemesis all --workload daily
   target/release/reveille-jepsen overload --case tenfold --seconds 180
   target/release/reveille-jepsen crash-points --hits 20 --reveille target/debug/reveille
   target/release/reveille-jepsen sink --listen 127.0.0.1:2526 --record accepts.jsonl --fault rcpt:450@0.05
@@ -268,6 +270,7 @@ mod tests {
             "crash-points",
             "crash-points --name wal.purge,smtp.before-dot --hits 2 --seed 1",
             "run --seed random --nemesis kill,pause --in-doubt resend",
+            "run --seed 7 --nemesis kill,partition --workload daily --nodes 5",
             "sink --listen 127.0.0.1:0 --record x --fault rcpt:450@0.05,after-commit:close#3",
             "simulate --seeds 0..2",
         ] {

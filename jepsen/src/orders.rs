@@ -219,7 +219,7 @@ impl Admin {
         .await
     }
 
-    async fn order<Answer, Asked>(&self, call: impl Fn(Channel) -> Asked) -> Came<Answer>
+    pub(crate) async fn order<Answer, Asked>(&self, call: impl Fn(Channel) -> Asked) -> Came<Answer>
     where
         Asked: Future<Output = Result<Response<Answer>, Status>>,
     {
@@ -232,7 +232,7 @@ impl Admin {
         }
     }
 
-    async fn read<Answer, Asked>(&self, what: &str, call: impl Fn(Channel) -> Asked) -> Result<Answer>
+    pub(crate) async fn read<Answer, Asked>(&self, what: &str, call: impl Fn(Channel) -> Asked) -> Result<Answer>
     where
         Asked: Future<Output = Result<Response<Answer>, Status>>,
     {

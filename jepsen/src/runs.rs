@@ -30,6 +30,10 @@ struct Line {
     valid: bool,
     nemesis: String,
     in_doubt_policy: String,
+    nodes: u8,
+    /// Lines of before there was a choice say nothing.
+    #[serde(default)]
+    workload: Option<String>,
     fault_seconds: u64,
     accepted: u64,
     duplicates: u64,
@@ -59,6 +63,16 @@ struct Times {
 #[derive(Debug, Deserialize)]
 struct Verdict {
     verdict: String,
+}
+
+impl Line {
+    /// Families of faults, and whatever is not as usual: the size of the cluster, what it was given to do.
+    fn kind(&self) -> String {
+        let nodes = if self.nodes == 3 { String::new() } else { format!(", {} nodes", self.nodes) };
+        let workload = self.workload.iter().filter(|workload| *workload != "once");
+        let workload: String = workload.map(|workload| format!(", {workload}")).collect();
+        format!("{}{nodes}{workload} ({})", self.nemesis, self.in_doubt_policy)
+    }
 }
 
 /// What runs of one kind come to.
@@ -101,7 +115,7 @@ struct Report {
     hold: Sum,
     /// Under `resend`.
     resend: Sum,
-    /// By families of faults and policy.
+    /// By families of faults, size of the cluster, workload and policy.
     by_nemesis: BTreeMap<String, Sum>,
     /// Faults that were seen to have an effect, by kind.
     faults: BTreeMap<String, u64>,
@@ -130,11 +144,10 @@ pub fn run(args: &Args) -> Result<Outcome> {
 
 fn sum(file: PathBuf, lines: &[Line]) -> Report {
     let of = |picks: &dyn Fn(&Line) -> bool| Sum::of(lines.iter().filter(|line| picks(line)));
-    let kinds: BTreeSet<(String, String)> =
-        lines.iter().map(|line| (line.nemesis.clone(), line.in_doubt_policy.clone())).collect();
-    let by_nemesis = kinds.into_iter().map(|(nemesis, policy)| {
-        let sum = of(&|line| line.nemesis == nemesis && line.in_doubt_policy == policy);
-        (format!("{nemesis} ({policy})"), sum)
+    let kinds: BTreeSet<String> = lines.iter().map(Line::kind).collect();
+    let by_nemesis = kinds.into_iter().map(|kind| {
+        let sum = of(&|line| line.kind() == kind);
+        (kind, sum)
     });
     let valid = || lines.iter().filter(|line| line.valid);
     let (mut faults, mut skipped, mut invariants) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -255,7 +268,7 @@ mod tests {
 
     fn line(change: impl Fn(&mut serde_json::Value)) -> Line {
         let mut line = serde_json::json!({
-            "seed": 7, "commit": "abc", "valid": true, "nemesis": "kill", "in_doubt_policy": "hold",
+            "seed": 7, "commit": "abc", "valid": true, "nodes": 3, "nemesis": "kill", "in_doubt_policy": "hold",
             "fault_seconds": 60, "accepted": 1_200, "duplicates": 0, "lost": 0, "in_doubt": 6, "in_doubt_arrived": 5,
             "faults": {"kill": {"installed": 4, "observed": 3, "skipped": 1, "indeterminate": 0, "inside_data": 2}},
             "ends": {"leader": 2, "sender": 1, "other": 1, "between_dot_and_250": 2, "power_cuts": 0, "past_gate": 6},
@@ -274,6 +287,10 @@ mod tests {
             line["lost"] = 1.into();
         });
         let other = line(|line| line["failover_ms"]["each"] = serde_json::json!([2.0]));
+        let five = line(|line| {
+            (line["nodes"], line["workload"], line["in_doubt_policy"]) = (5.into(), "daily".into(), "resend".into());
+        });
+        assert_eq!(five.kind(), "kill, 5 nodes, daily (resend)");
         let report = sum(PathBuf::from("runs.jsonl"), &[line(|_| {}), other, bad]);
         let hold = &report.hold;
         assert_eq!((hold.runs, hold.valid, hold.mails, hold.lost), (3, 2, 2_400, 1), "a loss is never hidden");

@@ -1,7 +1,7 @@
 //! After everything was mended: waits until nothing is left to send, and reads what the ledger says of each
 //! recipient, into the history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -32,7 +32,7 @@ pub async fn drain(operator: &Operator, until: Instant, mut look: impl FnMut() -
         let counts: Vec<api::RunCounts> = runs.iter().filter_map(|run| run.counts).collect();
         let left: u32 = counts.iter().map(|counts| counts.pending + counts.claimed).sum();
         let opened = runs.iter().filter(|run| run.schedule != BELL).count();
-        let due = operator.workload.items().len();
+        let due = operator.workload.instants_ms().len();
         if counts != former {
             (former, since) = (counts, Instant::now());
         }
@@ -57,9 +57,10 @@ pub async fn read(
     until: Instant,
 ) -> Result<Vec<Part>> {
     // Every run, by its name: the schedule.
-    let mut runs = BTreeMap::new();
+    let (mut runs, mut opened) = (BTreeMap::new(), BTreeSet::new());
     for run in admin.runs().await? {
         runs.insert(run.run.clone(), run.schedule.clone());
+        opened.extend(run.due.as_ref().map(|due| (run.schedule.clone(), millis(due))));
         recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
     }
     let mut whole = vec![Part::Runs];
@@ -70,7 +71,7 @@ pub async fn read(
             whole.push(Part::OpenRows);
         }
     }
-    if instants(admin, workload, recorder, until).await? {
+    if instants(admin, workload, &opened, recorder, until).await? {
         whole.push(Part::Instants);
     }
     objects(admin, recorder).await?;
@@ -119,24 +120,39 @@ fn millis(at: &prost_types::Timestamp) -> i64 {
     at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000
 }
 
-/// Instants that opened no run; false where time was over before.
-async fn instants(admin: &Admin, workload: &Workload, recorder: &Recorder, until: Instant) -> Result<bool> {
+/// Instants that opened no run; false where time was over before, or where the ledger explains another number of them
+/// than there are.
+async fn instants(
+    admin: &Admin,
+    workload: &Workload,
+    opened: &BTreeSet<(String, i64)>,
+    recorder: &Recorder,
+    until: Instant,
+) -> Result<bool> {
     let items = workload.items().clone();
     for item in items {
         if Instant::now() > until {
             return Ok(false);
         }
-        for entry in admin.history(&item.name).await? {
-            let Some(outcome) = passed_over(entry.outcome()) else { continue };
+        let told = admin.history(&item.name).await?;
+        let told =
+            told.into_iter().filter_map(|entry| Some((passed_over(entry.outcome())?, entry.count, entry.reason)));
+        // In order, as the ledger tells them.
+        let each: Vec<_> = told.flat_map(|(outcome, count, reason)| vec![(outcome, reason); count as usize]).collect();
+        let unopened = item.instants_ms().into_iter().filter(|at_ms| !opened.contains(&(item.name.clone(), *at_ms)));
+        let unopened: Vec<i64> = unopened.collect();
+        if each.len() > unopened.len() {
+            return Ok(false);
+        }
+        for ((outcome, reason), at_ms) in each.into_iter().zip(unopened) {
             recorder.event(&Event::Explained(Explained {
                 tenant: TENANT.to_owned(),
                 schedule: item.name.clone(),
-                // All have one instant.
-                first_unix_ms: item.due_ms as i64,
-                last_unix_ms: item.due_ms as i64,
-                count: entry.count.into(),
+                first_unix_ms: at_ms,
+                last_unix_ms: at_ms,
+                count: 1,
                 outcome,
-                reason: entry.reason,
+                reason,
             }));
         }
     }
@@ -155,7 +171,7 @@ fn passed_over(outcome: api::HistoryOutcome) -> Option<PassedOver> {
     })
 }
 
-/// Schedules and opt-outs that are there.
+/// Schedules, campaigns and opt-outs that are there.
 async fn objects(admin: &Admin, recorder: &Recorder) -> Result<()> {
     for schedule in admin.schedules().await? {
         let due_ms = match schedule.when.and_then(|when| when.pattern) {
@@ -167,6 +183,14 @@ async fn objects(admin: &Admin, recorder: &Recorder) -> Result<()> {
             tenant: TENANT.to_owned(),
             name: schedule.name,
             value: value(due_ms, schedule.recipients),
+        }));
+    }
+    for campaign in admin.campaigns().await? {
+        recorder.event(&Event::Found(Found {
+            noun: Noun::Campaign,
+            tenant: TENANT.to_owned(),
+            name: campaign.name,
+            value: value(campaign.at.as_ref().map_or(0, millis) as u64, campaign.recipients),
         }));
     }
     for opt_out in admin.opt_outs().await? {

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use reveille_check::history::{Fault, FaultStatus};
 use reveille_sink::{FaultPlan, Held, HoldPoint, HoldRequest};
 
+use super::lies::Lie;
 use super::links::{self, BadLink};
 use super::nemesis::{Begun, Nemesis, Skipped};
 use super::plan::{Bad, Blow, Shape, Strike, Whom};
@@ -49,6 +50,8 @@ pub(super) enum Undo {
     Relay,
     /// This copy of this node's folder is put back, and then what it had last.
     PutBack { name: String, kept: PathBuf },
+    /// The power of this lying disk fails.
+    CutOff(Lie),
 }
 
 impl Undo {
@@ -71,6 +74,7 @@ impl Nemesis {
             Blow::Power { whom } => self.power(strike, *whom).map(Some),
             Blow::Relay { name, faults } => self.relay(strike, name, faults).map(Some),
             Blow::OldFolder { whom } => self.copy_folder(strike, *whom).await.map(Some),
+            Blow::Lie { number } => self.lie(strike, *number).await.map(Some),
             Blow::Roll => self.roll(strike).await.map(Some),
             Blow::Transfer => self.transfer(strike).await.map(Some),
             Blow::Operator(order) => {
@@ -252,6 +256,11 @@ impl Nemesis {
         if let Err(why) = &self.stage.cluster.footing().volumes {
             return Err(Skipped(why.clone()));
         }
+        if let Some(lying) = self.lying.iter().find(|name| victims.contains(name)) {
+            return Err(Skipped(format!(
+                "the disk of {lying} lies: a power cut of others beside it is more than is promised"
+            )));
+        }
         let past_gate: u64 = victims.iter().map(|name| self.stage.past_gate(name)).sum();
         let name = if whom.is_some() { "power cut of one" } else { "power cut of all" };
         let mut fault = self.fault(strike, name, &victims);
@@ -266,7 +275,7 @@ impl Nemesis {
     }
 
     /// What lay in memory is gone, and so is what was not synced.
-    fn cut_power(&mut self, name: &str) -> Result<()> {
+    pub(super) fn cut_power(&mut self, name: &str) -> Result<()> {
         self.stage.cluster.delete_journals(name)?;
         let volumes = self.stage.cluster.footing_mut().volumes.as_mut();
         let volume =
@@ -358,6 +367,7 @@ impl Nemesis {
             }
             Undo::Untrace { name, trace } => self.untrace(&name, trace, fault).await?,
             Undo::PutBack { name, kept } => self.put_back(&name, &kept).await?,
+            Undo::CutOff(lie) => self.cut_off(lie, fault).await?,
             Undo::Empty(name) => self.empty(&name, fault)?,
             Undo::Relay => {
                 let struck: u64 = self.stage.sink.fault_tally().iter().map(|tally| tally.struck).sum();

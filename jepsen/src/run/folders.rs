@@ -15,9 +15,11 @@ use super::plan::{Strike, Whom};
 
 /// A node with an old folder is gone within this: it greets all others before it takes part.
 const REFUSED_WITHIN: Duration = Duration::from_secs(15);
+/// All nodes must be ready so soon, or nothing is put back.
+const READY_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How a node says that its folder is too old.
-const OUTDATED: &str = "the data folder is older than what this node had";
+pub(super) const OUTDATED: &str = "the data folder is older than what this node had";
 
 impl Nemesis {
     /// Kills a node, copies its folder while it is down, and lets it go on: what it promises from here on is not in the
@@ -108,14 +110,18 @@ impl Nemesis {
     }
 
     /// Or else why not.
-    async fn all_is_well(&self) -> Result<(), String> {
+    pub(super) async fn all_is_well(&self) -> Result<(), String> {
         let why = || "an old folder is put back only while all others are well".to_owned();
         if !self.is_quiet() {
             return Err(why());
         }
+        let until = Instant::now() + READY_WITHIN;
         for name in self.stage.names() {
-            if !self.stage.is_ready(&name).await {
-                return Err(why());
+            while !self.stage.is_ready(&name).await {
+                if Instant::now() > until {
+                    return Err(why());
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
             }
         }
         Ok(())
@@ -124,7 +130,7 @@ impl Nemesis {
 
 /// Makes a folder hold what another one does, and nothing else, durably: power may be cut next. The folder itself
 /// stays, since it may be where a disk is mounted.
-fn replace(folder: &Path, by: &Path) -> Result<()> {
+pub(super) fn replace(folder: &Path, by: &Path) -> Result<()> {
     let swap = || -> io::Result<()> {
         fs::create_dir_all(folder)?;
         for entry in fs::read_dir(folder)? {

@@ -12,10 +12,12 @@
 mod aftermath;
 mod blows;
 pub mod crash;
+mod daily;
 mod disk;
 mod dots;
 mod folders;
 mod gates;
+mod lies;
 mod links;
 mod lives;
 mod nemesis;
@@ -41,14 +43,16 @@ use anyhow::Result;
 use reveille_check::history::{Clock, Coverage, FORMAT, FaultKind, Header, InDoubt, PhaseName};
 use reveille_proto::admin::v1 as api;
 use serde::Serialize;
+use tokio::task::JoinSet;
 
+use self::daily::Hand;
 pub use self::nemesis::Ends;
 use self::nemesis::Nemesis;
 use self::operator::Operator;
 use self::plan::Family;
 use self::scene::{Closed, Scene, Trouble};
 use self::stage::Stage;
-use self::workload::Workload;
+use self::workload::{CAMPAIGN, Workload};
 use crate::Outcome;
 use crate::cluster::{Cluster, Start};
 use crate::footing::Wanted;
@@ -56,11 +60,17 @@ use crate::measure::{monotonic_us, unix_us};
 
 /// Sessions to the sink on each node.
 const SESSIONS: u32 = 8;
+/// And those of the campaign, which goes beside all else.
+const CAMPAIGN_SESSIONS: u32 = 4;
 /// Dialogues take as long as those of a relay that is not next door: so kills find hand-offs past the gate.
 const PACE: &str = "after-commit:stall=40ms@0.7";
 /// Defaults: schedules and recipients a second of the fault phase.
 const SCHEDULES_PER_SECOND: u64 = 3;
 const RECIPIENTS_PER_SECOND: u64 = 20;
+const CAMPAIGN_PER_SECOND: u64 = 8;
+/// By its rate it would be over in so small a part of the fault phase. Mostly one node works on it, with a third of the rate
+/// or less (P25), and its bucket starts empty after each of its deaths; so it takes most of the phase.
+const CAMPAIGN_HASTE: u64 = 8;
 /// From the first create to the first instant, at least; and what each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
@@ -98,6 +108,9 @@ pub struct Args {
     /// Schedules, each due once, spread evenly over the fault phase [default: 3 a second]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub schedules: Option<u32>,
+    /// Recipients of a campaign that is sent during most of the fault phase; 0: no campaign [default: 8 a second]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub campaign: Option<u32>,
     /// How long the fault phase is; the whole run takes at most twice that and 120 s
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
@@ -107,6 +120,9 @@ pub struct Args {
     /// What the schedules do with mails in doubt
     #[arg(long, value_enum, default_value = "hold")]
     pub in_doubt: Policy,
+    /// What is due
+    #[arg(long, value_enum, default_value = "once")]
+    pub workload: Due,
     /// Keep the history in this file [default: it goes with the run]
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
@@ -155,10 +171,20 @@ pub enum Policy {
     Resend,
 }
 
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Due {
+    /// Schedules that fire once, spread over the fault phase, and a campaign
+    Once,
+    /// Daily schedules in twelve zones, on a clock that is moved by hand; without `clock` and `operator`
+    Daily,
+}
+
 /// What the last line says beside the judgement.
 #[derive(Serialize)]
 struct Particulars {
     nemesis: String,
+    workload: &'static str,
     in_doubt_policy: &'static str,
     nodes: u8,
     fault_seconds: u64,
@@ -178,15 +204,15 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let began = Instant::now();
     let phase = Duration::from_secs(args.seconds);
     let ends = began + 2 * phase + WHOLE;
-    let families = families(&args.nemesis);
+    let families = fitting(families(&args.nemesis), args)?;
     let plan = plan::draw(args.seed.0, phase, &families);
     eprintln!("seed {}: {} faults planned for {} s", args.seed.0, plan.len(), args.seconds);
-    let cluster = Cluster::start_on(start, args.nodes, wanted(&families)).await?;
-    tell_what_lacks(&cluster, &families);
+    let cluster = Cluster::start_on(start, args.nodes, wanted(&families, args.workload)).await?;
+    tell_what_lacks(&cluster, wanted(&families, args.workload));
 
     let began_us = monotonic_us();
     let header = header(args, &families, &cluster);
-    let clocks_are_right = !families.contains(&Family::Clock);
+    let clocks_are_right = ledger_time_is_ours(&families, args);
     let (scene, sink) =
         Scene::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), clocks_are_right).await?;
     let (admin, recorder) = (cluster.admin().clone(), scene.recorder.clone());
@@ -195,23 +221,51 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let lead = LEAD + LEAD_A_SCHEDULE * schedules;
     let first = SystemTime::now() + lead;
     let in_doubt = if args.in_doubt == Policy::Hold { api::InDoubt::Hold } else { api::InDoubt::Resend };
-    let workload = Workload::new(schedules, recipients, first, phase, in_doubt);
+    let campaign = campaign(args);
+    if campaign > 0 {
+        let rate = (u64::from(campaign) * CAMPAIGN_HASTE).div_ceil(args.seconds) as u32;
+        admin.add_relay_of((CAMPAIGN, CAMPAIGN), sink.address(), (CAMPAIGN_SESSIONS, rate)).await?;
+    }
+    let workload = match args.workload {
+        Due::Once => {
+            let workload = Workload::new(schedules, recipients, first, phase, in_doubt);
+            workload.and_a_campaign(campaign, args.seed.0, first, phase)
+        }
+        Due::Daily => {
+            let items = daily::schedules(args.seed.0, phase, recipients, jiff::Timestamp::now())?;
+            Workload::of(items, in_doubt)
+        }
+    };
     workload.create(&admin, &recorder).await?;
-    tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await;
+    let mut days = JoinSet::new();
+    match args.workload {
+        Due::Once => tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await,
+        Due::Daily => {
+            let (instants_ms, offset_ms) = (workload.instants_ms(), 0);
+            let (admin, recorder, began_unix_ms) = (admin.clone(), recorder.clone(), header.began_unix_ms);
+            let mut hand = Hand { admin, recorder, began_unix_ms, instants_ms, offset_ms };
+            hand.begin(LEAD).await?;
+            days.spawn(hand.go_on());
+        }
+    }
 
     let operator = Operator { admin, recorder: recorder.clone(), workload, number: 0 };
     let stage = Stage::new(cluster, sink, recorder, Arc::clone(&scene.watch));
     let mut nemesis = Nemesis::new(stage, operator, args.seed.0, PACE);
     scene.phase(PhaseName::Faults);
-    eprintln!("{} schedules are due from now on; faults begin", schedules);
+    eprintln!("{} instants are due from now on; faults begin", nemesis.operator.workload.instants_ms().len());
     // Whatever goes wrong from here on, what was seen is judged.
     let mut trouble = Trouble::default();
     trouble.note(nemesis.strike(&plan, Instant::now(), phase).await);
     eprintln!("everything is mended");
     let Closed { judgement, drained, surprises } = scene.close(&mut nemesis, &mut trouble, ends, TO_READ).await?;
+    if let Some(ended) = days.try_join_next() {
+        trouble.note(ended?);
+    }
     let valid = judgement.valid && drained && surprises.is_empty() && trouble.0.is_empty();
     let particulars = Particulars {
         nemesis: words(&args.nemesis),
+        workload: if args.workload == Due::Daily { "daily" } else { "once" },
         in_doubt_policy: if args.in_doubt == Policy::Hold { "hold" } else { "resend" },
         nodes: args.nodes,
         fault_seconds: args.seconds,
@@ -232,12 +286,37 @@ fn sizes(args: &Args) -> (u32, u32) {
     (schedules, recipients.max(schedules))
 }
 
+/// Recipients of the campaign.
+fn campaign(args: &Args) -> u32 {
+    if args.workload == Due::Daily {
+        return 0;
+    }
+    args.campaign.unwrap_or((args.seconds * CAMPAIGN_PER_SECOND) as u32)
+}
+
 fn families(chosen: &[Nemeses]) -> Vec<Family> {
     let each = chosen.iter().flat_map(|chosen| match chosen {
         Nemeses::All => Family::ALL.to_vec(),
         Nemeses::One(family) => vec![*family],
     });
     each.collect::<BTreeSet<Family>>().into_iter().collect()
+}
+
+/// Those that fit the workload: on a clock that is moved by hand no node's own clock is moved, and operators know no
+/// other time than ours.
+fn fitting(families: Vec<Family>, args: &Args) -> Result<Vec<Family>> {
+    let fits = |family: &Family| args.workload != Due::Daily || !matches!(family, Family::Clock | Family::Operator);
+    let named = args.nemesis.iter().find_map(|named| match named {
+        Nemeses::One(family) if !fits(family) => Some(words(&[*named])),
+        _ => None,
+    });
+    anyhow::ensure!(named.is_none(), "--workload daily goes without `{}`", named.unwrap_or_default());
+    Ok(families.into_iter().filter(fits).collect())
+}
+
+/// Do the instants of the ledger say when something was?
+fn ledger_time_is_ours(families: &[Family], args: &Args) -> bool {
+    args.workload == Due::Once && !families.contains(&Family::Clock)
 }
 
 /// As it is typed.
@@ -252,18 +331,19 @@ fn words(chosen: &[Nemeses]) -> String {
     chosen.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-fn wanted(families: &[Family]) -> Wanted {
+fn wanted(families: &[Family], workload: Due) -> Wanted {
     let any = |of: &[Family]| families.iter().any(|family| of.contains(family));
     Wanted {
         hosts: any(&[Family::Partition, Family::Link]),
-        volumes: any(&[Family::Disk, Family::Power]),
+        volumes: any(&[Family::Disk, Family::Power, Family::Lie]),
         clocks: any(&[Family::Clock]),
         short_logs: Some(SHORT_LOGS),
+        test_clock: workload == Due::Daily,
     }
 }
 
-fn tell_what_lacks(cluster: &Cluster, families: &[Family]) {
-    let (wanted, footing) = (wanted(families), cluster.footing());
+fn tell_what_lacks(cluster: &Cluster, wanted: Wanted) {
+    let footing = cluster.footing();
     let lacks = [
         (wanted.hosts, "cuts and bad links", footing.hosts.as_ref().err()),
         (wanted.volumes, "power cuts and full disks", footing.volumes.as_ref().err()),
@@ -277,34 +357,46 @@ fn tell_what_lacks(cluster: &Cluster, families: &[Family]) {
 }
 
 fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
-    let (_, recipients) = sizes(args);
+    let ((_, recipients), campaign) = (sizes(args), campaign(args));
     let kills = families.contains(&Family::Kill) && args.seconds >= 20;
-    let command = format!(
+    let mut command = format!(
         "reveille-jepsen run --seed {} --nodes {} --seconds {} --nemesis {}",
         args.seed.0,
         args.nodes,
         args.seconds,
         words(&args.nemesis)
     );
+    let sizes = [("schedules", args.schedules), ("recipients", args.recipients), ("campaign", args.campaign)];
+    for (name, size) in sizes.into_iter().filter_map(|(name, size)| Some((name, size?))) {
+        command.push_str(&format!(" --{name} {size}"));
+    }
+    if args.workload == Due::Daily {
+        command.push_str(" --workload daily");
+    }
+    if args.in_doubt == Policy::Resend {
+        command.push_str(" --in-doubt resend");
+    }
     Header {
-        asks: asks(!families.contains(&Family::Clock)),
+        asks: asks(ledger_time_is_ours(families, args)),
         coverage: Coverage {
-            // A quarter of what is due: faults may keep the rest for later.
+            // A quarter of what is due, the campaign left out: faults may keep the rest for later.
             mails_per_second: recipients / (4 * args.seconds as u32),
             kills_inside_data: u32::from(kills),
             faults: must_be_seen(families, kills, args.seconds),
         },
         drain_within_ms: (args.seconds + 60) * 1_000,
+        sessions: SESSIONS + if campaign > 0 { CAMPAIGN_SESSIONS } else { 0 },
         ..plain_header(args.seed.0, command, args.in_doubt, cluster)
     }
 }
 
 /// Kinds of faults of which an effect must have been seen: of each family whose effect nobody can miss, where there are
-/// few enough for all of them to have their turn. Of old folders only where nothing else is asked for: they are put back
-/// only while all else is well.
+/// few enough for all of them to have their turn. Of old folders and lying disks only where nothing else is asked for:
+/// they come only while all else is well.
 fn must_be_seen(families: &[Family], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
     let kills = kills.then_some((FaultKind::Kill, 1));
     let folders = (families == [Family::Folder]).then_some((FaultKind::Damage, 1));
+    let lies = (families == [Family::Lie]).then_some((FaultKind::PowerCut, 1));
     let have_turns = families.len() <= FEW_FAMILIES && seconds >= TURNS_SECONDS;
     let plain = families.iter().filter(|_| have_turns).filter_map(|family| match family {
         Family::Pause => Some((FaultKind::Pause, 1)),
@@ -315,7 +407,7 @@ fn must_be_seen(families: &[Family], kills: bool, seconds: u64) -> BTreeMap<Faul
         Family::Operator => Some((FaultKind::Operator, 1)),
         _ => None,
     });
-    kills.into_iter().chain(folders).chain(plain).collect()
+    kills.into_iter().chain(folders).chain(lies).chain(plain).collect()
 }
 
 /// What holds of every run of ours; whoever uses it says what it asks and what it must have exercised.

@@ -40,6 +40,8 @@ pub struct Nemesis {
     pub(super) holds: u32,
     /// What ended lives on purpose, so far.
     pub(super) ends: Ends,
+    /// The node whose disk lies.
+    pub(super) lying: Option<String>,
     /// Since when the next strike waits for somebody to lead.
     waits: Option<Instant>,
     /// Nodes that may have lost their lease and lived on.
@@ -95,6 +97,7 @@ impl Nemesis {
             seed,
             holds: 0,
             ends: Ends::default(),
+            lying: None,
             waits: None,
             away: BTreeSet::new(),
             active: Vec::new(),
@@ -317,6 +320,7 @@ fn kind(blow: &Blow) -> FaultKind {
         Blow::Transfer => FaultKind::Transfer,
         Blow::Operator(_) => FaultKind::Operator,
         Blow::OldFolder { .. } => FaultKind::Damage,
+        Blow::Lie { .. } => FaultKind::Disk,
     }
 }
 

@@ -8,9 +8,8 @@ use reveille_proto::admin::v1::Barrier;
 
 use super::plan::Order;
 use super::recorder::Recorder;
-use super::workload::{BELL, Item, TENANT, Workload};
+use super::workload::{BELL, CAMPAIGN, Item, TENANT, Workload};
 use crate::admin::Admin;
-use crate::load;
 use crate::measure::unix_us;
 use crate::orders::Came;
 
@@ -44,14 +43,19 @@ impl Operator {
         }
     }
 
-    /// Somebody whose mail is due next, while it becomes due, and somebody who would get one later.
+    /// Somebody whose mail is due next, while it becomes due, somebody who would get one later, and one of the campaign.
     async fn opt_out(&self) -> (bool, String) {
         let Some(next) = self.workload.next_after(now_ms()) else { return nobody() };
         wait_until(next.due_ms).await;
         let later = OPT_OUTS_AHEAD_MS.map(|ahead| self.workload.next_after(next.due_ms - 1 + ahead));
         let (mut said_yes, mut words) = (false, Vec::new());
-        for (number, item) in later.into_iter().flatten().enumerate() {
-            let recipient = load::address(&item.name, (self.number + number) as u32 % item.recipients);
+        let own = later.into_iter().flatten().enumerate();
+        let own = own.map(|(more, item)| item.address((self.number + more) as u32 % item.recipients));
+        // And one of the campaign whose turn is late.
+        let campaign = self.workload.find(CAMPAIGN);
+        let late = campaign
+            .map(|campaign| campaign.address(campaign.recipients - 1 - self.number as u32 % campaign.recipients));
+        for (number, recipient) in own.chain(late).enumerate() {
             let id = format!("opt-out-{}-{number}", self.number);
             let (invoked, came) = (self.recorder.now_ns(), self.admin.opt_out(&id, &recipient).await);
             let operation = Operation::OptOut { tenant: TENANT.to_owned(), recipient: recipient.clone() };
@@ -63,7 +67,7 @@ impl Operator {
     }
 
     async fn pause_and_resume(&self, pause: Duration) -> (bool, String) {
-        let Some(run) = self.next_run().await else { return nobody() };
+        let Some(run) = self.campaign_or_next_run().await else { return nobody() };
         let (invoked, came) = (self.recorder.now_ns(), self.admin.pause_run(&run).await);
         let (said_yes, word) = (matches!(came, Came::Done(_)), word(&came));
         self.record(None, invoked, Operation::Pause { target: Target::Run(run.clone()) }, barrier(came));
@@ -116,8 +120,7 @@ impl Operator {
 
     /// Creates something new, twice with one request id and once with another.
     async fn create_again(&self) -> (bool, String) {
-        let item =
-            Item { name: format!("more-{}", self.number), due_ms: (now_ms() + AHEAD_MS) / 100 * 100, recipients: 2 };
+        let item = Item::once(format!("more-{}", self.number), (now_ms() + AHEAD_MS) / 100 * 100, 2);
         let [same, other] = ["same", "other"].map(|which| format!("more-{}-{which}", self.number));
         let ask = |client, id| self.workload.ask(&self.admin, &self.recorder, client, id, &item);
         let (first, second) = tokio::join!(ask("first", same.as_str()), ask("second", same.as_str()));
@@ -130,6 +133,17 @@ impl Operator {
             self.workload.doubt(&same, item.clone());
         }
         (said_yes, format!("create {}: {}, {}, {}", item.name, word(&first), word(&second), word(&third)))
+    }
+
+    /// The campaign's run while it is sent, every other time; or else the one that opens next.
+    async fn campaign_or_next_run(&self) -> Option<String> {
+        if self.number.is_multiple_of(2)
+            && self.workload.find(CAMPAIGN).is_some_and(|campaign| campaign.due_ms < now_ms())
+            && let Ok(Some(run)) = self.admin.run_of(CAMPAIGN).await
+        {
+            return Some(run.run);
+        }
+        self.next_run().await
     }
 
     /// The run that opens next.

@@ -38,11 +38,13 @@ pub enum Family {
     Operator,
     /// An old copy of a node's data folder is put back: it must refuse to take part
     Folder,
+    /// A disk says that it synced and did not, and its power fails: the loss must be noticed
+    Lie,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 11] = [
+    pub const ALL: [Family; 12] = [
         Family::Kill,
         Family::Pause,
         Family::Partition,
@@ -54,6 +56,7 @@ impl Family {
         Family::Roll,
         Family::Operator,
         Family::Folder,
+        Family::Lie,
     ];
 }
 
@@ -98,6 +101,8 @@ pub enum Blow {
     Operator(Order),
     /// A node is killed and its folder copied; it goes on, and when this is over the copy is put back.
     OldFolder { whom: Whom },
+    /// The disk of one that does not lead, of this number among those, lies; when this is over its power fails.
+    Lie { number: usize },
 }
 
 /// Which links are cut.
@@ -268,6 +273,7 @@ impl Family {
             Family::Roll => (0, if dice.random_bool(0.5) { Blow::Roll } else { Blow::Transfer }),
             Family::Operator => (dice.random_range(500..3_000), Blow::Operator(one_of(dice, &ORDERS)?)),
             Family::Folder => (dice.random_range(2_500..5_000), Blow::OldFolder { whom: whom(dice) }),
+            Family::Lie => (dice.random_range(2_000..4_000), Blow::Lie { number: dice.random_range(0..6) }),
         })
     }
 }

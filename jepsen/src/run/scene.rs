@@ -91,7 +91,7 @@ impl Scene {
             keep_bodies: 0,
             ..SinkOptions::default()
         })?;
-        cluster.admin().add_relay(sink.address(), sessions).await?;
+        cluster.admin().add_relay(cluster.footing().reach(sink.address())?, sessions).await?;
         let watch = Arc::new(Watch::start(cluster));
         let over = Arc::new(AtomicBool::new(false));
         let gates = Gates::start(cluster, &recorder);

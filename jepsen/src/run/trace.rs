@@ -23,6 +23,9 @@ impl Trace {
     /// Does something (in the words of `strace -e inject=`) to every sync of a process.
     pub async fn of_syncs(process: u32, what: &str, folder: &Path) -> Result<Trace> {
         let strace = tool::find("strace").context("there is no `strace` on this machine")?;
+        if is_traced(process) {
+            bail!("process {process} is traced already");
+        }
         let written = folder.join(format!("strace-{process}"));
         let child = Command::new(strace)
             .args(["-f", "-qq", "-o"])

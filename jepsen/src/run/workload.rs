@@ -1,6 +1,9 @@
-//! What the cluster is given to do, and so what is due: schedules that fire once, each with recipients of its own,
-//! at instants that were fixed before anything was broken. Whom to expect needs no calendar and no answer of the
-//! cluster.
+//! What the cluster is given to do, and so what is due: schedules that fire once, each with recipients of its own, and a
+//! campaign to a sealed audience, at instants that were fixed before anything was broken. Whom to expect needs no
+//! calendar and no answer of the cluster.
+//!
+//! The campaign goes through a pool of its own, to the same sink, at a rate by which it takes most of the fault phase: so
+//! it is under way while everything breaks, where without a rate it would be over within a second.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,8 +12,10 @@ use anyhow::Result;
 use reveille_check::history::{Answer, Audience, Call, Due, Event, Noun, Operation};
 use reveille_proto::admin::v1::{InDoubt, Policies, ScheduleBody};
 
+use super::daily::Rhythm;
 use super::recorder::Recorder;
 use crate::admin::Admin;
+use crate::campaigns;
 use crate::load::{self, A_YEAR};
 use crate::measure::unix_us;
 use crate::orders::Came;
@@ -19,6 +24,8 @@ use crate::orders::Came;
 const CLIENTS: usize = 16;
 /// While nothing is broken yet, only a machine that is very busy lets a client wait.
 const ASKED_AT_MOST: u32 = 4;
+/// The campaign, its audience, and the relay and pool that it goes through.
+pub const CAMPAIGN: &str = "campaign";
 /// The schedule that is only ever triggered, and whom it writes to.
 pub const BELL: &str = "bell";
 const BELL_RECIPIENTS: u32 = 4;
@@ -27,21 +34,63 @@ const GRAIN_MS: u64 = 100;
 /// Whose everything is.
 pub const TENANT: &str = "default";
 
-/// A schedule that fires once.
+/// What something is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A schedule that fires once, with recipients that are named for it.
+    Once,
+    /// A schedule that fires daily, with the same recipients each time.
+    Daily(Rhythm),
+    /// A campaign to a sealed audience that is made of this number.
+    Campaign(u64),
+}
+
+/// A schedule or a campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Its name.
     pub name: String,
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970; 0 of what has many instants.
     pub due_ms: u64,
     /// How many it writes to.
     pub recipients: u32,
+    /// What it is, and so who they are.
+    pub kind: Kind,
 }
 
 impl Item {
+    /// A schedule.
+    pub fn once(name: String, due_ms: u64, recipients: u32) -> Item {
+        Item { name, due_ms, recipients, kind: Kind::Once }
+    }
+
+    /// One of those whom it writes to.
+    pub fn address(&self, recipient: u32) -> String {
+        match self.kind {
+            Kind::Once | Kind::Daily(_) => load::address(&self.name, recipient),
+            Kind::Campaign(seed) => campaigns::made_address(seed, recipient),
+        }
+    }
+
     /// Whom it writes to.
     pub fn addresses(&self) -> impl Iterator<Item = String> + '_ {
-        (0..self.recipients).map(|number| load::address(&self.name, number))
+        (0..self.recipients).map(|number| self.address(number))
+    }
+
+    /// When it is due; milliseconds since 1970.
+    pub fn instants_ms(&self) -> Vec<i64> {
+        match &self.kind {
+            Kind::Daily(rhythm) => rhythm.instants_ms.clone(),
+            Kind::Once | Kind::Campaign(_) => vec![self.due_ms as i64],
+        }
+    }
+
+    /// What it is to an operator.
+    fn noun(&self) -> Noun {
+        match self.kind {
+            Kind::Once | Kind::Daily(_) => Noun::Schedule,
+            Kind::Campaign(_) => Noun::Campaign,
+        }
     }
 
     /// Its contents in a form that can be compared.
@@ -73,18 +122,33 @@ impl Workload {
             let after_ms = phase_ms * u64::from(number) / u64::from(schedules) / GRAIN_MS * GRAIN_MS;
             // The first ones have one more where it does not come out even.
             let more = u32::from(number < recipients % schedules);
-            Item {
-                name: format!("once-{number}"),
-                due_ms: first_ms + after_ms,
-                recipients: (recipients / schedules + more).max(1),
-            }
+            Item::once(format!("once-{number}"), first_ms + after_ms, (recipients / schedules + more).max(1))
         };
         Workload { items: Arc::new(Mutex::new((0..schedules).map(item).collect())), unsure: Arc::default(), in_doubt }
     }
 
-    /// Creates all of it, and the bell.
+    /// These.
+    pub fn of(items: Vec<Item>, in_doubt: InDoubt) -> Workload {
+        Workload { items: Arc::new(Mutex::new(items)), unsure: Arc::default(), in_doubt }
+    }
+
+    /// The same, and a campaign to so many who are made of this number, after a sixth of `phase`; none to nobody.
+    pub fn and_a_campaign(self, recipients: u32, seed: u64, first: SystemTime, phase: Duration) -> Workload {
+        if recipients > 0 {
+            let due_ms = (unix_us(first + phase / 6) as u64 / 1_000).next_multiple_of(GRAIN_MS);
+            self.add(Item { name: CAMPAIGN.to_owned(), due_ms, recipients, kind: Kind::Campaign(seed) });
+        }
+        self
+    }
+
+    /// Creates all of it, and the bell. A campaign is launched too.
     pub async fn create(&self, admin: &Admin, recorder: &Recorder) -> Result<()> {
         let items = self.items().clone();
+        for item in &items {
+            if let Kind::Campaign(seed) = item.kind {
+                admin.generate_audience(&item.name, item.recipients, seed).await?;
+            }
+        }
         let mut clients = tokio::task::JoinSet::new();
         for client in 0..CLIENTS {
             let (admin, recorder, workload) = (admin.another(client)?, recorder.clone(), self.clone());
@@ -119,7 +183,17 @@ impl Workload {
     /// Asks for one schedule, and writes down how it went.
     pub async fn ask(&self, admin: &Admin, recorder: &Recorder, client: &str, id: &str, item: &Item) -> Came<bool> {
         let invoked_ns = recorder.now_ns();
-        let came = admin.create_as(id, &self.body(item)).await;
+        let came = match item.kind {
+            Kind::Once | Kind::Daily(_) => admin.create_as(id, &self.body(item)).await,
+            Kind::Campaign(_) => {
+                let made = admin.create_campaign(id, &self.body(item)).await;
+                match admin.launch_campaign(&item.name).await {
+                    Came::Done(()) => made,
+                    Came::Refused(reason) => Came::Refused(reason),
+                    Came::Unknown => Came::Unknown,
+                }
+            }
+        };
         let answer = match &came {
             Came::Done(_) => Answer::Ok { index: None, run: None, crossed: Vec::new(), unconfirmed: Vec::new() },
             Came::Refused(reason) => Answer::Failed { reason: reason.clone() },
@@ -131,7 +205,7 @@ impl Workload {
             invoked_ns,
             answered_ns: (answer != Answer::Unknown).then(|| recorder.now_ns()),
             operation: Operation::Write {
-                noun: Noun::Schedule,
+                noun: item.noun(),
                 tenant: TENANT.to_owned(),
                 name: item.name.clone(),
                 value: Some(item.value()),
@@ -145,7 +219,27 @@ impl Workload {
     pub fn body(&self, item: &Item) -> ScheduleBody {
         let at = UNIX_EPOCH + Duration::from_millis(item.due_ms);
         let policies = Policies { in_doubt: self.in_doubt.into(), ..Policies::default() };
-        ScheduleBody { policies: Some(policies), ..load::once_to(item.name.clone(), at, item.recipients) }
+        match &item.kind {
+            Kind::Once => {
+                ScheduleBody { policies: Some(policies), ..load::once_to(item.name.clone(), at, item.recipients) }
+            }
+            Kind::Daily(rhythm) => {
+                let (when, zone, start, end) = rhythm.wire();
+                ScheduleBody {
+                    policies: Some(policies),
+                    when: Some(when),
+                    zone,
+                    start: Some(start),
+                    end: Some(end),
+                    ..load::once_to(item.name.clone(), at, item.recipients)
+                }
+            }
+            Kind::Campaign(_) => ScheduleBody {
+                policies: Some(policies),
+                pool: CAMPAIGN.to_owned(),
+                ..campaigns::to_sealed(load::once_to(item.name.clone(), at, 0), &item.name)
+            },
+        }
     }
 
     /// One more, which was created meanwhile.
@@ -188,9 +282,14 @@ impl Workload {
         self.items().iter().filter(|item| item.due_ms >= at_ms).min_by_key(|item| item.due_ms).cloned()
     }
 
-    /// Recipients in all.
+    /// All instants of everything, one for each run that is due.
+    pub fn instants_ms(&self) -> Vec<i64> {
+        self.items().iter().flat_map(Item::instants_ms).collect()
+    }
+
+    /// Recipients in all, each of one run.
     pub fn recipients(&self) -> u64 {
-        self.items().iter().map(|item| u64::from(item.recipients)).sum()
+        self.items().iter().map(|item| u64::from(item.recipients) * item.instants_ms().len() as u64).sum()
     }
 
     /// Writes down what is due, by this page alone.
@@ -200,12 +299,10 @@ impl Workload {
             recorder.event(&Event::Audience(Audience { name: item.name.clone(), recipients }));
         }
         for item in self.items().iter() {
-            recorder.event(&Event::Due(Due {
-                tenant: TENANT.to_owned(),
-                schedule: item.name.clone(),
-                due_unix_ms: item.due_ms as i64,
-                audience: item.name.clone(),
-            }));
+            for due_unix_ms in item.instants_ms() {
+                let (tenant, schedule, audience) = (TENANT.to_owned(), item.name.clone(), item.name.clone());
+                recorder.event(&Event::Due(Due { tenant, schedule, due_unix_ms, audience }));
+            }
         }
     }
 }
@@ -215,7 +312,7 @@ pub fn bell() -> Item {
     let year = A_YEAR.as_millis() as u64;
     // The same instant whenever it is asked within a year.
     let now_ms = unix_us(SystemTime::now()) as u64 / 1_000;
-    Item { name: BELL.to_owned(), due_ms: (now_ms / year + 3) * year, recipients: BELL_RECIPIENTS }
+    Item::once(BELL.to_owned(), (now_ms / year + 3) * year, BELL_RECIPIENTS)
 }
 
 #[cfg(test)]
@@ -231,5 +328,15 @@ mod tests {
         assert_eq!(items.iter().map(|item| item.recipients).collect::<Vec<_>>(), [3, 3, 2, 2]);
         assert_eq!(workload.recipients(), 10);
         assert_eq!(workload.next_after(1_301).unwrap().name, "once-1");
+    }
+
+    #[test]
+    fn a_campaign_is_due_early_and_its_recipients_are_known() {
+        let first = UNIX_EPOCH + Duration::from_millis(1_234);
+        let phase = Duration::from_secs(2);
+        let workload = Workload::new(1, 1, first, phase, InDoubt::Hold).and_a_campaign(3, 7, first, phase);
+        let campaign = workload.find(CAMPAIGN).unwrap();
+        assert_eq!((campaign.due_ms, workload.recipients()), (1_600, 4));
+        assert_eq!(campaign.addresses().last().unwrap(), "r00000002.s7@audience.invalid");
     }
 }

@@ -89,7 +89,7 @@ async fn create(admin: Admin, recorder: Recorder, workload: Workload, client: us
     while on.load(Ordering::Relaxed) {
         let now_ms = unix_us(SystemTime::now()) as u64 / 1_000;
         let name = format!("feed-{client}-{number}");
-        let item = Item { name: name.clone(), due_ms: (now_ms + AHEAD_MS) / 100 * 100, recipients: RECIPIENTS };
+        let item = Item::once(name.clone(), (now_ms + AHEAD_MS) / 100 * 100, RECIPIENTS);
         let id = format!("create-{name}");
         match workload.ask(&admin, &recorder, &format!("client-{client}"), &id, &item).await {
             Came::Done(_) => workload.add(item),
