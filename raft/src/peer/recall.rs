@@ -136,20 +136,16 @@ impl Recall {
     /// Somebody takes part, by a request or an answer: refused, if it is a life of a folder that is older than what
     /// is remembered, and remembered from now on otherwise.
     pub fn meet(&self, peer: NodeId, life: Option<&v1::Life>) -> Result<(), Rejection> {
-        self.judge(peer, life)?;
-        let Some(life) = life else { return Ok(()) };
-        let mut state = self.state.lock();
-        let former = state.known.get(&peer);
-        if !former.is_some_and(|known| known.is(life)) {
-            let known = Known::followed_by(former, life);
-            state.known.insert(peer, known);
-        }
-        Ok(())
+        self.look_at(peer, life, true)
     }
 
     /// Somebody says whose life it is, and takes no part yet: refused in the same way, and not remembered. Who was
     /// refused elsewhere stops, and the folder that is put in its place counts to the same life.
     pub fn judge(&self, peer: NodeId, life: Option<&v1::Life>) -> Result<(), Rejection> {
+        self.look_at(peer, life, false)
+    }
+
+    fn look_at(&self, peer: NodeId, life: Option<&v1::Life>, is_to_be_known: bool) -> Result<(), Rejection> {
         let Some(life) = life else { return Ok(()) };
         let is_known = self.state.lock().known.get(&peer).is_some_and(|known| known.is(life));
         let last = |ledger: &Ledger| ledger.nodes().get(&peer).map(|node| (node.incarnation.0, node.life));
@@ -157,13 +153,21 @@ impl Recall {
         // applied because of that: the next one will look.
         let recorded = if is_known { self.core.try_read(last).flatten() } else { self.core.read(last) };
         let mut state = self.state.lock();
+        // Looked up again: requests of a new life come side by side, and the one must not be refused for the other.
+        let former = state.known.get(&peer).filter(|known| !known.is(life));
         let lacks = recorded
             .filter(|(incarnation, draw)| {
                 *incarnation > life.incarnation || (*incarnation == life.incarnation && *draw != life.draw)
             })
             .map(|(incarnation, _)| later_life(incarnation, life))
-            .or_else(|| state.known.get(&peer).filter(|known| !known.is(life)).and_then(|known| known.lacks(life)));
-        let Some(lacks) = lacks else { return Ok(()) };
+            .or_else(|| former.and_then(|former| former.lacks(life)));
+        let Some(lacks) = lacks else {
+            if is_to_be_known && (former.is_some() || !state.known.contains_key(&peer)) {
+                let known = Known::followed_by(former, life);
+                state.known.insert(peer, known);
+            }
+            return Ok(());
+        };
         let why = format!("node {} remembers {lacks}", self.identity.node());
         if state.refused.insert(peer, life.draw) != Some(life.draw) {
             tracing::warn!(%peer, why, "a peer came up with an older data folder than it had: it is refused");
@@ -214,6 +218,10 @@ impl Recall {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
     use crate::applied::Place;
 
@@ -307,6 +315,23 @@ mod tests {
             recall.judge(PEER, Some(&life(3, 4, entry(4, 30)))).is_err(),
             "a greeting is refused like anything else"
         );
+    }
+
+    /// Found by nodes that died at crash points (seed 3): a healthy node was refused for good.
+    #[test]
+    fn requests_of_a_new_life_that_come_side_by_side_are_all_taken() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let recall = memory(&folder);
+        let (gate, refused) = (Barrier::new(4), AtomicU32::new(0));
+        let ask = || {
+            for number in 1..2_000 {
+                gate.wait();
+                let met = recall.meet(PEER, Some(&life(number, 5, entry(5, 40))));
+                refused.fetch_add(u32::from(met.is_err()), Relaxed);
+            }
+        };
+        std::thread::scope(|threads| (0..4).for_each(|_| drop(threads.spawn(ask))));
+        assert_eq!(refused.into_inner(), 0);
     }
 
     #[test]
