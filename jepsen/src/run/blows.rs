@@ -83,7 +83,7 @@ impl Nemesis {
                 let recorder = self.stage.recorder.clone();
                 self.operator.number += 1;
                 self.orders.spawn(async move {
-                    let (said_yes, word) = operator.obey(order, pause).await;
+                    let (said_yes, word) = Box::pin(operator.obey(order, pause)).await;
                     (fault.observed, fault.word) = (Some(said_yes), word);
                     fault.until_ns = Some(recorder.now_ns());
                     fault

@@ -76,7 +76,7 @@ pub fn schedules(seed: u64, phase: Duration, recipients: u32, now: Timestamp) ->
     let mut dice = StdRng::seed_from_u64(seed ^ 0xDA11);
     let changes = changes(now)?;
     let change = *changes.choose(&mut dice).context("a year without a change of the clocks")?;
-    let from = change - SignedDuration::from_hours(24 * dice.random_range(1..=days.max(1)));
+    let from = change - SignedDuration::from_hours(24 * dice.random_range(0..days));
     let to = from + SignedDuration::from_hours(24 * days);
     let each = (i64::from(recipients) / (days * TIMES.len() as i64)).max(1) as u32;
     let schedule = |(place, (zone, hour, minute)): (usize, (&'static str, u32, u32))| {
