@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use reveille_check::history::{Event, StateHash};
+use reveille_check::history::{Event, LifeEnd, StateHash};
 use reveille_check::{Book, Judgement, verdict};
 use reveille_cluster::site::Site;
 use reveille_ledger::check::check;
@@ -73,7 +73,7 @@ impl Watch {
         for what in objections(&judgement) {
             self.wrong(what);
         }
-        let figures = BTreeMap::from([
+        let mut figures = BTreeMap::from([
             ("recipients", judgement.recipients),
             ("accepted", judgement.accepted),
             ("duplicates", judgement.duplicates),
@@ -84,7 +84,10 @@ impl Watch {
             ("epochs", book.epochs.len() as u64),
             ("opt_outs", opt_outs(book)),
             ("calls", book.calls.len() as u64),
+            ("deaths", book.lives.iter().filter(|life| life.end == Some(LifeEnd::Killed)).count() as u64),
         ]);
+        // Nothing where not everything that could say so was seen; then an invariant is unknown, too.
+        figures.extend(judgement.lost.map(|lost| ("lost", lost)));
         Verdict { violations: self.violations, figures, faults: BTreeMap::new() }
     }
 }
