@@ -1,11 +1,13 @@
 //! `reveille-jepsen simulate`: seeds of the deterministic simulation, each in a process of its own.
 //!
 //! What a thread or a process draws once, at its first hash map or runtime, is part of a seed; so no process runs two.
-//! The command starts itself again for each seed, reads one line of JSON from it, and stops at the first seed that fails,
-//! with the last lines of its trace and the command that repeats it.
+//! The command starts itself again for each seed, as many at a time as there are processors, and reads one line of JSON
+//! from each. It stops at the first seed that fails, with the last lines of its trace and the command that repeats it; but
+//! with `--append` it goes on, since whoever gathers hours wants to know how many of all seeds fail.
 
 mod kept;
 mod planted;
+mod record;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,6 +26,7 @@ use tokio::task::JoinSet;
 
 use crate::Outcome;
 use crate::run::commit;
+use record::Summary;
 
 /// A simulated leader shows itself this often; a real one five times as often.
 const HEARTBEAT_MS: u64 = 250;
@@ -36,7 +39,7 @@ const HANGS_AFTER: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Seeds, such as 0..200 (without 200), or one
-    #[arg(long, value_name = "A..B", required_unless_present = "kept")]
+    #[arg(long, value_name = "A..B", required_unless_present_any = ["kept", "sum"])]
     pub seeds: Option<Seeds>,
     /// Also replays the seeds that ever failed (jepsen/simulation/seeds.txt), each with its minutes and heartbeats
     #[arg(long)]
@@ -50,9 +53,9 @@ pub struct Args {
     /// How often a leader shows itself, in milliseconds; elections take 6 to 12 times as long
     #[arg(long, default_value_t = HEARTBEAT_MS, value_parser = clap::value_parser!(u64).range(20..=1_000))]
     pub heartbeat_ms: u64,
-    /// Seeds at the same time
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub jobs: u64,
+    /// Seeds at the same time; as many as there are processors where nothing is said
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub jobs: Option<u64>,
     /// Breaks nothing
     #[arg(long)]
     pub calm: bool,
@@ -62,6 +65,12 @@ pub struct Args {
     /// Writes the history there, which `check` judges again; for one seed
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
+    /// Does not stop at a seed that fails, and appends the last line to this file (docs/reliability/simulations.jsonl)
+    #[arg(long, value_name = "FILE", conflicts_with = "planted")]
+    pub append: Option<PathBuf>,
+    /// Runs nothing: sums up what --append wrote
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub sum: Option<PathBuf>,
     /// Runs the seed in this very process, with its files in this folder
     #[arg(long, hide = true)]
     pub folder: Option<PathBuf>,
@@ -101,23 +110,9 @@ struct Line {
     hash: String,
     events: u64,
     virtual_seconds: f64,
+    /// Processor time of the process.
+    cpu_seconds: f64,
     violations: Vec<String>,
-    figures: BTreeMap<String, u64>,
-    faults: BTreeMap<String, u64>,
-}
-
-/// The last line.
-#[derive(Debug, Default, Serialize)]
-struct Summary {
-    valid: bool,
-    seeds: u64,
-    failed: Vec<u64>,
-    virtual_hours: f64,
-    seconds: f64,
-    /// Virtual time by the real time of one process.
-    times_real: f64,
-    /// Hash over the hashes of all seeds, in their order.
-    hash: String,
     figures: BTreeMap<String, u64>,
     faults: BTreeMap<String, u64>,
 }
@@ -172,12 +167,19 @@ fn simulate(args: &Args, folder: &Path) -> Result<bool> {
         hash: report.hash,
         events: report.events,
         virtual_seconds: report.passed.as_secs_f64(),
+        cpu_seconds: cpu_seconds(),
         violations,
         figures: verdict.figures.iter().map(|(name, figure)| ((*name).to_owned(), *figure)).collect(),
         faults,
     };
     println!("{}", serde_json::to_string(&line).context("the report")?);
     Ok(valid)
+}
+
+/// Processor time of this process so far.
+fn cpu_seconds() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
 /// The command that does the same again, with everything written down.
@@ -202,6 +204,9 @@ struct Job {
 
 /// All seeds, each in a process of its own.
 pub async fn run_all(args: &Args) -> Result<Outcome> {
+    if let Some(file) = &args.sum {
+        return record::sum(file);
+    }
     if let Some(bugs) = &args.planted {
         return planted::run(args, bugs).await;
     }
@@ -214,24 +219,28 @@ pub async fn run_all(args: &Args) -> Result<Outcome> {
         bail!("--trace and --history write down one seed: give --seeds N");
     }
     let begun = Instant::now();
-    let (mut lines, mut failed, mut seconds) = (Vec::new(), Vec::new(), 0.0);
+    let (mut lines, mut failed, mut took_all) = (Vec::new(), Vec::new(), Duration::ZERO);
     let mut several = Several::new(args, jobs);
     while let Some((job, line, took)) = several.next().await? {
-        seconds += took.as_secs_f64();
+        took_all += took;
         match line {
-            Ok(line) if line.violations.is_empty() => lines.push((job, line)),
             Ok(line) => {
-                eprintln!("seed {} fails:", job.seed);
-                line.violations.iter().for_each(|violation| eprintln!("  {violation}"));
-                eprintln!("repeat it with: {}", repeat(args, job));
-                several.stop();
-                failed.push(job.seed);
+                if !line.violations.is_empty() {
+                    eprintln!("seed {} fails:", job.seed);
+                    line.violations.iter().for_each(|violation| eprintln!("  {violation}"));
+                    failed.push(job);
+                }
                 lines.push((job, line));
             }
             Err(error) => {
-                eprintln!("seed {} gave no verdict: {error:#}\nrepeat it with: {}", job.seed, repeat(args, job));
+                eprintln!("seed {} gave no verdict: {error:#}", job.seed);
+                failed.push(job);
+            }
+        }
+        if failed.last() == Some(&job) {
+            eprintln!("repeat it with: {}", repeat(args, job));
+            if args.append.is_none() {
                 several.stop();
-                failed.push(job.seed);
             }
         }
         if lines.len().is_multiple_of(20) {
@@ -239,18 +248,10 @@ pub async fn run_all(args: &Args) -> Result<Outcome> {
         }
     }
     lines.sort_by_key(|(job, _)| (job.seed, job.minutes, job.heartbeat_ms));
-    let mut summary = Summary { valid: failed.is_empty(), failed, seeds: lines.len() as u64, ..Summary::default() };
+    failed.sort_by_key(|job| job.seed);
+    let mut summary = Summary::of(args, lines, failed.iter().map(|job| job.seed).collect(), took_all);
     summary.seconds = begun.elapsed().as_secs_f64();
-    let virtual_seconds: f64 = lines.iter().map(|(_, line)| line.virtual_seconds).sum();
-    summary.virtual_hours = virtual_seconds / 3_600.0;
-    summary.times_real = virtual_seconds / seconds.max(0.001);
-    let hashes: String = lines.iter().map(|(_, line)| line.hash.as_str()).collect();
-    summary.hash = reveille_simulation::short_hash(&hashes);
-    for (_, line) in lines {
-        line.figures.into_iter().for_each(|(name, figure)| *summary.figures.entry(name).or_default() += figure);
-        line.faults.into_iter().for_each(|(name, count)| *summary.faults.entry(name).or_default() += count);
-    }
-    Outcome::new(&summary, summary.valid)
+    summary.outcome(args.append.as_deref())
 }
 
 impl Args {
@@ -258,6 +259,11 @@ impl Args {
         let (minutes, heartbeat_ms) = (self.minutes, self.heartbeat_ms);
         let seeds = self.seeds.map_or(0..0, |seeds| seeds.from..seeds.to);
         seeds.map(move |seed| Job { seed, minutes, heartbeat_ms })
+    }
+
+    fn at_a_time(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.map_or_else(processors, |jobs| jobs as usize)
     }
 }
 
@@ -282,7 +288,7 @@ impl<'a> Several<'a> {
 
     /// The next one that is done, and how long it took; none when all are.
     async fn next(&mut self) -> Result<Option<(Job, Result<Line>, Duration)>> {
-        while self.running.len() < self.args.jobs as usize {
+        while self.running.len() < self.args.at_a_time() {
             let Some(job) = self.waiting.next() else { break };
             let (args, bug) = (self.args.clone(), self.bug.clone());
             self.running.spawn(async move {

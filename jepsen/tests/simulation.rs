@@ -41,8 +41,13 @@ fn a_history_that_is_kept_is_judged_again_as_it_was() {
 
 #[test]
 fn a_handful_of_seeds_hold() {
-    let output = simulate(&["--seeds", "0..4", "--minutes", "8"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("simulations.jsonl");
+    let file = file.to_str().expect("a path");
+    let output = simulate(&["--seeds", "0..4", "--minutes", "8", "--append", file]);
+    let sum = summary(&simulate(&["--sum", file]));
     let summary = summary(&output);
+    assert_eq!((&sum["seeds"], &sum["figures"]), (&summary["seeds"], &summary["figures"]), "what was written down");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && summary["valid"] == true, "{summary}\n{said}");
     assert!(summary["figures"]["accepted"].as_u64() > Some(0), "mail flowed: {summary}");

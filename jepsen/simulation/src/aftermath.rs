@@ -9,9 +9,9 @@ use reveille_check::history::{
 };
 use reveille_ledger::command::{Cause, Reason};
 use reveille_ledger::content::Recipients;
-use reveille_ledger::ids::{Hash, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{Fence, Hash, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::moments::What;
-use reveille_ledger::{History, Ledger, Standing};
+use reveille_ledger::{History, Ledger, Row, Standing};
 
 use crate::chronicle::{Chronicle, name};
 use crate::clients::Created;
@@ -124,9 +124,8 @@ fn passed_over(reason: Reason) -> Option<PassedOver> {
 
 /// Writes down every run and everybody in it; answers how many runs there are.
 pub fn runs(chronicle: &Chronicle, ledger: &Ledger) -> u64 {
-    let mut count = 0;
+    let mut addresses = BTreeMap::new();
     for (id, page, run) in ledger.runs() {
-        count += 1;
         let get = |standing| run.counts.get(standing);
         chronicle.note(Event::Run(Run {
             run: id.to_string(),
@@ -142,11 +141,48 @@ pub fn runs(chronicle: &Chronicle, ledger: &Ledger) -> u64 {
         if let Some(of) = run.waited_for {
             chronicle.note(Event::Waited(Waited { run: id.to_string(), of: of.to_string() }));
         }
-        for (number, recipient) in recipients(ledger, &run.audience).into_iter().enumerate() {
-            story(chronicle, ledger, (id, number as u32), recipient);
+        let own = recipients(ledger, &run.audience);
+        for (number, recipient) in (0..).zip(&own) {
+            let Some(standing) = ledger.standing(id, number) else { continue };
+            let (run, recipient, state) = (id.to_string(), recipient.clone(), fate(standing));
+            let (number, cause) = (Some(number), String::new());
+            chronicle.note(Event::Standing(reveille_check::history::Standing { run, recipient, number, state, cause }));
+        }
+        addresses.insert(id, own);
+    }
+    let open = ledger.rows().iter().map(|(fence, row)| (*fence, row.clone()));
+    open.chain(ledger.closed_rows()).for_each(|(fence, row)| claim(chronicle, ledger, &addresses, (fence, row)));
+    addresses.len() as u64
+}
+
+/// Writes down what a row granted, and what became of it.
+fn claim(chronicle: &Chronicle, ledger: &Ledger, addresses: &BTreeMap<RunId, Vec<String>>, (fence, row): (Fence, Row)) {
+    let who = |slot: u16| {
+        let (run, number) = ledger.recipient_at((row.page, row.chunk), slot)?;
+        Some((run, addresses.get(&run)?.get(number as usize)?.clone()))
+    };
+    let fence = fence_of(&fence);
+    let mut granted: BTreeMap<RunId, Vec<String>> = BTreeMap::new();
+    for (run, recipient) in row.granted.iter().filter_map(who) {
+        granted.entry(run).or_default().push(recipient);
+    }
+    for (run, recipients) in granted {
+        chronicle.note(Event::Claim(Claim {
+            fence,
+            node: name(row.holder.node),
+            incarnation: Some(row.holder.incarnation.0),
+            run: run.to_string(),
+            recipients,
+            committed_ns: chronicle.committed_ns(&fence),
+        }));
+    }
+    for moment in row.moments.iter() {
+        let Some(step) = step(&moment.what) else { continue };
+        for (run, recipient) in moment.slots(&row.granted).iter().filter_map(who) {
+            let (index, run, fence) = (moment.index, run.to_string(), Some(fence));
+            chronicle.note(Event::Outcome(Outcome { index, fence, run, recipient, step, detail: String::new() }));
         }
     }
-    count
 }
 
 fn cause(cause: Cause) -> RunCause {
@@ -165,30 +201,6 @@ pub fn recipients(ledger: &Ledger, audience: &Hash) -> Vec<String> {
         Some(Recipients::Inline(audience)) => audience.recipients.into_iter().map(|one| one.address).collect(),
         Some(Recipients::Sealed(_)) | None => Vec::new(),
     }
-}
-
-fn story(chronicle: &Chronicle, ledger: &Ledger, (id, number): (RunId, u32), recipient: String) {
-    let Some(story) = ledger.story(id, number) else { return };
-    let run = id.to_string();
-    for chapter in &story.rows {
-        let fence = fence_of(&chapter.fence);
-        chronicle.note(Event::Claim(Claim {
-            fence,
-            node: name(chapter.holder.node),
-            incarnation: Some(chapter.holder.incarnation.0),
-            run: run.clone(),
-            recipients: vec![recipient.clone()],
-            committed_ns: chronicle.committed_ns(&fence),
-        }));
-        for moment in &chapter.moments {
-            let Some(step) = step(&moment.what) else { continue };
-            let (run, recipient, fence) = (run.clone(), recipient.clone(), Some(fence));
-            let index = moment.index;
-            chronicle.note(Event::Outcome(Outcome { index, fence, run, recipient, step, detail: String::new() }));
-        }
-    }
-    let (state, number, cause) = (fate(story.standing), Some(number), String::new());
-    chronicle.note(Event::Standing(reveille_check::history::Standing { run, recipient, number, state, cause }));
 }
 
 fn step(what: &What) -> Option<Step> {

@@ -1,6 +1,7 @@
 //! Those who ask: each asks whatever node answers, and asks again until it knows. What they ask and what they are told
 //! goes into the history.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +12,9 @@ use reveille_cluster::site::Site;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay, RelayPut};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
+use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Outcome, Reply};
+use reveille_raft::ProposeError;
 use reveille_raft::peer::{About, BarrierReport};
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +73,23 @@ pub(crate) struct Told {
     pub command: Command,
     /// Of a barrier: what it proved.
     pub barrier: BarrierReport,
+    /// An earlier try of the same may have been done, and nothing but this one's answer tells: it has no request id.
+    pub may_be_older: bool,
+}
+
+/// Why a try has no answer.
+pub(crate) enum Missed {
+    /// It did not happen, says the product, and is held to it.
+    NotDone(String),
+    /// It may have happened: its answer is lost, or it was done and nobody has held the barrier.
+    MaybeDone(String),
+}
+
+impl fmt::Display for Missed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Missed::NotDone(why) | Missed::MaybeDone(why)) = self;
+        f.write_str(why)
+    }
 }
 
 impl Clients {
@@ -97,6 +117,7 @@ impl Clients {
         about: Option<About>,
         make: impl Fn(&Site) -> Option<Command>,
     ) -> Option<Told> {
+        let mut may_be_older = false;
         for number in 0_usize.. {
             let running: Vec<Arc<Site>> = self.sites.lock().iter().flatten().cloned().collect();
             if let Some(site) = running.get(number % running.len().max(1)) {
@@ -109,9 +130,12 @@ impl Clients {
                         let word =
                             format_args!("client: {what}: {outcome:?}, {crossed} crossed, {unconfirmed} unconfirmed");
                         self.trace.say(word);
-                        return Some(Told { reply, command, barrier });
+                        return Some(Told { reply, command, barrier, may_be_older });
                     }
-                    Err(error) => self.trace.say(format_args!("client: {what} by n{}: {error}", site.me.node.0)),
+                    Err(missed) => {
+                        may_be_older |= matches!(missed, Missed::MaybeDone(_));
+                        self.trace.say(format_args!("client: {what} by n{}: {missed}", site.me.node.0));
+                    }
                 }
             }
             self.stop.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await?;
@@ -129,7 +153,9 @@ impl Clients {
     ) -> Option<Told> {
         let what = format!("{operation:?}");
         let asked = self.chronicle.asked(client, request, operation);
-        let told = self.ask(&what, about, make).await?;
+        let mut told = self.ask(&what, about, make).await?;
+        // By its request id the ledger knows a try from a second one, and answers both alike.
+        told.may_be_older &= request.is_none();
         self.chronicle.answered(asked, answer(&told));
         Some(told).filter(|told| !matches!(told.reply.outcome, Outcome::Refused(_)))
     }
@@ -187,26 +213,40 @@ impl Clients {
     }
 }
 
-/// One try by one node. An error: nobody knows, or nobody has held the barrier.
+/// One try by one node.
 pub(crate) async fn try_once(
     site: &Arc<Site>,
     command: &Command,
     about: Option<&About>,
-) -> Result<(Reply, BarrierReport), String> {
-    let reply = site.replica.propose(command, Instant::now() + TRY_FOR).await.map_err(|error| error.to_string())?;
+) -> Result<(Reply, BarrierReport), Missed> {
+    let reply = site.replica.propose(command, Instant::now() + TRY_FOR).await.map_err(|error| match error {
+        ProposeError::Unknown => Missed::MaybeDone(error.to_string()),
+        _ => Missed::NotDone(error.to_string()),
+    })?;
     match about {
         Some(about) if !matches!(reply.outcome, Outcome::Refused(_)) => {
             // The barrier waits for leases, so it takes longer than an entry.
             let held = barrier::through_leader(site, reply.index, about.clone(), Instant::now() + 2 * TRY_FOR).await;
-            held.map(|report| (reply, report)).map_err(|error| error.to_string())
+            held.map(|report| (reply, report)).map_err(|error| Missed::MaybeDone(error.to_string()))
         }
         _ => Ok((reply, BarrierReport { crossed: Vec::new(), unconfirmed: Vec::new() })),
     }
 }
 
-/// As histories write it.
+/// A run that finishes is paused no more (P15): by the entry that says so the pause is over, and what an operator sends
+/// again of it later is claimed. That a run is open, though somebody has paused it, is no such word.
+fn ends_the_pause(command: &Command, refusal: &Refusal) -> bool {
+    let is_finished = |why: &String| why == "the run is finished";
+    matches!((command, refusal), (Command::RunResume(_), Refusal::NotPossible(why)) if is_finished(why))
+}
+
+/// As histories write it. What an earlier try may have done is no longer there to be done: that the second one is
+/// refused says nothing of the first. And where it is taken, the first may have been taken before: of a resume nobody
+/// knows then since which entry what was stopped went on.
 pub(crate) fn answer(told: &Told) -> Answer {
     let run = match &told.reply.outcome {
+        Outcome::Refused(refusal) if ends_the_pause(&told.command, refusal) => None,
+        Outcome::Refused(_) if told.may_be_older => return Answer::Unknown,
         Outcome::Refused(refusal) => return Answer::Failed { reason: refusal.to_string() },
         Outcome::Run(run) => Some(RunId::to_string(run)),
         _ => None,
@@ -217,5 +257,7 @@ pub(crate) fn answer(told: &Told) -> Answer {
         fence: fence_of(&crossed.fence),
     });
     let unconfirmed = told.barrier.unconfirmed.iter().map(|node| name(*node));
-    Answer::Ok { index: Some(told.reply.index), run, crossed: crossed.collect(), unconfirmed: unconfirmed.collect() }
+    let resumes = matches!(told.command, Command::RunResume(_) | Command::ScheduleResume(_));
+    let index = Some(told.reply.index).filter(|_| !(resumes && told.may_be_older));
+    Answer::Ok { index, run, crossed: crossed.collect(), unconfirmed: unconfirmed.collect() }
 }

@@ -17,7 +17,10 @@ struct Inner {
     /// The virtual moment at which the readings below were right.
     since: Instant,
     wall_ms: i64,
-    boot: Duration,
+    /// Since it was switched on first.
+    up: Duration,
+    /// What `up` was at the last start of the machine.
+    booted: Duration,
     /// Goes faster by this much, in parts of a million.
     drift_ppm: i64,
 }
@@ -25,7 +28,7 @@ struct Inner {
 impl NodeClock {
     /// Shows `wall` now, on a machine that has been up for `boot`.
     pub fn new(wall: Time, boot: Duration) -> NodeClock {
-        let inner = Inner { since: Instant::now(), wall_ms: wall.0, boot, drift_ppm: 0 };
+        let inner = Inner { since: Instant::now(), wall_ms: wall.0, up: boot, booted: Duration::ZERO, drift_ppm: 0 };
         NodeClock { inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -37,23 +40,35 @@ impl NodeClock {
     /// From now on it goes so much faster (negative: slower).
     pub fn drift(&self, ppm: i64) {
         let mut inner = self.inner.lock();
-        let (wall, boot) = inner.read();
-        *inner = Inner { since: Instant::now(), wall_ms: wall.0, boot, drift_ppm: ppm };
+        let (wall, up) = inner.read();
+        *inner = Inner { since: Instant::now(), wall_ms: wall.0, up, drift_ppm: ppm, ..*inner };
     }
 
     /// The machine starts anew: it has been up for nothing.
     pub fn reboot(&self) {
         let mut inner = self.inner.lock();
-        let (wall, _) = inner.read();
-        *inner = Inner { since: Instant::now(), wall_ms: wall.0, boot: Duration::ZERO, drift_ppm: inner.drift_ppm };
+        let (_, up) = inner.read();
+        inner.booted = up;
     }
 
     /// The wall clock shows this from now on, and goes right.
     pub fn set(&self, wall: Time) {
         let mut inner = self.inner.lock();
-        let (_, boot) = inner.read();
-        *inner = Inner { since: Instant::now(), wall_ms: wall.0, boot, drift_ppm: 0 };
+        let (_, up) = inner.read();
+        *inner = Inner { since: Instant::now(), wall_ms: wall.0, up, drift_ppm: 0, ..*inner };
     }
+
+    /// As a process reads them that starts now. What still runs of it when the machine starts anew sees no clock run
+    /// backwards.
+    pub fn of_a_life(&self) -> LifeClock {
+        LifeClock { clock: self.clone(), booted: self.inner.lock().booted }
+    }
+}
+
+/// The clocks of a machine as one process of it reads them.
+pub struct LifeClock {
+    clock: NodeClock,
+    booted: Duration,
 }
 
 impl Inner {
@@ -61,20 +76,37 @@ impl Inner {
         let passed = self.since.elapsed();
         let nanos = passed.as_nanos() as i128;
         let seen = Duration::from_nanos((nanos + nanos * i128::from(self.drift_ppm) / 1_000_000) as u64);
-        (Time(self.wall_ms + seen.as_millis() as i64), self.boot + seen)
+        (Time(self.wall_ms + seen.as_millis() as i64), self.up + seen)
     }
 }
 
-impl Clock for NodeClock {
+impl Clock for LifeClock {
     fn wall(&self) -> Time {
-        self.inner.lock().read().0
+        self.clock.inner.lock().read().0
     }
 
     fn boot(&self) -> Duration {
-        self.inner.lock().read().1
+        self.clock.inner.lock().read().1.saturating_sub(self.booted)
     }
 
     fn monotonic(&self) -> Duration {
         self.boot()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_starts_anew_turns_no_clock_back_for_what_is_left_of_its_last_life() {
+        let clock = NodeClock::new(Time(0), Duration::from_secs(500));
+        let former = clock.of_a_life();
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        clock.reboot();
+        let next = clock.of_a_life();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!((former.boot(), next.boot()), (Duration::from_secs(509), Duration::from_secs(2)));
+        assert_eq!((former.wall(), next.wall()), (Time(9_000), Time(9_000)));
     }
 }

@@ -26,7 +26,7 @@ use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::chronicle::Chronicle;
-use crate::clock::NodeClock;
+use crate::clock::{LifeClock, NodeClock};
 use crate::disk::LogDisk;
 use crate::network::{Life, Network};
 use crate::observer::fence_of;
@@ -145,7 +145,7 @@ impl Node {
         };
         self.around.chronicle.born(life);
         let chronicle = self.around.chronicle.clone();
-        let clock = Arc::new(self.clock.clone());
+        let clock = Arc::new(self.clock.of_a_life());
         let live = live(options, station, life, clock, chronicle, Arc::clone(&site), stop.clone());
         self.running = Some(Running { life, disk, site, work: tokio::spawn(live), stop });
     }
@@ -178,7 +178,7 @@ async fn live(
     options: Options,
     station: station::Options,
     life: Life,
-    clock: Arc<NodeClock>,
+    clock: Arc<LifeClock>,
     chronicle: Chronicle,
     shown: Arc<parking_lot::Mutex<Option<Arc<Site>>>>,
     stop: CancellationToken,

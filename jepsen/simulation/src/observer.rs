@@ -19,7 +19,7 @@ const QUORUM_WITHIN: Duration = Duration::from_secs(2);
 pub struct Observer {
     chronicle: Chronicle,
     epochs: BTreeSet<u64>,
-    /// When somebody could last act, and since when nobody can.
+    /// When a quorum last heard one who could act: since then nobody can, once nobody can.
     acted_ns: u64,
     is_out: bool,
     is_drained: bool,
@@ -35,14 +35,14 @@ impl Observer {
     pub fn look(&mut self, sites: &[Arc<Site>], is_quiet: bool) {
         let now_ns = self.chronicle.now_ns();
         let acting = sites.iter().find_map(|site| Some((site, acts(site)?)));
-        let Some((site, epoch)) = acting else {
+        let Some((site, (epoch, heard))) = acting else {
             self.is_out = true;
             return;
         };
         if std::mem::take(&mut self.is_out) {
             self.chronicle.note(Event::Outage(Outage { from_ns: self.acted_ns, until_ns: now_ns }));
         }
-        self.acted_ns = now_ns;
+        self.acted_ns = now_ns.saturating_sub(heard.as_nanos() as u64);
         if self.epochs.insert(epoch) {
             let node = name(site.me.node);
             self.chronicle.note(Event::EpochStarted(EpochStarted { at_ns: now_ns, epoch, node }));
@@ -65,12 +65,12 @@ impl Observer {
 }
 
 /// The epoch in which this node leads, if it can do all that a leader does: a quorum hears it, its clocks agree, and
-/// its epoch is in force.
-fn acts(site: &Site) -> Option<u64> {
+/// its epoch is in force; and how long ago a quorum heard it last.
+fn acts(site: &Site) -> Option<(u64, Duration)> {
     let term = site.term().filter(|term| !term.ended() && term.clocks_agree())?;
-    site.replica.last_quorum_acked().filter(|at| at.elapsed() < QUORUM_WITHIN)?;
+    let heard = site.replica.last_quorum_acked()?.elapsed();
     let current = site.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
-    (current == Some(term.epoch())).then_some(term.epoch().0)
+    (heard < QUORUM_WITHIN && current == Some(term.epoch())).then_some((term.epoch().0, heard))
 }
 
 fn open_rows(ledger: &Ledger, at_ns: u64) -> Vec<OpenRow> {

@@ -202,7 +202,7 @@ impl Clients {
         match try_once(&site, &command, None).await {
             Ok((reply, barrier)) => {
                 self.trace.say(format_args!("client: {what}: {:?}", reply.outcome));
-                self.chronicle.answered(asked, answer(&Told { reply, command, barrier }));
+                self.chronicle.answered(asked, answer(&Told { reply, command, barrier, may_be_older: false }));
             }
             Err(error) => self.trace.say(format_args!("client: {what}: {error}")),
         }

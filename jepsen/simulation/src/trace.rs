@@ -61,12 +61,6 @@ impl Trace {
         inner.keep(line(self.elapsed(), &text));
     }
 
-    /// A line for the reader that is not part of the hash: what the product logs may name folders.
-    pub fn aside(&self, text: impl Display) {
-        let line = line(self.elapsed(), &text.to_string());
-        self.inner.lock().keep(line);
-    }
-
     /// The hash of all events so far, and how many there were.
     pub fn hash(&self) -> (String, u64) {
         let inner = self.inner.lock();

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use reveille_check::history::{Event, StateHash};
+use reveille_check::history::{Event, LifeEnd, StateHash};
 use reveille_check::{Book, Judgement, verdict};
 use reveille_cluster::site::Site;
-use reveille_ledger::check::check;
+use reveille_ledger::check::{Seen, check_again};
 use reveille_ledger::ids::NodeId;
 
 use crate::chronicle::{Chronicle, name};
@@ -30,12 +30,13 @@ pub struct Watch {
     chronicle: Chronicle,
     violations: Vec<String>,
     ended: BTreeSet<NodeId>,
+    seen: Seen,
 }
 
 impl Watch {
     /// Nothing seen yet.
     pub fn new(trace: Trace, chronicle: Chronicle) -> Watch {
-        Watch { trace, chronicle, violations: Vec::new(), ended: BTreeSet::new() }
+        Watch { trace, chronicle, violations: Vec::new(), ended: BTreeSet::new(), seen: Seen::default() }
     }
 
     /// Something is wrong.
@@ -54,9 +55,10 @@ impl Watch {
     /// The ledger's own invariants; and the hashes of all states, which the checker compares.
     pub fn look(&mut self, sites: &[Arc<Site>]) {
         for site in sites {
+            let seen = &mut self.seen;
             let (applied_index, hash, violations) = site.replica.read(|ledger| {
                 let hash = ledger.state_hash();
-                (ledger.head().applied, hash, check(ledger))
+                (ledger.head().applied, hash, check_again(ledger, seen))
             });
             self.trace.note(b'h', &[site.me.node.0, applied_index, u64::from(crc32c::crc32c(&hash.0))]);
             for violation in violations {
@@ -73,7 +75,7 @@ impl Watch {
         for what in objections(&judgement) {
             self.wrong(what);
         }
-        let figures = BTreeMap::from([
+        let mut figures = BTreeMap::from([
             ("recipients", judgement.recipients),
             ("accepted", judgement.accepted),
             ("duplicates", judgement.duplicates),
@@ -84,7 +86,10 @@ impl Watch {
             ("epochs", book.epochs.len() as u64),
             ("opt_outs", opt_outs(book)),
             ("calls", book.calls.len() as u64),
+            ("deaths", book.lives.iter().filter(|life| life.end == Some(LifeEnd::Killed)).count() as u64),
         ]);
+        // Nothing where not everything that could say so was seen; then an invariant is unknown, too.
+        figures.extend(judgement.lost.map(|lost| ("lost", lost)));
         Verdict { violations: self.violations, figures, faults: BTreeMap::new() }
     }
 }

@@ -32,7 +32,7 @@ mod trace;
 mod verdict;
 mod workload;
 
-pub use verdict::commit;
+pub use verdict::{append, commit};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -53,7 +53,7 @@ pub fn commit() -> String {
 }
 
 /// Appends a line to a file, which is made where it is not there.
-fn append(file: &Path, line: &str) -> Result<()> {
+pub fn append(file: &Path, line: &str) -> Result<()> {
     let mut open = OpenOptions::new().create(true).append(true).open(file);
     let open = open.as_mut().map_err(|error| anyhow::anyhow!("{error}"));
     open.and_then(|open| Ok(writeln!(open, "{line}")?)).with_context(|| format!("appending to {}", file.display()))

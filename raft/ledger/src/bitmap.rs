@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use roaring::RoaringBitmap;
-use serde::de::Error as _;
+use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Recipients in one chunk: the range of a slot number.
@@ -251,8 +251,22 @@ impl Serialize for Bitmap {
 
 impl<'de> Deserialize<'de> for Bitmap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bitmap, D::Error> {
-        let bytes = <Vec<u8> as Deserialize>::deserialize(deserializer)?;
-        Bitmap::from_bytes(&bytes).ok_or_else(|| D::Error::custom("a set of slots that is not in its canonical form"))
+        deserializer.deserialize_bytes(Canonical)
+    }
+}
+
+/// Reads the canonical bytes where they lie.
+struct Canonical;
+
+impl Visitor<'_> for Canonical {
+    type Value = Bitmap;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a set of slots in its canonical form")
+    }
+
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Bitmap, E> {
+        Bitmap::from_bytes(bytes).ok_or_else(|| E::invalid_value(Unexpected::Bytes(bytes), &self))
     }
 }
 

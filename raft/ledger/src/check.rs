@@ -2,16 +2,19 @@
 //!
 //! It trusts no index: whatever is derived is computed again from the rows.
 
+mod rows;
+
 use std::collections::BTreeMap;
 
 use crate::bitmap::{Bitmap, CHUNK};
-use crate::ids::{Fence, Hash, RunId};
-use crate::moments::{MOMENTS_MAX, What};
+use crate::ids::{Hash, RunId};
 use crate::renumber;
 use crate::rulings::RULINGS_MAX;
-use crate::state::{Chunk, Counts, History, Ledger, Page, Row, Run, RunState, Standing};
+use crate::state::{Chunk, Counts, History, Ledger, Page, Run, RunState, Standing};
 use crate::tenant::SHARE_MAX;
 use crate::warm_up::Day;
+
+pub use rows::Seen;
 
 /// A rule that the state breaks: a fault of the ledger, never of its users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,14 +28,22 @@ pub struct Violation {
 
 /// Every rule that the state breaks; none in a sound one. Costs a walk over the state.
 pub fn check(ledger: &Ledger) -> Vec<Violation> {
+    check_again(ledger, &mut Seen::default())
+}
+
+/// The same for whoever looks again and again, also at replicas: what it has read of closed rows, which are most of a
+/// state and change no more, is read once.
+pub fn check_again(ledger: &Ledger, seen: &mut Seen) -> Vec<Violation> {
     let mut found = Vec::new();
+    seen.read(ledger);
     for (id, page) in ledger.pages().iter() {
         check_page(ledger, *id, page, &mut found);
     }
     check_names(ledger, &mut found);
     check_letters(ledger, &mut found);
-    check_accepts(ledger, &mut found);
-    check_rows(ledger, &mut found);
+    rows::check_accepts(ledger, seen, &mut found);
+    rows::check_open(ledger, &mut found);
+    rows::check_closed(ledger, seen, &mut found);
     check_due(ledger, &mut found);
     check_distances(ledger, &mut found);
     check_blobs(ledger, &mut found);
@@ -180,99 +191,6 @@ fn check_letters(ledger: &Ledger, found: &mut Vec<Violation>) {
         let (letters, counted) = (dead.get(&id).copied().unwrap_or(0), run.counts.get(Standing::Dead));
         report(found, "P1", letters == counted, || format!("{id}: {counted} dead, {letters} letters"));
     }
-}
-
-/// P14: every accept that a row has seen is somebody sent, a known duplicate or a contradiction.
-fn check_accepts(ledger: &Ledger, found: &mut Vec<Violation>) {
-    let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
-    let open = ledger.rows().iter().map(|(_, row)| row.clone());
-    for row in open.chain(ledger.closed_rows().map(|(_, row)| row)) {
-        for slot in row.sent.iter() {
-            if let Some((run, _)) = ledger.recipient_at((row.page, row.chunk), slot) {
-                *accepts.entry(run).or_default() += 1;
-            }
-        }
-    }
-    for (id, _, run) in ledger.runs() {
-        let seen = accepts.get(&id).copied().unwrap_or(0);
-        let doubled = u64::from(run.known_duplicates) + u64::from(run.contradictions);
-        let counted = u64::from(run.counts.get(Standing::Sent)) + doubled;
-        report(found, "P14", seen == counted, || format!("{id}: {seen} accepts, {counted} counted"));
-    }
-}
-
-/// P4: whoever is claimed or in doubt is so in exactly one open row, and rows hold nobody else.
-fn check_rows(ledger: &Ledger, found: &mut Vec<Violation>) {
-    let mut held: BTreeMap<(RunId, u32), (Bitmap, Bitmap)> = BTreeMap::new();
-    for (fence, row) in ledger.rows().iter() {
-        report(found, "P4", !row.is_closed(), || format!("row {fence} is closed but among the open ones"));
-        check_row(*fence, row, found);
-        let chunk = ledger.chunks().get(&(row.page, row.chunk));
-        let mut held_now = row.claimed.clone();
-        held_now.add(&row.in_doubt);
-        let of_one_pool = chunk.is_none_or(|chunk| chunk.by_pool(&held_now).len() <= 1);
-        report(found, "P4", of_one_pool, || format!("row {fence} is of several pools"));
-        let (claimed, in_doubt) = held.entry((row.page, row.chunk)).or_default();
-        let twice = claimed.and(&row.claimed).is_empty() && in_doubt.and(&row.in_doubt).is_empty();
-        report(found, "P4", twice, || format!("row {fence} holds a recipient of another row"));
-        claimed.add(&row.claimed);
-        in_doubt.add(&row.in_doubt);
-        let suspects = ledger.chunks().get(&(row.page, row.chunk)).map(|chunk| &chunk.suspects);
-        let holds_one =
-            suspects.is_some_and(|set| !set.and(&row.claimed).is_empty() || !set.and(&row.in_doubt).is_empty());
-        report(found, "P12", !holds_one || row.granted.len() == 1, || format!("row {fence}: a suspect among others"));
-    }
-    let mut former = None;
-    for ((page, chunk, first), sheet) in ledger.evidence().iter() {
-        for (fence, row) in sheet.rows((*page, *chunk)) {
-            let is_there = former < Some((*page, *chunk, fence)) && *first <= fence;
-            report(found, "P4", is_there, || format!("row {fence} of chunk {chunk} of {page} is on the wrong sheet"));
-            report(found, "P4", !ledger.rows().contains(&fence), || format!("row {fence} is open and closed"));
-            check_row(fence, &row, found);
-            former = Some((*page, *chunk, fence));
-        }
-    }
-    let none = (Bitmap::new(), Bitmap::new());
-    for (place, chunk) in ledger.chunks().iter() {
-        let (claimed, in_doubt) = held.get(place).unwrap_or(&none);
-        let same = chunk.set(Standing::Claimed) == claimed && chunk.set(Standing::InDoubt) == in_doubt;
-        report(found, "P4", same, || format!("chunk {place:?}: rows and standings disagree"));
-    }
-}
-
-fn check_row(fence: Fence, row: &Row, found: &mut Vec<Violation>) {
-    let parts = [&row.claimed, &row.in_doubt, &row.sent, &row.assumed];
-    let granted = parts.iter().all(|part| part.and_not(&row.granted).is_empty());
-    report(found, "P4", granted, || format!("row {fence} holds more than was granted"));
-    report(found, "P4", row.claimed.and(&row.in_doubt).is_empty(), || format!("row {fence}: claimed and in doubt"));
-    check_moments(fence, row, found);
-}
-
-/// P4: a row tells what became of everybody who is not claimed in it any more, and it tells what its sets say.
-fn check_moments(fence: Fence, row: &Row, found: &mut Vec<Violation>) {
-    let bounded = row.moments.iter().len() <= MOMENTS_MAX;
-    report(found, "P4", bounded, || format!("row {fence} keeps {} moments", row.moments.iter().len()));
-    let ordered = row.moments.iter().is_sorted_by_key(|moment| (moment.index, moment.at));
-    let after = row.moments.iter().all(|moment| moment.index > fence.index && moment.at >= row.claimed_at);
-    report(found, "P4", ordered && after, || format!("row {fence}: moments out of order: {:?}", row.moments));
-    let (mut told, mut sent, mut in_doubt, mut assumed) = <(Bitmap, Bitmap, Bitmap, Bitmap)>::default();
-    for moment in row.moments.iter() {
-        let slots = moment.slots(&row.granted);
-        told.add(slots);
-        match moment.what {
-            What::Accepted | What::Taken(_) | What::KnownDuplicate | What::Contradiction => sent.add(slots),
-            What::InDoubt(_) => in_doubt.add(slots),
-            What::Assumed(_) => assumed.add(slots),
-            _ => {}
-        }
-    }
-    let all = told == row.granted.and_not(&row.claimed);
-    report(found, "P4", all, || format!("row {fence} tells of {told:?}, claimed are {:?}", row.claimed));
-    report(found, "P14", sent == row.sent, || format!("row {fence} tells of {sent:?} accepted, {:?} are", row.sent));
-    let held = row.in_doubt.and_not(&in_doubt).is_empty() && row.assumed.and_not(&assumed).is_empty();
-    report(found, "P14", held, || {
-        format!("row {fence} holds somebody in doubt or assumed, and does not say since when")
-    });
 }
 
 /// P17: nobody is claimed in two runs at once that are nearer than the gap of both. P8: a plan opens within its

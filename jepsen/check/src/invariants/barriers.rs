@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use crate::book::{Book, Dot, Item, rows_of};
-use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, RunCause, Target};
+use crate::book::{Book, Dot, Grant, Item, rows_of};
+use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, Run, RunCause, Target};
 use crate::names::Name;
 use crate::verdict::{Inquiry, Verdict};
 
@@ -129,16 +129,19 @@ struct Stop {
 enum Until {
     Ever,
     Index(u64),
-    /// Somebody resumed it, and nobody knows where in the log.
-    Unknown,
+    /// Somebody resumed it, and nobody knows where in the log: not before it was asked for.
+    Unknown {
+        asked_ns: u64,
+    },
 }
 
 impl Stop {
-    fn holds_at(&self, index: u64) -> bool {
+    /// Does it forbid the entry at `index`? `was_there`: surely before that instant.
+    fn forbids(&self, index: u64, was_there: impl Fn(u64) -> bool) -> bool {
         let before = match self.until {
             Until::Ever => true,
             Until::Index(until) => index < until,
-            Until::Unknown => false,
+            Until::Unknown { asked_ns } => was_there(asked_ns),
         };
         index > self.index && before
     }
@@ -150,10 +153,12 @@ fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
         match (&call.operation, &call.answer) {
             (Operation::Resume { target: of }, Answer::Ok { index: Some(index), .. }) if of == target => {
                 // The first one that was answered; a later one cannot have been before it.
-                return if matches!(until, Until::Unknown) { until } else { Until::Index(*index) };
+                return if matches!(until, Until::Unknown { .. }) { until } else { Until::Index(*index) };
             }
-            (Operation::Resume { target: of }, Answer::Ok { .. } | Answer::Unknown) if of == target => {
-                until = Until::Unknown;
+            (Operation::Resume { target: of }, Answer::Ok { .. } | Answer::Unknown)
+                if of == target && matches!(until, Until::Ever) =>
+            {
+                until = Until::Unknown { asked_ns: call.invoked_ns };
             }
             _ => {}
         }
@@ -164,7 +169,8 @@ fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
 fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
     let from = book.grants.partition_point(|grant| grant.item.run < run);
     let granted = book.grants.iter().skip(from).take_while(|grant| grant.item.run == run);
-    for grant in granted.filter(|grant| stops.holds_at(grant.fence.index)) {
+    let was_there = |grant: &Grant, at_ns| grant.committed_ns.is_some_and(|committed_ns| committed_ns < at_ns);
+    for grant in granted.filter(|grant| stops.forbids(grant.fence.index, |at_ns| was_there(grant, at_ns))) {
         let (item, fence) = (book.describe(grant.item), grant.fence);
         inquiry.offends(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
     }
@@ -173,7 +179,10 @@ fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
 fn no_run(book: &Book, (tenant, schedule): (&String, &String), stops: &Stop, inquiry: &mut Inquiry) {
     let own = book.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
     let due = own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp));
-    for run in due.filter(|run| stops.holds_at(run.opened_index)) {
+    // When it opened is told in ledger time.
+    let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(book.header.clock_error_ms);
+    let was_there = |run: &Run, at_ns| latest_ms(run) < book.civil_ms(at_ns);
+    for run in due.filter(|run| stops.forbids(run.opened_index, |at_ns| was_there(run, at_ns))) {
         let (opened, stopped) = (run.opened_index, stops.index);
         inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
     }

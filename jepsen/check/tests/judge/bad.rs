@@ -240,6 +240,30 @@ fn i8_a_claim_a_run_or_a_mail_after_a_pause_or_cancel() {
 }
 
 #[test]
+fn i8_a_resume_of_which_nobody_knows_lifts_nothing_before_it_was_asked_for() {
+    let lost = |change: fn(&mut History)| {
+        with(|history| {
+            history.alter(|event| match event {
+                Event::Call(call) if call.operation == resume_of_r220() => {
+                    (call.answer, call.answered_ns) = (Answer::Unknown, None);
+                    true
+                }
+                _ => false,
+            });
+            change(history);
+        })
+    };
+    assert!(lost(|_| {}).judge().valid, "it may have gone on");
+    rejected(&lost(|history| history.claim("r220.0", "d", fence(210, 222), ("n1", 1), 27.9)), &[8]);
+    let after = lost(|history| history.claim("r220.0", "d", fence(210, 222), ("n1", 1), 28.05));
+    assert!(after.judge().valid, "it may have gone on by then");
+}
+
+fn resume_of_r220() -> Operation {
+    Operation::Resume { target: Target::Run("r220.0".to_owned()) }
+}
+
+#[test]
 fn i9_sent_that_never_arrived_and_arrived_that_is_called_otherwise() {
     let gone = with(|history| history.drop_first(|event| is_mail(event, "r300.0", "d")));
     rejected(&gone, &[9]);
