@@ -111,7 +111,7 @@ impl Nemesis {
 
     /// Or else why not.
     pub(super) async fn all_is_well(&self) -> Result<(), String> {
-        let why = || "an old folder is put back only while all others are well".to_owned();
+        let why = || "it comes only while all else is well".to_owned();
         if !self.is_quiet() {
             return Err(why());
         }

@@ -185,14 +185,11 @@ impl Workload {
         let invoked_ns = recorder.now_ns();
         let came = match item.kind {
             Kind::Once | Kind::Daily(_) => admin.create_as(id, &self.body(item)).await,
-            Kind::Campaign(_) => {
-                let made = admin.create_campaign(id, &self.body(item)).await;
-                match admin.launch_campaign(&item.name).await {
-                    Came::Done(()) => made,
-                    Came::Refused(reason) => Came::Refused(reason),
-                    Came::Unknown => Came::Unknown,
-                }
-            }
+            Kind::Campaign(_) => match admin.create_campaign(id, &self.body(item)).await {
+                Came::Done(created) => admin.launch_campaign(&item.name).await.map(|()| created),
+                // Nobody launches what may not be there.
+                came => came,
+            },
         };
         let answer = match &came {
             Came::Done(_) => Answer::Ok { index: None, run: None, crossed: Vec::new(), unconfirmed: Vec::new() },
