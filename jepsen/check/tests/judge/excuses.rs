@@ -86,3 +86,81 @@ fn i4_an_end_that_somebody_asked_for_or_that_the_relay_brought_about() {
     });
     assert!(daily.judge().valid, "\n{}", daily.judge().table());
 }
+
+fn again(history: &mut History, run: &str, who: &str, index: u64, at_s: f64) {
+    history.claim(run, who, fence(10, index), ("n1", 1), at_s - 0.05);
+    history.dot(run, who, fence(10, index), "n1", at_s, Answered::Accepted);
+}
+
+fn resend(history: &mut History, at_s: f64, of: (&str, Option<&str>), answer: Answer) {
+    let (run, recipient) = (of.0.to_owned(), of.1.map(str::to_owned));
+    history.call(at_s, at_s + 0.1, Operation::Resend { run, recipient }, answer);
+}
+
+#[test]
+fn i1_a_decision_excuses_only_what_lies_on_both_sides_of_it() {
+    let decided = |at_s: f64, index: u64| {
+        with(|history| {
+            again(history, "r120.0", "m7", 160, 16.0);
+            resend(history, at_s, ("r120.0", Some("m7")), ok(index));
+        })
+    };
+    assert!(decided(14.0, 150).judge().valid, "\n{}", decided(14.0, 150).judge().table());
+    rejected(&decided(17.0, 165), &[1, 3]);
+    rejected(&decided(11.0, 118), &[1, 3]);
+    let third = with(|history| {
+        again(history, "r120.0", "m7", 160, 16.0);
+        again(history, "r120.0", "m7", 170, 17.0);
+        resend(history, 14.0, ("r120.0", Some("m7")), ok(150));
+    });
+    rejected(&third, &[1, 3]);
+    // Nobody knows its place in the log.
+    let perhaps = |at_s: f64| {
+        with(|history| {
+            again(history, "r120.0", "m7", 160, 16.0);
+            resend(history, at_s, ("r120.0", Some("m7")), Answer::Unknown);
+        })
+    };
+    assert!(perhaps(14.0).judge().valid);
+    rejected(&perhaps(17.0), &[1, 3]);
+}
+
+#[test]
+fn i1_a_dead_letter_that_is_requeued_is_sent_once() {
+    let requeued = with(|history| {
+        history.dot("r100.0", "c", fence(10, 104), "n1", 5.3, Answered::Refused);
+        resend(history, 6.0, ("r100.0", Some("c")), ok(106));
+        again(history, "r100.0", "c", 107, 7.0);
+        again(history, "r100.0", "c", 109, 7.5);
+        history.alter_standing("r100.0", "c", Fate::Sent);
+    });
+    rejected(&requeued, &[1, 3]);
+}
+
+#[test]
+fn i1_a_decision_about_all_who_are_in_doubt_is_about_them() {
+    let all = |in_doubt: bool| {
+        with(|history| {
+            again(history, "r120.0", "m7", 160, 16.0);
+            resend(history, 14.0, ("r120.0", None), ok(150));
+            if in_doubt {
+                history.step("r120.0", "m7", 149, Step::InDoubt);
+            }
+        })
+    };
+    assert!(all(true).judge().valid, "\n{}", all(true).judge().table());
+    rejected(&all(false), &[1, 3]);
+}
+
+#[test]
+fn i1_under_resend_a_step_after_both_excuses_nothing() {
+    let resent = |index: u64| {
+        with(|history| {
+            history.header.in_doubt = InDoubt::Resend;
+            again(history, "r120.0", "m7", 160, 16.0);
+            history.step("r120.0", "m7", index, Step::Resent);
+        })
+    };
+    assert!(resent(150).judge().valid, "\n{}", resent(150).judge().table());
+    rejected(&resent(161), &[1, 3]);
+}
