@@ -39,8 +39,8 @@ mod tests {
     use std::fs;
 
     use reveille_check::history::{
-        Answered, Claim, Clock, Coverage, Ended, Event, FORMAT, Fate, Fence, Header, InDoubt, Mail, Part, Standing,
-        Writer,
+        Answered, Claim, Clock, Coverage, Ended, Event, FORMAT, Fate, Fence, Header, InDoubt, Mail, Part, Policies,
+        Standing, Writer,
     };
 
     use super::*;
@@ -63,6 +63,7 @@ mod tests {
             late_ms: 0,
             drain_within_ms: 1_000,
             start_bound_ms: None,
+            policies: Policies::default(),
             asks: Vec::new(),
             coverage: Coverage::default(),
         }

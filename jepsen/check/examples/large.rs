@@ -9,7 +9,7 @@ use std::time::Instant;
 use reveille_check::Book;
 use reveille_check::history::{
     Answered, Audience, Claim, Clock, Coverage, Due, Ended, Event, FORMAT, Fate, Fence, Header, InDoubt, Mail, Outcome,
-    Part, Run, RunCause, Standing, Step, Writer,
+    Part, Policies, Run, RunCause, Standing, Step, Writer,
 };
 
 /// Recipients of a claim.
@@ -116,6 +116,7 @@ fn header() -> Header {
         late_ms: 1_000,
         drain_within_ms: 3_600_000,
         start_bound_ms: None,
+        policies: Policies::default(),
         asks: vec![1, 2, 3, 4, 5, 6, 8, 9, 10, 13],
         coverage: Coverage::default(),
     }

@@ -71,10 +71,24 @@ pub struct Header {
     /// Another tenant's overload may move the first mail of a run by so much (I12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_bound_ms: Option<u64>,
+    /// What the schedules of the workload allow beside that.
+    #[serde(default)]
+    pub policies: Policies,
     /// Numbers of the invariants that this run can say something about. 1, 2, 4 and 9 are judged in any case.
     pub asks: Vec<u8>,
     /// What the run must have exercised in order to count.
     pub coverage: Coverage,
+}
+
+/// What the schedules of a workload allow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policies {
+    /// What is not sent so long after its instant may expire. None: never; at the next instant it may in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_within_ms: Option<u64>,
+    /// An instant may be skipped because an earlier run of its schedule is not finished.
+    #[serde(default)]
+    pub may_skip: bool,
 }
 
 /// What a run must have exercised in order to count.
@@ -266,6 +280,7 @@ mod tests {
             late_ms: 5_000,
             drain_within_ms: 60_000,
             start_bound_ms: None,
+            policies: Policies::default(),
             asks: vec![],
             coverage: Coverage::default(),
         }

@@ -8,6 +8,7 @@ pub mod barriers;
 pub mod calendar;
 pub mod claims;
 pub mod doubt;
+pub mod ends;
 pub mod hashes;
 pub mod loss;
 pub mod once;

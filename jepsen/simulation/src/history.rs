@@ -6,7 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use reveille_check::Book;
-use reveille_check::history::{Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Writer};
+use reveille_check::history::{
+    Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer,
+};
 use reveille_cluster::lease::{LEASE, MARGIN};
 
 use crate::plan::Plan;
@@ -74,6 +76,8 @@ pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64)
         // Mail becomes due until shortly before the end, so the end is the deadline.
         drain_within_ms: options.minutes * 60_000 * 4 / 10,
         start_bound_ms: None,
+        // Some of its schedules have `overlap = skip`, and none has a `finish_by` of its own: it is a day.
+        policies: Policies { finish_within_ms: Some(24 * 3_600_000), may_skip: true },
         asks: ASKS.to_vec(),
         coverage: Coverage::default(),
     };

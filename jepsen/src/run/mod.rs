@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
-use reveille_check::history::{Clock, Coverage, FORMAT, FaultKind, Header, InDoubt, PhaseName};
+use reveille_check::history::{Clock, Coverage, FORMAT, FaultKind, Header, InDoubt, PhaseName, Policies};
 use reveille_proto::admin::v1 as api;
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -90,6 +90,8 @@ const MARGIN_MS: u64 = 1_000;
 const CLAIM_CAP: u32 = 4_096;
 /// P18: so far apart two clocks may be that agree.
 const CLOCK_ERROR_MS: u64 = 2_000;
+/// `finish_by` of a schedule that says nothing of it (proto, `Policies`).
+const FINISH_WITHIN_MS: u64 = 24 * 3_600_000;
 /// With a quorum, an instant opens at most so late: longer than the longest fault lasts, and an election.
 const LATE_MS: u64 = 20_000;
 
@@ -430,6 +432,7 @@ fn plain_header(seed: u64, command: String, in_doubt: Policy, cluster: &Cluster)
         late_ms: LATE_MS,
         drain_within_ms: 0,
         start_bound_ms: None,
+        policies: Policies { finish_within_ms: Some(FINISH_WITHIN_MS), may_skip: false },
         asks: Vec::new(),
         coverage: Coverage::default(),
     }

@@ -1,10 +1,11 @@
-//! I4: whoever was due is terminal or in doubt within the deadline after healing, and every instant that was due opened
+//! I4: whoever was due is terminal or in doubt within the deadline after healing, for a cause where it got nothing, and every instant that was due opened
 //! or is explained. I13: with a quorum healed, the backlog drains.
 //!
 //! What is due comes from the history's own [`Due`](crate::history::Due) lines, which no part of the product wrote.
 
 use std::collections::BTreeMap;
 
+use super::ends::{self, Cause};
 use crate::book::{Book, Instant, Item};
 use crate::history::{Answer, Explained, Fate, Operation, Part, PassedOver, Run, RunCause};
 use crate::names::Name;
@@ -52,13 +53,21 @@ fn account(book: &Book, run: &Run, audience: Name, inquiry: &mut Inquiry) {
             Some(Fate::Pending | Fate::Claimed) => {
                 inquiry.lacks("what becomes of those who were pending: the history ends before the deadline");
             }
-            Some(_) => {}
+            Some(state) => match ends::cause(book, item, state) {
+                Cause::Seen => {}
+                Cause::None => {
+                    inquiry.offends(|| format!("{} is {state:?}, and nothing made it so", book.describe(item)))
+                }
+                Cause::Unknown(part) => {
+                    inquiry.lacks(format!("{part:?}, for why somebody who got nothing is {state:?}"))
+                }
+            },
         }
     }
 }
 
 /// Items that were due and that nobody accounts for: without an accept, and the ledger calls them neither in doubt nor
-/// anything else that is an end without a mail.
+/// anything else that is an end without a mail and has a cause.
 pub fn lost(book: &Book) -> u64 {
     let by_instant = runs_by_instant(book);
     let mut lost = 0;
@@ -82,7 +91,10 @@ pub fn lost(book: &Book) -> u64 {
 }
 
 fn is_lost(book: &Book, item: Item) -> bool {
-    let ends = |state| !matches!(state, Fate::Pending | Fate::Claimed | Fate::Sent);
+    let ends = |state| {
+        let is_end = !matches!(state, Fate::Pending | Fate::Claimed | Fate::Sent);
+        is_end && ends::cause(book, item, state) != Cause::None
+    };
     !book.arrived(item) && !book.standing(item).is_some_and(ends)
 }
 

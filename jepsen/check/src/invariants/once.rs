@@ -1,25 +1,25 @@
 //! I1: no recipient of a run is accepted twice. I3: each attempt has a fence of its own, and at most one fence gets past
 //! the gate without a definite refusal.
 //!
-//! Duplicates by choice are none of these: each needs a decision that the history shows. Under `hold` and `assume_sent`
-//! only an operator decides, so only his calls count and the ledger's own word does not; under `resend` the ledger does.
+//! Duplicates by choice are none of these: between two of them lies a decision that the history shows, each with one of its
+//! own. Under `hold` and `assume_sent` only an operator decides, so only his calls count and the ledger's own word does
+//! not; under `resend` the ledger does. What was decided before the first or after the second excuses nothing, and so
+//! nothing is excused by a dead letter that was requeued: it was refused, and passed no gate for good.
 
-use std::collections::HashMap;
-
-use crate::book::{Book, Dot, Item, rows_of};
+use crate::book::{Book, Came, Dot, Item, rows_of};
 use crate::history::{Answer, Answered, Call, InDoubt, Operation, Part, Step};
-use crate::names::Name;
 use crate::verdict::{Inquiry, Verdict};
 
 /// I1.
 pub fn accepted_once(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
     inquiry.needs(book, &[Part::Accepts]);
-    let leave = Leave::of(book, &mut inquiry);
+    needs_outcomes(book, &mut inquiry);
     for (item, dots) in book.dots_by_item() {
-        let accepts = dots.iter().filter(|dot| dot.answer.is_accepted()).count();
-        if accepts > 1 + leave.for_item(book, item) {
-            inquiry.offends(|| format!("{} was accepted {accepts} times: {}", book.describe(item), fences(dots)));
+        let accepts: Vec<&Dot> = dots.iter().filter(|dot| dot.answer.is_accepted()).collect();
+        let times = accepts.len();
+        if !were_decided(book, item, accepts) {
+            inquiry.offends(|| format!("{} was accepted {times} times: {}", book.describe(item), fences(dots)));
         }
     }
     inquiry.verdict()
@@ -29,7 +29,7 @@ pub fn accepted_once(book: &Book) -> Verdict {
 pub fn one_fence_past_the_gate(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
     inquiry.needs(book, &[Part::Accepts, Part::Dots]);
-    let leave = Leave::of(book, &mut inquiry);
+    needs_outcomes(book, &mut inquiry);
     for (item, dots) in book.dots_by_item() {
         let mut all: Vec<_> = dots.iter().filter_map(|dot| dot.fence).collect();
         all.sort_unstable();
@@ -37,10 +37,10 @@ pub fn one_fence_past_the_gate(book: &Book) -> Verdict {
             inquiry.offends(|| format!("{} came twice under fence {}", book.describe(item), twice[0]));
         }
         let past = dots.iter().filter(|dot| !matches!(dot.answer, Answered::Refused | Answered::Cut));
-        let mut past: Vec<_> = past.filter_map(|dot| dot.fence).collect();
-        past.sort_unstable();
-        past.dedup();
-        if past.len() > 1 + leave.for_item(book, item) {
+        let mut past: Vec<&Dot> = past.filter(|dot| dot.fence.is_some()).collect();
+        past.sort_by_key(|dot| (dot.fence, dot.at_ns));
+        past.dedup_by_key(|dot| dot.fence);
+        if !were_decided(book, item, past) {
             inquiry.offends(|| format!("{} passed the gate again: {}", book.describe(item), fences(dots)));
         }
     }
@@ -61,43 +61,83 @@ fn fences(dots: &[Dot]) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// Who was sent again by a decision.
-#[derive(Debug)]
-pub struct Leave {
-    by_ledger: bool,
-    of_item: HashMap<Item, usize>,
-    of_run: HashMap<Name, usize>,
+fn needs_outcomes(book: &Book, inquiry: &mut Inquiry) {
+    if book.header.in_doubt == InDoubt::Resend {
+        inquiry.needs(book, &[Part::Outcomes]);
+    }
 }
 
-impl Leave {
-    /// Reads the decisions.
-    pub fn of(book: &Book, inquiry: &mut Inquiry) -> Leave {
-        let by_ledger = book.header.in_doubt == InDoubt::Resend;
-        if by_ledger {
-            inquiry.needs(book, &[Part::Outcomes]);
-        }
-        let mut leave = Leave { by_ledger, of_item: HashMap::new(), of_run: HashMap::new() };
-        for Call { operation, answer, .. } in &book.calls {
-            let (Operation::Resend { run, recipient }, Answer::Ok { .. } | Answer::Unknown) = (operation, answer)
-            else {
-                continue;
-            };
-            let Some(run) = book.names.find(run) else { continue };
-            match recipient.as_ref().map(|text| book.names.find(text)) {
-                None => *leave.of_run.entry(run).or_default() += 1,
-                Some(Some(recipient)) => *leave.of_item.entry(Item { run, recipient }).or_default() += 1,
-                // Nobody that anything else in the history is about.
-                Some(None) => {}
-            }
-        }
-        leave
-    }
+/// That somebody is to be sent again.
+#[derive(Clone, Copy, Debug)]
+struct Decision {
+    /// Where it stands in the log, if that is known.
+    index: Option<u64>,
+    invoked_ns: u64,
+    /// `u64::MAX`: it may have been done at any time since.
+    answered_ns: u64,
+    /// Only of those who are in doubt.
+    of_doubt: bool,
+}
 
-    /// How often this item was.
-    pub fn for_item(&self, book: &Book, item: Item) -> usize {
-        let outcomes = || rows_of(&book.outcomes, item).iter();
-        let by_ledger = if self.by_ledger { outcomes().filter(|came| came.step == Step::Resent).count() } else { 0 };
-        let by_operators = self.of_item.get(&item).unwrap_or(&0) + self.of_run.get(&item.run).unwrap_or(&0);
-        by_ledger.max(by_operators)
+/// Does a decision of its own lie between each two of these, by their fences?
+fn were_decided(book: &Book, item: Item, mut dots: Vec<&Dot>) -> bool {
+    if dots.len() < 2 {
+        return true;
     }
+    dots.sort_by_key(|dot| (dot.fence, dot.at_ns));
+    let mut decisions = decisions(book, item);
+    dots.windows(2).all(|pair| {
+        let fitting = decisions.iter().enumerate().filter(|(_, decision)| decision.is_between(book, pair[0], pair[1]));
+        // The one that is the least use to those that follow: a known place fits nowhere else.
+        let best = fitting.min_by_key(|(_, decision)| (decision.index.is_none(), decision.answered_ns));
+        let place = best.map(|(place, _)| place);
+        place.map(|place| decisions.swap_remove(place)).is_some()
+    })
+}
+
+/// Those about this item.
+fn decisions(book: &Book, item: Item) -> Vec<Decision> {
+    if book.header.in_doubt == InDoubt::Resend {
+        // Operators' decisions are steps too.
+        let resent = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Resent);
+        let decision =
+            |came: &Came| Decision { index: Some(came.index), invoked_ns: 0, answered_ns: u64::MAX, of_doubt: false };
+        return resent.map(decision).collect();
+    }
+    let (of, whom) = (book.names.text(item.run), book.names.text(item.recipient));
+    let decision = |call: &Call| {
+        let Operation::Resend { run, recipient } = &call.operation else { return None };
+        let index = match call.answer {
+            Answer::Ok { index, .. } => index,
+            Answer::Unknown => None,
+            Answer::Failed { .. } => return None,
+        };
+        let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
+        let is_own = run == of && recipient.as_ref().is_none_or(|recipient| recipient == whom);
+        is_own.then_some(Decision { index, invoked_ns, answered_ns, of_doubt: recipient.is_none() })
+    };
+    book.calls.iter().filter_map(decision).collect()
+}
+
+impl Decision {
+    /// By the log. Where its place there is not known, by time: who is decided about has had its DATA before, since
+    /// that comes before the gate, and gets the next one after somebody asked.
+    fn is_between(&self, book: &Book, first: &Dot, second: &Dot) -> bool {
+        let in_time = match (first.fence, second.fence) {
+            (Some(first), Some(second)) if first == second => false,
+            (Some(first), Some(second)) if self.index.is_some() => {
+                self.index.is_some_and(|index| first.index < index && index < second.index)
+            }
+            _ => first.data_ns < self.answered_ns && self.invoked_ns < second.data_ns,
+        };
+        in_time && (!self.of_doubt || was_in_doubt(book, first, self.index))
+    }
+}
+
+/// Was it in doubt after this hand-off, and before this entry? Where steps were not read it may have been.
+fn was_in_doubt(book: &Book, dot: &Dot, until: Option<u64>) -> bool {
+    let from = dot.fence.map_or(0, |fence| fence.index);
+    let mut steps = rows_of(&book.outcomes, dot.item).iter().filter(|came| came.step == Step::InDoubt);
+    !book.is_whole(Part::Outcomes)
+        || steps.any(|came| came.index > from && until.is_none_or(|until| came.index < until))
 }

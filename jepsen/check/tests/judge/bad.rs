@@ -8,12 +8,12 @@ use crate::{rejected, with};
 impl History {
     /// Changes the first event for which this says that it did.
     #[track_caller]
-    fn alter(&mut self, change: impl FnMut(&mut Event) -> bool) {
+    pub fn alter(&mut self, change: impl FnMut(&mut Event) -> bool) {
         assert!(self.events.iter_mut().any(change), "there is no such event");
     }
 
     #[track_caller]
-    fn alter_mail(&mut self, run: &str, who: &str, change: impl Fn(&mut Mail)) {
+    pub fn alter_mail(&mut self, run: &str, who: &str, change: impl Fn(&mut Mail)) {
         self.alter(|event| match event {
             Event::Mail(mail) if mail.run.as_deref() == Some(run) && mail.recipient == who => {
                 change(mail);
@@ -24,7 +24,7 @@ impl History {
     }
 
     #[track_caller]
-    fn alter_standing(&mut self, run: &str, who: &str, state: Fate) {
+    pub fn alter_standing(&mut self, run: &str, who: &str, state: Fate) {
         self.alter(|event| match event {
             Event::Standing(standing) if standing.run == run && standing.recipient == who => {
                 standing.state = state;
@@ -35,7 +35,7 @@ impl History {
     }
 
     #[track_caller]
-    fn alter_run(&mut self, run: &str, change: impl Fn(&mut Run)) {
+    pub fn alter_run(&mut self, run: &str, change: impl Fn(&mut Run)) {
         self.alter(|event| match event {
             Event::Run(of) if of.run == run => {
                 change(of);
@@ -46,7 +46,7 @@ impl History {
     }
 
     #[track_caller]
-    fn drop_first(&mut self, picks: impl FnMut(&Event) -> bool) {
+    pub fn drop_first(&mut self, picks: impl FnMut(&Event) -> bool) {
         let place = self.events.iter().position(picks).expect("there is no such event");
         self.events.remove(place);
     }
@@ -224,7 +224,7 @@ fn i8_a_claim_a_run_or_a_mail_after_a_pause_or_cancel() {
     rejected(&with(|history| history.claim("r310.0", "d", fence(210, 312), ("n1", 1), 43.0)), &[8]);
     let run = with(|history| {
         history.run("r116.0", ("default", "weekly"), 16.0, 1, 116);
-        history.stands("r116.0", "d", 0, Fate::Suppressed);
+        history.sends("r116.0", ("d", 0), fence(10, 118), ("n1", 1), 16.5);
     });
     rejected(&run, &[8]);
     let early = with(|history| {
@@ -280,7 +280,7 @@ fn i10_an_extra_run_one_too_many_and_one_too_many_of_a_trigger() {
     rejected(&extra, &[10]);
     let twice = with(|history| {
         history.run("r221.0", ("default", "ping"), 25.0, 1, 221);
-        history.stands("r221.0", "d", 0, Fate::Suppressed);
+        history.sends("r221.0", ("d", 0), fence(210, 223), ("n1", 1), 25.6);
     });
     rejected(&twice, &[10]);
     rejected(&with(|history| history.run("r352.0", ("default", "asked"), 43.0, 0, 352)), &[10]);

@@ -206,6 +206,7 @@ fn header() -> Header {
         late_ms: 3_000,
         drain_within_ms: 15_000,
         start_bound_ms: Some(2_000),
+        policies: Policies::default(),
         asks: (1..=15).collect(),
         coverage: Coverage {
             mails_per_second: 3,

@@ -3,6 +3,7 @@
 
 mod bad;
 mod coverage;
+mod excuses;
 mod good;
 mod mutations;
 mod relay;

@@ -1,0 +1,101 @@
+//! Ends without a mail, for which I4 wants a cause that somebody else than the ledger has seen, as far as there is one: an
+//! opt-out or a cancel that was asked for, a deadline that has passed, a refusal by the relay. (A refusal before the
+//! final dot leaves no trace at the sink; of it the ledger's step has to do.)
+
+use crate::book::{Book, Item, rows_of};
+use crate::history::{Answer, Answered, Fate, Operation, Part, Run, Step, Target};
+
+/// Is there a cause?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Yes, or it is no end that needs one.
+    Seen,
+    /// No.
+    None,
+    /// Nobody knows, for want of these.
+    Unknown(Part),
+}
+
+/// Why somebody who got nothing stands there for good.
+pub fn cause(book: &Book, item: Item, state: Fate) -> Cause {
+    let Some(run) = book.run_of(item) else { return Cause::None };
+    let (is_seen, rests_on) = match state {
+        Fate::Suppressed => (opted_out(book, item, run), Part::Calls),
+        Fate::Cancelled => (was_cancelled(book, run), Part::Calls),
+        Fate::Expired => (is_over(book, run), Part::Due),
+        Fate::Dead => (was_refused(book, item) || killed_its_holders(book, item), Part::Outcomes),
+        Fate::Pending | Fate::Claimed | Fate::Sent | Fate::Assumed | Fate::InDoubt => return Cause::Seen,
+    };
+    match is_seen {
+        _ if book.arrived(item) => Cause::Seen, // Whether it may stand there all the same is I9's affair.
+        true => Cause::Seen,
+        false if !book.is_whole(Part::Accepts) => Cause::Unknown(Part::Accepts),
+        false if book.is_whole(rests_on) => Cause::None,
+        false => Cause::Unknown(rests_on),
+    }
+}
+
+/// It asked for no more mail of this tenant, and nothing took that back before the run opened.
+fn opted_out(book: &Book, item: Item, run: &Run) -> bool {
+    let recipient = book.names.text(item.recipient);
+    let is_own = |tenant: &str, of: &str| (tenant, of) == (run.tenant.as_str(), recipient);
+    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    let mut holds = false;
+    // In the order of their beginnings; one that may yet come is never over.
+    for call in may_be_so {
+        match &call.operation {
+            Operation::OptOut { tenant, recipient } if is_own(tenant, recipient) => holds = true,
+            Operation::TakeBack { tenant, recipient } if is_own(tenant, recipient) => {
+                let is_certain = matches!(call.answer, Answer::Ok { .. });
+                let before = call.answered_ns.is_some_and(|at_ns| book.civil_ms(at_ns) < run.opened_unix_ms);
+                holds &= !(is_certain && before);
+            }
+            _ => {}
+        }
+    }
+    holds
+}
+
+/// Somebody cancelled the run, or took its schedule away.
+fn was_cancelled(book: &Book, run: &Run) -> bool {
+    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    may_be_so.map(|call| &call.operation).any(|operation| match operation {
+        Operation::Cancel { target: Target::Run(of) } => *of == run.run,
+        Operation::Cancel { target: Target::Schedule { tenant, schedule } } => {
+            (tenant, schedule) == (&run.tenant, &run.schedule)
+        }
+        Operation::Write { tenant, name, value: None, .. } => (tenant, name) == (&run.tenant, &run.schedule),
+        _ => false,
+    })
+}
+
+/// Its deadline passed before the history ended, or its schedule's next instant came.
+fn is_over(book: &Book, run: &Run) -> bool {
+    let end_ms = book.civil_ms(book.ended_ns()).saturating_add_unsigned(book.header.clock_error_ms);
+    let within = book.header.policies.finish_within_ms;
+    let deadline_ms = within.map(|within| run.due_unix_ms.saturating_add_unsigned(within));
+    let next_ms = book.instant_of(run).and_then(|own| {
+        let mut later = book.due.range(own..).map(|(instant, _)| *instant);
+        let next = later.find(|instant| instant.due_unix_ms > own.due_unix_ms)?;
+        ((next.tenant, next.schedule) == (own.tenant, own.schedule)).then_some(next.due_unix_ms)
+    });
+    deadline_ms.into_iter().chain(next_ms).any(|over_ms| over_ms <= end_ms)
+}
+
+/// The relay refused it: the sink says so, or else a step of its story.
+fn was_refused(book: &Book, item: Item) -> bool {
+    rows_of(&book.dots, item).iter().any(|dot| dot.answer == Answered::Refused)
+        || rows_of(&book.outcomes, item).iter().any(|came| came.step == Step::Refused)
+}
+
+/// It was given back more than once, and its holders were dead by then: whoever prepares it might die of it.
+fn killed_its_holders(book: &Book, item: Item) -> bool {
+    let given_back = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Released).count();
+    let is_dead = |node: &str, incarnation| {
+        let own = book.lives.iter().filter(|life| life.node == node && life.incarnation == incarnation);
+        incarnation.is_some() && own.into_iter().any(|life| life.ended_ns.is_some())
+    };
+    let grants = rows_of(&book.grants, item).iter();
+    let died = grants.filter(|grant| is_dead(book.names.text(grant.node), grant.incarnation)).count();
+    given_back > 1 && died > 1
+}

@@ -1,0 +1,166 @@
+//! Excuses that excuse nothing: histories in which something is explained, allowed or decided, and not by what would have
+//! to be there.
+
+use reveille_check::history::*;
+
+use crate::good::{History, fence, ns, ok};
+use crate::{rejected, with};
+
+/// `m7` of the campaign is never granted and never sent, and the ledger calls that an end.
+fn ends(history: &mut History, state: Fate) {
+    let own = |run: &str, who: &str| run == "r120.0" && who == "m7";
+    history.events.retain(|event| match event {
+        Event::Mail(mail) => !own(mail.run.as_deref().unwrap_or_default(), &mail.recipient),
+        Event::Claim(claim) => !own(&claim.run, &claim.recipients[0]),
+        Event::Outcome(outcome) => !own(&outcome.run, &outcome.recipient),
+        _ => true,
+    });
+    history.alter_standing("r120.0", "m7", state);
+}
+
+fn without_a_mail(state: Fate, change: impl Fn(&mut History)) -> History {
+    with(|history| {
+        ends(history, state);
+        change(history);
+    })
+}
+
+#[test]
+fn i4_an_end_that_nothing_brought_about() {
+    for state in [Fate::Expired, Fate::Cancelled, Fate::Suppressed, Fate::Dead] {
+        let history = without_a_mail(state, |_| {});
+        rejected(&history, &[4]);
+        assert_eq!(history.judge().lost, Some(1), "{state:?}");
+    }
+}
+
+#[test]
+fn i4_an_end_that_somebody_asked_for_or_that_the_relay_brought_about() {
+    let tenant = || "default".to_owned();
+    let opt_out = || Operation::OptOut { tenant: tenant(), recipient: "m7".to_owned() };
+    let take_back = || Operation::TakeBack { tenant: tenant(), recipient: "m7".to_owned() };
+    let asks = |history: &mut History, at_s: f64, operation: Operation, answer| {
+        history.call(at_s, at_s + 0.1, operation, answer);
+    };
+    let left = without_a_mail(Fate::Suppressed, |history| {
+        asks(history, 11.0, opt_out(), ok(118));
+        history.found(Noun::OptOut, "m7", "opted_out");
+    });
+    assert!(left.judge().valid, "\n{}", left.judge().table());
+    let perhaps = without_a_mail(Fate::Suppressed, |history| asks(history, 11.0, opt_out(), Answer::Unknown));
+    assert!(perhaps.judge().valid);
+    let refused = Answer::Failed { reason: "NOT_FOUND".to_owned() };
+    rejected(&without_a_mail(Fate::Suppressed, |history| asks(history, 11.0, opt_out(), refused.clone())), &[4]);
+    let came_back = without_a_mail(Fate::Suppressed, |history| {
+        asks(history, 8.0, opt_out(), ok(112));
+        asks(history, 9.0, take_back(), ok(118));
+    });
+    rejected(&came_back, &[4]);
+
+    let cancel = || Operation::Cancel { target: Target::Run("r120.0".to_owned()) };
+    let cancelled = without_a_mail(Fate::Cancelled, |history| {
+        asks(history, 15.0, cancel(), ok(189));
+    });
+    assert!(cancelled.judge().valid, "\n{}", cancelled.judge().table());
+
+    let bounced = without_a_mail(Fate::Dead, |history| {
+        history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
+        history.step("r120.0", "m7", 122, Step::Refused);
+    });
+    assert!(bounced.judge().valid, "\n{}", bounced.judge().table());
+    let given_back = without_a_mail(Fate::Dead, |history| {
+        history.claim("r120.0", "m7", fence(10, 121), ("n1", 1), 12.4);
+        history.step("r120.0", "m7", 122, Step::Released);
+        history.claim("r120.0", "m7", fence(10, 123), ("n1", 1), 12.5);
+        history.step("r120.0", "m7", 124, Step::Released);
+    });
+    rejected(&given_back, &[4]);
+
+    let over = without_a_mail(Fate::Expired, |history| history.header.policies.finish_within_ms = Some(40_000));
+    assert!(over.judge().valid);
+    rejected(&without_a_mail(Fate::Expired, |history| history.header.policies.finish_within_ms = Some(60_000)), &[4]);
+    // Its schedule's next instant came.
+    let daily = with(|history| {
+        history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r100.0")));
+        history.alter_standing("r100.0", "a", Fate::Expired);
+    });
+    assert!(daily.judge().valid, "\n{}", daily.judge().table());
+}
+
+fn again(history: &mut History, run: &str, who: &str, index: u64, at_s: f64) {
+    history.claim(run, who, fence(10, index), ("n1", 1), at_s - 0.05);
+    history.dot(run, who, fence(10, index), "n1", at_s, Answered::Accepted);
+}
+
+fn resend(history: &mut History, at_s: f64, of: (&str, Option<&str>), answer: Answer) {
+    let (run, recipient) = (of.0.to_owned(), of.1.map(str::to_owned));
+    history.call(at_s, at_s + 0.1, Operation::Resend { run, recipient }, answer);
+}
+
+#[test]
+fn i1_a_decision_excuses_only_what_lies_on_both_sides_of_it() {
+    let decided = |at_s: f64, index: u64| {
+        with(|history| {
+            again(history, "r120.0", "m7", 160, 16.0);
+            resend(history, at_s, ("r120.0", Some("m7")), ok(index));
+        })
+    };
+    assert!(decided(14.0, 150).judge().valid, "\n{}", decided(14.0, 150).judge().table());
+    rejected(&decided(17.0, 165), &[1, 3]);
+    rejected(&decided(11.0, 118), &[1, 3]);
+    let third = with(|history| {
+        again(history, "r120.0", "m7", 160, 16.0);
+        again(history, "r120.0", "m7", 170, 17.0);
+        resend(history, 14.0, ("r120.0", Some("m7")), ok(150));
+    });
+    rejected(&third, &[1, 3]);
+    // Nobody knows its place in the log.
+    let perhaps = |at_s: f64| {
+        with(|history| {
+            again(history, "r120.0", "m7", 160, 16.0);
+            resend(history, at_s, ("r120.0", Some("m7")), Answer::Unknown);
+        })
+    };
+    assert!(perhaps(14.0).judge().valid);
+    rejected(&perhaps(17.0), &[1, 3]);
+}
+
+#[test]
+fn i1_a_dead_letter_that_is_requeued_is_sent_once() {
+    let requeued = with(|history| {
+        history.dot("r100.0", "c", fence(10, 104), "n1", 5.3, Answered::Refused);
+        resend(history, 6.0, ("r100.0", Some("c")), ok(106));
+        again(history, "r100.0", "c", 107, 7.0);
+        again(history, "r100.0", "c", 109, 7.5);
+        history.alter_standing("r100.0", "c", Fate::Sent);
+    });
+    rejected(&requeued, &[1, 3]);
+}
+
+#[test]
+fn i1_a_decision_about_all_who_are_in_doubt_is_about_them() {
+    let all = |in_doubt: bool| {
+        with(|history| {
+            again(history, "r120.0", "m7", 160, 16.0);
+            resend(history, 14.0, ("r120.0", None), ok(150));
+            if in_doubt {
+                history.step("r120.0", "m7", 149, Step::InDoubt);
+            }
+        })
+    };
+    assert!(all(true).judge().valid, "\n{}", all(true).judge().table());
+    rejected(&all(false), &[1, 3]);
+}
+
+#[test]
+fn i1_under_resend_a_step_after_both_excuses_nothing() {
+    let resent = |index: u64| {
+        with(|history| {
+            history.header.in_doubt = InDoubt::Resend;
+            again(history, "r120.0", "m7", 160, 16.0);
+            history.step("r120.0", "m7", index, Step::Resent);
+        })
+    };
+    assert!(resent(150).judge().valid, "\n{}", resent(150).judge().table());
+    rejected(&resent(161), &[1, 3]);
+}
