@@ -187,7 +187,7 @@ impl Clients {
             let first: Mutex<Option<Time>> = Mutex::new(None);
             let make = |site: &Site| {
                 let zone = site.zones.get(planned.zone.name()).ok()?;
-                let now = site.replica.read(|ledger| ledger.head().now);
+                let now = ledger_time(site);
                 first.lock().get_or_insert(now);
                 planned.create(&zone, now).map(|create| Command::ScheduleCreate(Box::new(create)))
             };
@@ -210,6 +210,15 @@ impl Clients {
                 _ => known.never += 1,
             }
         });
+    }
+}
+
+/// By which an object is created, as the admin API has it: before the first epoch a ledger has no time, and the clock is
+/// all there is.
+fn ledger_time(site: &Site) -> Time {
+    match site.replica.read(|ledger| ledger.head().now) {
+        Time(0) => site.clock.wall(),
+        now => now,
     }
 }
 

@@ -43,10 +43,9 @@ impl Admin {
         Ok((value, Some(Freshness { index, stale, age })))
     }
 
-    /// Ledger time by this node's wall clock (and the offset of a test clock, P19), but never further from what it has applied than an idle leader
-    /// lets pass between two entries: a clock that is wrong by hours is heard for seconds.
+    /// Ledger time by this node's wall clock (and the offset of a test clock, P19), as far as that can be believed.
     pub(super) fn now(&self, applied: Time) -> Time {
-        self.site.clock.wall().plus_ms(self.site.offset_ms()).clamp(applied, applied.plus_ms(BETWEEN_ENTRIES_MS_MAX))
+        ledger_time(self.site.clock.wall().plus_ms(self.site.offset_ms()), applied)
     }
 
     /// # Errors
@@ -59,5 +58,30 @@ impl Admin {
     pub(super) fn leader(&self) -> Option<Member> {
         let mut status = self.site.replica.status();
         status.members.remove(&status.leader?).map(|known| known.member)
+    }
+}
+
+/// Never further from what was applied than an idle leader lets pass between two entries: a clock that is wrong by hours
+/// is heard for seconds. A ledger whose first leader has not asked the voters for their clocks yet has no time: what is
+/// created in that moment counts from now, not from 1970.
+fn ledger_time(wall: Time, applied: Time) -> Time {
+    match applied {
+        Time(0) => wall,
+        _ => wall.clamp(applied, applied.plus_ms(BETWEEN_ENTRIES_MS_MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_without_a_time_yet_takes_the_clock_and_any_other_bounds_it() {
+        let wall = Time(1_800_000_000_000);
+        assert_eq!(ledger_time(wall, Time(0)), wall);
+        assert_eq!(ledger_time(wall, wall.plus_ms(-9_000)), wall);
+        assert_eq!(ledger_time(wall, wall.plus_ms(9_000)), wall.plus_ms(9_000), "it does not go back");
+        let hours_ago = wall.plus_ms(-3 * 3_600_000);
+        assert_eq!(ledger_time(wall, hours_ago), hours_ago.plus_ms(15_000), "a wrong clock is heard for seconds");
     }
 }
