@@ -1,5 +1,5 @@
 //! I6: after the answer to an opt-out no hand-off passes a gate; an accept after it is one that the answer named as
-//! crossed, or whose node it named unconfirmed. I8: after pause and cancel no later claim, and no later run of a paused
+//! crossed, or one under an earlier claim of a node that it named unconfirmed: what is claimed later was never allowed. I8: after pause and cancel no later claim, and no later run of a paused
 //! schedule; what arrives after the answer was named in the same way.
 //!
 //! All instants are the judge's own: when the answer was there, and when the sink read the final dot.
@@ -17,6 +17,8 @@ struct Barrier<'a> {
     answered_ns: u64,
     /// When somebody first tried to lift it.
     lifted_ns: u64,
+    /// Where it stands in the log.
+    index: Option<u64>,
     crossed: &'a [Crossing],
     unconfirmed: &'a [String],
 }
@@ -24,15 +26,22 @@ struct Barrier<'a> {
 impl<'a> Barrier<'a> {
     /// None where the call promised nothing: it failed, or nobody knows.
     fn of(call: &'a Call, lifted_ns: Option<u64>) -> Option<Barrier<'a>> {
-        let Answer::Ok { crossed, unconfirmed, .. } = &call.answer else { return None };
-        Some(Barrier { answered_ns: call.answered_ns?, lifted_ns: lifted_ns.unwrap_or(u64::MAX), crossed, unconfirmed })
+        let Answer::Ok { index, crossed, unconfirmed, .. } = &call.answer else { return None };
+        let (answered_ns, lifted_ns) = (call.answered_ns?, lifted_ns.unwrap_or(u64::MAX));
+        Some(Barrier { answered_ns, lifted_ns, index: *index, crossed, unconfirmed })
     }
 
-    /// Does it forbid that this dot came when it did?
-    fn forbids(&self, book: &Book, dot: &Dot) -> bool {
+    /// Does it forbid that this dot came when it did? None: nobody knows whether its claim was before.
+    fn forbids(&self, book: &Book, dot: &Dot) -> Option<bool> {
         // Of a message without its dot nobody can say that it passed the gate.
         let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns && dot.answer != Answered::Cut;
-        within && !self.unconfirmed.iter().any(|node| node == book.names.text(dot.node)) && !self.names(book, dot)
+        if !within || self.names(book, dot) {
+            return Some(false);
+        }
+        if !self.unconfirmed.iter().any(|node| node == book.names.text(dot.node)) {
+            return Some(true);
+        }
+        Some(dot.fence?.index > self.index?)
     }
 
     fn names(&self, book: &Book, dot: &Dot) -> bool {
@@ -75,9 +84,7 @@ pub fn opted_out(book: &Book) -> Verdict {
     for dot in &book.dots {
         let tenant = book.run_of(dot.item).and_then(|run| book.names.find(&run.tenant));
         let Some(forbidding) = tenant.and_then(|tenant| barriers.get(&(tenant, dot.item.recipient))) else { continue };
-        if let Some(barrier) = forbidding.iter().find(|barrier| barrier.forbids(book, dot)) {
-            inquiry.offends(|| late(book, dot, barrier, "the opt-out"));
-        }
+        judge(book, dot, forbidding, "the opt-out", &mut inquiry);
     }
     inquiry.verdict()
 }
@@ -111,10 +118,8 @@ pub fn paused_or_cancelled(book: &Book) -> Verdict {
         }
     }
     for dot in &book.dots {
-        let forbidding = barriers.get(&dot.item.run).into_iter().flatten();
-        if let Some(barrier) = forbidding.into_iter().find(|barrier| barrier.forbids(book, dot)) {
-            inquiry.offends(|| late(book, dot, barrier, "the pause or cancel"));
-        }
+        let forbidding = barriers.get(&dot.item.run).map_or(&[][..], Vec::as_slice);
+        judge(book, dot, forbidding, "the pause or cancel", &mut inquiry);
     }
     inquiry.verdict()
 }
@@ -176,6 +181,16 @@ fn no_run(book: &Book, (tenant, schedule): (&String, &String), stops: &Stop, inq
     for run in due.filter(|run| stops.holds_at(run.opened_index)) {
         let (opened, stopped) = (run.opened_index, stops.index);
         inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
+    }
+}
+
+fn judge(book: &Book, dot: &Dot, barriers: &[Barrier], what: &str, inquiry: &mut Inquiry) {
+    for barrier in barriers {
+        match barrier.forbids(book, dot) {
+            Some(false) => {}
+            Some(true) => return inquiry.offends(|| late(book, dot, barrier, what)),
+            None => inquiry.lacks(format!("whether a mail of an unconfirmed node was claimed before {what}")),
+        }
     }
 }
 
