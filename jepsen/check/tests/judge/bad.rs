@@ -91,7 +91,7 @@ fn i1_under_resend_the_ledger_has_to_own_up_to_it() {
     assert!(judgement.valid, "\n{}", judgement.table());
     assert_eq!(judgement.duplicates, 1, "by choice, and counted");
     owned.header.in_doubt = InDoubt::Hold;
-    rejected(&owned, &[1, 3]);
+    rejected(&owned, &[1, 3, 9]);
 }
 
 #[test]

@@ -164,3 +164,38 @@ fn i1_under_resend_a_step_after_both_excuses_nothing() {
     assert!(resent(150).judge().valid, "\n{}", resent(150).judge().table());
     rejected(&resent(161), &[1, 3]);
 }
+
+#[test]
+fn i6_a_node_that_was_waited_out_may_not_claim_anew() {
+    let forgotten = with(|history| {
+        history.claim("r230.0", "c", fence(210, 333), ("n3", 1), 44.0);
+        history.dot("r230.0", "c", fence(210, 333), "n3", 44.1, Answered::Refused);
+    });
+    rejected(&forgotten, &[6]);
+    // Without its place in the log nobody can say which claims were before it.
+    let unread = with(|history| {
+        history.alter(|event| match event {
+            Event::Call(Call { answer: Answer::Ok { index, unconfirmed, .. }, .. }) if !unconfirmed.is_empty() => {
+                *index = None;
+                true
+            }
+            _ => false,
+        });
+    });
+    let judgement = unread.judge();
+    assert!(!judgement.valid && crate::broken(&judgement).is_empty(), "\n{}", judgement.table());
+}
+
+#[test]
+fn i9_nobody_is_sent_again_by_the_ledger_alone() {
+    let resent = |policy| {
+        with(|history| {
+            history.header.in_doubt = policy;
+            history.step("r200.0", "b", 216, Step::Resent);
+            history.alter_standing("r200.0", "b", Fate::Dead);
+        })
+    };
+    rejected(&resent(InDoubt::Hold), &[9]);
+    rejected(&resent(InDoubt::AssumeSent), &[9]);
+    assert!(resent(InDoubt::Resend).judge().valid);
+}
