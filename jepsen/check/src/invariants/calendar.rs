@@ -10,6 +10,9 @@ use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::{Inquiry, Verdict};
 
+/// A local time may come again so much later: wider than any change of the clocks. Milliseconds.
+const NAMED_AGAIN_WITHIN_MS: i64 = 26 * 3_600_000;
+
 /// I10.
 pub fn kept(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
@@ -120,10 +123,26 @@ fn passed_over(book: &Book, inquiry: &mut Inquiry) {
         let Some(told) = loss::explanation(book, instant) else { continue };
         let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(book.header.late_ms));
         let (tenant, schedule) = (&told.tenant, &told.schedule);
-        let for_lateness = matches!(told.outcome, PassedOver::Coalesced | PassedOver::Expired);
-        if for_lateness && !book.was_hindered(from, to) && !was_stopped(book, tenant, schedule, from, to) {
+        let before = |run: &Run, within_ms| {
+            (&run.tenant, &run.schedule) == (tenant, schedule) && (from - within_ms..=to).contains(&run.opened_unix_ms)
+        };
+        let has_run = |within_ms| book.runs.values().any(|run| before(run, within_ms));
+        let (is_so, but) = match told.outcome {
+            // Nothing opened since is I4's affair.
+            PassedOver::Waiting => continue,
+            PassedOver::Coalesced | PassedOver::Expired => {
+                let hindered = book.was_hindered(from, to) || was_stopped(book, tenant, schedule, from, to);
+                (hindered, "a quorum was there")
+            }
+            PassedOver::Skipped => {
+                let may_be = book.header.policies.may_skip && has_run(i64::MAX / 2);
+                (may_be, "there was no earlier run that its policy gives way to")
+            }
+            PassedOver::Refused => (has_run(NAMED_AGAIN_WITHIN_MS), "nothing opened before under its name"),
+        };
+        if !is_so {
             let what = loss::describe(book, instant);
-            inquiry.offends(|| format!("{what} is {:?}, and a quorum was there", told.outcome));
+            inquiry.offends(|| format!("{what} is {:?}, and {but}", told.outcome));
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use reveille_check::history::*;
 
-use crate::good::{History, fence, ns, ok};
+use crate::good::{History, fence, ms, ok};
 use crate::{rejected, with};
 
 /// `m7` of the campaign is never granted and never sent, and the ledger calls that an end.
@@ -198,4 +198,35 @@ fn i9_nobody_is_sent_again_by_the_ledger_alone() {
     rejected(&resent(InDoubt::Hold), &[9]);
     rejected(&resent(InDoubt::AssumeSent), &[9]);
     assert!(resent(InDoubt::Resend).judge().valid);
+}
+
+#[test]
+fn i10_an_instant_that_is_skipped_or_refused_without_an_earlier_run() {
+    let passed = |outcome, may_skip: bool, schedule: &str| {
+        with(|history| {
+            history.header.policies.may_skip = may_skip;
+            history.due(("default", schedule), 37.0, "team");
+            history.explained(schedule, 37.0, outcome);
+        })
+    };
+    rejected(&passed(PassedOver::Skipped, false, "daily"), &[10]);
+    rejected(&passed(PassedOver::Skipped, true, "never"), &[10]);
+    assert!(passed(PassedOver::Skipped, true, "daily").judge().valid);
+    rejected(&passed(PassedOver::Refused, false, "never"), &[10]);
+    assert!(passed(PassedOver::Refused, false, "daily").judge().valid);
+}
+
+#[test]
+fn i4_a_range_explains_as_many_instants_as_it_says() {
+    let range = |count: u64| {
+        with(|history| {
+            history.header.policies.may_skip = true;
+            (0..10).for_each(|number| history.due(("default", "daily"), 36.1 + f64::from(number) / 10.0, "team"));
+            history.explained("daily", 36.1, PassedOver::Skipped);
+            let Some(Event::Explained(told)) = history.events.last_mut() else { unreachable!() };
+            (told.last_unix_ms, told.count) = (ms(37.0), count);
+        })
+    };
+    assert!(range(10).judge().valid, "\n{}", range(10).judge().table());
+    rejected(&range(8), &[4]);
 }
