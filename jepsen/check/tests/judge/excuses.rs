@@ -263,3 +263,12 @@ fn i10_a_pause_excuses_until_it_is_over() {
     assert!(paused(8.9).judge().valid, "\n{}", paused(8.9).judge().table());
     rejected(&paused(3.0), &[10]);
 }
+
+#[test]
+fn i12_a_tenant_that_gets_nothing_is_late() {
+    let nothing = with(|history| {
+        history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r225.0")));
+        history.alter_standing("r225.0", "d", Fate::Pending);
+    });
+    rejected(&nothing, &[4, 12]);
+}
