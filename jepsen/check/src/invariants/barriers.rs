@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::book::{Book, Dot, Item, rows_of};
+use crate::book::{Book, Dot, Grant, Item, rows_of};
 use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, RunCause, Target};
 use crate::names::Name;
 use crate::verdict::{Inquiry, Verdict};
@@ -103,11 +103,12 @@ pub fn paused_or_cancelled(book: &Book) -> Verdict {
         let Answer::Ok { index, .. } = &call.answer else { continue };
         let resumes = |operation: &Operation| matches!(operation, Operation::Resume { target: of } if of == target);
         let lifted_ns = if for_good { None } else { lifted_by(book, call.invoked_ns, resumes) };
-        let until = if for_good { Until::Ever } else { resumed(book, call, target) };
-        let Some(stops) = index.map(|index| Stop { index, until }) else {
+        let Some(index) = *index else {
             inquiry.lacks("the log index of an answer to pause or cancel");
             continue;
         };
+        let until = if for_good { Until::default() } else { resumed(book, (call, index), target) };
+        let stops = Stop { index, until };
         match target {
             Target::Run(run) => {
                 let Some(run) = book.names.find(run) else { continue };
@@ -131,36 +132,42 @@ struct Stop {
 }
 
 /// Up to where.
-enum Until {
-    Ever,
-    Index(u64),
-    /// Somebody resumed it, and nobody knows where in the log.
-    Unknown,
+#[derive(Default)]
+struct Until {
+    /// The first resumption after it in the log, of those whose places are known.
+    index: Option<u64>,
+    /// The earliest beginning of one that may lie anywhere since.
+    perhaps_ns: Option<u64>,
 }
 
 impl Stop {
-    fn holds_at(&self, index: u64) -> bool {
-        let before = match self.until {
-            Until::Ever => true,
-            Until::Index(until) => index < until,
-            Until::Unknown => false,
-        };
-        index > self.index && before
+    /// None: nobody knows on which side of a resumption it lies. `by_ns`: it was there by then at the latest.
+    fn holds_at(&self, index: u64, by_ns: Option<u64>) -> Option<bool> {
+        let is_over = self.until.index.is_some_and(|until| until <= index);
+        match (self.until.perhaps_ns, by_ns) {
+            _ if index <= self.index || is_over => Some(false),
+            (None, _) => Some(true),
+            (Some(perhaps_ns), Some(by_ns)) if by_ns < perhaps_ns => Some(true),
+            (Some(_), _) => None,
+        }
     }
 }
 
-fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
-    let mut until = Until::Ever;
+fn resumed(book: &Book, (pause, at): (&Call, u64), target: &Target) -> Until {
+    let mut until = Until::default();
     for call in book.calls.iter().filter(|call| call.invoked_ns >= pause.invoked_ns) {
-        match (&call.operation, &call.answer) {
-            (Operation::Resume { target: of }, Answer::Ok { index: Some(index), .. }) if of == target => {
-                // The first one that was answered; a later one cannot have been before it.
-                return if matches!(until, Until::Unknown) { until } else { Until::Index(*index) };
+        if !matches!(&call.operation, Operation::Resume { target: of } if of == target) {
+            continue;
+        }
+        match call.answer {
+            // Of those that were asked for together the log says which was the first.
+            Answer::Ok { index: Some(index), .. } if index > at => {
+                until.index = Some(until.index.map_or(index, |first| first.min(index)));
             }
-            (Operation::Resume { target: of }, Answer::Ok { .. } | Answer::Unknown) if of == target => {
-                until = Until::Unknown;
+            Answer::Ok { index: None, .. } | Answer::Unknown => {
+                until.perhaps_ns = until.perhaps_ns.or(Some(call.invoked_ns));
             }
-            _ => {}
+            Answer::Ok { .. } | Answer::Failed { .. } => {}
         }
     }
     until
@@ -169,18 +176,35 @@ fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
 fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
     let from = book.grants.partition_point(|grant| grant.item.run < run);
     let granted = book.grants.iter().skip(from).take_while(|grant| grant.item.run == run);
-    for grant in granted.filter(|grant| stops.holds_at(grant.fence.index)) {
+    for grant in granted {
         let (item, fence) = (book.describe(grant.item), grant.fence);
-        inquiry.offends(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
+        match stops.holds_at(grant.fence.index, there_by(book, grant)) {
+            Some(false) => {}
+            Some(true) => {
+                inquiry.offends(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
+            }
+            None => inquiry.lacks("whether a claim was before a resumption whose log index nobody knows"),
+        }
     }
+}
+
+/// When the claim was there: when it was committed, or when the first DATA under it came.
+fn there_by(book: &Book, grant: &Grant) -> Option<u64> {
+    let own = rows_of(&book.dots, grant.item).iter().filter(|dot| dot.fence == Some(grant.fence));
+    grant.committed_ns.into_iter().chain(own.map(|dot| dot.data_ns)).min()
 }
 
 fn no_run(book: &Book, (tenant, schedule): (&String, &String), stops: &Stop, inquiry: &mut Inquiry) {
     let own = book.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
-    let due = own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp));
-    for run in due.filter(|run| stops.holds_at(run.opened_index)) {
+    for run in own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp)) {
         let (opened, stopped) = (run.opened_index, stops.index);
-        inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
+        match stops.holds_at(opened, None) {
+            Some(false) => {}
+            Some(true) => {
+                inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
+            }
+            None => inquiry.lacks("whether a run opened before a resumption whose log index nobody knows"),
+        }
     }
 }
 

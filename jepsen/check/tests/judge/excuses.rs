@@ -272,3 +272,39 @@ fn i12_a_tenant_that_gets_nothing_is_late() {
     });
     rejected(&nothing, &[4, 12]);
 }
+
+/// The resumption of `r220.0`, which was paused at 221, is answered so.
+fn resumption(history: &mut History, answer: Answer) {
+    history.alter(|event| match event {
+        Event::Call(call) if matches!(&call.operation, Operation::Resume { target: Target::Run(_) }) => {
+            call.answer = answer.clone();
+            true
+        }
+        _ => false,
+    });
+}
+
+#[test]
+fn i8_a_resumption_without_its_place_in_the_log_excuses_nothing_before_it() {
+    let nowhere = || Answer::Ok { index: None, run: None, crossed: vec![], unconfirmed: vec![] };
+    for answer in [nowhere(), Answer::Unknown] {
+        let judgement = with(|history| resumption(history, answer.clone())).judge();
+        assert!(!judgement.valid && crate::broken(&judgement).is_empty(), "\n{}", judgement.table());
+        // It was asked for at 28 s.
+        let before = with(|history| {
+            resumption(history, answer.clone());
+            history.claim("r220.0", "d", fence(210, 223), ("n1", 1), 26.0);
+        });
+        rejected(&before, &[8]);
+    }
+}
+
+#[test]
+fn i8_of_two_resumptions_the_first_in_the_log_counts() {
+    let target = Target::Run("r220.0".to_owned());
+    let two = with(|history| {
+        resumption(history, ok(236));
+        history.call(28.05, 28.2, Operation::Resume { target }, ok(229));
+    });
+    assert!(two.judge().valid, "\n{}", two.judge().table());
+}
