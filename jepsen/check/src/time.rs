@@ -30,8 +30,12 @@ impl Book {
         let after_ms = 2 * (self.header.lease_ms + self.header.margin_ms);
         let out =
             |from_ns, until_ns| (self.civil_ms(from_ns), self.civil_ms(until_ns).saturating_add_unsigned(after_ms));
-        let outages = self.outages.iter().map(|outage| out(outage.from_ns, outage.until_ns));
-        let moves = self.clock_moves.iter().map(|(at_ns, _)| out(at_ns.saturating_sub(1), *at_ns));
+        // What was over before the interval began hindered nothing in it.
+        let meets = |from_ns, until_ns| self.civil_ms(from_ns) <= to_ms && self.civil_ms(until_ns) >= from_ms;
+        let outages = self.outages.iter().filter(|outage| meets(outage.from_ns, outage.until_ns));
+        let outages = outages.map(|outage| out(outage.from_ns, outage.until_ns));
+        let moves = self.clock_moves.iter().filter(|(at_ns, _)| meets(at_ns.saturating_sub(1), *at_ns));
+        let moves = moves.map(|(at_ns, _)| out(at_ns.saturating_sub(1), *at_ns));
         let mut hindered: Vec<(i64, i64)> = outages.chain(moves).collect();
         hindered.sort_unstable();
         let (mut left, mut reached) = (to_ms.saturating_sub(from_ms).max(0), from_ms);

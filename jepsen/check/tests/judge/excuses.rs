@@ -231,23 +231,23 @@ fn i4_a_range_explains_as_many_instants_as_it_says() {
     rejected(&range(8), &[4]);
 }
 
-/// The first run of `daily`, whose instant is at 5 s, opens so many milliseconds late.
+/// A run of `daily`, whose instant is at 34 s, opens so many milliseconds late.
 fn late(history: &mut History, by_ms: i64) {
-    history.alter_run("r100.0", |run| run.opened_unix_ms += by_ms);
+    history.alter_run("r250.0", |run| run.opened_unix_ms += by_ms);
 }
 
 #[test]
 fn i10_an_outage_excuses_no_more_than_its_length_and_what_follows_on_it() {
     let out = |to_s: f64, by_ms: i64| {
         with(|history| {
-            history.events.push(Event::Outage(Outage { from_ns: ns(5.0), until_ns: ns(to_s) }));
+            history.events.push(Event::Outage(Outage { from_ns: ns(34.0), until_ns: ns(to_s) }));
             late(history, by_ms);
         })
     };
     // A lease and a margin are 5 s, the bound is 3 s, and it opens 0.1 s late in any case.
-    assert!(out(5.2, 13_000).judge().valid, "\n{}", out(5.2, 13_000).judge().table());
-    rejected(&out(5.2, 13_300), &[10]);
-    assert!(out(7.2, 14_900).judge().valid);
+    assert!(out(34.2, 13_000).judge().valid, "\n{}", out(34.2, 13_000).judge().table());
+    rejected(&out(34.2, 13_300), &[10]);
+    assert!(out(36.2, 14_900).judge().valid);
 }
 
 #[test]
@@ -256,12 +256,12 @@ fn i10_a_pause_excuses_until_it_is_over() {
     let paused = |resumed_s: f64| {
         with(|history| {
             late(history, 4_000);
-            history.call(2.0, 2.1, Operation::Pause { target: target() }, ok(24));
+            history.call(31.0, 31.1, Operation::Pause { target: target() }, ok(24));
             history.call(resumed_s, resumed_s + 0.1, Operation::Resume { target: target() }, ok(25));
         })
     };
-    assert!(paused(8.9).judge().valid, "\n{}", paused(8.9).judge().table());
-    rejected(&paused(3.0), &[10]);
+    assert!(paused(37.9).judge().valid, "\n{}", paused(37.9).judge().table());
+    rejected(&paused(32.0), &[10]);
 }
 
 #[test]
