@@ -22,6 +22,30 @@ impl Book {
         self.outages.iter().any(|outage| out(outage.from_ns, outage.until_ns))
             || self.clock_moves.iter().any(|(at_ns, _)| out(at_ns.saturating_sub(1), *at_ns))
     }
+
+    /// How much of an interval of civil time is left when those are taken off in which no quorum could act, or over
+    /// which the clock was moved by hand, and what follows on each of them: a new leader waits a lease and a margin until
+    /// it is sure that it is the only one, and has as long again to do what has come to lie there.
+    pub fn unhindered_ms(&self, from_ms: i64, to_ms: i64) -> i64 {
+        let after_ms = 2 * (self.header.lease_ms + self.header.margin_ms);
+        let out =
+            |from_ns, until_ns| (self.civil_ms(from_ns), self.civil_ms(until_ns).saturating_add_unsigned(after_ms));
+        // What was over before the interval began hindered nothing in it.
+        let meets = |from_ns, until_ns| self.civil_ms(from_ns) <= to_ms && self.civil_ms(until_ns) >= from_ms;
+        let outages = self.outages.iter().filter(|outage| meets(outage.from_ns, outage.until_ns));
+        let outages = outages.map(|outage| out(outage.from_ns, outage.until_ns));
+        let moves = self.clock_moves.iter().filter(|(at_ns, _)| meets(at_ns.saturating_sub(1), *at_ns));
+        let moves = moves.map(|(at_ns, _)| out(at_ns.saturating_sub(1), *at_ns));
+        let mut hindered: Vec<(i64, i64)> = outages.chain(moves).collect();
+        hindered.sort_unstable();
+        let (mut left, mut reached) = (to_ms.saturating_sub(from_ms).max(0), from_ms);
+        for (first, last) in hindered {
+            let (first, last) = (first.max(reached), last.min(to_ms));
+            left -= last.saturating_sub(first).max(0);
+            reached = reached.max(last);
+        }
+        left
+    }
 }
 
 /// So many milliseconds for people.

@@ -88,8 +88,10 @@ const LEASE_MS: u64 = 4_000;
 const MARGIN_MS: u64 = 1_000;
 /// P12.
 const CLAIM_CAP: u32 = 4_096;
-/// P18: so far apart two clocks may be that agree.
+/// P18: so far apart two clocks may be that agree. On a machine whose clocks are left alone there is one clock, which is
+/// read in milliseconds and slewed.
 const CLOCK_ERROR_MS: u64 = 2_000;
+const ONE_CLOCK_ERROR_MS: u64 = 100;
 /// `finish_by` of a schedule that says nothing of it (proto, `Policies`).
 const FINISH_WITHIN_MS: u64 = 24 * 3_600_000;
 /// With a quorum, an instant opens at most so late: longer than the longest fault lasts, and an election.
@@ -389,6 +391,10 @@ fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
         },
         drain_within_ms: (args.seconds + 60) * 1_000,
         sessions: SESSIONS + if campaign > 0 { CAMPAIGN_SESSIONS } else { 0 },
+        clock_error_ms: match (families.contains(&Family::Clock), args.workload) {
+            (false, Due::Once) => ONE_CLOCK_ERROR_MS,
+            _ => CLOCK_ERROR_MS,
+        },
         ..plain_header(args.seed.0, command, args.in_doubt, cluster)
     }
 }
@@ -428,7 +434,7 @@ fn plain_header(seed: u64, command: String, in_doubt: Policy, cluster: &Cluster)
         margin_ms: MARGIN_MS,
         sessions: SESSIONS,
         claim_cap: CLAIM_CAP,
-        clock_error_ms: CLOCK_ERROR_MS,
+        clock_error_ms: ONE_CLOCK_ERROR_MS,
         late_ms: LATE_MS,
         drain_within_ms: 0,
         start_bound_ms: None,

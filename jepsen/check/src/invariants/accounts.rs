@@ -1,9 +1,9 @@
 //! I9: ledger and sink agree, item by item. Who is sent was accepted; who was accepted and is not sent is in doubt or
 //! assumed. (Who is still pending or claimed because the run did not drain is I4's and I13's affair, unless nobody holds
-//! it: then it would be sent again.)
+//! it: then it would be sent again.) Under `hold` and `assume_sent` nobody is to be sent again unless somebody asked for it.
 
-use crate::book::{Book, rows_of};
-use crate::history::{Fate, Part, Step};
+use crate::book::{Book, Item, rows_of};
+use crate::history::{Answer, Fate, InDoubt, Operation, Part, Step};
 use crate::verdict::{Inquiry, Verdict};
 
 /// I9.
@@ -35,5 +35,31 @@ pub fn agree(book: &Book) -> Verdict {
             }
         }
     }
+    if book.header.in_doubt != InDoubt::Resend {
+        by_itself(book, &mut inquiry);
+    }
     inquiry.verdict()
+}
+
+/// Steps that send somebody again, more than operators asked for.
+fn by_itself(book: &Book, inquiry: &mut Inquiry) {
+    for outcomes in book.outcomes.chunk_by(|left, right| left.item == right.item) {
+        let resent = outcomes.iter().filter(|came| came.step == Step::Resent).count();
+        let Some(item) = outcomes.first().map(|came| came.item).filter(|_| resent > 0) else { continue };
+        let asked = asked_for(book, item);
+        if resent > asked && inquiry.needs(book, &[Part::Calls]) {
+            let item = book.describe(item);
+            inquiry.offends(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));
+        }
+    }
+}
+
+fn asked_for(book: &Book, item: Item) -> usize {
+    let (of, whom) = (book.names.text(item.run), book.names.text(item.recipient));
+    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    let own = may_be_so.filter(|call| {
+        matches!(&call.operation, Operation::Resend { run, recipient }
+            if run == of && recipient.as_ref().is_none_or(|recipient| recipient == whom))
+    });
+    own.count()
 }

@@ -1,5 +1,5 @@
 //! I6: after the answer to an opt-out no hand-off passes a gate; an accept after it is one that the answer named as
-//! crossed, or whose node it named unconfirmed. I8: after pause and cancel no later claim, and no later run of a paused
+//! crossed, or one under an earlier claim of a node that it named unconfirmed: what is claimed later was never allowed. I8: after pause and cancel no later claim, and no later run of a paused
 //! schedule; what arrives after the answer was named in the same way.
 //!
 //! All instants are the judge's own: when the answer was there, and when the sink read the final dot.
@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::book::{Book, Dot, Grant, Item, rows_of};
-use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, Run, RunCause, Target};
+use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, RunCause, Target};
 use crate::names::Name;
 use crate::verdict::{Inquiry, Verdict};
 
@@ -17,6 +17,8 @@ struct Barrier<'a> {
     answered_ns: u64,
     /// When somebody first tried to lift it.
     lifted_ns: u64,
+    /// Where it stands in the log.
+    index: Option<u64>,
     crossed: &'a [Crossing],
     unconfirmed: &'a [String],
 }
@@ -24,15 +26,22 @@ struct Barrier<'a> {
 impl<'a> Barrier<'a> {
     /// None where the call promised nothing: it failed, or nobody knows.
     fn of(call: &'a Call, lifted_ns: Option<u64>) -> Option<Barrier<'a>> {
-        let Answer::Ok { crossed, unconfirmed, .. } = &call.answer else { return None };
-        Some(Barrier { answered_ns: call.answered_ns?, lifted_ns: lifted_ns.unwrap_or(u64::MAX), crossed, unconfirmed })
+        let Answer::Ok { index, crossed, unconfirmed, .. } = &call.answer else { return None };
+        let (answered_ns, lifted_ns) = (call.answered_ns?, lifted_ns.unwrap_or(u64::MAX));
+        Some(Barrier { answered_ns, lifted_ns, index: *index, crossed, unconfirmed })
     }
 
-    /// Does it forbid that this dot came when it did?
-    fn forbids(&self, book: &Book, dot: &Dot) -> bool {
+    /// Does it forbid that this dot came when it did? None: nobody knows whether its claim was before.
+    fn forbids(&self, book: &Book, dot: &Dot) -> Option<bool> {
         // Of a message without its dot nobody can say that it passed the gate.
         let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns && dot.answer != Answered::Cut;
-        within && !self.unconfirmed.iter().any(|node| node == book.names.text(dot.node)) && !self.names(book, dot)
+        if !within || self.names(book, dot) {
+            return Some(false);
+        }
+        if !self.unconfirmed.iter().any(|node| node == book.names.text(dot.node)) {
+            return Some(true);
+        }
+        Some(dot.fence?.index > self.index?)
     }
 
     fn names(&self, book: &Book, dot: &Dot) -> bool {
@@ -75,9 +84,7 @@ pub fn opted_out(book: &Book) -> Verdict {
     for dot in &book.dots {
         let tenant = book.run_of(dot.item).and_then(|run| book.names.find(&run.tenant));
         let Some(forbidding) = tenant.and_then(|tenant| barriers.get(&(tenant, dot.item.recipient))) else { continue };
-        if let Some(barrier) = forbidding.iter().find(|barrier| barrier.forbids(book, dot)) {
-            inquiry.offends(|| late(book, dot, barrier, "the opt-out"));
-        }
+        judge(book, dot, forbidding, "the opt-out", &mut inquiry);
     }
     inquiry.verdict()
 }
@@ -96,11 +103,12 @@ pub fn paused_or_cancelled(book: &Book) -> Verdict {
         let Answer::Ok { index, .. } = &call.answer else { continue };
         let resumes = |operation: &Operation| matches!(operation, Operation::Resume { target: of } if of == target);
         let lifted_ns = if for_good { None } else { lifted_by(book, call.invoked_ns, resumes) };
-        let until = if for_good { Until::Ever } else { resumed(book, call, target) };
-        let Some(stops) = index.map(|index| Stop { index, until }) else {
+        let Some(index) = *index else {
             inquiry.lacks("the log index of an answer to pause or cancel");
             continue;
         };
+        let until = if for_good { Until::default() } else { resumed(book, (call, index), target) };
+        let stops = Stop { index, until };
         match target {
             Target::Run(run) => {
                 let Some(run) = book.names.find(run) else { continue };
@@ -111,10 +119,8 @@ pub fn paused_or_cancelled(book: &Book) -> Verdict {
         }
     }
     for dot in &book.dots {
-        let forbidding = barriers.get(&dot.item.run).into_iter().flatten();
-        if let Some(barrier) = forbidding.into_iter().find(|barrier| barrier.forbids(book, dot)) {
-            inquiry.offends(|| late(book, dot, barrier, "the pause or cancel"));
-        }
+        let forbidding = barriers.get(&dot.item.run).map_or(&[][..], Vec::as_slice);
+        judge(book, dot, forbidding, "the pause or cancel", &mut inquiry);
     }
     inquiry.verdict()
 }
@@ -126,41 +132,42 @@ struct Stop {
 }
 
 /// Up to where.
-enum Until {
-    Ever,
-    Index(u64),
-    /// Somebody resumed it, and nobody knows where in the log: not before it was asked for.
-    Unknown {
-        asked_ns: u64,
-    },
+#[derive(Default)]
+struct Until {
+    /// The first resumption after it in the log, of those whose places are known.
+    index: Option<u64>,
+    /// The earliest beginning of one that may lie anywhere since.
+    perhaps_ns: Option<u64>,
 }
 
 impl Stop {
-    /// Does it forbid the entry at `index`? `was_there`: surely before that instant.
-    fn forbids(&self, index: u64, was_there: impl Fn(u64) -> bool) -> bool {
-        let before = match self.until {
-            Until::Ever => true,
-            Until::Index(until) => index < until,
-            Until::Unknown { asked_ns } => was_there(asked_ns),
-        };
-        index > self.index && before
+    /// None: nobody knows on which side of a resumption it lies. `by_ns`: it was there by then at the latest.
+    fn holds_at(&self, index: u64, by_ns: Option<u64>) -> Option<bool> {
+        let is_over = self.until.index.is_some_and(|until| until <= index);
+        match (self.until.perhaps_ns, by_ns) {
+            _ if index <= self.index || is_over => Some(false),
+            (None, _) => Some(true),
+            (Some(perhaps_ns), Some(by_ns)) if by_ns < perhaps_ns => Some(true),
+            (Some(_), _) => None,
+        }
     }
 }
 
-fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
-    let mut until = Until::Ever;
+fn resumed(book: &Book, (pause, at): (&Call, u64), target: &Target) -> Until {
+    let mut until = Until::default();
     for call in book.calls.iter().filter(|call| call.invoked_ns >= pause.invoked_ns) {
-        match (&call.operation, &call.answer) {
-            (Operation::Resume { target: of }, Answer::Ok { index: Some(index), .. }) if of == target => {
-                // The first one that was answered; a later one cannot have been before it.
-                return if matches!(until, Until::Unknown { .. }) { until } else { Until::Index(*index) };
+        if !matches!(&call.operation, Operation::Resume { target: of } if of == target) {
+            continue;
+        }
+        match call.answer {
+            // Of those that were asked for together the log says which was the first.
+            Answer::Ok { index: Some(index), .. } if index > at => {
+                until.index = Some(until.index.map_or(index, |first| first.min(index)));
             }
-            (Operation::Resume { target: of }, Answer::Ok { .. } | Answer::Unknown)
-                if of == target && matches!(until, Until::Ever) =>
-            {
-                until = Until::Unknown { asked_ns: call.invoked_ns };
+            Answer::Ok { index: None, .. } | Answer::Unknown => {
+                until.perhaps_ns = until.perhaps_ns.or(Some(call.invoked_ns));
             }
-            _ => {}
+            Answer::Ok { .. } | Answer::Failed { .. } => {}
         }
     }
     until
@@ -169,22 +176,45 @@ fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
 fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
     let from = book.grants.partition_point(|grant| grant.item.run < run);
     let granted = book.grants.iter().skip(from).take_while(|grant| grant.item.run == run);
-    let was_there = |grant: &Grant, at_ns| grant.committed_ns.is_some_and(|committed_ns| committed_ns < at_ns);
-    for grant in granted.filter(|grant| stops.forbids(grant.fence.index, |at_ns| was_there(grant, at_ns))) {
+    for grant in granted {
         let (item, fence) = (book.describe(grant.item), grant.fence);
-        inquiry.offends(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
+        match stops.holds_at(grant.fence.index, there_by(book, grant)) {
+            Some(false) => {}
+            Some(true) => {
+                inquiry.offends(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
+            }
+            None => inquiry.lacks("whether a claim was before a resumption whose log index nobody knows"),
+        }
     }
+}
+
+/// When the claim was there: when it was committed, or when the first DATA under it came.
+fn there_by(book: &Book, grant: &Grant) -> Option<u64> {
+    let own = rows_of(&book.dots, grant.item).iter().filter(|dot| dot.fence == Some(grant.fence));
+    grant.committed_ns.into_iter().chain(own.map(|dot| dot.data_ns)).min()
 }
 
 fn no_run(book: &Book, (tenant, schedule): (&String, &String), stops: &Stop, inquiry: &mut Inquiry) {
     let own = book.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
-    let due = own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp));
-    // When it opened is told in ledger time.
-    let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(book.header.clock_error_ms);
-    let was_there = |run: &Run, at_ns| latest_ms(run) < book.civil_ms(at_ns);
-    for run in due.filter(|run| stops.forbids(run.opened_index, |at_ns| was_there(run, at_ns))) {
+    for run in own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp)) {
         let (opened, stopped) = (run.opened_index, stops.index);
-        inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
+        match stops.holds_at(opened, None) {
+            Some(false) => {}
+            Some(true) => {
+                inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));
+            }
+            None => inquiry.lacks("whether a run opened before a resumption whose log index nobody knows"),
+        }
+    }
+}
+
+fn judge(book: &Book, dot: &Dot, barriers: &[Barrier], what: &str, inquiry: &mut Inquiry) {
+    for barrier in barriers {
+        match barrier.forbids(book, dot) {
+            Some(false) => {}
+            Some(true) => return inquiry.offends(|| late(book, dot, barrier, what)),
+            None => inquiry.lacks(format!("whether a mail of an unconfirmed node was claimed before {what}")),
+        }
     }
 }
 

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::loss;
 use crate::book::{Book, Instant};
-use crate::history::{Answer, Operation, Part, PassedOver, Run, RunCause, Target};
+use crate::history::{Answer, Call, Operation, Part, PassedOver, Run, RunCause, Target};
 use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::{Inquiry, Verdict};
+
+/// A local time may come again so much later: wider than any change of the clocks. Milliseconds.
+const NAMED_AGAIN_WITHIN_MS: i64 = 26 * 3_600_000;
 
 /// I10.
 pub fn kept(book: &Book) -> Verdict {
@@ -74,42 +77,57 @@ fn on_time(book: &Book, run: &Run, inquiry: &mut Inquiry) {
         RunCause::Backfill => {}
         RunCause::Due | RunCause::CatchUp => {
             let bound = i64::try_from(book.header.late_ms).unwrap_or(i64::MAX);
-            if late > bound && !is_excused(book, run, due, opened) {
+            let hindered = late > bound && book.unhindered_ms(due, opened) <= bound;
+            if late > bound && !hindered && !is_excused(book, run, due, opened) {
                 inquiry.offends(|| format!("{} opened {} late, and a quorum was there", run.run, seconds(late)));
             }
         }
     }
 }
 
-/// Nobody could act, or somebody had paused it, or another run of it had to be finished first.
+/// Somebody had paused it, or another run of it had to be finished first.
 fn is_excused(book: &Book, run: &Run, from_ms: i64, to_ms: i64) -> bool {
-    book.was_hindered(from_ms, to_ms)
-        || was_stopped(book, &run.tenant, &run.schedule, from_ms, to_ms)
-        || had_to_wait(book, run)
+    was_stopped(book, &run.tenant, &run.schedule, from_ms, to_ms) || had_to_wait(book, run)
 }
 
-/// Does the ledger name a run of the same schedule, opened before, for which this one waited?
+/// Does the ledger name a run of the same schedule, opened before, for which this one waited; and was that one still at
+/// work when this one was due?
 fn had_to_wait(book: &Book, run: &Run) -> bool {
-    let of = book.names.find(&run.run).and_then(|name| book.waited.get(&name)).and_then(|of| book.runs.get(of));
-    of.is_some_and(|of| {
-        (&of.tenant, &of.schedule) == (&run.tenant, &run.schedule) && of.opened_index < run.opened_index
-    })
+    let of = book.names.find(&run.run).and_then(|name| book.waited.get(&name));
+    let Some((name, of)) = of.and_then(|name| Some((*name, book.runs.get(name)?))) else { return false };
+    let is_earlier = (&of.tenant, &of.schedule) == (&run.tenant, &run.schedule) && of.opened_index < run.opened_index;
+    is_earlier && was_at_work(book, name, run.due_unix_ms)
+}
+
+/// Did a mail of the run come after this instant, or a step of it that may have been after it: after the last entry of
+/// which it is known that it was before?
+fn was_at_work(book: &Book, run: Name, at_ms: i64) -> bool {
+    let before = book.runs.values().filter(|run| run.opened_unix_ms <= at_ms).map(|run| run.opened_index).max();
+    let dots = book.dots.iter().filter(|dot| dot.item.run == run);
+    let steps = book.outcomes.iter().filter(|came| came.item.run == run);
+    dots.map(|dot| dot.at_ns).any(|at_ns| book.civil_ms(at_ns) >= at_ms) || steps.map(|came| came.index).max() > before
 }
 
 /// Was a schedule touched by a hand until `to_ms` in a way that may have kept it from opening since `from_ms`: paused
-/// before, resumed or written since?
+/// before and not resumed yet, resumed or written since?
 fn was_stopped(book: &Book, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
-    book.calls.iter().any(|call| {
-        let ends = call.answered_ns.unwrap_or(u64::MAX);
-        let touches = match &call.operation {
-            Operation::Pause { target: Target::Schedule { tenant: of, schedule: name } }
-            | Operation::Resume { target: Target::Schedule { tenant: of, schedule: name } }
-            | Operation::Write { tenant: of, name, .. } => (of.as_str(), name.as_str()) == (tenant, schedule),
-            _ => false,
-        };
-        let paused = matches!(call.operation, Operation::Pause { .. });
-        let since = paused || book.civil_ms(ends) >= from_ms;
-        touches && since && book.civil_ms(call.invoked_ns) <= to_ms && !matches!(call.answer, Answer::Failed { .. })
+    let is_own = |of: &str, name: &str| (of, name) == (tenant, schedule);
+    let resumes = |call: &Call, after_ns: u64| {
+        let is_so = matches!(&call.operation,
+            Operation::Resume { target: Target::Schedule { tenant, schedule } } if is_own(tenant, schedule));
+        let in_time = call.answered_ns.is_some_and(|at_ns| book.civil_ms(at_ns) < from_ms);
+        is_so && in_time && call.invoked_ns >= after_ns && matches!(call.answer, Answer::Ok { .. })
+    };
+    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    may_be_so.filter(|call| book.civil_ms(call.invoked_ns) <= to_ms).any(|call| match &call.operation {
+        Operation::Pause { target: Target::Schedule { tenant: of, schedule: name } } if is_own(of, name) => {
+            !book.calls.iter().any(|later| resumes(later, call.answered_ns.unwrap_or(call.invoked_ns)))
+        }
+        Operation::Resume { target: Target::Schedule { tenant: of, schedule: name } }
+        | Operation::Write { tenant: of, name, .. } => {
+            is_own(of, name) && book.civil_ms(call.answered_ns.unwrap_or(u64::MAX)) >= from_ms
+        }
+        _ => false,
     })
 }
 
@@ -120,10 +138,26 @@ fn passed_over(book: &Book, inquiry: &mut Inquiry) {
         let Some(told) = loss::explanation(book, instant) else { continue };
         let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(book.header.late_ms));
         let (tenant, schedule) = (&told.tenant, &told.schedule);
-        let for_lateness = matches!(told.outcome, PassedOver::Coalesced | PassedOver::Expired);
-        if for_lateness && !book.was_hindered(from, to) && !was_stopped(book, tenant, schedule, from, to) {
+        let before = |run: &Run, within_ms| {
+            (&run.tenant, &run.schedule) == (tenant, schedule) && (from - within_ms..=to).contains(&run.opened_unix_ms)
+        };
+        let has_run = |within_ms| book.runs.values().any(|run| before(run, within_ms));
+        let (is_so, but) = match told.outcome {
+            // Nothing opened since is I4's affair.
+            PassedOver::Waiting => continue,
+            PassedOver::Coalesced | PassedOver::Expired => {
+                let hindered = book.was_hindered(from, to) || was_stopped(book, tenant, schedule, from, to);
+                (hindered, "a quorum was there")
+            }
+            PassedOver::Skipped => {
+                let may_be = book.header.policies.may_skip && has_run(i64::MAX / 2);
+                (may_be, "there was no earlier run that its policy gives way to")
+            }
+            PassedOver::Refused => (has_run(NAMED_AGAIN_WITHIN_MS), "nothing opened before under its name"),
+        };
+        if !is_so {
             let what = loss::describe(book, instant);
-            inquiry.offends(|| format!("{what} is {:?}, and a quorum was there", told.outcome));
+            inquiry.offends(|| format!("{what} is {:?}, and {but}", told.outcome));
         }
     }
 }

@@ -27,6 +27,17 @@ pub fn nothing_lost(book: &Book) -> Verdict {
             None => inquiry.offends(|| format!("{} neither opened nor is it explained", describe(book, instant))),
         }
     }
+    for (whose, told) in &book.explained {
+        for told in told {
+            let from = |due_unix_ms| Instant { tenant: whose.0, schedule: whose.1, due_unix_ms };
+            let covered = book.due.range(from(told.first_unix_ms)..=from(told.last_unix_ms.max(told.first_unix_ms)));
+            let unopened = covered.filter(|(instant, _)| !by_instant.contains_key(instant)).count() as u64;
+            if unopened > told.count {
+                let (first, count) = (describe(book, &from(told.first_unix_ms)), told.count);
+                inquiry.offends(|| format!("from {first} on {unopened} did not open, and {count} are explained"));
+            }
+        }
+    }
     for (run, audience) in triggered(book) {
         match book.runs.get(&run) {
             Some(run) => account(book, run, audience, &mut inquiry),

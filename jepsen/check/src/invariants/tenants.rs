@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::book::Book;
-use crate::history::{Part, RunCause};
+use crate::history::{Fate, Part, RunCause};
 use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::{Inquiry, Verdict};
@@ -28,17 +28,28 @@ pub fn apart(book: &Book) -> Verdict {
             overload.tenant != run.tenant && during.contains(&run.due_unix_ms)
         });
         let overloaded_itself = book.overloads.iter().any(|overload| overload.tenant == run.tenant);
-        let Some(first_ns) = first.get(name).filter(|_| beside && !overloaded_itself) else { continue };
+        if !beside || overloaded_itself || wants_no_mail(book, *name) {
+            continue;
+        }
         judged += 1;
-        let (due, came) = (run.due_unix_ms, book.civil_ms(*first_ns));
-        let late = came.saturating_sub(due);
-        if late > i64::try_from(bound).unwrap_or(i64::MAX) && !book.was_hindered(due, came) {
-            let (run, tenant) = (&run.run, &run.tenant);
-            inquiry.offends(|| format!("{run} of {tenant} began {} after its instant", seconds(late)));
+        // Whoever got nothing until the end is as late as that.
+        let first_ns = first.get(name).copied();
+        let (due, came) = (run.due_unix_ms, book.civil_ms(first_ns.unwrap_or(book.ended_ns())));
+        let (late, bound) = (came.saturating_sub(due), i64::try_from(bound).unwrap_or(i64::MAX));
+        if late > bound && book.unhindered_ms(due, came) > bound {
+            let (run, tenant, late) = (&run.run, &run.tenant, seconds(late));
+            let how = if first_ns.is_some() { "began" } else { "had not begun" };
+            inquiry.offends(|| format!("{run} of {tenant} {how} {late} after its instant"));
         }
     }
     if judged == 0 {
         inquiry.lacks("a run of one tenant beside the overload of another");
     }
     inquiry.verdict()
+}
+
+/// Nobody of the run was to get a mail in the end: all have opted out, or it was cancelled.
+fn wants_no_mail(book: &Book, run: Name) -> bool {
+    let mut own = book.standings.iter().filter(|stands| stands.item.run == run).peekable();
+    own.peek().is_some() && own.all(|stands| matches!(stands.state, Fate::Suppressed | Fate::Cancelled))
 }

@@ -69,3 +69,23 @@ fn no_kill_inside_a_data_and_too_little_mail_do_not_count() {
     slow.events.retain(|event| !matches!(event, Event::Phase(phase) if phase.phase == PhaseName::Faults));
     assert!(matches!(does_not_count(&slow), Verdict::Unknown { .. }));
 }
+
+#[test]
+fn a_pause_inside_a_data_is_no_kill() {
+    let paused = with(|history| {
+        fault(history, FaultKind::Kill, |fault| fault.inside_data = Some(false));
+        fault(history, FaultKind::Pause, |fault| fault.inside_data = Some(true));
+    });
+    assert!(does_not_count(&paused).is_false());
+}
+
+#[test]
+fn faults_without_any_effect_do_not_count_though_none_was_asked_for() {
+    let mut nothing = good();
+    nothing.header.coverage = Coverage::default();
+    assert!(nothing.judge().coverage.is_true());
+    for kind in [FaultKind::Kill, FaultKind::Pause, FaultKind::Relay] {
+        fault(&mut nothing, kind, |fault| fault.observed = Some(false));
+    }
+    assert!(does_not_count(&nothing).is_false());
+}

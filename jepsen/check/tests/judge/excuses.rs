@@ -3,7 +3,7 @@
 
 use reveille_check::history::*;
 
-use crate::good::{History, fence, ns, ok};
+use crate::good::{History, fence, ms, ns, ok};
 use crate::{rejected, with};
 
 /// `m7` of the campaign is never granted and never sent, and the ledger calls that an end.
@@ -163,4 +163,148 @@ fn i1_under_resend_a_step_after_both_excuses_nothing() {
     };
     assert!(resent(150).judge().valid, "\n{}", resent(150).judge().table());
     rejected(&resent(161), &[1, 3]);
+}
+
+#[test]
+fn i6_a_node_that_was_waited_out_may_not_claim_anew() {
+    let forgotten = with(|history| {
+        history.claim("r230.0", "c", fence(210, 333), ("n3", 1), 44.0);
+        history.dot("r230.0", "c", fence(210, 333), "n3", 44.1, Answered::Refused);
+    });
+    rejected(&forgotten, &[6]);
+    // Without its place in the log nobody can say which claims were before it.
+    let unread = with(|history| {
+        history.alter(|event| match event {
+            Event::Call(Call { answer: Answer::Ok { index, unconfirmed, .. }, .. }) if !unconfirmed.is_empty() => {
+                *index = None;
+                true
+            }
+            _ => false,
+        });
+    });
+    let judgement = unread.judge();
+    assert!(!judgement.valid && crate::broken(&judgement).is_empty(), "\n{}", judgement.table());
+}
+
+#[test]
+fn i9_nobody_is_sent_again_by_the_ledger_alone() {
+    let resent = |policy| {
+        with(|history| {
+            history.header.in_doubt = policy;
+            history.step("r200.0", "b", 216, Step::Resent);
+            history.alter_standing("r200.0", "b", Fate::Dead);
+        })
+    };
+    rejected(&resent(InDoubt::Hold), &[9]);
+    rejected(&resent(InDoubt::AssumeSent), &[9]);
+    assert!(resent(InDoubt::Resend).judge().valid);
+}
+
+#[test]
+fn i10_an_instant_that_is_skipped_or_refused_without_an_earlier_run() {
+    let passed = |outcome, may_skip: bool, schedule: &str| {
+        with(|history| {
+            history.header.policies.may_skip = may_skip;
+            history.due(("default", schedule), 37.0, "team");
+            history.explained(schedule, 37.0, outcome);
+        })
+    };
+    rejected(&passed(PassedOver::Skipped, false, "daily"), &[10]);
+    rejected(&passed(PassedOver::Skipped, true, "never"), &[10]);
+    assert!(passed(PassedOver::Skipped, true, "daily").judge().valid);
+    rejected(&passed(PassedOver::Refused, false, "never"), &[10]);
+    assert!(passed(PassedOver::Refused, false, "daily").judge().valid);
+}
+
+#[test]
+fn i4_a_range_explains_as_many_instants_as_it_says() {
+    let range = |count: u64| {
+        with(|history| {
+            history.header.policies.may_skip = true;
+            (0..10).for_each(|number| history.due(("default", "daily"), 36.1 + f64::from(number) / 10.0, "team"));
+            history.explained("daily", 36.1, PassedOver::Skipped);
+            let Some(Event::Explained(told)) = history.events.last_mut() else { unreachable!() };
+            (told.last_unix_ms, told.count) = (ms(37.0), count);
+        })
+    };
+    assert!(range(10).judge().valid, "\n{}", range(10).judge().table());
+    rejected(&range(8), &[4]);
+}
+
+/// A run of `daily`, whose instant is at 34 s, opens so many milliseconds late.
+fn late(history: &mut History, by_ms: i64) {
+    history.alter_run("r250.0", |run| run.opened_unix_ms += by_ms);
+}
+
+#[test]
+fn i10_an_outage_excuses_no_more_than_its_length_and_what_follows_on_it() {
+    let out = |to_s: f64, by_ms: i64| {
+        with(|history| {
+            history.events.push(Event::Outage(Outage { from_ns: ns(34.0), until_ns: ns(to_s) }));
+            late(history, by_ms);
+        })
+    };
+    // A lease and a margin are 5 s, the bound is 3 s, and it opens 0.1 s late in any case.
+    assert!(out(34.2, 13_000).judge().valid, "\n{}", out(34.2, 13_000).judge().table());
+    rejected(&out(34.2, 13_300), &[10]);
+    assert!(out(36.2, 14_900).judge().valid);
+}
+
+#[test]
+fn i10_a_pause_excuses_until_it_is_over() {
+    let target = || Target::Schedule { tenant: "default".to_owned(), schedule: "daily".to_owned() };
+    let paused = |resumed_s: f64| {
+        with(|history| {
+            late(history, 4_000);
+            history.call(31.0, 31.1, Operation::Pause { target: target() }, ok(24));
+            history.call(resumed_s, resumed_s + 0.1, Operation::Resume { target: target() }, ok(25));
+        })
+    };
+    assert!(paused(37.9).judge().valid, "\n{}", paused(37.9).judge().table());
+    rejected(&paused(32.0), &[10]);
+}
+
+#[test]
+fn i12_a_tenant_that_gets_nothing_is_late() {
+    let nothing = with(|history| {
+        history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r225.0")));
+        history.alter_standing("r225.0", "d", Fate::Pending);
+    });
+    rejected(&nothing, &[4, 12]);
+}
+
+/// The resumption of `r220.0`, which was paused at 221, is answered so.
+fn resumption(history: &mut History, answer: Answer) {
+    history.alter(|event| match event {
+        Event::Call(call) if matches!(&call.operation, Operation::Resume { target: Target::Run(_) }) => {
+            call.answer = answer.clone();
+            true
+        }
+        _ => false,
+    });
+}
+
+#[test]
+fn i8_a_resumption_without_its_place_in_the_log_excuses_nothing_before_it() {
+    let nowhere = || Answer::Ok { index: None, run: None, crossed: vec![], unconfirmed: vec![] };
+    for answer in [nowhere(), Answer::Unknown] {
+        let judgement = with(|history| resumption(history, answer.clone())).judge();
+        assert!(!judgement.valid && crate::broken(&judgement).is_empty(), "\n{}", judgement.table());
+        // It was asked for at 28 s.
+        let before = with(|history| {
+            resumption(history, answer.clone());
+            history.claim("r220.0", "d", fence(210, 223), ("n1", 1), 26.0);
+        });
+        rejected(&before, &[8]);
+    }
+}
+
+#[test]
+fn i8_of_two_resumptions_the_first_in_the_log_counts() {
+    let target = Target::Run("r220.0".to_owned());
+    let two = with(|history| {
+        resumption(history, ok(236));
+        history.call(28.05, 28.2, Operation::Resume { target }, ok(229));
+    });
+    assert!(two.judge().valid, "\n{}", two.judge().table());
 }

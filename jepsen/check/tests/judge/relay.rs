@@ -35,6 +35,7 @@ fn i5_a_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
 fn i5_nobody_else_is_in_doubt_by_it() {
     let others = with(|history| {
         cut_off(history, |_| {});
+        history.step("r120.0", "m7", 123, Step::Refused);
         for event in &mut history.events {
             match event {
                 Event::Standing(standing) if standing.recipient == "m7" => standing.state = Fate::Dead,
