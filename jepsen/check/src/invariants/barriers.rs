@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::book::{Book, Dot, Grant, Item, rows_of};
-use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, RunCause, Target};
+use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, Run, RunCause, Target};
 use crate::names::Name;
 use crate::verdict::{Inquiry, Verdict};
 
@@ -141,14 +141,14 @@ struct Until {
 }
 
 impl Stop {
-    /// None: nobody knows on which side of a resumption it lies. `by_ns`: it was there by then at the latest.
-    fn holds_at(&self, index: u64, by_ns: Option<u64>) -> Option<bool> {
+    /// Does it forbid the entry at this index? What may have been resumed is forbidden for certain until that was asked
+    /// for, and allowed from then on; none: nobody knows when the entry was there. `was_there`: before this instant.
+    fn holds_at(&self, index: u64, was_there: impl Fn(u64) -> Option<bool>) -> Option<bool> {
         let is_over = self.until.index.is_some_and(|until| until <= index);
-        match (self.until.perhaps_ns, by_ns) {
+        match self.until.perhaps_ns {
             _ if index <= self.index || is_over => Some(false),
-            (None, _) => Some(true),
-            (Some(perhaps_ns), Some(by_ns)) if by_ns < perhaps_ns => Some(true),
-            (Some(_), _) => None,
+            None => Some(true),
+            Some(perhaps_ns) => was_there(perhaps_ns),
         }
     }
 }
@@ -178,7 +178,8 @@ fn no_claim(book: &Book, run: Name, stops: &Stop, inquiry: &mut Inquiry) {
     let granted = book.grants.iter().skip(from).take_while(|grant| grant.item.run == run);
     for grant in granted {
         let (item, fence) = (book.describe(grant.item), grant.fence);
-        match stops.holds_at(grant.fence.index, there_by(book, grant)) {
+        let there_by_ns = there_by(book, grant);
+        match stops.holds_at(grant.fence.index, |at_ns| Some(there_by_ns? < at_ns)) {
             Some(false) => {}
             Some(true) => {
                 inquiry.offends(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
@@ -196,9 +197,11 @@ fn there_by(book: &Book, grant: &Grant) -> Option<u64> {
 
 fn no_run(book: &Book, (tenant, schedule): (&String, &String), stops: &Stop, inquiry: &mut Inquiry) {
     let own = book.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
+    // When it opened is told in ledger time.
+    let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(book.header.clock_error_ms);
     for run in own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp)) {
         let (opened, stopped) = (run.opened_index, stops.index);
-        match stops.holds_at(opened, None) {
+        match stops.holds_at(opened, |at_ns| Some(latest_ms(run) < book.civil_ms(at_ns))) {
             Some(false) => {}
             Some(true) => {
                 inquiry.offends(|| format!("{} opened at {opened}, and {schedule} was paused at {stopped}", run.run));

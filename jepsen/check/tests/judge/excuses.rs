@@ -289,7 +289,7 @@ fn i8_a_resumption_without_its_place_in_the_log_excuses_nothing_before_it() {
     let nowhere = || Answer::Ok { index: None, run: None, crossed: vec![], unconfirmed: vec![] };
     for answer in [nowhere(), Answer::Unknown] {
         let judgement = with(|history| resumption(history, answer.clone())).judge();
-        assert!(!judgement.valid && crate::broken(&judgement).is_empty(), "\n{}", judgement.table());
+        assert!(judgement.valid, "what came later may have come after it\n{}", judgement.table());
         // It was asked for at 28 s.
         let before = with(|history| {
             resumption(history, answer.clone());
