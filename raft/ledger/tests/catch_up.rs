@@ -168,6 +168,18 @@ impl Drill {
         self.catch_up();
     }
 
+    /// Until nothing is open and nothing waits. Each turn ends a run at least, and no instant has two.
+    fn finish_all(&mut self) {
+        let due = self.steps(self.created, self.now).len();
+        for _ in 0..=due {
+            if self.unfinished().is_empty() {
+                return;
+            }
+            self.finish();
+        }
+        panic!("more than the {due} instants that were due");
+    }
+
     fn opened(&self) -> Vec<(Nominal, Time, Cause)> {
         self.ledger.runs().map(|(_, _, run)| (run.nominal.clone(), run.due, run.cause)).collect()
     }
@@ -545,12 +557,7 @@ proptest! {
                 drill.finish();
             }
         }
-        for _ in 0..3_000 {
-            if drill.unfinished().is_empty() {
-                break;
-            }
-            drill.finish();
-        }
+        drill.finish_all();
         let fires = |step: &Step| matches!(step, Step::Fires(_));
         let due = drill.steps(drill.created, drill.now).iter().filter(|step| fires(step)).count();
         let told = drill.explained().into_iter().filter(|(reason, _)| *reason != Reason::DoesNotExist);
@@ -581,12 +588,7 @@ proptest! {
                 drill.finish();
             }
         }
-        for _ in 0..3_000 {
-            if drill.unfinished().is_empty() {
-                break;
-            }
-            drill.finish();
-        }
+        drill.finish_all();
         let calendar = Calendar { pattern: &drill.pattern, zone: &drill.zone };
         let mut places: BTreeMap<Nominal, Time> = BTreeMap::new();
         let mut last = drill.created;
