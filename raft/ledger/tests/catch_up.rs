@@ -577,7 +577,7 @@ proptest! {
         start_within_ms in prop::sample::select(vec![10 * MINUTE_MS, 100 * DAY_MS]),
         turns in prop::collection::vec(
             (prop::sample::select(vec![20_000, MINUTE_MS, 11 * MINUTE_MS, HOUR_MS, 23 * HOUR_MS, 4 * DAY_MS]), any::<bool>()),
-            1..12,
+            1..6,
         ),
     ) {
         let policies = Policies { jitter_ms, catch_up, start_within_ms, overlap, ..Policies::default() };
