@@ -39,7 +39,8 @@ impl Operator {
             Order::PauseAndResume => self.pause_and_resume(pause).await,
             Order::Cancel => self.cancel().await,
             Order::Trigger => self.trigger().await,
-            Order::CreateAgain => self.create_again().await,
+            // Three requests at a time, on the heap.
+            Order::CreateAgain => Box::pin(self.create_again()).await,
         }
     }
 
