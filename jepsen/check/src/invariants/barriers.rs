@@ -1,6 +1,7 @@
 //! I6: after the answer to an opt-out no hand-off passes a gate; an accept after it is one that the answer named as
-//! crossed, or one under an earlier claim of a node that it named unconfirmed: what is claimed later was never allowed. I8: after pause and cancel no later claim, and no later run of a paused
-//! schedule; what arrives after the answer was named in the same way.
+//! crossed, or one under an earlier claim of a node that it named unconfirmed: what is claimed later was never allowed.
+//! I8: after pause and cancel no later claim, and no later run of a paused schedule; what arrives after the answer was
+//! named in the same way.
 //!
 //! All instants are the judge's own: when the answer was there, and when the sink read the final dot.
 
@@ -58,11 +59,21 @@ fn is_number(book: &Book, item: Item, number: u32) -> bool {
     rows_of(&book.standings, item).last().and_then(|stands| stands.number).is_none_or(|own| own == number)
 }
 
-/// The beginning of the first call at or after `from_ns` that may have done such a thing.
-fn lifted_by(book: &Book, from_ns: u64, lifts: impl Fn(&Operation) -> bool) -> Option<u64> {
-    let mut later = book.calls.iter().filter(|call| call.invoked_ns >= from_ns);
-    let call = later.find(|call| !matches!(call.answer, Answer::Failed { .. }) && lifts(&call.operation));
-    call.map(|call| call.invoked_ns)
+/// The beginning of the first call that may have lifted what `barrier` did.
+fn lifted_by(book: &Book, barrier: &Call, lifts: impl Fn(&Operation) -> bool) -> Option<u64> {
+    let mut later = book.calls.iter().filter(|call| lifts(&call.operation) && may_follow(call, barrier));
+    later.next().map(|call| call.invoked_ns)
+}
+
+/// May this call have been done after that one? The log says it where it is known. Else it may unless its answer was
+/// there before the other was asked for: who asked first is not always served first, and what nobody knows may still
+/// come.
+fn may_follow(call: &Call, earlier: &Call) -> bool {
+    match (&call.answer, &earlier.answer) {
+        (Answer::Failed { .. }, _) => false,
+        (Answer::Ok { index: Some(own), .. }, Answer::Ok { index: Some(at), .. }) => own > at,
+        _ => call.answered_ns.is_none_or(|answered_ns| answered_ns > earlier.invoked_ns),
+    }
 }
 
 /// I6.
@@ -73,7 +84,7 @@ pub fn opted_out(book: &Book) -> Verdict {
     for call in &book.calls {
         let Operation::OptOut { tenant, recipient } = &call.operation else { continue };
         let taken_back = Operation::TakeBack { tenant: tenant.clone(), recipient: recipient.clone() };
-        let lifted_ns = lifted_by(book, call.invoked_ns, |operation| *operation == taken_back);
+        let lifted_ns = lifted_by(book, call, |operation| *operation == taken_back);
         if let (Some(barrier), Some(tenant), Some(recipient)) =
             (Barrier::of(call, lifted_ns), book.names.find(tenant), book.names.find(recipient))
         {
@@ -102,12 +113,12 @@ pub fn paused_or_cancelled(book: &Book) -> Verdict {
         };
         let Answer::Ok { index, .. } = &call.answer else { continue };
         let resumes = |operation: &Operation| matches!(operation, Operation::Resume { target: of } if of == target);
-        let lifted_ns = if for_good { None } else { lifted_by(book, call.invoked_ns, resumes) };
+        let lifted_ns = if for_good { None } else { lifted_by(book, call, resumes) };
         let Some(index) = *index else {
             inquiry.lacks("the log index of an answer to pause or cancel");
             continue;
         };
-        let until = if for_good { Until::default() } else { resumed(book, (call, index), target) };
+        let until = if for_good { Until::default() } else { resumed(book, call, target) };
         let stops = Stop { index, until };
         match target {
             Target::Run(run) => {
@@ -153,21 +164,16 @@ impl Stop {
     }
 }
 
-fn resumed(book: &Book, (pause, at): (&Call, u64), target: &Target) -> Until {
+fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
+    let resumes = |call: &&Call| matches!(&call.operation, Operation::Resume { target: of } if of == target);
     let mut until = Until::default();
-    for call in book.calls.iter().filter(|call| call.invoked_ns >= pause.invoked_ns) {
-        if !matches!(&call.operation, Operation::Resume { target: of } if of == target) {
-            continue;
-        }
+    for call in book.calls.iter().filter(resumes).filter(|call| may_follow(call, pause)) {
         match call.answer {
             // Of those that were asked for together the log says which was the first.
-            Answer::Ok { index: Some(index), .. } if index > at => {
+            Answer::Ok { index: Some(index), .. } => {
                 until.index = Some(until.index.map_or(index, |first| first.min(index)));
             }
-            Answer::Ok { index: None, .. } | Answer::Unknown => {
-                until.perhaps_ns = until.perhaps_ns.or(Some(call.invoked_ns));
-            }
-            Answer::Ok { .. } | Answer::Failed { .. } => {}
+            _ => until.perhaps_ns = until.perhaps_ns.or(Some(call.invoked_ns)),
         }
     }
     until

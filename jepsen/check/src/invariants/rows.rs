@@ -2,10 +2,12 @@
 //!
 //! Somebody has to be there who can revoke it: the time counts from the latest of three moments. The holder's last lease
 //! was over (or its process gone, where leases were not observed); a leader began to act, which has to wait as long
-//! itself, since it does not know what its predecessor granted; a quorum was there again.
+//! itself, since it does not know what its predecessor granted; a quorum was there again. It does not pass while messages
+//! are lost or late: a revocation is an entry like any other, and whoever loses it or its answer asks again when the time
+//! of the first is over. What then never ends, I13 tells.
 
 use crate::book::Book;
-use crate::history::{OpenRow, Part};
+use crate::history::{FaultKind, FaultStatus, OpenRow, Part};
 use crate::time::MS;
 use crate::verdict::{Inquiry, Verdict};
 
@@ -22,7 +24,7 @@ pub fn revoked(book: &Book) -> Verdict {
     for row in book.open_rows.iter().filter(|row| row.claimed > 0) {
         let Some(alone_ns) = alone_since(book, row) else { continue };
         let from_ns = alone_ns.max(able_since(book, row.at_ns));
-        let stayed = row.at_ns.saturating_sub(from_ns);
+        let stayed = row.at_ns.saturating_sub(from_ns).saturating_sub(disturbed(book, from_ns, row.at_ns));
         if stayed > wait_ns {
             let OpenRow { fence, node, incarnation, claimed, .. } = row;
             let stayed = stayed as f64 / 1e9;
@@ -32,6 +34,20 @@ pub fn revoked(book: &Book) -> Verdict {
         }
     }
     inquiry.verdict()
+}
+
+/// How much of an interval passed while links were slow or lost messages.
+fn disturbed(book: &Book, from_ns: u64, to_ns: u64) -> u64 {
+    let (mut reached, mut passed) = (from_ns, 0);
+    // Sorted by their beginnings.
+    for fault in &book.faults {
+        if fault.kind == FaultKind::Link && fault.status != FaultStatus::Skipped {
+            let (first, last) = (fault.from_ns.max(reached), fault.until_ns.unwrap_or(u64::MAX).min(to_ns));
+            passed += last.saturating_sub(first);
+            reached = reached.max(last);
+        }
+    }
+    passed
 }
 
 /// Since when the holder has no lease; none while it may have one.

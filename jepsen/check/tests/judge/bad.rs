@@ -431,6 +431,17 @@ fn i15_a_row_that_stays_with_a_holder_that_is_gone() {
     let mut leaderless = stays.clone();
     leaderless.events.push(Event::Outage(Outage { from_ns: ns(25.0), until_ns: ns(26.0) }));
     assert!(leaderless.judge().valid, "nobody could revoke it");
+    let disturbed = |from_s, until_s, status| {
+        let mut history = stays.clone();
+        let mut fault = Fault::installed(FaultKind::Link, "loss".to_owned(), vec!["n1".to_owned()], ns(from_s));
+        (fault.until_ns, fault.status) = (Some(ns(until_s)), status);
+        history.events.push(Event::Fault(fault));
+        history
+    };
+    assert!(disturbed(29.0, 29.2, FaultStatus::Installed).judge().valid, "0.2 s do not count");
+    rejected(&disturbed(29.0, 29.05, FaultStatus::Installed), &[15]);
+    rejected(&disturbed(20.0, 24.0, FaultStatus::Installed), &[15]);
+    rejected(&disturbed(29.0, 29.2, FaultStatus::Skipped), &[15]);
     let mut by_lives = stays;
     by_lives.ended.whole.retain(|part| *part != Part::Leases);
     rejected(&by_lives, &[15]);

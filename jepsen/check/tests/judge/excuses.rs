@@ -186,6 +186,27 @@ fn i6_a_node_that_was_waited_out_may_not_claim_anew() {
     assert!(!judgement.valid && crate::broken(&judgement).is_empty(), "\n{}", judgement.table());
 }
 
+/// Who asks first is not always served first.
+#[test]
+fn i6_a_taking_back_that_was_asked_for_before_the_opt_out_and_done_after_it() {
+    let asked_early = |index| {
+        with(|history| {
+            history.alter(|event| match event {
+                Event::Call(Call { invoked_ns, operation: Operation::TakeBack { .. }, answer, .. }) => {
+                    (*invoked_ns, *answer) = (ns(1.9), ok(index));
+                    true
+                }
+                _ => false,
+            });
+        })
+    };
+    assert!(asked_early(23).judge().valid, "\n{}", asked_early(23).judge().table());
+    // The log says that the opt-out was the last.
+    let mut before = asked_early(21);
+    before.found(Noun::OptOut, "m0", "opted_out");
+    rejected(&before, &[6]);
+}
+
 #[test]
 fn i9_nobody_is_sent_again_by_the_ledger_alone() {
     let resent = |policy| {
