@@ -2,7 +2,7 @@
 //!
 //! The contract of [`Transport`] is kept: a request is delivered at most once, requests may overtake each other, and
 //! what was surely not delivered is `Unreachable`. A message on a cut link waits for it, as it does in TCP, until its
-//! caller gives up.
+//! caller gives up or the connection is given up, whose pings nobody answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
 use reveille_raft::peer::{Destination, Handler, Hiccup, Request, Response, Transport};
 use tokio::sync::Notify;
-use tokio::time::{Duration, sleep, timeout};
+use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::Chance;
@@ -23,6 +23,9 @@ use crate::trace::Trace;
 
 /// How long a message takes one way on a quiet link, in microseconds.
 const QUIET_MICROS: std::ops::Range<u64> = 200..2_000;
+/// A connection that carried nothing for so long is given up, and what was under way on it is lost: the pings of the
+/// product's own connections (`PING_EVERY` and `PING_LIMIT` of `raft/src/peer/grpc.rs`).
+const GIVEN_UP_AFTER: Duration = Duration::from_millis(2_500);
 
 /// One life of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,7 +158,7 @@ impl Network {
         self.changed.notify_waiters();
     }
 
-    /// Carries one message; false when it is lost, or when one of the two is gone meanwhile.
+    /// Carries one message, or finds that it did not arrive.
     async fn carry(&self, from: Life, to: NodeId) -> Carried {
         let (lost, takes) = {
             let mut state = self.state.lock();
@@ -166,9 +169,10 @@ impl Network {
         };
         sleep(takes).await;
         if lost {
-            // Nobody tells: the caller waits until it gives up.
-            std::future::pending::<()>().await;
+            sleep(GIVEN_UP_AFTER).await;
+            return Carried::Lost;
         }
+        let given_up = Instant::now() + GIVEN_UP_AFTER;
         loop {
             let changed = self.changed.notified();
             {
@@ -181,7 +185,9 @@ impl Network {
                     return Carried::Arrived;
                 }
             }
-            changed.await;
+            if timeout_at(given_up, changed).await.is_err() {
+                return Carried::Lost;
+            }
         }
     }
 }
@@ -190,6 +196,8 @@ impl Network {
 enum Carried {
     Arrived,
     SpeakerIsGone,
+    /// Nobody knows where: the connection was given up.
+    Lost,
 }
 
 /// One life's way into the network.
@@ -202,8 +210,10 @@ impl Way {
     async fn ask(&self, to: &Destination, request: Request) -> Result<Response, Hiccup> {
         let gone = || Hiccup::Unreachable(format!("{to} does not run"));
         let (network, name) = (&self.network, request.name());
-        if network.carry(self.life, node_at(to)).await != Carried::Arrived {
-            return Err(gone());
+        match network.carry(self.life, node_at(to)).await {
+            Carried::Arrived => {}
+            Carried::SpeakerIsGone => return Err(gone()),
+            Carried::Lost => return Err(Hiccup::Lost(format!("the connection to {to} was given up"))),
         }
         let known = network.state.lock().handlers.get(&node_at(to)).map(|(life, handler)| (*life, Arc::clone(handler)));
         let (there, handler) = known.ok_or_else(gone)?;
@@ -216,7 +226,7 @@ impl Way {
             network.state.lock().oaths.answered(there.node, asked, response);
         }
         if network.carry(there, self.life.node).await != Carried::Arrived {
-            return Err(Hiccup::Lost(format!("{to} is gone")));
+            return Err(Hiccup::Lost(format!("{to} is gone, or the connection to it")));
         }
         network.trace.note(b'a', &[there.node.0, self.life.node.0, u64::from(answer.is_ok())]);
         Ok(answer?)

@@ -138,8 +138,11 @@ fn passed_over(book: &Book, inquiry: &mut Inquiry) {
         let Some(told) = loss::explanation(book, instant) else { continue };
         let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(book.header.late_ms));
         let (tenant, schedule) = (&told.tenant, &told.schedule);
+        // What opened while the instant still could, outages taken off.
         let before = |run: &Run, within_ms| {
-            (&run.tenant, &run.schedule) == (tenant, schedule) && (from - within_ms..=to).contains(&run.opened_unix_ms)
+            (&run.tenant, &run.schedule) == (tenant, schedule)
+                && run.opened_unix_ms >= from - within_ms
+                && book.unhindered_ms(from, run.opened_unix_ms) <= to - from
         };
         let has_run = |within_ms| book.runs.values().any(|run| before(run, within_ms));
         let (is_so, but) = match told.outcome {

@@ -237,6 +237,20 @@ fn i10_an_instant_that_is_skipped_or_refused_without_an_earlier_run() {
     assert!(passed(PassedOver::Refused, false, "daily").judge().valid);
 }
 
+/// A run by hand may come before an instant that nobody could open, and then it has to be given way to.
+#[test]
+fn i10_an_instant_gives_way_to_a_run_that_opened_while_it_still_could_have() {
+    let skipped = with(|history| {
+        history.header.policies.may_skip = true;
+        history.due(("default", "ping"), 21.5, "solo");
+        history.explained("ping", 21.5, PassedOver::Skipped);
+    });
+    assert!(skipped.judge().valid, "\n{}", skipped.judge().table());
+    let mut without_an_outage = skipped;
+    without_an_outage.drop_first(|event| matches!(event, Event::Outage(_)));
+    rejected(&without_an_outage, &[10]);
+}
+
 #[test]
 fn i4_a_range_explains_as_many_instants_as_it_says() {
     let range = |count: u64| {
