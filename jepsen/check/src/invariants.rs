@@ -5,6 +5,7 @@ use crate::verdict::Verdict;
 
 pub mod accounts;
 pub mod barriers;
+pub mod blame;
 pub mod calendar;
 pub mod claims;
 pub mod doubt;

@@ -1,5 +1,6 @@
-//! I5: doubt is bounded and honest. At the end at most so many are in doubt (or were closed as assumed) as the faults
-//! allow, and each of them had been granted to somebody.
+//! I5: doubt is bounded and honest. Whoever is in doubt at the end (or was closed as assumed) had been granted to
+//! somebody, and is put down to a fault that struck the life that held it last, each fault to at most so many as it
+//! allows. The account is by item (`blame.rs`): room that one node's faults leave is no room for another node's doubt.
 //!
 //! What a fault allows, for each node that it struck:
 //!
@@ -14,7 +15,10 @@
 //!   in doubt by that, and nobody else is: such a dot allows no doubt of another recipient. (A message that was cut off
 //!   before its run was read allows one of anybody.)
 
-use crate::book::{Book, Item, rows_of};
+use std::collections::BTreeMap;
+
+use super::blame::{self, Suspects};
+use crate::book::{Book, Grant, Item, rows_of};
 use crate::history::{Answered, Fate, Fault, FaultKind, FaultStatus, Fence, Part};
 use crate::time::MS;
 use crate::verdict::{Inquiry, Verdict};
@@ -33,19 +37,20 @@ pub struct Doubt {
 /// I5.
 pub fn bounded(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
-    let mut whole = inquiry.needs(book, &[Part::Standings, Part::Faults, Part::Accepts, Part::Claims]);
+    let mut whole = inquiry.needs(book, &[Part::Standings, Part::Faults, Part::Accepts, Part::Claims, Part::Lives]);
     // A relay that was left in peace answers every dot.
     let is_amiss = |fault: &Fault| fault.kind == FaultKind::Relay && fault.status != FaultStatus::Skipped;
     if book.faults.iter().any(is_amiss) {
         whole &= inquiry.needs(book, &[Part::Dots]);
     }
-    let doubt = doubt(book);
-    if whole && doubt.in_doubt > doubt.allowed {
-        inquiry.offends(|| format!("{} in doubt, and the faults allow {}", doubt.in_doubt, doubt.allowed));
-    }
     if whole {
         for item in doubted(book).filter(|item| rows_of(&book.grants, *item).is_empty()) {
             inquiry.offends(|| format!("{} is in doubt and nobody ever held it", book.describe(item)));
+        }
+        for grant in unaccounted(book) {
+            let (item, node) = (book.describe(grant.item), book.names.text(grant.node));
+            let life = grant.incarnation.map_or("of some life".to_owned(), |life| format!("life {life}"));
+            inquiry.offends(|| format!("{item} is in doubt, {node}, {life}, held it, and no fault is left to blame"));
         }
     }
     inquiry.verdict()
@@ -58,6 +63,56 @@ pub fn doubt(book: &Book) -> Doubt {
     let by_relay = doubted(book).filter(|item| was_left_untold(book, *item)).count() as u64 + nameless(book);
     let by_faults: u64 = book.faults.iter().map(|fault| allowed_by(book, fault)).sum();
     Doubt { in_doubt, arrived, allowed: by_relay + by_faults }
+}
+
+/// The last grants of those in doubt for whom no fault is left that may have struck them, and whom the relay did not
+/// leave without an answer.
+fn unaccounted(book: &Book) -> Vec<&Grant> {
+    let mut rooms: Vec<u64> = book.faults.iter().map(|fault| allowed_by(book, fault)).collect();
+    let anybody = rooms.len();
+    rooms.push(nameless(book));
+    let mut classes: BTreeMap<Suspects, Vec<&Grant>> = BTreeMap::new();
+    let held = doubted(book).filter(|item| !was_left_untold(book, *item));
+    for grant in held.filter_map(|item| rows_of(&book.grants, item).last()) {
+        let suspects = book.faults.iter().enumerate().filter(|(_, fault)| may_have_struck(book, fault, grant));
+        let suspects = suspects.map(|(place, _)| place).chain([anybody]).filter(|place| rooms[*place] > 0);
+        classes.entry(suspects.collect()).or_default().push(grant);
+    }
+    let counts: Vec<(Suspects, u64)> =
+        classes.iter().map(|(suspects, grants)| (suspects.clone(), grants.len() as u64)).collect();
+    let left = blame::unaccounted(&counts, &rooms);
+    let told = classes.into_values().zip(left).map(|(mut grants, left)| grants.split_off(grants.len() - left as usize));
+    told.flatten().collect()
+}
+
+/// Can this fault have left a hand-off under this grant in doubt? It struck the node that held it, in the life that did,
+/// or, where a journal was lost, in a later one, which was to say what had come of it. A network that is cut or bad
+/// strikes whoever cannot reach the leader, and that may be anybody.
+fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
+    let holder = book.names.text(grant.node);
+    let is_network = matches!(fault.kind, FaultKind::Partition | FaultKind::Link);
+    if !is_network && !fault.nodes.iter().any(|node| node == holder) {
+        return false;
+    }
+    // Ledger time, by which a life is told from the next one, may be off by that, and who is gone may be granted something
+    // until his lease is over.
+    let slack_ns = (book.header.lease_ms + book.header.margin_ms + book.header.clock_error_ms).saturating_mul(MS);
+    let lives_again = book.lives.iter().filter(|life| life.node == holder && life.started_ns > fault.from_ns);
+    let lives_again = lives_again.map(|life| life.started_ns).min();
+    let over_ns = match fault.kind {
+        FaultKind::Kill | FaultKind::PowerCut | FaultKind::CrashPoint => lives_again,
+        FaultKind::NodeLost => None,
+        _ => fault.until_ns.or(lives_again),
+    };
+    let over_ns = over_ns.unwrap_or(u64::MAX).saturating_add(slack_ns);
+    let own = |node: &str, incarnation| node == holder && incarnation == grant.incarnation;
+    let life = book.lives.iter().find(|life| life.incarnation.is_some() && own(&life.node, life.incarnation));
+    let loses_journal = fault.journals_lost || matches!(fault.kind, FaultKind::PowerCut | FaultKind::NodeLost);
+    let had_begun = life.is_none_or(|life| life.started_ns <= over_ns);
+    let was_over = life
+        .and_then(|life| life.ended_ns)
+        .is_some_and(|ended| ended.saturating_add(slack_ns) < fault.from_ns && !loses_journal);
+    had_begun && !was_over && grant.committed_ns.is_none_or(|committed| committed <= over_ns)
 }
 
 fn doubted(book: &Book) -> impl Iterator<Item = Item> {

@@ -72,7 +72,8 @@ fn i1_a_second_accept_under_another_claim() {
         history.dot("r200.0", "b", fence(210, 216), "n1", 25.0, Answered::Accepted);
         history.claim("r200.0", "b", fence(210, 216), ("n1", 1), 24.9);
     });
-    rejected(&doubted, &[1, 3]);
+    // And the ledger calls it in doubt still, though nothing struck who held it last.
+    rejected(&doubted, &[1, 3, 5]);
     assert_eq!(doubted.judge().duplicates, 1);
 }
 
@@ -155,9 +156,33 @@ fn i5_more_doubt_than_the_faults_allow_or_of_somebody_nobody_held() {
             _ => false,
         });
     };
-    let mut lost = more.clone();
+    let mut lost = with(|history| {
+        history.alter_standing("r120.0", "m4", Fate::InDoubt);
+        history.alter_standing("r120.0", "m7", Fate::InDoubt);
+    });
+    rejected(&lost, &[5]);
     journal(&mut lost);
     assert!(lost.judge().valid, "with its journal lost, a node may leave its claim cap");
+    let mut others = more;
+    journal(&mut others);
+    rejected(&others, &[5]);
+}
+
+#[test]
+fn i5_room_that_one_nodes_fault_leaves_is_no_room_for_anothers_doubt() {
+    // n2 was killed with one hand-off past its gate, and that one is no doubt any more: its room is free.
+    let doubt = |run: &'static str, who: &'static str| {
+        with(|history| {
+            history.alter_standing("r200.0", "b", Fate::Sent);
+            history.alter_standing(run, who, Fate::InDoubt);
+        })
+    };
+    assert!(doubt("r120.0", "m7").judge().valid, "n2 held it when it was killed");
+    let others = doubt("r120.0", "m6");
+    assert_eq!((others.judge().in_doubt, others.judge().in_doubt_allowed), (2, 2), "in sum there is room");
+    rejected(&others, &[5]);
+    // The life that held it began long after the kill.
+    rejected(&doubt("r255.0", "d"), &[5]);
 }
 
 fn answer_of(history: &mut History, who: &str, change: impl Fn(&mut Vec<Crossing>, &mut Vec<String>)) {
@@ -362,6 +387,7 @@ fn i13_a_backlog_that_does_not_drain_in_time() {
     history.drop_first(drained);
     let judgement = history.judge();
     assert!(!judgement.valid && crate::broken(&judgement).is_empty(), "it may drain yet\n{}", judgement.table());
+    assert!(crate::unknown(&judgement).contains(&13), "\n{}", judgement.table());
 }
 
 #[test]

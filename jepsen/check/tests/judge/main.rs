@@ -12,12 +12,18 @@ mod unknown;
 use std::collections::BTreeSet;
 
 use good::{History, good};
-use reveille_check::Judgement;
+use reveille_check::{Judgement, Verdict};
 
 /// Numbers of the invariants that are false.
 fn broken(judgement: &Judgement) -> BTreeSet<u8> {
     let broken = judgement.invariants.iter().filter(|(_, verdict)| verdict.is_false());
     broken.map(|(name, _)| name.0).collect()
+}
+
+/// Numbers of the invariants of which nobody knows.
+fn unknown(judgement: &Judgement) -> BTreeSet<u8> {
+    let unknown = judgement.invariants.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Unknown { .. }));
+    unknown.map(|(name, _)| name.0).collect()
 }
 
 /// It must be rejected by exactly these.

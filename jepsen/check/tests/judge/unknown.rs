@@ -19,7 +19,7 @@ fn resting_on(part: Part) -> &'static [u8] {
         Part::Due => &[4, 10],
         Part::Calls => &[4, 6, 7, 8, 10],
         Part::Objects => &[7],
-        Part::Lives => &[15],
+        Part::Lives => &[5, 15],
         Part::Gates => &[14],
         Part::Faults => &[5, 14],
         Part::Outages => &[10, 12, 15],
