@@ -161,9 +161,8 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
 fn header(args: &Args, cluster: &Cluster) -> Header {
     let names = if args.name.is_empty() { String::new() } else { format!(" --name {}", args.name.join(",")) };
     let Args { seed: Seed(seed), nodes, hits, seconds, .. } = args;
-    let command = format!(
-        "reveille-jepsen crash-points --seed {seed} --nodes {nodes} --hits {hits} --seconds {seconds}{names}"
-    );
+    let command =
+        format!("reveille-jepsen crash-points --seed {seed} --nodes {nodes} --hits {hits} --seconds {seconds}{names}");
     Header {
         // Rows are timed to the second, and lives that end all the time, of a build that is not made for speed, are not.
         asks: asks(false),
