@@ -36,7 +36,6 @@ use crate::cluster::{Cluster, Start};
 use crate::footing::Wanted;
 use crate::measure::monotonic_us;
 
-const NODES: u8 = 3;
 /// Schedules that are due before the first of those that are created on the way.
 const FIRST: (u32, u32) = (60, 240);
 const FIRST_FOR: Duration = Duration::from_secs(20);
@@ -55,6 +54,9 @@ pub struct Args {
     /// How often lives have to end at each
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     hits: u32,
+    /// Nodes in the cluster; more of them die in the same time
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=7))]
+    nodes: u8,
     /// It is given up after so long; draining and judging come on top
     #[arg(long, default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(10..=86_400))]
     seconds: u64,
@@ -106,7 +108,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let points = chosen(points(&binary)?, &args.name)?;
     eprintln!("seed {}: {} points, {} times each", args.seed.0, points.len(), args.hits);
     let wanted = Wanted { short_logs: Some(SHORT_LOGS), ..Wanted::default() };
-    let cluster = Cluster::start_on(start, NODES, wanted).await?;
+    let cluster = Cluster::start_on(start, args.nodes, wanted).await?;
     let (admin, folder) = (cluster.admin().clone(), cluster.folder().to_owned());
 
     let began_us = monotonic_us();
@@ -139,7 +141,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let particulars = Particulars {
         nemesis: "crash-points",
         in_doubt_policy: "hold",
-        nodes: NODES,
+        nodes: args.nodes,
         fault_seconds,
         ends: nemesis.ends,
         deaths: arms.hits().values().sum(),
@@ -158,7 +160,9 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
 
 fn header(args: &Args, cluster: &Cluster) -> Header {
     let names = if args.name.is_empty() { String::new() } else { format!(" --name {}", args.name.join(",")) };
-    let command = format!("reveille-jepsen crash-points --seed {} --hits {}{names}", args.seed.0, args.hits);
+    let Args { seed: Seed(seed), nodes, hits, seconds, .. } = args;
+    let command =
+        format!("reveille-jepsen crash-points --seed {seed} --nodes {nodes} --hits {hits} --seconds {seconds}{names}");
     Header {
         // Rows are timed to the second, and lives that end all the time, of a build that is not made for speed, are not.
         asks: asks(false),
