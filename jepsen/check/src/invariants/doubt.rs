@@ -112,7 +112,9 @@ fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     let was_over = life
         .and_then(|life| life.ended_ns)
         .is_some_and(|ended| ended.saturating_add(slack_ns) < fault.from_ns && !loses_journal);
-    had_begun && !was_over && grant.committed_ns.is_none_or(|committed| committed <= over_ns)
+    // What was given to a life that ended here may be committed later, when there is a leader again.
+    let ended_it = life.and_then(|life| life.ended_ns).is_some_and(|ended| ended.abs_diff(fault.from_ns) <= slack_ns);
+    had_begun && !was_over && (ended_it || grant.committed_ns.is_none_or(|committed| committed <= over_ns))
 }
 
 fn doubted(book: &Book) -> impl Iterator<Item = Item> {

@@ -2,8 +2,8 @@
 //! opt-out or a cancel that was asked for, a deadline that has passed, a refusal by the relay. (A refusal before the
 //! final dot leaves no trace at the sink; of it the ledger's step has to do.)
 
-use crate::book::{Book, Item, rows_of};
-use crate::history::{Answer, Answered, Fate, Operation, Part, Run, Step, Target};
+use crate::book::{Book, Grant, Item, rows_of};
+use crate::history::{Answer, Answered, Fate, Life, Operation, Part, Run, Step, Target};
 
 /// Is there a cause?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,14 +88,15 @@ fn was_refused(book: &Book, item: Item) -> bool {
         || rows_of(&book.outcomes, item).iter().any(|came| came.step == Step::Refused)
 }
 
-/// It was given back more than once, and its holders were dead by then: whoever prepares it might die of it.
+/// It was given back more than once, and its holders were dead by then: whoever prepares it might die of it. Of a holder
+/// whose life nobody read, any life of its node may be meant.
 fn killed_its_holders(book: &Book, item: Item) -> bool {
     let given_back = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Released).count();
-    let is_dead = |node: &str, incarnation| {
-        let own = book.lives.iter().filter(|life| life.node == node && life.incarnation == incarnation);
-        incarnation.is_some() && own.into_iter().any(|life| life.ended_ns.is_some())
+    let is_dead = |grant: &&Grant| {
+        let node = book.names.text(grant.node);
+        let is_it = |life: &&Life| grant.incarnation.is_none() || life.incarnation == grant.incarnation;
+        book.lives.iter().filter(|life| life.node == node).filter(is_it).any(|life| life.ended_ns.is_some())
     };
-    let grants = rows_of(&book.grants, item).iter();
-    let died = grants.filter(|grant| is_dead(book.names.text(grant.node), grant.incarnation)).count();
+    let died = rows_of(&book.grants, item).iter().filter(is_dead).count();
     given_back > 1 && died > 1
 }

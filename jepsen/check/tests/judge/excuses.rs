@@ -75,6 +75,19 @@ fn i4_an_end_that_somebody_asked_for_or_that_the_relay_brought_about() {
         history.step("r120.0", "m7", 124, Step::Released);
     });
     rejected(&given_back, &[4]);
+    // Both of its holders died; of one it is not known in which life it was.
+    let killed = without_a_mail(Fate::Dead, |history| {
+        history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
+        history.step("r120.0", "m7", 122, Step::Released);
+        history.claim("r120.0", "m7", fence(10, 123), ("n2", 1), 12.5);
+        history.step("r120.0", "m7", 124, Step::Released);
+        let Some(Event::Claim(claim)) = history.events.iter_mut().rev().find(|event| matches!(event, Event::Claim(_)))
+        else {
+            unreachable!()
+        };
+        claim.incarnation = None;
+    });
+    assert!(killed.judge().valid, "\n{}", killed.judge().table());
 
     let over = without_a_mail(Fate::Expired, |history| history.header.policies.finish_within_ms = Some(40_000));
     assert!(over.judge().valid);
