@@ -92,7 +92,7 @@ mod tests {
                 node: "n1".to_owned(),
                 connection: 1,
                 answer: Answered::Accepted,
-                message_id: None,
+                message_id: Some("<1@example.net>".to_owned()),
                 body: None,
             })
         }));

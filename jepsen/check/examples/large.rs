@@ -87,8 +87,8 @@ fn one(writer: &mut Writer<BufWriter<File>>, number: u64, fence: Fence) -> Resul
         node: "n1".to_owned(),
         connection: number % 100,
         answer: Answered::Accepted,
-        message_id: None,
-        body: None,
+        message_id: Some(format!("<{number:040x}@example.net>")),
+        body: Some(format!("{number:064x}")),
     }))?;
     let (step, detail) = (Step::Sent, String::new());
     let (index, fence) = (fence.index + 1, Some(fence));

@@ -2,6 +2,7 @@
 //! each item's rows lie together; what is rare stays as it was recorded.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::BufRead;
 
 use crate::history::{
@@ -35,6 +36,25 @@ pub struct Dot {
     pub node: Name,
     /// How it was answered.
     pub answer: Answered,
+    /// Its `Message-ID`.
+    pub message_id: Option<Digest>,
+    /// Its body.
+    pub body: Option<Digest>,
+}
+
+/// Stands for a text that is only compared: 128 bits of it, which by chance no two of a run have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u64; 2]);
+
+impl Digest {
+    /// Of this text, in every process the same.
+    pub fn of(text: &str) -> Digest {
+        Digest([0_u8, 1].map(|half| {
+            let mut hasher = DefaultHasher::new();
+            (half, text).hash(&mut hasher);
+            hasher.finish()
+        }))
+    }
 }
 
 /// A [`Claim`] of one recipient.
@@ -336,7 +356,8 @@ impl Book {
         let item = self.item(mail.run.as_deref().unwrap_or_default(), &mail.recipient);
         let node = self.names.keep(&mail.node);
         let Mail { at_ns, data_ns, fence, answer, .. } = *mail;
-        self.dots.push(Dot { item, at_ns, data_ns, fence, node, answer });
+        let [message_id, body] = [&mail.message_id, &mail.body].map(|text| text.as_deref().map(Digest::of));
+        self.dots.push(Dot { item, at_ns, data_ns, fence, node, answer, message_id, body });
     }
 
     fn note_claim(&mut self, claim: &Claim) {

@@ -11,6 +11,7 @@ pub mod claims;
 pub mod doubt;
 pub mod ends;
 pub mod hashes;
+pub mod identity;
 pub mod loss;
 pub mod once;
 pub mod rows;

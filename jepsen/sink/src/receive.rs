@@ -42,14 +42,19 @@ impl Dialogue {
             self.wire.consume(taken);
             match progress {
                 Progress::Done => break,
-                Progress::Broken(violation) => return Err(self.last_words(521, violation.text())),
+                Progress::Broken(violation) => {
+                    self.tell(&self.accepts(envelope, started), DotAnswer::Malformed);
+                    return Err(self.last_words(521, violation.text()));
+                }
                 Progress::More if reader.bytes() > limit.saturating_mul(OVERSIZE_FACTOR) => {
+                    self.tell(&self.accepts(envelope, started), DotAnswer::Refused);
                     return Err(self.last_words(552, "5.3.4 message too big"));
                 }
                 Progress::More => self.wire.fill().await?,
             }
         }
         if reader.bytes() > limit {
+            self.tell(&self.accepts(envelope, started), DotAnswer::Refused);
             self.forget_envelope();
             return self.refuse(552, "5.3.4 message too big");
         }
@@ -88,7 +93,8 @@ impl Dialogue {
         }
         match self.envelope.take_if(|_| last) {
             None => self.wire.put(format_args!("250 2.0.0 {size} octets received\r\n")),
-            Some(_) if !self.sink.options.lenient_line_ends && has_bare_line_feed(&self.message) => {
+            Some(envelope) if !self.sink.options.lenient_line_ends && has_bare_line_feed(&self.message) => {
+                self.tell(&self.accepts(envelope, started), DotAnswer::Malformed);
                 self.forget_envelope();
                 return self.refuse(554, Violation::BareLineFeed.text());
             }
@@ -137,14 +143,21 @@ impl Dialogue {
     /// A fault ends the dialogue within the message. Its client may have written the dot and will not learn what became
     /// of it, so that is told; where the client was gone before, there is nothing to tell.
     fn cut_off(&mut self, end: End, envelope: Envelope, started: Moment) -> End {
-        if let (Some(watcher), End::Closed(_) | End::Reset) = (&self.sink.options.dots, &end) {
+        if let (Some(_), End::Closed(_) | End::Reset) = (&self.sink.options.dots, &end) {
             // Of a line that had not come whole nothing is told.
             let came = self.wire.unread();
             let whole = came.windows(2).rposition(|pair| pair == b"\r\n").map_or(0, |end| end + 2);
             self.message = came.get(..whole).unwrap_or_default().to_vec();
-            self.accepts(envelope, started).iter().for_each(|accept| watcher.tell(accept, DotAnswer::Cut));
+            self.tell(&self.accepts(envelope, started), DotAnswer::Cut);
         }
         end
+    }
+
+    /// Tells whoever watches, if anybody does.
+    fn tell(&self, accepts: &[Arc<Accepted>], answer: DotAnswer) {
+        if let Some(watcher) = &self.sink.options.dots {
+            accepts.iter().for_each(|accept| watcher.tell(accept, answer));
+        }
     }
 
     /// The whole message is read: records and answers it.
@@ -154,13 +167,11 @@ impl Dialogue {
         let mut answer = DotAnswer::Nothing;
         let answered = self.commit_and_answer(&accepts, &mut answer).await;
         self.entry.answered(self.mails);
-        if let Some(watcher) = &self.sink.options.dots {
-            // Whoever left before he heard it was not left without an answer.
-            if matches!((&answered, answer), (Err(End::Gone | End::Broken(_)), DotAnswer::AcceptedUntold)) {
-                answer = DotAnswer::Accepted;
-            }
-            accepts.iter().for_each(|accept| watcher.tell(accept, answer));
+        // Whoever left before he heard it was not left without an answer.
+        if matches!((&answered, answer), (Err(End::Gone | End::Broken(_)), DotAnswer::AcceptedUntold)) {
+            answer = DotAnswer::Accepted;
         }
+        self.tell(&accepts, answer);
         answered?;
         self.between_mails().await
     }

@@ -28,6 +28,7 @@ impl Dots {
                 DotAnswer::Refused => Answered::Refused,
                 DotAnswer::Nothing => Answered::Nothing,
                 DotAnswer::Cut => Answered::Cut,
+                DotAnswer::Malformed => Answered::Malformed,
             };
             dots.told.lock().unwrap_or_else(PoisonError::into_inner).insert(dot(accept));
             recorder.event(&mail(&recorder, accept, answer));

@@ -6,7 +6,7 @@ use super::Fence;
 
 /// A final dot that arrived at the sink, for one recipient; a mail to three makes three. Also a message that a fault of the
 /// sink's cut off before its dot ([`Answered::Cut`]); its run and its fence are there if that much of it had come. The sink's own record,
-/// never what a node said.
+/// never what a node said. Or one that was refused before its dot as no message ([`Answered::Malformed`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
     /// When DATA was read.
@@ -48,6 +48,9 @@ pub enum Answered {
     /// No dot was read: by a fault of the sink's the dialogue ended within the message. Whether the sender had written
     /// the dot by then, and so had passed its gate, is not known here. It did not arrive.
     Cut,
+    /// It was refused as no message, by a reply that was written whole: a bare line feed or carriage return, a line too
+    /// long. After the first of these nobody knows where the message ends.
+    Malformed,
 }
 
 impl Answered {

@@ -1,7 +1,8 @@
 //! I9: ledger and sink agree, item by item. Who is sent was accepted; who was accepted and is not sent is in doubt or
 //! assumed. (Who is still pending or claimed because the run did not drain is I4's and I13's affair, unless nobody holds
-//! it: then it would be sent again.) Under `hold` and `assume_sent` nobody is to be sent again unless somebody asked for it.
+//! it: then it would be sent again.) Each mail says which item it is of, always in the same way (`identity.rs`). Under `hold` and `assume_sent` nobody is to be sent again unless somebody asked for it.
 
+use super::identity;
 use crate::book::{Book, Item, rows_of};
 use crate::history::{Answer, Fate, InDoubt, Operation, Part, Step};
 use crate::verdict::{Inquiry, Verdict};
@@ -35,6 +36,7 @@ pub fn agree(book: &Book) -> Verdict {
             }
         }
     }
+    identity::of_mails(book, &mut inquiry);
     if book.header.in_doubt != InDoubt::Resend {
         by_itself(book, &mut inquiry);
     }

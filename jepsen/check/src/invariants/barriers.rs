@@ -35,7 +35,8 @@ impl<'a> Barrier<'a> {
     /// Does it forbid that this dot came when it did? None: nobody knows whether its claim was before.
     fn forbids(&self, book: &Book, dot: &Dot) -> Option<bool> {
         // Of a message without its dot nobody can say that it passed the gate.
-        let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns && dot.answer != Answered::Cut;
+        let has_dot = !matches!(dot.answer, Answered::Cut | Answered::Malformed);
+        let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns && has_dot;
         if !within || self.names(book, dot) {
             return Some(false);
         }

@@ -84,7 +84,7 @@ fn is_over(book: &Book, run: &Run) -> bool {
 
 /// The relay refused it: the sink says so, or else a step of its story.
 fn was_refused(book: &Book, item: Item) -> bool {
-    rows_of(&book.dots, item).iter().any(|dot| dot.answer == Answered::Refused)
+    rows_of(&book.dots, item).iter().any(|dot| matches!(dot.answer, Answered::Refused | Answered::Malformed))
         || rows_of(&book.outcomes, item).iter().any(|came| came.step == Step::Refused)
 }
 

@@ -36,7 +36,8 @@ pub fn one_fence_past_the_gate(book: &Book) -> Verdict {
         for twice in all.windows(2).filter(|pair| pair[0] == pair[1]) {
             inquiry.offends(|| format!("{} came twice under fence {}", book.describe(item), twice[0]));
         }
-        let past = dots.iter().filter(|dot| !matches!(dot.answer, Answered::Refused | Answered::Cut));
+        let past =
+            dots.iter().filter(|dot| !matches!(dot.answer, Answered::Refused | Answered::Cut | Answered::Malformed));
         let mut past: Vec<&Dot> = past.filter(|dot| dot.fence.is_some()).collect();
         past.sort_by_key(|dot| (dot.fence, dot.at_ns));
         past.dedup_by_key(|dot| dot.fence);

@@ -300,6 +300,43 @@ fn i9_sent_that_never_arrived_and_arrived_that_is_called_otherwise() {
 }
 
 #[test]
+fn i9_a_mail_that_does_not_say_which_item_it_is_of() {
+    let altered = |change: fn(&mut Mail)| with(|history| history.alter_mail("r120.0", "m7", change));
+    rejected(&altered(|mail| mail.message_id = None), &[9]);
+    // That of m8.
+    rejected(&altered(|mail| mail.message_id = Some("<r120.0.m8@example.net>".to_owned())), &[9]);
+    // The relay had refused it once, and it came again: as another mail, with another body.
+    let again = |change: fn(&mut Mail)| {
+        with(|history| {
+            history.alter(|event| match event {
+                Event::Mail(mail) if mail.recipient == "b" && mail.answer == Answered::Refused => {
+                    change(mail);
+                    true
+                }
+                _ => false,
+            });
+        })
+    };
+    rejected(&again(|mail| mail.message_id = Some("<another@example.net>".to_owned())), &[9]);
+    rejected(&again(|mail| mail.body = Some("another".to_owned())), &[9]);
+    assert!(again(|mail| mail.body = None).judge().valid, "nobody looked at it");
+}
+
+#[test]
+fn i9_what_came_and_was_no_message() {
+    let bare = with(|history| {
+        history.alter(|event| match event {
+            Event::Mail(mail) if mail.recipient == "b" && mail.answer == Answered::Refused => {
+                mail.answer = Answered::Malformed;
+                true
+            }
+            _ => false,
+        });
+    });
+    rejected(&bare, &[9]);
+}
+
+#[test]
 fn i10_an_extra_run_one_too_many_and_one_too_many_of_a_trigger() {
     let extra = with(|history| history.run("r350.0", ("default", "daily"), 33.0, 0, 350));
     rejected(&extra, &[10]);

@@ -95,8 +95,8 @@ impl History {
             node: node.to_owned(),
             connection: 1,
             answer,
-            message_id: None,
-            body: None,
+            message_id: Some(format!("<{run}.{who}@example.net>")),
+            body: Some(format!("what {run} says to {who}")),
         }));
     }
 

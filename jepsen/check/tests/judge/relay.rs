@@ -11,7 +11,7 @@ fn cut_off(history: &mut History, change: impl Fn(&mut Mail)) {
     for event in &mut history.events {
         match event {
             Event::Mail(mail) if mail.recipient == "m7" => {
-                (mail.answer, mail.body) = (Answered::Cut, None);
+                (mail.answer, mail.body, mail.message_id) = (Answered::Cut, None, None);
                 change(mail);
             }
             Event::Standing(standing) if standing.recipient == "m7" => standing.state = Fate::InDoubt,

@@ -224,6 +224,23 @@ async fn whoever_watches_dots_is_told_how_each_was_answered() {
 }
 
 #[tokio::test]
+async fn of_what_is_no_message_it_is_told_that_it_was_refused() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let note = move |accept: &reveille_sink::Accepted, answer| {
+        // Whoever listened has gone when the test has failed.
+        let _ = tell.send((accept.fence.clone(), answer));
+    };
+    let dots = Some(DotWatcher::new(note));
+    let sink = Sink::start(SinkOptions { dots, ..SinkOptions::default() }).unwrap();
+    let mut client = Client::greeted(sink.address()).await;
+    client.open_mail("a@x.test").await;
+    client.say("X-Reveille-Fence: 1.17.99.3\r\n\r\none\n.\r\n").await;
+    assert_eq!(client.code().await, 521);
+    sink.stop().await;
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(Some("1.17.99.3".to_owned()), DotAnswer::Malformed)]);
+}
+
+#[tokio::test]
 async fn of_a_message_that_is_cut_off_the_lines_that_came_whole_are_told() {
     for (came, fence) in
         [("", None), ("X-Reveille-Fence: 1.1", None), ("X-Reveille-Fence: 1.17.99.3\r\nX-Rev", Some("1.17.99.3"))]
