@@ -18,9 +18,14 @@ use crate::run::stage::{Doing, End};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A life that comes by none of its points is asked to stop after this, and killed when it does not.
 const LIVES_FOR: Duration = Duration::from_secs(9);
+/// One that is armed with places on the way of a mail waits for its turn: nodes that died three times with claims rest,
+/// and where all would rest, one at a time is given any: the one that died least recently (P12).
+const WAITS_FOR: Duration = Duration::from_secs(24);
+/// One that is armed with nothing keeps others from their turn.
+const UNARMED_FOR: Duration = Duration::from_secs(5);
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
 /// One life in so many is armed with nothing.
-const SPARED_ONE_IN: u32 = 3;
+const SPARED_ONE_IN: u32 = 6;
 /// A node that is to need a snapshot is away for at most so long.
 const AWAY_AT_MOST: Duration = Duration::from_secs(25);
 /// Leadership is handed over, or a leader cut off from its followers, so often while somebody wants it.
@@ -44,7 +49,7 @@ const BY_SNAPSHOT: [&str; 6] = [
 /// What a node is about.
 #[derive(Clone, Copy, Debug)]
 enum Seat {
-    /// It runs, since then.
+    /// It runs until then, unless it dies before.
     Runs(Instant),
     /// It was asked to stop, then.
     Leaves(Instant),
@@ -70,9 +75,9 @@ impl<'a> Drive<'a> {
     pub fn new(nemesis: &'a mut Nemesis, arms: &'a mut Arms, feed: &'a Feed, seed: u64) -> Drive<'a> {
         let now = Instant::now();
         // The unarmed lives are over soon, one after the other.
-        let since = |place: usize| now.checked_sub(LIVES_FOR).unwrap_or(now) + Duration::from_secs(place as u64);
+        let until = |place: usize| now + Duration::from_secs(place as u64);
         let names = nemesis.stage.names().into_iter().enumerate();
-        let seats = names.map(|(place, name)| (name, Seat::Runs(since(place)))).collect();
+        let seats = names.map(|(place, name)| (name, Seat::Runs(until(place)))).collect();
         let (dice, surely) = (StdRng::seed_from_u64(seed), BTreeMap::new());
         Drive { nemesis, arms, feed, dice, seats, surely, driven: now, told: now }
     }
@@ -129,10 +134,10 @@ impl<'a> Drive<'a> {
                         let spared = surely.is_none() && Arms::one_in(&mut self.dice, SPARED_ONE_IN);
                         let armed = (!spared).then(|| self.arms.draw(&mut self.dice, surely));
                         self.nemesis.stage.start_armed(&node, armed.as_deref())?;
-                        self.seats.insert(node, Seat::Runs(now));
+                        self.seats.insert(node, Seat::Runs(now + life(armed.as_deref())));
                     }
                 }
-                Seat::Runs(since) if now > since + LIVES_FOR => {
+                Seat::Runs(until) if now > until => {
                     self.nemesis.stage.ask_to_stop(&node)?;
                     self.seats.insert(node, Seat::Leaves(now));
                     // One at a time.
@@ -272,6 +277,20 @@ impl<'a> Drive<'a> {
     fn now_ns(&self) -> u64 {
         self.nemesis.stage.recorder.now_ns()
     }
+}
+
+/// How long a life goes on that comes by none of what it is armed with.
+fn life(armed: Option<&str>) -> Duration {
+    match armed {
+        None => UNARMED_FOR,
+        Some(armed) if armed.split(';').any(is_on_the_way_of_a_mail) => WAITS_FOR,
+        Some(_) => LIVES_FOR,
+    }
+}
+
+/// Does only a node come by it that was given claims?
+fn is_on_the_way_of_a_mail(point: &str) -> bool {
+    ["smtp.", "claim.after", "journal.", "settle."].iter().any(|beginning| point.starts_with(beginning))
 }
 
 fn died(node: &str, point: &str, at_ns: u64, led_epoch: Option<u64>) -> Fault {
