@@ -18,15 +18,22 @@ use crate::run::stage::{Doing, End};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A life that comes by none of its points is asked to stop after this, and killed when it does not.
 const LIVES_FOR: Duration = Duration::from_secs(9);
+/// One that is armed with places on the way of a mail waits for its turn: nodes that died three times with claims rest,
+/// and where all would rest, one at a time is given any: the one that died least recently (P12).
+const WAITS_FOR: Duration = Duration::from_secs(24);
+/// One that is armed with nothing keeps others from their turn.
+const UNARMED_FOR: Duration = Duration::from_secs(5);
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
 /// One life in so many is armed with nothing.
-const SPARED_ONE_IN: u32 = 3;
+const SPARED_ONE_IN: u32 = 6;
 /// A node that is to need a snapshot is away for at most so long.
 const AWAY_AT_MOST: Duration = Duration::from_secs(25);
-/// Leadership is handed over, or a leader cut off from its followers, so often while somebody wants it.
-const DRIVEN_EVERY: Duration = Duration::from_secs(6);
-/// A leader writes for itself alone for so long: far less than a lease.
-const ALONE_FOR: Duration = Duration::from_millis(500);
+/// Leadership is handed over so often while somebody wants it.
+const HANDED_OVER_EVERY: Duration = Duration::from_secs(6);
+/// And a leader cut off from its followers, as soon as all are up.
+const ALONE_EVERY: Duration = Duration::from_secs(5);
+/// It writes for itself alone for so long: far less than a lease.
+const ALONE_FOR: Duration = Duration::from_millis(800);
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(15);
 /// Entries that the log has to grow by before a node cannot be caught up without a snapshot.
@@ -44,7 +51,7 @@ const BY_SNAPSHOT: [&str; 6] = [
 /// What a node is about.
 #[derive(Clone, Copy, Debug)]
 enum Seat {
-    /// It runs, since then.
+    /// It runs until then, unless it dies before.
     Runs(Instant),
     /// It was asked to stop, then.
     Leaves(Instant),
@@ -61,7 +68,8 @@ pub struct Drive<'a> {
     seats: BTreeMap<String, Seat>,
     /// With which point the next life of a node is armed for certain.
     surely: BTreeMap<String, &'static str>,
-    driven: Instant,
+    handed_over: Instant,
+    alone: Instant,
     told: Instant,
 }
 
@@ -70,11 +78,11 @@ impl<'a> Drive<'a> {
     pub fn new(nemesis: &'a mut Nemesis, arms: &'a mut Arms, feed: &'a Feed, seed: u64) -> Drive<'a> {
         let now = Instant::now();
         // The unarmed lives are over soon, one after the other.
-        let since = |place: usize| now.checked_sub(LIVES_FOR).unwrap_or(now) + Duration::from_secs(place as u64);
+        let until = |place: usize| now + Duration::from_secs(place as u64);
         let names = nemesis.stage.names().into_iter().enumerate();
-        let seats = names.map(|(place, name)| (name, Seat::Runs(since(place)))).collect();
+        let seats = names.map(|(place, name)| (name, Seat::Runs(until(place)))).collect();
         let (dice, surely) = (StdRng::seed_from_u64(seed), BTreeMap::new());
-        Drive { nemesis, arms, feed, dice, seats, surely, driven: now, told: now }
+        Drive { nemesis, arms, feed, dice, seats, surely, handed_over: now, alone: now, told: now }
     }
 
     /// Goes on until every point was died at often enough, or until this instant; then all are started unarmed.
@@ -82,9 +90,12 @@ impl<'a> Drive<'a> {
         while Instant::now() < until && self.arms.left().next().is_some() {
             self.notice()?;
             self.move_on()?;
-            if self.driven.elapsed() > DRIVEN_EVERY {
-                self.driven = Instant::now();
-                self.lead().await?;
+            if self.handed_over.elapsed() > HANDED_OVER_EVERY {
+                self.handed_over = Instant::now();
+                self.hand_over()?;
+            }
+            if self.arms.wants("wal.truncate") && self.alone.elapsed() > ALONE_EVERY {
+                self.write_alone().await?;
             }
             if !self.arms.wants("admin.upload") && !self.arms.wants("admin.seal") {
                 self.feed.stop_importing();
@@ -99,18 +110,21 @@ impl<'a> Drive<'a> {
     fn notice(&mut self) -> Result<()> {
         for End { node, point, led_epoch } in self.nemesis.stage.look_for_ends()? {
             let away = Duration::from_millis(Arms::away_ms(&mut self.dice));
-            let Some(point) = point else {
-                // Asked to stop, or a surprise, which the stage has kept.
-                self.seats.insert(node, Seat::Away(Instant::now() + away, None));
-                continue;
-            };
-            self.arms.hit(&point);
-            let is_far = BY_SNAPSHOT.iter().any(|name| self.arms.wants(name));
-            let nobody_is = !self.seats.values().any(|seat| matches!(seat, Seat::Away(_, Some(_))));
-            let far = is_far && nobody_is && Arms::one_in(&mut self.dice, 3);
-            let index = far.then(|| self.feed.applied() + FAR);
-            self.nemesis.stage.recorder.event(&Event::Fault(died(&node, &point, self.now_ns(), led_epoch)));
-            self.seats.insert(node, Seat::Away(Instant::now() + away, index));
+            // Whoever died on the way to a snapshot needs it still; others are led to it, as long as a quorum is left.
+            let goes_on = point.as_deref().filter(|point| is_before_the_snapshot(point));
+            if let Some(next) = goes_on.and_then(|point| self.by_snapshot(point)) {
+                self.surely.insert(node.clone(), next);
+            }
+            // One without a point was asked to stop, or is a surprise, which the stage has kept.
+            if let Some(point) = point {
+                self.arms.hit(&point);
+                self.nemesis.stage.recorder.event(&Event::Fault(died(&node, &point, self.now_ns(), led_epoch)));
+            }
+            let far_ones = self.seats.values().filter(|seat| matches!(seat, Seat::Away(_, Some(_)))).count();
+            let may_be_far = !self.surely.contains_key(&node) && far_ones < (self.seats.len() - 1) / 2;
+            let is_far = may_be_far && BY_SNAPSHOT.iter().any(|name| self.arms.wants(name));
+            let far = is_far && Arms::one_in(&mut self.dice, 2);
+            self.seats.insert(node, Seat::Away(Instant::now() + away, far.then(|| self.feed.applied() + FAR)));
         }
         Ok(())
     }
@@ -124,15 +138,15 @@ impl<'a> Drive<'a> {
                     let is_far = index.is_none_or(|index| self.feed.applied() >= index);
                     if is_far || now > until + AWAY_AT_MOST {
                         // Whoever needs a snapshot now is armed with what that leads to.
-                        let surely = self.surely.remove(&node).or_else(|| index.and_then(|_| self.by_snapshot()));
+                        let surely = self.surely.remove(&node).or_else(|| index.and_then(|_| self.by_snapshot("")));
                         // Where all die all the time nothing is sent, and most points are never come by.
                         let spared = surely.is_none() && Arms::one_in(&mut self.dice, SPARED_ONE_IN);
                         let armed = (!spared).then(|| self.arms.draw(&mut self.dice, surely));
                         self.nemesis.stage.start_armed(&node, armed.as_deref())?;
-                        self.seats.insert(node, Seat::Runs(now));
+                        self.seats.insert(node, Seat::Runs(now + life(armed.as_deref())));
                     }
                 }
-                Seat::Runs(since) if now > since + LIVES_FOR => {
+                Seat::Runs(until) if now > until => {
                     self.nemesis.stage.ask_to_stop(&node)?;
                     self.seats.insert(node, Seat::Leaves(now));
                     // One at a time.
@@ -147,20 +161,19 @@ impl<'a> Drive<'a> {
         Ok(())
     }
 
-    /// One of the points on the receiving side that is still wanted.
-    fn by_snapshot(&self) -> Option<&'static str> {
-        let own = ["snapshot.offer", "snapshot.take-chunk", "snapshot.install-before-rename"];
-        let all = own.into_iter().chain(["snapshot.install-after-rename", "machine.replace"]);
-        let mut wanted: Vec<&'static str> = all.filter(|point| self.arms.wants(point)).collect();
-        wanted.sort_by_key(|point| self.arms.hits().get(*point).copied());
-        wanted.first().copied()
+    /// The next of the points on the receiving side that is still wanted, after the one that it died at.
+    fn by_snapshot(&self, died_at: &str) -> Option<&'static str> {
+        let on_the_way = ["snapshot.offer", "snapshot.take-chunk", "snapshot.install-before-rename"];
+        let passed = on_the_way.iter().position(|point| *point == died_at).map_or(0, |place| place + 1);
+        let next = on_the_way.into_iter().skip(passed).find(|point| self.arms.wants(point));
+        // Behind either of these it is caught up.
+        let mut at_the_end = ["snapshot.install-after-rename", "machine.replace"];
+        at_the_end.sort_by_key(|point| self.arms.hits().get(*point).copied());
+        next.or_else(|| at_the_end.into_iter().find(|point| self.arms.wants(point)))
     }
 
-    /// What somebody has to be led to.
-    async fn lead(&mut self) -> Result<()> {
-        if self.arms.wants("wal.truncate") && Arms::one_in(&mut self.dice, 2) {
-            return self.write_alone().await;
-        }
+    /// Somebody else is to lead.
+    fn hand_over(&mut self) -> Result<()> {
         if self.arms.wants("lifecycle.leadership-lost") || self.arms.wants("wal.vote") {
             let admin = self.nemesis.operator.admin.clone();
             let mut fault = blank(FaultKind::Transfer, "leadership handed over", self.now_ns());
@@ -192,6 +205,7 @@ impl<'a> Drive<'a> {
         if !all_settled || !runs(&leader) || !others.iter().all(runs) {
             return Ok(());
         }
+        self.alone = Instant::now();
         let mut pauses = Vec::new();
         for name in &others {
             let from_ns = stage.recorder.now_ns();
@@ -272,6 +286,25 @@ impl<'a> Drive<'a> {
     fn now_ns(&self) -> u64 {
         self.nemesis.stage.recorder.now_ns()
     }
+}
+
+/// How long a life goes on that comes by none of what it is armed with.
+fn life(armed: Option<&str>) -> Duration {
+    match armed {
+        None => UNARMED_FOR,
+        Some(armed) if armed.split(';').any(is_on_the_way_of_a_mail) => WAITS_FOR,
+        Some(_) => LIVES_FOR,
+    }
+}
+
+/// Does only a node come by it that was given claims?
+fn is_on_the_way_of_a_mail(point: &str) -> bool {
+    ["smtp.", "claim.after", "journal.", "settle."].iter().any(|beginning| point.starts_with(beginning))
+}
+
+/// Is a life that ended there still without the snapshot?
+fn is_before_the_snapshot(point: &str) -> bool {
+    ["snapshot.offer", "snapshot.take-chunk", "snapshot.install-before-rename"].contains(&point)
 }
 
 fn died(node: &str, point: &str, at_ns: u64, led_epoch: Option<u64>) -> Fault {
