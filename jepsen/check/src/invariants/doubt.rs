@@ -9,7 +9,8 @@
 //!   under way), and those whose dots it read shortly before: their answers may have been under way. Never more than the
 //!   node's sessions, and those where nobody counted;
 //! - the same with the journal lost, a power cut, a node that never comes back: its claim cap;
-//! - a partition or a bad link, which may cut dialogues as long as it lasts: its sessions in each begun minute;
+//! - a partition or a bad link, which may cut dialogues as long as it lasts: its sessions in each begun minute. One that
+//!   never ends, behind which nobody hears what a journal says: the claim cap;
 //! - the clock, the relay, operators, transfers, memberships, overload: nothing. What a relay does shows in the sink's
 //!   own record instead. Somebody whose last hand-off the sink left without an answer, or cut off within the message, is
 //!   in doubt by that, and nobody else is: such a dot allows no doubt of another recipient. (A message that was cut off
@@ -164,6 +165,7 @@ fn allowed_by(book: &Book, fault: &Fault) -> u64 {
     let caps = nodes * u64::from(book.header.claim_cap);
     match fault.kind {
         FaultKind::PowerCut | FaultKind::NodeLost => caps,
+        FaultKind::Partition | FaultKind::Link if fault.until_ns.is_none() => caps,
         _ if fault.journals_lost => caps,
         FaultKind::Kill
         | FaultKind::Restart
