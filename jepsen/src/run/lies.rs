@@ -8,6 +8,8 @@
 //! else is well: two lost promises are more than a majority makes good. Afterwards the node gets what an honest disk
 //! would have had.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,6 +41,17 @@ pub(super) struct Lie {
     process: Option<u32>,
     /// Who led: nobody else remembers what the node acknowledged.
     leader: Option<(String, u64)>,
+}
+
+/// Does a folder hold the log as another one has it, byte by byte? What no sync asks for is written back all the same,
+/// when the kernel has too much of it.
+fn holds_the_log(folder: &Path, newest: &Path) -> Result<bool> {
+    let log = |of: &Path| -> std::io::Result<BTreeMap<OsString, Vec<u8>>> {
+        let files = fs::read_dir(of.join("wal"))?;
+        files.map(|file| file.and_then(|file| Ok((file.file_name(), fs::read(file.path())?)))).collect()
+    };
+    let read = |of: &Path| log(of).with_context(|| format!("the log in {}", of.display()));
+    Ok(read(folder)? == read(newest)?)
 }
 
 /// What a node did about what it had lost.
@@ -100,12 +113,17 @@ impl Nemesis {
         let newest = self.stage.cluster.folder().join(format!("{name}.newest"));
         replace(&newest, &folder)?;
         self.cut_power(&name)?;
+        let had_the_log = holds_the_log(&folder, &newest)?;
         match self.is_caught(&name).await? {
             Caught::Refused(said) => {
                 (cut.observed, cut.word) = (Some(true), said);
                 self.give_back(&name, &folder, &newest).await?;
             }
             Caught::Cut(said) => (cut.observed, cut.word) = (Some(true), said),
+            Caught::No if had_the_log => {
+                cut.status = FaultStatus::Indeterminate;
+                cut.word = "it went on with its whole log: the kernel had written it back by itself".to_owned();
+            }
             Caught::No if self.stage.leader() == leader => {
                 cut.observed = Some(false);
                 cut.word = "it went on".to_owned();
@@ -158,5 +176,26 @@ impl Nemesis {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         Ok(Caught::No)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_whole_when_each_of_its_files_is() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for folder in [&one, &other] {
+            fs::create_dir(folder.path().join("wal")).unwrap();
+            fs::write(folder.path().join("wal/1.wal"), "entries").unwrap();
+        }
+        fs::write(other.path().join("identity"), "of the other").unwrap();
+        assert!(holds_the_log(one.path(), other.path()).unwrap());
+        fs::write(other.path().join("wal/2.wal"), "").unwrap();
+        assert!(!holds_the_log(one.path(), other.path()).unwrap());
+        fs::remove_file(other.path().join("wal/2.wal")).unwrap();
+        fs::write(other.path().join("wal/1.wal"), "entriez").unwrap();
+        assert!(!holds_the_log(one.path(), other.path()).unwrap());
     }
 }
