@@ -12,6 +12,8 @@ use rand::seq::{IndexedRandom, IteratorRandom};
 
 /// A life is armed with so many.
 const AT_ONCE: usize = 8;
+/// Of these, so many lie on a mail's way: every mail comes by all of them in turn, so the first would hide the others.
+const ON_A_MAILS_WAY: usize = 2;
 /// A point that is come by all the time is come by so often in vain before a life dies at it.
 const SPARED: [u32; 8] = [0, 0, 1, 2, 3, 5, 8, 13];
 /// Points that a life comes by seldom, by how their names begin: it dies at the first time.
@@ -57,7 +59,9 @@ impl Arms {
         if let Some(point) = self.left().find(|point| Some(*point) == surely) {
             return format!("{point}=return");
         }
-        let drawn = self.left().choose_multiple(dice, AT_ONCE);
+        let (on_the_way, others): (Vec<&str>, Vec<&str>) = self.left().partition(|point| is_on_a_mails_way(point));
+        let mut drawn = on_the_way.into_iter().choose_multiple(dice, ON_A_MAILS_WAY);
+        drawn.extend(others.into_iter().choose_multiple(dice, AT_ONCE - drawn.len()));
         let armed = drawn.into_iter().map(|point| {
             let is_rare = RARE.iter().any(|rare| point.starts_with(rare));
             match SPARED.choose(dice).copied().filter(|_| !is_rare).unwrap_or(0) {
@@ -77,6 +81,11 @@ impl Arms {
     pub fn one_in(dice: &mut StdRng, many: u32) -> bool {
         dice.random_ratio(1, many)
     }
+}
+
+/// Does only a node come by it that was given claims?
+pub fn is_on_a_mails_way(point: &str) -> bool {
+    ["smtp.", "claim.after", "journal.", "settle."].iter().any(|beginning| point.starts_with(beginning))
 }
 
 /// The point that a process died at, by its last words.
@@ -122,6 +131,15 @@ mod tests {
         assert!(drawn.iter().any(|drawn| drawn.contains("*off->return")));
         let (mut one, mut other) = (StdRng::seed_from_u64(8), StdRng::seed_from_u64(8));
         assert_eq!(arms.draw(&mut one, None), arms.draw(&mut other, None), "the same chance draws the same");
+    }
+
+    #[test]
+    fn the_places_on_a_mails_way_do_not_hide_each_other() {
+        let points = ["smtp.after-mail", "smtp.after-rcpt", "smtp.before-dot", "settle.after-commit", "wal.purge"];
+        let (arms, mut dice) = (Arms::new(points.map(str::to_owned), 2), StdRng::seed_from_u64(7));
+        let drawn: Vec<String> = (0..50).map(|_| arms.draw(&mut dice, None)).collect();
+        assert!(drawn.iter().all(|drawn| drawn.split(';').count() == 3 && drawn.contains("wal.purge")), "{drawn:?}");
+        assert!(points.iter().all(|point| drawn.iter().any(|drawn| drawn.contains(point))));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use reveille_check::history::{Event, Fault, FaultKind, FaultStatus};
 
 use super::SHORT_LOGS;
-use super::arms::Arms;
+use super::arms::{Arms, is_on_a_mails_way};
 use super::feed::Feed;
 use crate::orders::Came;
 use crate::run::nemesis::Nemesis;
@@ -292,14 +292,9 @@ impl<'a> Drive<'a> {
 fn life(armed: Option<&str>) -> Duration {
     match armed {
         None => UNARMED_FOR,
-        Some(armed) if armed.split(';').any(is_on_the_way_of_a_mail) => WAITS_FOR,
+        Some(armed) if armed.split(';').any(is_on_a_mails_way) => WAITS_FOR,
         Some(_) => LIVES_FOR,
     }
-}
-
-/// Does only a node come by it that was given claims?
-fn is_on_the_way_of_a_mail(point: &str) -> bool {
-    ["smtp.", "claim.after", "journal.", "settle."].iter().any(|beginning| point.starts_with(beginning))
 }
 
 /// Is a life that ended there still without the snapshot?
