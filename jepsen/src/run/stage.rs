@@ -2,6 +2,7 @@
 //! else, so that each life of each node is written down.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -262,8 +263,15 @@ impl Stage {
             let (incarnation, words) = (node.incarnation(), node.last_words());
             let led_epoch = self.leader().filter(|(leader, _)| *leader == name).map(|(_, epoch)| epoch);
             self.cluster.kill(&name)?;
-            let was_asked = self.leaving.remove(&name) && status.success();
-            self.is_over(&name, incarnation, if was_asked { LifeEnd::Stopped } else { LifeEnd::ByItself });
+            let was_leaving = self.leaving.remove(&name);
+            let end = match status.signal() {
+                _ if was_leaving && status.success() => LifeEnd::Stopped,
+                // It was asked before it could hear anything: our signal ended it as a kill does.
+                Some(signal) if was_leaving && signal == Signal::TERM.as_raw() => LifeEnd::Killed,
+                _ => LifeEnd::ByItself,
+            };
+            let was_asked = end != LifeEnd::ByItself;
+            self.is_over(&name, incarnation, end);
             let point = died_at(&words).filter(|_| !status.success()).map(str::to_owned);
             if point.is_none() && !was_asked {
                 self.wonder(&name, status, &words);

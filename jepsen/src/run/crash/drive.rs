@@ -146,7 +146,9 @@ impl<'a> Drive<'a> {
                         self.seats.insert(node, Seat::Runs(now + life(armed.as_deref())));
                     }
                 }
-                Seat::Runs(until) if now > until => {
+                // On a machine that is busy with other things a life may not be ready yet: nobody is hurried unless
+                // somebody leads.
+                Seat::Runs(until) if now > until && self.nemesis.stage.is_led() => {
                     self.nemesis.stage.ask_to_stop(&node)?;
                     self.seats.insert(node, Seat::Leaves(now));
                     // One at a time.
