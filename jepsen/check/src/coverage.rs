@@ -18,6 +18,8 @@ pub struct Tally {
     pub observed: u32,
     /// They were left out, with a word.
     pub skipped: u32,
+    /// Of those, because the machine cannot do them.
+    pub cannot: u32,
     /// Nobody knows.
     pub indeterminate: u32,
     /// They ended a life between a final dot and its answer.
@@ -35,6 +37,7 @@ pub fn tallies(book: &Book) -> BTreeMap<FaultKind, Tally> {
             FaultStatus::Indeterminate => tally.indeterminate += 1,
         }
         let installed = fault.status == FaultStatus::Installed;
+        tally.cannot += u32::from(fault.status == FaultStatus::Skipped && fault.cannot);
         tally.observed += u32::from(installed && fault.observed == Some(true));
         tally.inside_data += u32::from(installed && fault.inside_data == Some(true));
     }
@@ -43,8 +46,9 @@ pub fn tallies(book: &Book) -> BTreeMap<FaultKind, Tally> {
 
 /// Is it enough? False: it was looked at and is too little. Unknown: nobody looked.
 ///
-/// A kind that was only ever skipped, because the machine cannot do it, is named by the tallies and does not spoil the
-/// rest, as long as some other kind that was asked for came about.
+/// A kind that was only ever skipped, and at least once because the machine cannot do it, is named by the tallies and
+/// does not spoil the rest, as long as some other kind that was asked for came about. That there was nobody to strike
+/// excuses nothing: then the run did not show what it was to show.
 pub fn exercised(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
     inquiry.needs(book, &[Part::Faults, Part::Accepts]);
@@ -52,17 +56,17 @@ pub fn exercised(book: &Book) -> Verdict {
     let asked = &book.header.coverage;
     for (kind, wanted) in &asked.faults {
         let tally = tallies.get(kind).copied().unwrap_or_default();
-        if tally.observed >= *wanted || (tally.skipped > 0 && tally.installed + tally.indeterminate == 0) {
+        if tally.observed >= *wanted || (tally.cannot > 0 && tally.installed + tally.indeterminate == 0) {
             continue;
         }
         let unseen = book
             .faults
             .iter()
             .any(|fault| fault.kind == *kind && fault.status != FaultStatus::Skipped && fault.observed.is_none());
-        let Tally { installed, observed, skipped, indeterminate, .. } = tally;
+        let Tally { installed, observed, skipped, cannot, indeterminate, .. } = tally;
         let told = format!(
-            "{kind:?}: {wanted} asked for, {installed} installed, {observed} with an effect, {skipped} skipped, \
-             {indeterminate} indeterminate"
+            "{kind:?}: {wanted} asked for, {installed} installed, {observed} with an effect, {skipped} skipped \
+             ({cannot} that this machine cannot do), {indeterminate} indeterminate"
         );
         if unseen { inquiry.lacks(told) } else { inquiry.offends(|| told) }
     }

@@ -114,10 +114,10 @@ impl Judgement {
         }
         table.add_row(["".to_owned(), "the run exercised the system".to_owned(), told(&self.coverage)]);
         for (kind, tally) in &self.faults {
-            let Tally { installed, observed, skipped, indeterminate, inside_data } = tally;
+            let Tally { installed, observed, skipped, cannot, indeterminate, inside_data } = tally;
             let told = format!(
-                "{installed} installed, {observed} with an effect, {inside_data} inside a DATA, {skipped} skipped, \
-                 {indeterminate} indeterminate"
+                "{installed} installed, {observed} with an effect, {inside_data} inside a DATA, {skipped} skipped \
+                 ({cannot} that this machine cannot do), {indeterminate} indeterminate"
             );
             table.add_row(["fault".to_owned(), format!("{kind:?}"), told]);
         }

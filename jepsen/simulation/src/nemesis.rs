@@ -164,6 +164,7 @@ impl World {
             from_ns: self.around.chronicle.now_ns(),
             until_ns: None,
             status: if past_gate.is_some() { FaultStatus::Installed } else { FaultStatus::Skipped },
+            cannot: false,
             observed: past_gate.map(|_| true),
             word: String::new(),
             inside_data: past_gate.map(|past| past > 0),

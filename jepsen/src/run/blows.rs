@@ -141,7 +141,7 @@ impl Nemesis {
         self.note_ends().map_err(skipped)?;
         let victims: Vec<String> = self.stage.running();
         if victims.is_empty() {
-            return Err(Skipped("no node runs".to_owned()));
+            return Err(Skipped::NotNow("no node runs".to_owned()));
         }
         let mut fault = self.fault(strike, "kill -9 of all", &victims);
         let each: Vec<u64> = victims.iter().map(|name| self.stage.past_gate(name)).collect();
@@ -190,7 +190,7 @@ impl Nemesis {
         let victim = self.whom(whom)?;
         let (nodes, place) = (self.stage.names().len(), self.stage.place(&victim));
         let fault = self.fault(strike, &format!("a bad link: {how:?}"), std::slice::from_ref(&victim));
-        let hosts = self.stage.cluster.footing().hosts.as_ref().map_err(|why| Skipped(why.clone()))?;
+        let hosts = self.stage.cluster.footing().hosts.as_ref().map_err(|why| Skipped::Cannot(why.clone()))?;
         if let Bad::Narrow(kbit) = how {
             hosts.narrow(&victim, Some(kbit)).map_err(skipped)?;
             return Ok(Begun { fault, undo: Undo::Links { bad: Vec::new(), narrow: vec![victim] } });
@@ -209,7 +209,7 @@ impl Nemesis {
     fn add_links(&mut self, bad: &[BadLink]) -> Result<(), Skipped> {
         let footing = self.stage.cluster.footing();
         if let Err(why) = &footing.hosts {
-            return Err(Skipped(why.clone()));
+            return Err(Skipped::Cannot(why.clone()));
         }
         self.bad_links.extend_from_slice(bad);
         self.filter().map_err(skipped)
@@ -229,7 +229,7 @@ impl Nemesis {
     async fn clock(&mut self, strike: &Strike, whom: Whom, offset: &str) -> Result<Begun, Skipped> {
         let victim = self.whom(whom)?;
         let mut fault = self.fault(strike, &format!("the clock of {whom:?}: {offset}"), std::slice::from_ref(&victim));
-        let clocks = self.stage.cluster.footing().clocks.as_ref().map_err(|why| Skipped(why.clone()))?;
+        let clocks = self.stage.cluster.footing().clocks.as_ref().map_err(|why| Skipped::Cannot(why.clone()))?;
         clocks.set(&victim, offset).map_err(skipped)?;
         tokio::time::sleep(CLOCK_IS_READ_WITHIN).await;
         // By the word of the cluster, not by ours.
@@ -254,10 +254,10 @@ impl Nemesis {
             None => self.stage.running(),
         };
         if let Err(why) = &self.stage.cluster.footing().volumes {
-            return Err(Skipped(why.clone()));
+            return Err(Skipped::Cannot(why.clone()));
         }
         if let Some(lying) = self.lying.iter().find(|name| victims.contains(name)) {
-            return Err(Skipped(format!(
+            return Err(Skipped::NotNow(format!(
                 "the disk of {lying} lies: a power cut of others beside it is more than is promised"
             )));
         }
@@ -295,7 +295,7 @@ impl Nemesis {
     async fn roll(&mut self, strike: &Strike) -> Result<Begun, Skipped> {
         let names = self.stage.running();
         if names.is_empty() {
-            return Err(Skipped("no node runs".to_owned()));
+            return Err(Skipped::NotNow("no node runs".to_owned()));
         }
         let mut fault = self.fault(strike, "restarted in order", &names);
         let mut words = Vec::new();
@@ -314,7 +314,7 @@ impl Nemesis {
     }
 
     async fn transfer(&mut self, strike: &Strike) -> Result<Begun, Skipped> {
-        let Some((leader, epoch)) = self.stage.leader() else { return Err(Skipped("nobody leads".to_owned())) };
+        let Some((leader, epoch)) = self.stage.leader() else { return Err(Skipped::NotNow("nobody leads".to_owned())) };
         let mut fault = self.fault(strike, "leadership handed over", std::slice::from_ref(&leader));
         let came = self.operator.admin.transfer_leader().await;
         fault.word = format!("{came:?}");
@@ -404,7 +404,7 @@ fn spaced(word: &str) -> String {
 }
 
 pub(super) fn skipped(error: anyhow::Error) -> Skipped {
-    Skipped(told(error))
+    Skipped::NotNow(told(error))
 }
 
 fn told(error: anyhow::Error) -> String {

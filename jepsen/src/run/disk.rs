@@ -12,7 +12,7 @@ use super::blows::{Undo, skipped};
 use super::nemesis::{Begun, Nemesis, Skipped};
 use super::plan::{DiskBlow, Strike, Whom};
 use super::stage::Doing;
-use super::trace::Trace;
+use super::trace::{self, Trace};
 
 /// A node whose log lost its tail must follow or lead again within this.
 const READY_WITHIN: Duration = Duration::from_secs(12);
@@ -42,8 +42,9 @@ impl Nemesis {
         victim: String,
         what: String,
     ) -> Result<Begun, Skipped> {
+        trace::is_possible().map_err(Skipped::Cannot)?;
         let process = self.stage.cluster.node(&victim).map_err(skipped)?.process_id();
-        let process = process.ok_or_else(|| Skipped(format!("{victim} does not run")))?;
+        let process = process.ok_or_else(|| Skipped::NotNow(format!("{victim} does not run")))?;
         let folder = self.stage.cluster.folder().to_owned();
         // Whoever learns that its disk fails stops: that is what is asked of it.
         self.stage.excuse(&victim, strike.lasts + STOPS_WITHIN);
@@ -65,8 +66,8 @@ impl Nemesis {
     }
 
     fn fill(&mut self, fault: Fault, victim: String) -> Result<Begun, Skipped> {
-        let volumes = self.stage.cluster.footing().volumes.as_ref().map_err(|why| Skipped(why.clone()))?;
-        let volume = volumes.get(&victim).ok_or_else(|| Skipped(format!("{victim} has no disk of its own")))?;
+        let volumes = self.stage.cluster.footing().volumes.as_ref().map_err(|why| Skipped::Cannot(why.clone()))?;
+        let volume = volumes.get(&victim).ok_or_else(|| Skipped::Cannot(format!("{victim} has no disk of its own")))?;
         volume.fill().map_err(skipped)?;
         self.stage.disk_is_full(&victim);
         Ok(Begun { fault, undo: Undo::Empty(victim) })
@@ -104,7 +105,7 @@ impl Nemesis {
     /// are more than is promised.
     async fn tear(&mut self, mut fault: Fault, victim: String) -> Result<Begun, Skipped> {
         if !self.is_quiet() {
-            return Err(Skipped("a log may lose its tail only while all else is well".to_owned()));
+            return Err(Skipped::NotNow("a log may lose its tail only while all else is well".to_owned()));
         }
         let past_gate = self.stage.past_gate(&victim);
         self.stage.kill(&victim).map_err(skipped)?;

@@ -21,7 +21,7 @@ use super::blows::{Undo, skipped};
 use super::folders::{OUTDATED, replace};
 use super::nemesis::{Begun, Nemesis, Skipped};
 use super::plan::Strike;
-use super::trace::Trace;
+use super::trace::{self, Trace};
 use crate::tool;
 
 /// A node whose disk lied is gone, or has said that its log was cut, within this.
@@ -67,13 +67,14 @@ enum Caught {
 impl Nemesis {
     /// From now on the disk of a node lies.
     pub(super) async fn lie(&mut self, strike: &Strike, number: usize) -> Result<Begun, Skipped> {
-        self.all_is_well().await.map_err(Skipped)?;
+        self.all_is_well().await.map_err(Skipped::NotNow)?;
         if let Err(why) = &self.stage.cluster.footing().volumes {
-            return Err(Skipped(why.clone()));
+            return Err(Skipped::Cannot(why.clone()));
         }
-        let leader = self.stage.leader().ok_or_else(|| Skipped("nobody leads".to_owned()))?;
+        trace::is_possible().map_err(Skipped::Cannot)?;
+        let leader = self.stage.leader().ok_or_else(|| Skipped::NotNow("nobody leads".to_owned()))?;
         let others: Vec<String> = self.stage.names().into_iter().filter(|name| *name != leader.0).collect();
-        let victim = others.into_iter().cycle().nth(number).ok_or_else(|| Skipped("nobody else".to_owned()))?;
+        let victim = others.into_iter().cycle().nth(number).ok_or_else(|| Skipped::NotNow("nobody else".to_owned()))?;
         let process = self.stage.cluster.node(&victim).map_err(skipped)?.process_id();
         let traced = process.with_context(|| format!("{victim} does not run")).map_err(skipped)?;
         let fault = self.fault(strike, "a disk that lies about every sync", std::slice::from_ref(&victim));

@@ -74,8 +74,13 @@ struct Active {
     undo: Undo,
 }
 
-/// A strike that could not be.
-pub(super) struct Skipped(pub String);
+/// A strike that could not be, and why.
+pub(super) enum Skipped {
+    /// This machine cannot do it.
+    Cannot(String),
+    /// There was nobody to strike, it was not the moment, or it failed.
+    NotNow(String),
+}
 
 /// What the beginning of a strike came to.
 pub(super) struct Begun {
@@ -125,7 +130,7 @@ impl Nemesis {
             tokio::time::sleep(sleep.max(SHORTEST_SLEEP)).await;
         }
         for strike in due {
-            self.skip(strike, "the fault phase was over before it".to_owned());
+            self.skip(strike, Skipped::NotNow("the fault phase was over before it".to_owned()));
         }
         Ok(())
     }
@@ -140,9 +145,13 @@ impl Nemesis {
         self.waits.get_or_insert_with(Instant::now).elapsed() >= LED_WITHIN
     }
 
-    fn skip(&mut self, strike: &Strike, why: String) {
+    fn skip(&mut self, strike: &Strike, skipped: Skipped) {
         let mut fault = self.fault(strike, &format!("{:?}", strike.blow), &[]);
-        (fault.status, fault.word) = (FaultStatus::Skipped, why);
+        fault.status = FaultStatus::Skipped;
+        (fault.cannot, fault.word) = match skipped {
+            Skipped::Cannot(why) => (true, why),
+            Skipped::NotNow(why) => (false, why),
+        };
         self.write_down(fault);
     }
 
@@ -220,7 +229,7 @@ impl Nemesis {
             }
             // An order reports for itself.
             Ok(None) => {}
-            Err(Skipped(why)) => self.skip(strike, why),
+            Err(skipped) => self.skip(strike, skipped),
         }
         Ok(())
     }
@@ -273,7 +282,7 @@ impl Nemesis {
         };
         // Where the one who is meant is down or nobody is meant, another one will do.
         let found = meant.filter(|name| running.contains(name)).or_else(|| running.first().cloned());
-        found.ok_or_else(|| Skipped("no node runs".to_owned()))
+        found.ok_or_else(|| Skipped::NotNow("no node runs".to_owned()))
     }
 
     /// What is active on a node beside its being killed.

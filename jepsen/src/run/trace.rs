@@ -13,6 +13,13 @@ use crate::tool;
 const WITHIN: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+const MISSING: &str = "there is no `strace` on this machine";
+
+/// Whether this machine has a tracer at all; if not, why.
+pub fn is_possible() -> Result<(), String> {
+    tool::find("strace").map(drop).ok_or_else(|| MISSING.to_owned())
+}
+
 /// A running tracer; dropping it lets the process go.
 pub struct Trace {
     process: Child,
@@ -22,7 +29,7 @@ pub struct Trace {
 impl Trace {
     /// Does something (in the words of `strace -e inject=`) to every sync of a process.
     pub async fn of_syncs(process: u32, what: &str, folder: &Path) -> Result<Trace> {
-        let strace = tool::find("strace").context("there is no `strace` on this machine")?;
+        let strace = tool::find("strace").context(MISSING)?;
         if is_traced(process) {
             bail!("process {process} is traced already");
         }

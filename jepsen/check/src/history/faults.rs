@@ -18,6 +18,10 @@ pub struct Fault {
     pub until_ns: Option<u64>,
     /// Whether it came about.
     pub status: FaultStatus,
+    /// Of one that was left out: this machine cannot do it, whoever is there. Else there was nobody to strike, or it was not
+    /// the moment for it, and another run may have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cannot: bool,
     /// Whether an effect was seen: leadership changed, a connection was cut, a write failed. None: nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<bool>,
@@ -48,6 +52,7 @@ impl Fault {
             from_ns,
             until_ns: None,
             status: FaultStatus::Installed,
+            cannot: false,
             observed: None,
             word: String::new(),
             inside_data: None,
@@ -64,7 +69,7 @@ impl Fault {
 pub enum FaultStatus {
     /// It did.
     Installed,
-    /// It was left out: the machine cannot do it, or there was nobody to strike.
+    /// It was left out; [`Fault::cannot`] says whether for good.
     Skipped,
     /// Nobody knows.
     Indeterminate,

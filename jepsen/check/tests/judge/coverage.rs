@@ -60,6 +60,24 @@ fn what_a_machine_cannot_do_is_named_and_the_rest_counts() {
 }
 
 #[test]
+fn a_fault_that_met_nobody_is_not_excused() {
+    let nobody = with(|history| {
+        fault(history, FaultKind::PowerCut, |fault| (fault.cannot, fault.word) = (false, "no node runs".to_owned()));
+    });
+    assert!(does_not_count(&nobody).is_false(), "another run may have it");
+    let once = with(|history| {
+        let mut cut = history.events.iter().find_map(|event| match event {
+            Event::Fault(fault) if fault.kind == FaultKind::PowerCut => Some(fault.clone()),
+            _ => None,
+        });
+        let cut = cut.as_mut().unwrap();
+        cut.cannot = false;
+        history.events.push(Event::Fault(cut.clone()));
+    });
+    assert!(once.judge().valid, "and where somebody was there the machine could not do it");
+}
+
+#[test]
 fn no_kill_inside_a_data_and_too_little_mail_do_not_count() {
     let outside = with(|history| fault(history, FaultKind::Kill, |fault| fault.inside_data = Some(false)));
     assert!(does_not_count(&outside).is_false());

@@ -293,6 +293,7 @@ fn surroundings(history: &mut History) {
     history.fault(FaultKind::Relay, &[], 32.0);
     let cut = history.fault(FaultKind::PowerCut, &["n1"], 33.0);
     (cut.status, cut.observed, cut.word) = (FaultStatus::Skipped, None, "no loop devices".to_owned());
+    cut.cannot = true;
 }
 
 fn audiences(history: &mut History) {
