@@ -156,6 +156,8 @@ impl World {
     fn ends(&self, place: Place, kind: FaultKind) {
         let node = &self.nodes[place];
         let past_gate = node.life().map(|life| self.around.relay.past_gate(life));
+        // Of a node that is down, too, nothing is heard any more once it is lost: what its journal knows stays in doubt.
+        let strikes = past_gate.is_some() || kind == FaultKind::NodeLost;
         let term = node.site().and_then(|site| site.term());
         self.around.chronicle.breaks_as(Told {
             kind,
@@ -163,9 +165,9 @@ impl World {
             nodes: vec![name(node.id)],
             from_ns: self.around.chronicle.now_ns(),
             until_ns: None,
-            status: if past_gate.is_some() { FaultStatus::Installed } else { FaultStatus::Skipped },
+            status: if strikes { FaultStatus::Installed } else { FaultStatus::Skipped },
             cannot: false,
-            observed: past_gate.map(|_| true),
+            observed: strikes.then_some(true),
             word: String::new(),
             inside_data: past_gate.map(|past| past > 0),
             past_gate,
