@@ -36,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// A walk tells where it stands four times a second; one without a word for so long is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// A node that makes an audience is given up when it says nothing for so long; sealing fifty million takes minutes.
+const WORDS_WITHIN: Duration = Duration::from_secs(900);
 /// Walks that were cut short, one after the other.
 const WALKS_IN_VAIN_MAX: usize = 200;
 /// Entries of one page.
@@ -142,13 +144,20 @@ impl Admin {
     /// Makes a sealed audience by one node; returns when it is known.
     pub async fn generate_audience(&self, name: &str, recipients: u32, seed: u64) -> Result<()> {
         let endpoint = self.endpoints.first().context("a cluster without nodes")?;
-        // No limit for the whole: it takes as long as the disks of the nodes do.
-        let channel = Endpoint::from_shared(format!("http://{endpoint}"))?.connect().await?;
+        // No limit for the whole: it takes as long as the disks of the nodes do. But a word is to come now and then.
+        let channel =
+            Endpoint::from_shared(format!("http://{endpoint}"))?.connect_timeout(CONNECT_WITHIN).connect().await?;
         let name = name.to_owned();
         let request = GenerateAudienceRequest { name, recipients, seed, ..GenerateAudienceRequest::default() };
-        let answer = AudienceServiceClient::new(channel).generate_audience(request).await;
+        let silent = || format!("audience generate: no word from {endpoint} for {} s", WORDS_WITHIN.as_secs());
+        let mut audiences = AudienceServiceClient::new(channel);
+        let answer =
+            tokio::time::timeout(WORDS_WITHIN, audiences.generate_audience(request)).await.with_context(silent)?;
         let mut words = answer.map_err(|status| refused("audience generate", &status))?.into_inner();
-        while let Some(word) = words.message().await.map_err(|status| refused("audience generate", &status))? {
+        while let Some(word) = {
+            let word = tokio::time::timeout(WORDS_WITHIN, words.message()).await.with_context(silent)?;
+            word.map_err(|status| refused("audience generate", &status))?
+        } {
             if word.audience.is_some() {
                 return Ok(());
             }

@@ -4,6 +4,7 @@
 //! Needs root, `ip`, `nsenter` and, to cut links, `nft`. Whatever is made bears the token of its [`Grounds`]
 //! (`crate::grounds`) and goes when this is dropped.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result, bail};
@@ -30,7 +31,7 @@ impl Hosts {
         if !tool::is_root() {
             return Some("network namespaces need root".to_owned());
         }
-        let lacks = ["ip", "nsenter", "nft"].into_iter().find(|program| tool::find(program).is_none())?;
+        let lacks = ["ip", "nsenter", "nft", "tc"].into_iter().find(|program| tool::find(program).is_none())?;
         Some(format!("there is no `{lacks}` on this machine"))
     }
 
@@ -108,8 +109,8 @@ impl Hosts {
         Ok(())
     }
 
-    /// How many packets the rules of a node with a `counter` have struck since they were put there.
-    pub fn struck(&self, name: &str) -> Result<u64> {
+    /// How many packets of each sender the rules of a node with a `counter` have struck since they were put there.
+    pub fn struck(&self, name: &str) -> Result<BTreeMap<Ipv4Addr, u64>> {
         self.nft(name, &["list", "table", "inet", "reveille"], "").map(|rules| counted(&rules))
     }
 
@@ -131,6 +132,14 @@ impl Hosts {
             }
             None => tool::run("tc", &["-n", &namespace, "qdisc", "delete", "dev", "cable", "root"]),
         }
+    }
+}
+
+impl Hosts {
+    /// How often packets had to wait since the cable of a node was made narrow.
+    pub fn waited(&self, name: &str) -> Result<u64> {
+        let line = ["-s", "-n", &self.namespace(name), "qdisc", "show", "dev", "cable"];
+        Ok(overlimits(&tool::feed("tc", &line, "")?))
     }
 }
 
@@ -187,9 +196,23 @@ fn is_routed(routes: &str, [first, second, third]: [u8; 3]) -> bool {
     })
 }
 
-/// Sums what `nft` prints as `counter packets 17 bytes 4711`.
-fn counted(rules: &str) -> u64 {
-    let counters = rules.split("counter packets ").skip(1);
+/// Sums, by sender, what `nft` prints as `ip saddr 10.1.1.1 counter packets 17 bytes 4711 drop`.
+fn counted(rules: &str) -> BTreeMap<Ipv4Addr, u64> {
+    let mut struck = BTreeMap::new();
+    for rule in rules.split("ip saddr ").skip(1) {
+        let sender = rule.split_whitespace().next().and_then(|address| address.parse().ok());
+        let packets =
+            rule.split("counter packets ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        if let (Some(sender), Some(packets)) = (sender, packets) {
+            *struck.entry(sender).or_default() += packets;
+        }
+    }
+    struck
+}
+
+/// What `tc -s` prints as `(dropped 0, overlimits 17 requeues 0)`.
+fn overlimits(qdisc: &str) -> u64 {
+    let counters = qdisc.split("overlimits ").skip(1);
     counters.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum()
 }
 
@@ -198,9 +221,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_of_all_rules_are_summed() {
-        assert_eq!(counted("ip saddr 10.1.1.1 counter packets 17 bytes 9 drop\n counter packets 3 bytes 1 drop"), 20);
-        assert_eq!(counted("table inet reveille {}"), 0);
+    fn counters_are_summed_by_sender() {
+        let (one, other) = (Ipv4Addr::new(10, 1, 1, 1), Ipv4Addr::new(10, 1, 1, 2));
+        let rules = "ip saddr 10.1.1.1 counter packets 17 bytes 9 drop\n  ip saddr 10.1.1.2 meta l4proto tcp numgen \
+                     random mod 1000 < 5 counter packets 4 bytes 1 reject\n ip saddr 10.1.1.1 counter packets 3 bytes 1 drop";
+        assert_eq!(counted(rules), BTreeMap::from([(one, 20), (other, 4)]));
+        assert_eq!(counted("table inet reveille {}"), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_narrow_cable_tells_how_often_packets_waited() {
+        let told = "qdisc tbf 8001: root refcnt 2 rate 64Kbit burst 16Kb lat 800ms\n Sent 9 bytes 1 pkt (dropped 2, \
+                    overlimits 41 requeues 0)\n backlog 0b 0p requeues 0\n";
+        assert_eq!((overlimits(told), overlimits("")), (41, 0));
     }
 
     #[test]
@@ -235,7 +268,10 @@ mod tests {
         assert!(reaches());
         hosts.filter("n2", &format!("    ip saddr {} counter drop\n", hosts.ours())).unwrap();
         assert!(!reaches());
-        assert!(hosts.struck("n2").unwrap() > 0 && hosts.struck("n1").is_err(), "n1 has no rules at all");
+        assert!(
+            hosts.struck("n2").unwrap().values().any(|packets| *packets > 0) && hosts.struck("n1").is_err(),
+            "n1 has no rules at all"
+        );
         hosts.filter("n2", "").unwrap();
         assert!(reaches(), "the former rules are gone");
         let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");

@@ -1,7 +1,7 @@
 //! `runs`: sums up a file of runs, as `run --append` writes it: what a campaign came to, in figures that nobody typed.
 //!
-//! A line is a run. One that was not valid counts as one that was not valid, and in no other sum: what it saw proves
-//! nothing. Duplicates under `resend` are by choice, so the two policies are summed apart.
+//! A line is a run. One that was not valid counts as one that was not valid, and adds to no sum but duplicates and
+//! losses, which are never hidden: what else it saw proves nothing. Duplicates under `resend` are by choice, so the two policies are summed apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -5,6 +5,7 @@
 //! copy of the file, taken while that is mounted, is what a disk holds after a power cut.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -71,9 +72,12 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes the filler away again.
+    /// Takes the filler away again. A power cut may have done so before: nobody synced it.
     pub fn empty(&self) -> Result<()> {
-        fs::remove_file(self.place.join(FILLER)).context("the filler of a disk")
+        match fs::remove_file(self.place.join(FILLER)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("the filler of a disk"),
+            _ => Ok(()),
+        }
     }
 }
 

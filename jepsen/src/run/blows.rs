@@ -1,5 +1,6 @@
 //! Each blow as it falls and as it is mended. A blow that cannot fall says why; nothing is left out in silence.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -39,11 +40,27 @@ pub(super) enum Undo {
     /// This one goes on.
     Resume(String),
     /// These links are whole again, and these cables as wide as before.
-    Links { bad: Vec<BadLink>, narrow: Vec<String> },
+    Links {
+        /// These.
+        bad: Vec<BadLink>,
+        /// Those of these nodes.
+        narrow: Vec<String>,
+        /// Packets that were struck on the way, as far as they were counted by now.
+        struck: u64,
+    },
     /// This clock is right again.
     Clock(String),
     /// This disk works again.
-    Untrace { name: String, trace: Trace },
+    Untrace {
+        /// Of this node.
+        name: String,
+        /// What strikes its syncs.
+        trace: Trace,
+        /// The process that is traced.
+        process: u32,
+        /// They fail, and not just take long.
+        fails: bool,
+    },
     /// This disk has room again.
     Empty(String),
     /// The relay works again.
@@ -109,8 +126,9 @@ impl Nemesis {
         let past_gate = self.stage.past_gate(&victim);
         let is_inside = held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0;
         (fault.inside_data, fault.past_gate) = (Some(is_inside), Some(past_gate));
-        self.count_kill(&victim, is_inside, past_gate);
+        let was = self.victim(&victim, is_inside);
         self.stage.kill(&victim).map_err(skipped)?;
+        self.count_kill(was, is_inside, past_gate);
         // Now the sink answers somebody who is no more.
         drop(held);
         fault.observed = Some(true);
@@ -139,21 +157,31 @@ impl Nemesis {
 
     fn kill_all(&mut self, strike: &Strike) -> Result<Begun, Skipped> {
         self.note_ends().map_err(skipped)?;
-        let victims: Vec<String> = self.stage.running();
-        if victims.is_empty() {
+        let mut fault = self.fault(strike, "kill -9 of all", &self.stage.running());
+        let mut past_gate = 0;
+        let each: Vec<(String, u64)> =
+            fault.nodes.iter().map(|name| (name.clone(), self.stage.past_gate(name))).collect();
+        for (name, of_it) in each {
+            let was = self.victim(&name, of_it > 0);
+            // Who has ended by itself in this moment is nobody's victim.
+            if self.stage.kill(&name).is_err() {
+                fault.nodes.retain(|known| *known != name);
+                continue;
+            }
+            self.count_kill(was, of_it > 0, of_it);
+            past_gate += of_it;
+        }
+        if fault.nodes.is_empty() {
             return Err(Skipped::NotNow("no node runs".to_owned()));
         }
-        let mut fault = self.fault(strike, "kill -9 of all", &victims);
-        let each: Vec<u64> = victims.iter().map(|name| self.stage.past_gate(name)).collect();
-        let past_gate = each.iter().sum();
-        victims.iter().zip(each).for_each(|(name, past_gate)| self.count_kill(name, past_gate > 0, past_gate));
-        victims.iter().try_for_each(|name| self.stage.kill(name)).map_err(skipped)?;
         (fault.observed, fault.inside_data, fault.past_gate) = (Some(true), Some(past_gate > 0), Some(past_gate));
         fault.word = format!("{past_gate} past the gate");
+        let victims = fault.nodes.clone();
         Ok(Begun { fault, undo: Undo::Start(victims) })
     }
 
     fn pause(&mut self, strike: &Strike, whom: Whom) -> Result<Begun, Skipped> {
+        self.note_ends().map_err(skipped)?;
         let victim = self.whom(whom)?;
         let mut fault = self.fault(strike, &format!("SIGSTOP of {whom:?}"), std::slice::from_ref(&victim));
         let past_gate = self.stage.past_gate(&victim);
@@ -178,12 +206,14 @@ impl Nemesis {
             }
         };
         let names = self.stage.names();
-        let mut struck: Vec<String> = bad.iter().filter_map(|link| names.get(link.to).cloned()).collect();
+        // Both ends: who is not heard any more loses its lease, as much as who hears nothing.
+        let ends = bad.iter().flat_map(|link| [link.from, link.to]);
+        let mut struck: Vec<String> = ends.filter_map(|place| names.get(place).cloned()).collect();
         struck.sort();
         struck.dedup();
         let fault = self.fault(strike, &name, &struck);
         self.add_links(&bad)?;
-        Ok(Begun { fault, undo: Undo::Links { bad, narrow: Vec::new() } })
+        Ok(Begun { fault, undo: Undo::Links { bad, narrow: Vec::new(), struck: 0 } })
     }
 
     fn spoil(&mut self, strike: &Strike, whom: Whom, how: Bad) -> Result<Begun, Skipped> {
@@ -193,13 +223,13 @@ impl Nemesis {
         let hosts = self.stage.cluster.footing().hosts.as_ref().map_err(|why| Skipped::Cannot(why.clone()))?;
         if let Bad::Narrow(kbit) = how {
             hosts.narrow(&victim, Some(kbit)).map_err(skipped)?;
-            return Ok(Begun { fault, undo: Undo::Links { bad: Vec::new(), narrow: vec![victim] } });
+            return Ok(Begun { fault, undo: Undo::Links { bad: Vec::new(), narrow: vec![victim], struck: 0 } });
         }
         let others = (0..nodes).filter(|other| *other != place);
         let both = others.flat_map(|other| [(other, place), (place, other)]);
         let bad: Vec<BadLink> = both.map(|(from, to)| BadLink { from, to, how: Some(how) }).collect();
         self.add_links(&bad)?;
-        Ok(Begun { fault, undo: Undo::Links { bad, narrow: Vec::new() } })
+        Ok(Begun { fault, undo: Undo::Links { bad, narrow: Vec::new(), struck: 0 } })
     }
 
     fn place(&self, whom: Whom) -> Result<usize, Skipped> {
@@ -211,12 +241,25 @@ impl Nemesis {
         if let Err(why) = &footing.hosts {
             return Err(Skipped::Cannot(why.clone()));
         }
+        let before = self.bad_links.len();
         self.bad_links.extend_from_slice(bad);
-        self.filter().map_err(skipped)
+        let put = self.filter();
+        if put.is_err() {
+            // None of it, rather than a part of it.
+            self.bad_links.truncate(before);
+            self.filter().map_err(skipped)?;
+        }
+        put.map_err(skipped)
     }
 
-    /// Puts all that is bad at the moment in force.
-    fn filter(&self) -> Result<()> {
+    /// Puts all that is bad at the moment in force. The counters begin anew: what they said is told to the faults first.
+    fn filter(&mut self) -> Result<()> {
+        let seen = self.struck_links();
+        for active in &mut self.active {
+            if let Undo::Links { bad, struck, .. } = &mut active.undo {
+                *struck += struck_of(bad, &seen);
+            }
+        }
         let Ok(hosts) = &self.stage.cluster.footing().hosts else { return Ok(()) };
         let names = self.stage.names();
         let addresses = names.iter().map(|name| hosts.address(name)).collect::<Result<Vec<_>>>()?;
@@ -228,6 +271,9 @@ impl Nemesis {
 
     async fn clock(&mut self, strike: &Strike, whom: Whom, offset: &str) -> Result<Begun, Skipped> {
         let victim = self.whom(whom)?;
+        if self.active.iter().any(|active| matches!(&active.undo, Undo::Clock(name) if *name == victim)) {
+            return Err(Skipped::NotNow(format!("the clock of {victim} is wrong already")));
+        }
         let mut fault = self.fault(strike, &format!("the clock of {whom:?}: {offset}"), std::slice::from_ref(&victim));
         let clocks = self.stage.cluster.footing().clocks.as_ref().map_err(|why| Skipped::Cannot(why.clone()))?;
         clocks.set(&victim, offset).map_err(skipped)?;
@@ -253,18 +299,32 @@ impl Nemesis {
             Some(whom) => vec![self.whom(whom)?],
             None => self.stage.running(),
         };
+        if victims.is_empty() {
+            return Err(Skipped::NotNow("no node runs".to_owned()));
+        }
         if let Err(why) = &self.stage.cluster.footing().volumes {
             return Err(Skipped::Cannot(why.clone()));
         }
         if let Some(lying) = self.lying.iter().find(|name| victims.contains(name)) {
             return Err(Skipped::NotNow(format!(
-                "the disk of {lying} lies: a power cut of others beside it is more than is promised"
+                "the disk of {lying} lies: its power is cut in its own time, while all others are well"
             )));
         }
-        let past_gate: u64 = victims.iter().map(|name| self.stage.past_gate(name)).sum();
         let name = if whom.is_some() { "power cut of one" } else { "power cut of all" };
         let mut fault = self.fault(strike, name, &victims);
-        victims.iter().try_for_each(|name| self.stage.kill(name)).map_err(skipped)?;
+        let mut past_gate = 0;
+        for name in victims {
+            let of_it = self.stage.past_gate(&name);
+            match self.stage.kill(&name) {
+                Ok(()) => past_gate += of_it,
+                // It has ended by itself in this moment, and keeps its disk.
+                Err(_) => fault.nodes.retain(|known| *known != name),
+            }
+        }
+        let victims = fault.nodes.clone();
+        if victims.is_empty() {
+            return Err(Skipped::NotNow("no node runs".to_owned()));
+        }
         // They are dead, whatever becomes of their disks.
         let failed: Vec<String> = victims.iter().filter_map(|name| self.cut_power(name).err()).map(told).collect();
         (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
@@ -284,6 +344,9 @@ impl Nemesis {
     }
 
     fn relay(&mut self, strike: &Strike, name: &str, faults: &str) -> Result<Begun, Skipped> {
+        if self.active.iter().any(|active| matches!(active.undo, Undo::Relay)) {
+            return Err(Skipped::NotNow("the relay is broken already".to_owned()));
+        }
         let fault = self.fault(strike, name, &[]);
         let plan: FaultPlan = format!("seed={},{faults},{}", self.seed, self.pace)
             .parse()
@@ -340,24 +403,34 @@ impl Nemesis {
             Undo::Nothing => {}
             Undo::Start(names) => names.iter().try_for_each(|name| self.stage.start(name))?,
             Undo::Resume(name) => {
-                self.note_leadership(fault);
+                match fault.led_epoch {
+                    Some(led) => self.note_leadership(led, fault),
+                    // By its page: who is stopped answers nobody.
+                    None => fault.observed = Some(!self.stage.is_alive(&name).await),
+                }
                 self.stage.resume(&name)?;
             }
-            Undo::Links { bad, narrow } => {
-                self.note_leadership(fault);
+            Undo::Links { bad, narrow, struck } => {
+                if let Some(led) = fault.led_epoch {
+                    self.note_leadership(led, fault);
+                }
+                let struck = struck + struck_of(&bad, &self.struck_links());
                 for gone in &bad {
                     if let Some(place) = self.bad_links.iter().position(|link| link == gone) {
                         self.bad_links.swap_remove(place);
                     }
                 }
-                let dropped = self.dropped();
                 self.filter()?;
                 if !bad.is_empty() {
-                    fault.observed = Some(dropped > 0);
-                    fault.word = format!("{}{dropped} packets were struck", spaced(&fault.word));
+                    fault.observed = Some(struck > 0);
+                    fault.word = format!("{}{struck} packets were struck", spaced(&fault.word));
                 }
-                if let Ok(hosts) = &self.stage.cluster.footing().hosts {
-                    narrow.iter().try_for_each(|name| hosts.narrow(name, None))?;
+                for name in &narrow {
+                    let hosts = self.stage.cluster.footing().hosts.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
+                    let waited = hosts.waited(name)?;
+                    hosts.narrow(name, None)?;
+                    fault.observed = Some(waited > 0);
+                    fault.word = format!("{}packets waited {waited} times", spaced(&fault.word));
                 }
             }
             Undo::Clock(name) => {
@@ -365,13 +438,19 @@ impl Nemesis {
                     clocks.set(&name, "+0")?;
                 }
             }
-            Undo::Untrace { name, trace } => self.untrace(&name, trace, fault).await?,
+            Undo::Untrace { name, trace, process, fails } => {
+                self.untrace(&name, trace, fails.then_some(process), fault).await?;
+            }
             Undo::PutBack { name, kept } => self.put_back(&name, &kept).await?,
             Undo::CutOff(lie) => self.cut_off(lie, fault).await?,
             Undo::Empty(name) => self.empty(&name, fault)?,
             Undo::Relay => {
-                let struck: u64 = self.stage.sink.fault_tally().iter().map(|tally| tally.struck).sum();
-                self.stage.sink.set_faults(self.pace.parse()?);
+                let pace: FaultPlan = self.pace.parse()?;
+                // The pace stands behind the faults in the plan, and strikes whatever is broken.
+                let tally = self.stage.sink.fault_tally();
+                let faults = tally.len().saturating_sub(pace.rules.len());
+                let struck: u64 = tally.iter().take(faults).map(|tally| tally.struck).sum();
+                self.stage.sink.set_faults(pace);
                 fault.observed = Some(struck > 0);
                 fault.word = format!("struck {struck} times");
             }
@@ -379,12 +458,8 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Did another epoch begin since?
-    fn note_leadership(&self, fault: &mut Fault) {
-        let Some(led) = fault.led_epoch else {
-            fault.observed.get_or_insert(true);
-            return;
-        };
+    /// Did another epoch begin since the one that the victim led?
+    fn note_leadership(&self, led: u64, fault: &mut Fault) {
         let now = self.stage.leader().map_or(led, |(_, epoch)| epoch);
         fault.observed = Some(now > led);
         if now > led {
@@ -392,11 +467,27 @@ impl Nemesis {
         }
     }
 
-    /// Packets that rules of any node struck since they were last changed.
-    fn dropped(&self) -> u64 {
-        let Ok(hosts) = &self.stage.cluster.footing().hosts else { return 0 };
-        self.stage.names().iter().filter_map(|name| hosts.struck(name).ok()).sum()
+    /// Packets that were struck on each link, sender and receiver, since the rules were last changed.
+    fn struck_links(&self) -> BTreeMap<(usize, usize), u64> {
+        let Ok(hosts) = &self.stage.cluster.footing().hosts else { return BTreeMap::new() };
+        let names = self.stage.names();
+        let place_of = |address| names.iter().position(|name| hosts.address(name).is_ok_and(|own| own == address));
+        let mut links = BTreeMap::new();
+        for (to, name) in names.iter().enumerate() {
+            for (address, struck) in hosts.struck(name).unwrap_or_default() {
+                if let Some(from) = place_of(address) {
+                    *links.entry((from, to)).or_default() += struck;
+                }
+            }
+        }
+        links
     }
+}
+
+/// Of these links. Two faults of one link are both told of what was struck there.
+fn struck_of(bad: &[BadLink], seen: &BTreeMap<(usize, usize), u64>) -> u64 {
+    let links: BTreeSet<(usize, usize)> = bad.iter().map(|link| (link.from, link.to)).collect();
+    links.iter().filter_map(|link| seen.get(link)).sum()
 }
 
 fn spaced(word: &str) -> String {

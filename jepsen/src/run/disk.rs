@@ -27,8 +27,10 @@ impl Nemesis {
         let victim = self.whom(whom)?;
         let fault = self.fault(strike, &format!("a disk: {how:?}"), std::slice::from_ref(&victim));
         match how {
-            DiskBlow::Fails => self.trace(strike, fault, victim, "error=EIO".to_owned()).await,
-            DiskBlow::Slow(by) => self.trace(strike, fault, victim, format!("delay_enter={}", by.as_micros())).await,
+            DiskBlow::Fails => self.trace(strike, fault, victim, "error=EIO".to_owned(), true).await,
+            DiskBlow::Slow(by) => {
+                self.trace(strike, fault, victim, format!("delay_enter={}", by.as_micros()), false).await
+            }
             DiskBlow::Full => self.fill(fault, victim),
             DiskBlow::StateLost | DiskBlow::StateDamaged => self.harm_state(fault, victim, how),
             DiskBlow::TornTail => self.tear(fault, victim).await,
@@ -41,24 +43,38 @@ impl Nemesis {
         mut fault: Fault,
         victim: String,
         what: String,
+        fails: bool,
     ) -> Result<Begun, Skipped> {
         trace::is_possible().map_err(Skipped::Cannot)?;
         let process = self.stage.cluster.node(&victim).map_err(skipped)?.process_id();
         let process = process.ok_or_else(|| Skipped::NotNow(format!("{victim} does not run")))?;
         let folder = self.stage.cluster.folder().to_owned();
-        // Whoever learns that its disk fails stops: that is what is asked of it.
-        self.stage.excuse(&victim, strike.lasts + STOPS_WITHIN);
+        // Whoever learns that its disk fails stops: that is what is asked of it. A slow one is no reason.
+        if fails {
+            self.stage.excuse(&victim, strike.lasts + STOPS_WITHIN);
+        }
         let trace = Trace::of_syncs(process, &what, &folder).await.map_err(skipped)?;
         fault.word = what;
-        Ok(Begun { fault, undo: Undo::Untrace { name: victim, trace } })
+        Ok(Begun { fault, undo: Undo::Untrace { name: victim, trace, process, fails } })
     }
 
-    pub(super) async fn untrace(&mut self, name: &str, trace: Trace, fault: &mut Fault) -> Result<()> {
+    /// `failed`: the process whose syncs failed.
+    pub(super) async fn untrace(
+        &mut self,
+        name: &str,
+        trace: Trace,
+        failed: Option<u32>,
+        fault: &mut Fault,
+    ) -> Result<()> {
         let struck = trace.end().await;
         self.stage.look_for_ends()?;
         let went_down = self.stage.doing(name) == Doing::Down;
-        self.stage.excuse(name, STOPS_WITHIN);
-        self.stage.start(name)?;
+        if went_down {
+            self.stage.start(name)?;
+        } else if failed.is_some() && self.stage.cluster.node(name)?.process_id() == failed {
+            // It may not have come to its end yet. A life that began since has met no such disk.
+            self.stage.excuse(name, STOPS_WITHIN);
+        }
         fault.observed = Some(struck > 0);
         let and = if went_down { ", and the node stopped" } else { "" };
         fault.word = format!("{}: {struck} syncs were struck{and}", fault.word);
@@ -74,13 +90,15 @@ impl Nemesis {
     }
 
     pub(super) fn empty(&mut self, name: &str, fault: &mut Fault) -> Result<()> {
-        if let Ok(volumes) = &self.stage.cluster.footing().volumes {
-            volumes.get(name).context("a node without a disk of its own")?.empty()?;
-        }
+        let emptied = match &self.stage.cluster.footing().volumes {
+            Ok(volumes) => volumes.get(name).context("a node without a disk of its own").and_then(|disk| disk.empty()),
+            Err(_) => Ok(()),
+        };
         self.stage.look_for_ends()?;
         let went_down = self.stage.doing(name) == Doing::Down;
         self.stage.disk_has_room(name, STOPS_WITHIN);
         self.stage.start(name)?;
+        emptied?;
         fault.observed = went_down.then_some(true);
         fault.word = if went_down { "the node stopped" } else { "the node went on, or wrote nothing" }.to_owned();
         Ok(())

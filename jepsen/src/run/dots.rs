@@ -30,16 +30,20 @@ impl Dots {
                 DotAnswer::Cut => Answered::Cut,
                 DotAnswer::Malformed => Answered::Malformed,
             };
-            dots.told.lock().unwrap_or_else(PoisonError::into_inner).insert(dot(accept));
-            recorder.event(&mail(&recorder, accept, answer));
+            // A dialogue may come to its answer after the rest was recorded: then it was told already.
+            if dots.told.lock().unwrap_or_else(PoisonError::into_inner).insert(dot(accept)) {
+                recorder.event(&mail(&recorder, accept, answer));
+            }
         })
     }
 
     /// Accepts whose dialogues have not come to their answer yet. The sink's own record is the truth.
     pub fn record_the_rest(&self, recorder: &Recorder, sink: &Sink) {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, accept) in sink.mails().iter().filter(|(_, accept)| !told.contains(&dot(accept))) {
-            recorder.event(&mail(recorder, accept, Answered::AcceptedUntold));
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, accept) in sink.mails().iter() {
+            if told.insert(dot(accept)) {
+                recorder.event(&mail(recorder, accept, Answered::AcceptedUntold));
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ impl Nemesis {
     /// Kills a node, copies its folder while it is down, and lets it go on: what it promises from here on is not in the
     /// copy.
     pub(super) async fn copy_folder(&mut self, strike: &Strike, whom: Whom) -> Result<Begun, Skipped> {
-        self.all_is_well().await.map_err(Skipped)?;
+        self.all_is_well().await.map_err(Skipped::NotNow)?;
         let victim = self.whom(whom)?;
         let mut fault = self.fault(strike, "kill -9, and a copy of its folder", std::slice::from_ref(&victim));
         fault.kind = FaultKind::Kill;
@@ -58,6 +58,14 @@ impl Nemesis {
             return Ok(());
         }
         self.kill_noting(name, &mut fault)?;
+        // It was killed, whatever comes of the folders.
+        let tried = self.try_old_folder(name, kept, &mut fault).await;
+        fault.until_ns = Some(self.stage.recorder.now_ns());
+        self.write_down(fault);
+        tried
+    }
+
+    async fn try_old_folder(&mut self, name: &str, kept: &Path, fault: &mut Fault) -> Result<()> {
         let folder = self.stage.cluster.node(name)?.folder().to_owned();
         let newest = self.stage.cluster.folder().join(format!("{name}.newest"));
         replace(&newest, &folder)?;
@@ -74,8 +82,6 @@ impl Nemesis {
             Some(said) => fault.word = said,
             None => self.stage.surprises.push(format!("{name} was not refused with a folder older than what it had")),
         }
-        fault.until_ns = Some(self.stage.recorder.now_ns());
-        self.write_down(fault);
         Ok(())
     }
 
@@ -105,8 +111,10 @@ impl Nemesis {
         self.note_ends()?;
         let past_gate = self.stage.past_gate(name);
         (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
-        self.count_kill(name, past_gate > 0, past_gate);
-        self.stage.kill(name)
+        let victim = self.victim(name, past_gate > 0);
+        self.stage.kill(name)?;
+        self.count_kill(victim, past_gate > 0, past_gate);
+        Ok(())
     }
 
     /// Or else why not.

@@ -90,7 +90,9 @@ impl Nemesis {
         self.lying = None;
         let others_are_well = self.all_is_well().await;
         let folder = self.stage.cluster.node(&name)?.folder().to_owned();
-        if others_are_well.is_err() || self.stage.cluster.node(&name)?.process_id() != process {
+        // Who leads now may be the liar itself, or somebody who does not remember what it acknowledged.
+        let is_as_it_was = self.stage.leader() == leader && self.stage.cluster.node(&name)?.process_id() == process;
+        if others_are_well.is_err() || !is_as_it_was {
             // An honest disk again, before anybody else cuts its power.
             let struck = trace.end().await;
             tool::run("sync", &["-f", tool::text(&folder)?])?;
@@ -111,14 +113,29 @@ impl Nemesis {
         self.ends.past_gate += past_gate;
         let struck = trace.end().await;
         (fault.observed, fault.word) = (Some(struck > 0), format!("{struck} syncs were not done"));
+        // The power was cut, whatever comes of it.
+        let seen = self.see_it_caught(&name, &folder, leader, struck, &mut cut).await;
+        cut.until_ns = Some(self.stage.recorder.now_ns());
+        self.write_down(cut);
+        seen
+    }
+
+    async fn see_it_caught(
+        &mut self,
+        name: &str,
+        folder: &Path,
+        leader: Option<(String, u64)>,
+        struck: u64,
+        cut: &mut Fault,
+    ) -> Result<()> {
         let newest = self.stage.cluster.folder().join(format!("{name}.newest"));
-        replace(&newest, &folder)?;
-        self.cut_power(&name)?;
-        let had_the_log = holds_the_log(&folder, &newest)?;
-        match self.is_caught(&name).await? {
+        replace(&newest, folder)?;
+        self.cut_power(name)?;
+        let had_the_log = holds_the_log(folder, &newest)?;
+        match self.is_caught(name).await? {
             Caught::Refused(said) => {
                 (cut.observed, cut.word) = (Some(true), said);
-                self.give_back(&name, &folder, &newest).await?;
+                self.give_back(name, folder, &newest).await?;
             }
             Caught::Cut(said) => (cut.observed, cut.word) = (Some(true), said),
             Caught::No if had_the_log => {
@@ -135,8 +152,6 @@ impl Nemesis {
                 cut.word = "it went on; who remembered what it had acknowledged does not lead any more".to_owned();
             }
         }
-        cut.until_ns = Some(self.stage.recorder.now_ns());
-        self.write_down(cut);
         Ok(())
     }
 

@@ -49,7 +49,7 @@ use self::daily::Hand;
 pub use self::nemesis::Ends;
 use self::nemesis::Nemesis;
 use self::operator::Operator;
-use self::plan::Family;
+use self::plan::{Family, Strike};
 use self::scene::{Closed, Scene, Trouble};
 use self::stage::Stage;
 use self::workload::{CAMPAIGN, Workload};
@@ -215,7 +215,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     tell_what_lacks(&cluster, wanted(&families, args.workload));
 
     let began_us = monotonic_us();
-    let header = header(args, &families, &cluster);
+    let header = header(args, &families, &plan, &cluster);
     let clocks_are_right = ledger_time_is_ours(&families, args);
     let (scene, sink) =
         Scene::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), clocks_are_right).await?;
@@ -360,7 +360,7 @@ fn tell_what_lacks(cluster: &Cluster, wanted: Wanted) {
     }
 }
 
-fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
+fn header(args: &Args, families: &[Family], plan: &[Strike], cluster: &Cluster) -> Header {
     let ((_, recipients), campaign) = (sizes(args), campaign(args));
     let kills = families.contains(&Family::Kill) && args.seconds >= 20;
     let mut command = format!(
@@ -387,7 +387,7 @@ fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
             // nobody leads, so less of them is due meanwhile.
             mails_per_second: recipients / (if args.workload == Due::Daily { 10 } else { 4 } * args.seconds as u32),
             kills_inside_data: u32::from(kills),
-            faults: must_be_seen(families, kills, args.seconds),
+            faults: must_be_seen(families, plan, kills, args.seconds),
         },
         drain_within_ms: (args.seconds + 60) * 1_000,
         sessions: SESSIONS + if campaign > 0 { CAMPAIGN_SESSIONS } else { 0 },
@@ -401,8 +401,8 @@ fn header(args: &Args, families: &[Family], cluster: &Cluster) -> Header {
 
 /// Kinds of faults of which an effect must have been seen: of each family whose effect nobody can miss, where there are
 /// few enough for all of them to have their turn. Of old folders and lying disks only where nothing else is asked for:
-/// they come only while all else is well.
-fn must_be_seen(families: &[Family], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
+/// they come only while all else is well. Nothing is asked for that the seed did not draw.
+fn must_be_seen(families: &[Family], plan: &[Strike], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
     let kills = kills.then_some((FaultKind::Kill, 1));
     let folders = (families == [Family::Folder]).then_some((FaultKind::Damage, 1));
     let lies = (families == [Family::Lie]).then_some((FaultKind::PowerCut, 1));
@@ -416,6 +416,8 @@ fn must_be_seen(families: &[Family], kills: bool, seconds: u64) -> BTreeMap<Faul
         Family::Operator => Some((FaultKind::Operator, 1)),
         _ => None,
     });
+    let drawn: BTreeSet<FaultKind> = plan.iter().map(|strike| nemesis::kind(&strike.blow)).collect();
+    let plain = plain.filter(|(kind, _)| drawn.contains(kind));
     kills.into_iter().chain(folders).chain(lies).chain(plain).collect()
 }
 

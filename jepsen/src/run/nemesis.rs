@@ -46,7 +46,7 @@ pub struct Nemesis {
     waits: Option<Instant>,
     /// Nodes that may have lost their lease and lived on.
     away: BTreeSet<String>,
-    active: Vec<Active>,
+    pub(super) active: Vec<Active>,
     revivals: Vec<(Instant, String)>,
 }
 
@@ -68,10 +68,21 @@ pub struct Ends {
 }
 
 /// A fault in force.
-struct Active {
+pub(super) struct Active {
     until: Instant,
     fault: Fault,
-    undo: Undo,
+    pub undo: Undo,
+}
+
+/// What a node did that is to be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Victim {
+    /// It led, by its own word of a moment ago.
+    Leader,
+    /// It did not, and had a mail in hand, as the sink saw it.
+    Sender,
+    /// Neither.
+    Other,
 }
 
 /// A strike that could not be, and why.
@@ -238,6 +249,8 @@ impl Nemesis {
         let Active { mut fault, undo, .. } = self.active.swap_remove(place);
         if let Err(error) = Box::pin(self.undo(undo, &mut fault)).await {
             fault.word = format!("{}; mending it: {error:#}", fault.word);
+            // What nobody mended may be in force to the end.
+            self.stage.surprises.push(format!("{} was not mended: {error:#}", fault.name));
         }
         fault.until_ns = Some(self.stage.recorder.now_ns());
         self.write_down(fault);
@@ -253,20 +266,29 @@ impl Nemesis {
 
     /// A fault of a strike that begins now, as installed.
     pub(super) fn fault(&self, strike: &Strike, name: &str, nodes: &[String]) -> Fault {
-        let led_epoch = self.stage.leader().filter(|(leader, _)| nodes.contains(leader)).map(|(_, epoch)| epoch);
+        let led_epoch = self.stage.leads_now().filter(|(leader, _)| nodes.contains(leader)).map(|(_, epoch)| epoch);
         let from_ns = self.stage.recorder.now_ns();
         Fault { led_epoch, ..Fault::installed(kind(&strike.blow), name.to_owned(), nodes.to_vec(), from_ns) }
     }
 
-    /// Counts the kill of a node that is about to come.
-    pub(super) fn count_kill(&mut self, name: &str, inside: bool, past_gate: u64) {
-        let leads = self.stage.leader().is_some_and(|(leader, _)| leader == name);
-        let sends = inside || self.stage.is_sending(name);
+    /// Whom the kill meets that is about to come.
+    pub(super) fn victim(&self, name: &str, inside: bool) -> Victim {
+        if self.stage.leads_now().is_some_and(|(leader, _)| leader == name) {
+            Victim::Leader
+        } else if inside || self.stage.is_sending(name) {
+            Victim::Sender
+        } else {
+            Victim::Other
+        }
+    }
+
+    /// Counts a kill.
+    pub(super) fn count_kill(&mut self, victim: Victim, inside: bool, past_gate: u64) {
         let ends = &mut self.ends;
-        *match (leads, sends) {
-            (true, _) => &mut ends.leader,
-            (false, true) => &mut ends.sender,
-            (false, false) => &mut ends.other,
+        *match victim {
+            Victim::Leader => &mut ends.leader,
+            Victim::Sender => &mut ends.sender,
+            Victim::Other => &mut ends.other,
         } += 1;
         ends.between_dot_and_250 += u64::from(inside);
         ends.past_gate += past_gate;
@@ -313,7 +335,8 @@ impl Nemesis {
     }
 }
 
-fn kind(blow: &Blow) -> FaultKind {
+/// As histories call it.
+pub(super) fn kind(blow: &Blow) -> FaultKind {
     use super::plan::DiskBlow;
     match blow {
         Blow::Kill { .. } | Blow::KillAll => FaultKind::Kill,

@@ -1,4 +1,4 @@
-//! Writes down when nobody led with a quorum, as the watch sees it: from the last word of a leader to the next one.
+//! Writes down when nobody led with a quorum, as the watch heard it: from the last word of a leader to the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,24 +10,17 @@ use super::recorder::Recorder;
 use crate::measure::monotonic_us;
 use crate::watch::Watch;
 
-/// A leader that has not said so for longer than this may be none: it is asked ten times a second.
-const SILENCE_US: i64 = 400_000;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Looks until `over` is set, then writes down every leadership.
+/// Waits until `over` is set, then writes down every outage since it was called, and every leadership.
 pub async fn observe(watch: Arc<Watch>, recorder: Recorder, over: Arc<AtomicBool>) {
-    let mut last_us = monotonic_us();
+    let began_us = monotonic_us();
     while !over.load(Ordering::Relaxed) {
-        let word_us = watch.all().iter().map(|leadership| leadership.last_us).max().unwrap_or(last_us);
-        if word_us - last_us > SILENCE_US {
-            recorder.event(&Event::Outage(Outage { from_ns: recorder.ns(last_us), until_ns: recorder.ns(word_us) }));
-        }
-        last_us = last_us.max(word_us);
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    let now = monotonic_us();
-    if now - last_us > SILENCE_US {
-        recorder.event(&Event::Outage(Outage { from_ns: recorder.ns(last_us), until_ns: recorder.ns(now) }));
+    for (from_us, until_us) in watch.silences().into_iter().filter(|(_, until_us)| *until_us > began_us) {
+        let (from_ns, until_ns) = (recorder.ns(from_us.max(began_us)), recorder.ns(until_us));
+        recorder.event(&Event::Outage(Outage { from_ns, until_ns }));
     }
     for leadership in watch.all() {
         if let Some(node) = leadership.node {

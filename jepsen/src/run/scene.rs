@@ -127,13 +127,14 @@ impl Scene {
         let clocks = Clocks::new(lives.clone(), self.ledger_time, &nemesis.stage.sink, &recorder);
         let read = aftermath::read(admin, workload, &recorder, &clocks, ends - TO_JUDGE).await;
         let mut whole = trouble.note(read).unwrap_or_default();
+        // Accepts first: a mail on its way passes its gate before.
+        self.dots.record_the_rest(&recorder, &nemesis.stage.sink);
         if self.gates.record(&nemesis.stage.cluster, &recorder, &lives).await {
             whole.push(Part::Gates);
         }
         self.over.store(true, Ordering::Relaxed);
         while self.observers.join_next().await.is_some() {}
 
-        self.dots.record_the_rest(&recorder, &nemesis.stage.sink);
         workload.record(&recorder);
         nemesis.stage.record_living();
         // What was observed completely, beside what was read.

@@ -112,16 +112,21 @@ impl Stage {
         self.names().into_iter().filter(|name| self.doing(name) == Doing::Runs).collect()
     }
 
-    /// Who leads, if the watch has seen it.
+    /// Who led last, if the watch has seen it.
     pub fn leader(&self) -> Option<(String, u64)> {
         let latest = self.watch.latest()?;
         Some((latest.node?, latest.epoch))
     }
 
-    /// Did somebody that runs say a moment ago that it leads?
+    /// Who runs and said a moment ago that it leads.
+    pub fn leads_now(&self) -> Option<(String, u64)> {
+        let latest = self.watch.latest().filter(|leadership| monotonic_us() - leadership.last_us < WORD_HOLDS_US)?;
+        Some((latest.node?, latest.epoch)).filter(|(node, _)| self.doing(node) == Doing::Runs)
+    }
+
+    /// Does anybody?
     pub fn is_led(&self) -> bool {
-        let latest = self.watch.latest().filter(|leadership| monotonic_us() - leadership.last_us < WORD_HOLDS_US);
-        latest.and_then(|leadership| leadership.node).is_some_and(|node| self.doing(&node) == Doing::Runs)
+        self.leads_now().is_some()
     }
 
     /// Mails of a node whose final dot the sink has and which it has not answered.
@@ -182,8 +187,9 @@ impl Stage {
         };
         let words = self.cluster.node(name)?.last_words();
         self.cluster.kill(name)?;
-        self.is_over(name, incarnation, if status.success() { LifeEnd::Stopped } else { LifeEnd::ByItself });
-        if !status.success() {
+        let end = end_of_a_leaver(status);
+        self.is_over(name, incarnation, end);
+        if end == LifeEnd::ByItself {
             self.wonder(name, status, &words);
         }
         Ok(Stopped::Obeyed)
@@ -239,10 +245,11 @@ impl Stage {
         Ok(())
     }
 
-    /// SIGTERM, and nobody waits: its end is seen by [`Stage::look_for_ends`].
+    /// SIGTERM, and nobody waits: its end is seen by [`Stage::look_for_ends`]. Once: who is told twice ends at once.
     pub fn ask_to_stop(&mut self, name: &str) -> Result<()> {
-        self.cluster.named(name)?.signal(Signal::TERM)?;
-        self.leaving.insert(name.to_owned());
+        if self.leaving.insert(name.to_owned()) {
+            self.cluster.named(name)?.signal(Signal::TERM)?;
+        }
         Ok(())
     }
 
@@ -263,13 +270,7 @@ impl Stage {
             let (incarnation, words) = (node.incarnation(), node.last_words());
             let led_epoch = self.leader().filter(|(leader, _)| *leader == name).map(|(_, epoch)| epoch);
             self.cluster.kill(&name)?;
-            let was_leaving = self.leaving.remove(&name);
-            let end = match status.signal() {
-                _ if was_leaving && status.success() => LifeEnd::Stopped,
-                // It was asked before it could hear anything: our signal ended it as a kill does.
-                Some(signal) if was_leaving && signal == Signal::TERM.as_raw() => LifeEnd::Killed,
-                _ => LifeEnd::ByItself,
-            };
+            let end = if self.leaving.remove(&name) { end_of_a_leaver(status) } else { LifeEnd::ByItself };
             let was_asked = end != LifeEnd::ByItself;
             self.is_over(&name, incarnation, end);
             let point = died_at(&words).filter(|_| !status.success()).map(str::to_owned);
@@ -328,11 +329,29 @@ impl Stage {
         })
     }
 
+    /// Does its process answer at all?
+    pub async fn is_alive(&self, name: &str) -> bool {
+        match self.cluster.node(name) {
+            Ok(node) => pages::is_alive(node.http).await,
+            Err(_) => false,
+        }
+    }
+
     /// Is it ready, by its own word?
     pub async fn is_ready(&self, name: &str) -> bool {
         match self.cluster.node(name) {
             Ok(node) => pages::is_ready(node.http).await,
             Err(_) => false,
         }
+    }
+}
+
+/// How a life ended that was asked to stop.
+fn end_of_a_leaver(status: ExitStatus) -> LifeEnd {
+    match status.signal() {
+        _ if status.success() => LifeEnd::Stopped,
+        // It was asked before it could hear anything: our signal ended it as a kill does.
+        Some(signal) if signal == Signal::TERM.as_raw() => LifeEnd::Killed,
+        _ => LifeEnd::ByItself,
     }
 }

@@ -239,14 +239,16 @@ impl<'a> Drive<'a> {
     fn kill_led(&mut self, node: &str, why: &str, led_epoch: Option<u64>) -> Result<()> {
         // It may have come by its point meanwhile.
         self.notice()?;
-        let stage = &mut self.nemesis.stage;
+        let stage = &self.nemesis.stage;
         let mut fault = blank(FaultKind::Kill, &format!("kill -9: {why}"), stage.recorder.now_ns());
         let past_gate = stage.past_gate(node);
         if stage.doing(node) == Doing::Runs {
-            stage.kill(node)?;
+            let victim = self.nemesis.victim(node, past_gate > 0);
+            self.nemesis.stage.kill(node)?;
+            self.nemesis.count_kill(victim, past_gate > 0, past_gate);
             (fault.nodes, fault.past_gate, fault.led_epoch) = (vec![node.to_owned()], Some(past_gate), led_epoch);
             fault.inside_data = Some(past_gate > 0);
-            stage.recorder.event(&Event::Fault(fault));
+            self.nemesis.stage.recorder.event(&Event::Fault(fault));
         }
         let away = Duration::from_millis(Arms::away_ms(&mut self.dice));
         // The others need a moment to elect one of them.
