@@ -25,7 +25,7 @@ const ANSWER_MS: u64 = 100;
 /// A relay at a tenth of its capacity.
 const SLOW_ANSWER_MS: u64 = 10 * ANSWER_MS;
 /// What the nodes get together where rendering is all that they can do: hundredths of a processor.
-const QUOTA_PERCENT: u64 = 60;
+const QUOTA_PERCENT: u64 = 25;
 /// Mails a second that nodes with so little cannot render.
 const TOO_MUCH: u64 = 4_000;
 /// The minute in which these many schedules are due.
@@ -102,6 +102,8 @@ struct Told {
     lost: u64,
     /// Nothing is killed, so none may be.
     in_doubt: u64,
+    /// Of the time, how much the nodes stood still since their share of the processor was used up; where they had a share.
+    quota_exhausted_percent: Option<f64>,
     valid: bool,
 }
 
@@ -189,9 +191,10 @@ async fn one(start: &Start, args: &Args, case: Case) -> Result<Told> {
         }
     }
     let told = offer_it(&cluster, &sink, &leaders, case, &offer, due).await;
+    let exhausted = quota.as_ref().map(Quota::exhausted_percent).transpose();
     drop(cluster);
     drop(quota);
-    told
+    Ok(Told { quota_exhausted_percent: exhausted?, ..told? })
 }
 
 /// Creates everything; answers the first instant.
@@ -268,6 +271,7 @@ async fn offer_it(
         duplicates: tally.duplicates,
         lost: tally.lost,
         in_doubt: tally.in_doubt,
+        quota_exhausted_percent: None,
         valid: elections == 0 && tally.is_clean() && tally.in_doubt == 0,
     })
 }
@@ -306,6 +310,7 @@ impl Told {
             duplicates: 0,
             lost: 0,
             in_doubt: 0,
+            quota_exhausted_percent: None,
             valid: false,
         }
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::measure::rounded;
 use crate::tool;
 
 const V1: &str = "/sys/fs/cgroup/cpu";
@@ -46,6 +47,13 @@ impl Quota {
         self.write("cgroup.procs", &process.to_string())
     }
 
+    /// In how many hundredths of its periods the group was stopped, because it had used its share up.
+    pub fn exhausted_percent(&self) -> Result<f64> {
+        let path = self.folder.join("cpu.stat");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(exhausted(&text))
+    }
+
     fn write(&self, name: &str, value: &str) -> Result<()> {
         let path = self.folder.join(name);
         fs::write(&path, value).with_context(|| format!("{value} to {}", path.display()))
@@ -74,7 +82,30 @@ fn remove(folder: &Path) {
     }
 }
 
+/// As the kernel counts: `nr_periods 600`, `nr_throttled 150`.
+fn exhausted(stat: &str) -> f64 {
+    let count = |name: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<f64>().ok()
+    };
+    match (count("nr_periods "), count("nr_throttled ")) {
+        (Some(periods), Some(throttled)) if periods > 0.0 => rounded(100.0 * throttled / periods),
+        _ => 0.0,
+    }
+}
+
 fn has_cpu(parent: &Path) -> bool {
     let controllers = fs::read_to_string(parent.join("cgroup.subtree_control")).unwrap_or_default();
     controllers.split_whitespace().any(|controller| controller == "cpu")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_that_was_used_up_is_told_in_periods() {
+        assert_eq!(exhausted("usage_usec 9\nnr_periods 600\nnr_throttled 150\nthrottled_usec 7\n"), 25.0);
+        assert_eq!(exhausted("nr_periods 0\nnr_throttled 0\n"), 0.0);
+    }
 }

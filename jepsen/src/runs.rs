@@ -41,6 +41,9 @@ struct Line {
     in_doubt: u64,
     in_doubt_arrived: u64,
     faults: BTreeMap<String, Tally>,
+    /// Lines of before names were counted say nothing.
+    #[serde(default)]
+    seen: BTreeMap<String, u64>,
     ends: Ends,
     failover_ms: Times,
     invariants: BTreeMap<String, Verdict>,
@@ -119,6 +122,8 @@ struct Report {
     by_nemesis: BTreeMap<String, Sum>,
     /// Faults that were seen to have an effect, by kind.
     faults: BTreeMap<String, u64>,
+    /// The same by name, of the lines that tell names.
+    seen: BTreeMap<String, u64>,
     /// And those that were skipped.
     skipped: BTreeMap<String, u64>,
     /// In how many valid runs each invariant held. Those that were not valid are named below.
@@ -155,6 +160,10 @@ fn sum(file: PathBuf, lines: &[Line]) -> Report {
         *faults.entry(kind.clone()).or_default() += tally.observed;
         *skipped.entry(kind.clone()).or_default() += tally.skipped;
     }
+    let mut seen = BTreeMap::new();
+    for (name, count) in valid().flat_map(|line| &line.seen) {
+        *seen.entry(name.clone()).or_default() += count;
+    }
     for (name, verdict) in valid().flat_map(|line| &line.invariants) {
         *invariants.entry(name.clone()).or_default() += u64::from(verdict.verdict == "true");
     }
@@ -171,6 +180,7 @@ fn sum(file: PathBuf, lines: &[Line]) -> Report {
         resend: of(&|line| line.in_doubt_policy == "resend"),
         by_nemesis: by_nemesis.collect(),
         faults,
+        seen,
         skipped,
         invariants,
         points,
@@ -286,7 +296,10 @@ mod tests {
             line["seed"] = 8.into();
             line["lost"] = 1.into();
         });
-        let other = line(|line| line["failover_ms"]["each"] = serde_json::json!([2.0]));
+        let other = line(|line| {
+            line["failover_ms"]["each"] = serde_json::json!([2.0]);
+            line["seen"] = serde_json::json!({"kill -9 of the leader": 3});
+        });
         let five = line(|line| {
             (line["nodes"], line["workload"], line["in_doubt_policy"]) = (5.into(), "daily".into(), "resend".into());
         });
@@ -301,6 +314,7 @@ mod tests {
         assert_eq!((count, p50, max), (3, Some(2.0), Some(3.0)));
         assert_eq!(report.not_valid, ["seed 8 of kill at abc"]);
         assert_eq!((report.faults["kill"], report.skipped["kill"], report.invariants["I1"]), (6, 2, 2));
+        assert_eq!(report.seen["kill -9 of the leader"], 3);
         assert_eq!((report.resend.runs, report.by_nemesis.len()), (0, 1));
         let died = |at: &str, hits: u64| line(move |line| line["points"] = serde_json::json!({at: hits}));
         let died =

@@ -44,6 +44,16 @@ pub fn tallies(book: &Book) -> BTreeMap<FaultKind, Tally> {
     tallies
 }
 
+/// How often each fault had an effect that was seen, by the name that it was given.
+pub fn by_name(book: &Book) -> BTreeMap<String, u32> {
+    let mut seen = BTreeMap::new();
+    let installed = book.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
+    for fault in installed.filter(|fault| fault.observed == Some(true)) {
+        *seen.entry(fault.name.clone()).or_default() += 1;
+    }
+    seen
+}
+
 /// Is it enough? False: it was looked at and is too little. Unknown: nobody looked.
 ///
 /// A kind that was only ever skipped, and at least once because the machine cannot do it, is named by the tallies and

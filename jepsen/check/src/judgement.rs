@@ -41,6 +41,8 @@ pub struct Judgement {
     pub in_doubt_allowed: u64,
     /// What became of the faults.
     pub faults: BTreeMap<FaultKind, Tally>,
+    /// How often each had an effect that was seen, by name.
+    pub seen: BTreeMap<String, u32>,
     /// How long nothing came after a leader was struck.
     pub failover_ms: Failover,
     /// The invariants that were asked for: `I1` …
@@ -84,6 +86,7 @@ impl Book {
             in_doubt_arrived: doubt.arrived,
             in_doubt_allowed: doubt.allowed,
             faults: coverage::tallies(self),
+            seen: coverage::by_name(self),
             failover_ms: failover(self),
             invariants,
             coverage,

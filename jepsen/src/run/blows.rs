@@ -121,7 +121,7 @@ impl Nemesis {
             (Whom::Sender, Some(sender)) if self.stage.running().contains(&sender) => sender,
             _ => self.whom(whom)?,
         };
-        let mut fault = self.fault(strike, &format!("kill -9 of {whom:?}"), std::slice::from_ref(&victim));
+        let mut fault = self.fault(strike, &format!("kill -9 of {whom}"), std::slice::from_ref(&victim));
         // After the instant of the fault: a dot that is read from then on was under way.
         let past_gate = self.stage.past_gate(&victim);
         let is_inside = held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0;
@@ -183,7 +183,7 @@ impl Nemesis {
     fn pause(&mut self, strike: &Strike, whom: Whom) -> Result<Begun, Skipped> {
         self.note_ends().map_err(skipped)?;
         let victim = self.whom(whom)?;
-        let mut fault = self.fault(strike, &format!("SIGSTOP of {whom:?}"), std::slice::from_ref(&victim));
+        let mut fault = self.fault(strike, &format!("SIGSTOP of {whom}"), std::slice::from_ref(&victim));
         let past_gate = self.stage.past_gate(&victim);
         self.stage.pause(&victim).map_err(skipped)?;
         (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
@@ -194,15 +194,13 @@ impl Nemesis {
     fn cut(&mut self, strike: &Strike, shape: Shape) -> Result<Begun, Skipped> {
         let nodes = self.stage.names().len();
         let (bad, name) = match shape {
-            Shape::Alone(whom) => (links::alone(nodes, self.place(whom)?), format!("{whom:?} alone")),
+            Shape::Alone(whom) => (links::alone(nodes, self.place(whom)?), format!("{whom} alone")),
             Shape::Halves(first) => (links::halves(nodes, first), "a minority cut off".to_owned()),
             Shape::Ring => (links::ring(nodes), "a ring".to_owned()),
             Shape::Bridge(middle) => (links::bridge(nodes, middle), "a bridge".to_owned()),
-            Shape::OneWayIn(whom) => {
-                (links::one_way(nodes, self.place(whom)?, true), format!("nothing in to {whom:?}"))
-            }
+            Shape::OneWayIn(whom) => (links::one_way(nodes, self.place(whom)?, true), format!("nothing in to {whom}")),
             Shape::OneWayOut(whom) => {
-                (links::one_way(nodes, self.place(whom)?, false), format!("nothing out of {whom:?}"))
+                (links::one_way(nodes, self.place(whom)?, false), format!("nothing out of {whom}"))
             }
         };
         let names = self.stage.names();
@@ -274,7 +272,7 @@ impl Nemesis {
         if self.active.iter().any(|active| matches!(&active.undo, Undo::Clock(name) if *name == victim)) {
             return Err(Skipped::NotNow(format!("the clock of {victim} is wrong already")));
         }
-        let mut fault = self.fault(strike, &format!("the clock of {whom:?}: {offset}"), std::slice::from_ref(&victim));
+        let mut fault = self.fault(strike, &format!("the clock of {whom}: {offset}"), std::slice::from_ref(&victim));
         let clocks = self.stage.cluster.footing().clocks.as_ref().map_err(|why| Skipped::Cannot(why.clone()))?;
         clocks.set(&victim, offset).map_err(skipped)?;
         tokio::time::sleep(CLOCK_IS_READ_WITHIN).await;

@@ -4,6 +4,7 @@
 //! all of them. Every family draws from a stream of its own, so that one more family moves no other. Whom a blow
 //! meets (the leader, a sender) is known only when it falls; that it falls, when, and for how long is not.
 
+use std::fmt;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -69,6 +70,16 @@ pub enum Whom {
     Sender,
     /// The node of this number, counted round.
     Node(usize),
+}
+
+impl fmt::Display for Whom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Whom::Leader => "the leader",
+            Whom::Sender => "a sender",
+            Whom::Node(_) => "any node",
+        })
+    }
 }
 
 /// One thing to break.

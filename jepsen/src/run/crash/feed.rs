@@ -57,8 +57,6 @@ impl Feed {
             tasks.spawn(create(admin, recorder.clone(), workload.clone(), client, on));
         }
         let list = folder.join("list.csv");
-        let rows: String = (0..ROWS).map(|row| format!("listed-{row}@example.net\n")).collect();
-        std::fs::write(&list, format!("email\n{rows}"))?;
         let endpoints = admin.endpoints().join(",");
         tasks.spawn(import(binary.to_owned(), endpoints, list, Arc::clone(&imports)));
         tasks.spawn(look(admin.another(0)?, Arc::clone(&applied)));
@@ -105,6 +103,12 @@ async fn create(admin: Admin, recorder: Recorder, workload: Workload, client: us
 async fn import(binary: PathBuf, endpoints: String, list: PathBuf, on: Arc<AtomicBool>) {
     let mut number = 0_u32;
     while on.load(Ordering::Relaxed) {
+        // Others each time: a part that the nodes have already is not sent.
+        let rows: String = (0..ROWS).map(|row| format!("listed-{number}-{row}@example.net\n")).collect();
+        if let Err(error) = std::fs::write(&list, format!("email\n{rows}")) {
+            eprintln!("  {}: {error}; no list is imported", list.display());
+            return;
+        }
         let mut command = Command::new(&binary);
         command.args(["audience", "import", &format!("list-{number}")]).arg(&list).args(["--endpoint", &endpoints]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
