@@ -226,7 +226,8 @@ impl World {
             } else {
                 self.count("half cut off for good");
                 let (from, to) = (self.nodes[place].id, self.nodes[(place + 1) % 3].id);
-                self.breaks((Thing::Network, FaultKind::Partition), "one way for good".to_owned(), &[place]);
+                let ends = [place, (place + 1) % 3];
+                self.breaks((Thing::Network, FaultKind::Partition), "one way for good".to_owned(), &ends);
                 self.trace().say(format_args!("what n{} says to n{} is lost for good", from.0, to.0));
                 self.around.network.cut(from, to);
             }

@@ -88,11 +88,13 @@ fn unaccounted(book: &Book) -> Vec<&Grant> {
 
 /// Can this fault have left a hand-off under this grant in doubt? It struck the node that held it, in the life that did,
 /// or, where a journal was lost, in a later one, which was to say what had come of it. A network that is cut or bad
-/// strikes whoever cannot reach the leader, and that may be anybody.
+/// strikes whoever cannot reach the leader, and that may be anybody; one that is cut for good also hides the journals of
+/// those between whom it is cut.
 fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     let holder = book.names.text(grant.node);
     let is_network = matches!(fault.kind, FaultKind::Partition | FaultKind::Link);
-    if !is_network && !fault.nodes.iter().any(|node| node == holder) {
+    let never_ends = is_network && fault.until_ns.is_none();
+    if (!is_network || never_ends) && !fault.nodes.iter().any(|node| node == holder) {
         return false;
     }
     // Ledger time, by which a life is told from the next one, may be off by that, and who is gone may be granted something
@@ -103,12 +105,14 @@ fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     let over_ns = match fault.kind {
         FaultKind::Kill | FaultKind::PowerCut | FaultKind::CrashPoint => lives_again,
         FaultKind::NodeLost => None,
+        _ if never_ends => None,
         _ => fault.until_ns.or(lives_again),
     };
     let over_ns = over_ns.unwrap_or(u64::MAX).saturating_add(slack_ns);
     let own = |node: &str, incarnation| node == holder && incarnation == grant.incarnation;
     let life = book.lives.iter().find(|life| life.incarnation.is_some() && own(&life.node, life.incarnation));
-    let loses_journal = fault.journals_lost || matches!(fault.kind, FaultKind::PowerCut | FaultKind::NodeLost);
+    let is_lost = never_ends || matches!(fault.kind, FaultKind::PowerCut | FaultKind::NodeLost);
+    let loses_journal = fault.journals_lost || is_lost;
     let had_begun = life.is_none_or(|life| life.started_ns <= over_ns);
     let was_over = life
         .and_then(|life| life.ended_ns)

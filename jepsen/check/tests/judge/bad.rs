@@ -185,6 +185,18 @@ fn i5_room_that_one_nodes_fault_leaves_is_no_room_for_anothers_doubt() {
     rejected(&doubt("r255.0", "d"), &[5]);
 }
 
+#[test]
+fn i5_of_those_between_whom_it_is_cut_for_good_no_journal_is_heard() {
+    let cut = |node: &'static str| {
+        with(|history| {
+            history.alter_standing("r255.0", "d", Fate::InDoubt);
+            history.fault(FaultKind::Partition, &[node], 39.0).until_ns = None;
+        })
+    };
+    assert!(cut("n2").judge().valid, "n2 held it");
+    rejected(&cut("n3"), &[5]);
+}
+
 fn answer_of(history: &mut History, who: &str, change: impl Fn(&mut Vec<Crossing>, &mut Vec<String>)) {
     history.alter(|event| match event {
         Event::Call(Call {

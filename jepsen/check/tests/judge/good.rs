@@ -158,7 +158,7 @@ impl History {
         self.events.push(Event::Found(Found { noun, tenant, name, value }));
     }
 
-    fn fault(&mut self, kind: FaultKind, nodes: &[&str], from_s: f64) -> &mut Fault {
+    pub fn fault(&mut self, kind: FaultKind, nodes: &[&str], from_s: f64) -> &mut Fault {
         let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
         let fault = Fault::installed(kind, format!("{kind:?}"), nodes, ns(from_s));
         self.events.push(Event::Fault(Fault { observed: Some(true), ..fault }));
