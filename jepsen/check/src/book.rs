@@ -6,9 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::BufRead;
 
 use crate::history::{
-    Answered, Call, Claim, Damaged, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found, GatePasses,
-    GateReading, Header, Lease, Life, Mail, OpenRow, Outage, Outcome, Overload, Part, PhaseName, Reader, Run, Standing,
-    StateHash, Step,
+    Answer, Answered, Call, Claim, Damaged, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found,
+    GatePasses, GateReading, Header, Lease, Life, Mail, OpenRow, Operation, Outage, Outcome, Overload, Part, PhaseName,
+    Reader, Run, Standing, StateHash, Step,
 };
 use crate::names::{Name, Names};
 
@@ -246,6 +246,8 @@ impl Book {
                 self.standings.push(Stands { item, number, state });
             }
             Event::Run(run) => {
+                self.names.keep(&run.tenant);
+                self.names.keep(&run.schedule);
                 let name = self.names.keep(&run.run);
                 self.runs.insert(name, run);
             }
@@ -276,7 +278,10 @@ impl Book {
             Event::Outage(outage) => self.outages.push(outage),
             Event::Overload(overload) => self.overloads.push(overload),
             Event::Lease(lease) => self.leases.push(lease),
-            Event::Call(call) => self.calls.push(call),
+            Event::Call(call) => {
+                self.keep_names_of(&call);
+                self.calls.push(call);
+            }
             Event::Fault(fault) => self.faults.push(fault),
             Event::OpenRow(row) => self.open_rows.push(row),
             Event::StateHash(hash) => self.hashes.push(hash),
@@ -287,6 +292,23 @@ impl Book {
             Event::Found(found) => self.found.push(found),
             Event::Drained { at_ns } => self.drained_ns = self.drained_ns.max(Some(at_ns)),
             Event::Ended(ended) => self.ended = Some(ended),
+        }
+    }
+
+    /// What was promised to somebody has a name, though nothing else may ever name it.
+    fn keep_names_of(&mut self, call: &Call) {
+        if let Answer::Ok { run: Some(run), .. } = &call.answer {
+            self.names.keep(run);
+        }
+        match &call.operation {
+            Operation::Trigger { audience, .. } => {
+                self.names.keep(audience);
+            }
+            Operation::OptOut { tenant, recipient } | Operation::TakeBack { tenant, recipient } => {
+                self.names.keep(tenant);
+                self.names.keep(recipient);
+            }
+            _ => {}
         }
     }
 

@@ -86,6 +86,9 @@ pub struct Policies {
     /// What is not sent so long after its instant may expire. None: never; at the next instant it may in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_within_ms: Option<u64>,
+    /// But never sooner after it opened.
+    #[serde(default)]
+    pub finish_at_least_ms: u64,
     /// An instant may be skipped because an earlier run of its schedule is not finished.
     #[serde(default)]
     pub may_skip: bool,

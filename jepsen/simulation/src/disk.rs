@@ -42,6 +42,11 @@ impl LogDisk {
         self.state.lock().cut_in = Some(syncs);
     }
 
+    /// No cut waits any more.
+    pub fn disarm(&self) {
+        self.state.lock().cut_in = None;
+    }
+
     /// Returns when the armed cut has come.
     pub async fn was_cut(&self) {
         self.cut.notified().await;

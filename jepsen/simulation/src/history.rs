@@ -77,7 +77,7 @@ pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64)
         drain_within_ms: options.minutes * 60_000 * 4 / 10,
         start_bound_ms: None,
         // Some of its schedules have `overlap = skip`, and none has a `finish_by` of its own: it is a day.
-        policies: Policies { finish_within_ms: Some(24 * 3_600_000), may_skip: true },
+        policies: Policies { finish_within_ms: Some(24 * 3_600_000), finish_at_least_ms: 600_000, may_skip: true },
         asks: ASKS.to_vec(),
         coverage: Coverage::default(),
     };

@@ -5,6 +5,7 @@ use reveille_check::history::{Event, Fault as Told, FaultKind, FaultStatus, Phas
 use tokio::time::Duration;
 
 use crate::chronicle::name;
+use crate::disk::LogDisk;
 use crate::faults::{self, Blow, Fault, Moment, Place};
 use crate::node::{Death, Node};
 use crate::relay::{Mood, Struck};
@@ -210,6 +211,7 @@ impl World {
         self.nodes.iter().for_each(|node| self.around.network.thaw(node.id));
         self.around.relay.set_mood(Mood::default());
         self.around.relay.disarm();
+        self.nodes.iter().filter_map(|node| node.disk()).for_each(LogDisk::disarm);
         let right = self.true_time();
         self.nodes.iter().for_each(|node| node.clock.set(right));
         let broken: Vec<Thing> = self.broken.keys().copied().collect();

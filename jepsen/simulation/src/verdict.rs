@@ -105,6 +105,9 @@ fn opt_outs(book: &Book) -> u64 {
 /// Whatever is not true, in words.
 fn objections(judgement: &Judgement) -> Vec<String> {
     let mut told = Vec::new();
+    if judgement.accepted == 0 {
+        told.push("no mail at all was accepted: nothing was shown".to_owned());
+    }
     for (number, verdict) in &judgement.invariants {
         let name = format!("I{}", number.0);
         match verdict {

@@ -67,8 +67,8 @@ const PACE: &str = "after-commit:stall=40ms@0.7";
 /// Defaults: schedules and recipients a second of the fault phase.
 const SCHEDULES_PER_SECOND: u64 = 3;
 /// A long run has fewer schedules, with more recipients each: the product compares no states of more than 10,000 rows (I11,
-/// `cluster/src/site.rs`), and a schedule that has come to its end keeps about three.
-const SCHEDULES_MAX: u64 = 2_400;
+/// `cluster/src/site.rs`), and a schedule that has come to its end keeps three and more.
+const SCHEDULES_MAX: u64 = 1_000;
 const RECIPIENTS_PER_SECOND: u64 = 20;
 const CAMPAIGN_PER_SECOND: u64 = 8;
 /// By its rate it would be over in so small a part of the fault phase. Mostly one node works on it, with a third of the rate
@@ -99,6 +99,8 @@ const CLOCK_ERROR_MS: u64 = 2_000;
 const ONE_CLOCK_ERROR_MS: u64 = 100;
 /// `finish_by` of a schedule that says nothing of it (proto, `Policies`).
 const FINISH_WITHIN_MS: u64 = 24 * 3_600_000;
+/// And not before it was open for so long, whatever comes next.
+const FINISH_AT_LEAST_MS: u64 = 600_000;
 /// With a quorum, an instant opens at most so late: longer than the longest fault lasts, and an election.
 const LATE_MS: u64 = 20_000;
 
@@ -115,7 +117,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub recipients: Option<u32>,
     /// Schedules, each due once, spread evenly over the fault phase [default: 3 a second,
-    /// 2,400 at most: the states of a cluster with much more are not compared]
+    /// 1,000 at most: the states of a cluster with much more are not compared]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub schedules: Option<u32>,
     /// Recipients of a campaign that is sent during most of the fault phase; 0: no campaign [default: 8 a second]
@@ -447,7 +449,11 @@ fn plain_header(seed: u64, command: String, in_doubt: Policy, cluster: &Cluster)
         late_ms: LATE_MS,
         drain_within_ms: 0,
         start_bound_ms: None,
-        policies: Policies { finish_within_ms: Some(FINISH_WITHIN_MS), may_skip: false },
+        policies: Policies {
+            finish_within_ms: Some(FINISH_WITHIN_MS),
+            finish_at_least_ms: FINISH_AT_LEAST_MS,
+            may_skip: false,
+        },
         asks: Vec::new(),
         coverage: Coverage::default(),
     }

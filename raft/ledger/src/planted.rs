@@ -14,7 +14,7 @@ pub const VARIABLE: &str = "REVEILLE_PLANTED";
 /// Can this build have one?
 pub const COMPILED: bool = cfg!(feature = "planted-bugs");
 
-/// A bug. Each names the rule that it breaks; `docs/reliability/simulation.md` tells what caught it.
+/// A bug. Each names the rule that it breaks; `docs/reliability.md` tells what caught it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
     /// P4: a leader's lanes send what is pending, and its claim comes afterwards.

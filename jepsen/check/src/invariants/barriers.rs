@@ -37,7 +37,14 @@ impl<'a> Barrier<'a> {
         // Of a message without its dot nobody can say that it passed the gate.
         let has_dot = !matches!(dot.answer, Answered::Cut | Answered::Malformed);
         let within = dot.at_ns > self.answered_ns && dot.at_ns < self.lifted_ns && has_dot;
-        if !within || self.names(book, dot) {
+        if !within {
+            return Some(false);
+        }
+        // The gate comes after DATA was answered (P5): whatever was named or waited out, this hand-off was before its gate.
+        if dot.data_ns > self.answered_ns {
+            return Some(true);
+        }
+        if self.names(book, dot) {
             return Some(false);
         }
         if !self.unconfirmed.iter().any(|node| node == book.names.text(dot.node)) {

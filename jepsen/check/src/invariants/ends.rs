@@ -3,7 +3,7 @@
 //! final dot leaves no trace at the sink; of it the ledger's step has to do.)
 
 use crate::book::{Book, Grant, Item, rows_of};
-use crate::history::{Answer, Answered, Fate, Life, Operation, Part, Run, Step, Target};
+use crate::history::{Answer, Answered, Fate, Life, LifeEnd, Operation, Part, Run, Step, Target};
 
 /// Is there a cause?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,8 @@ fn was_cancelled(book: &Book, run: &Run) -> bool {
     })
 }
 
-/// Its deadline passed before the history ended, or its schedule's next instant came.
+/// Its deadline passed before the history ended, or its schedule's next instant came, and it had been open for as long as
+/// any run is.
 fn is_over(book: &Book, run: &Run) -> bool {
     let end_ms = book.civil_ms(book.ended_ns()).saturating_add_unsigned(book.header.clock_error_ms);
     let within = book.header.policies.finish_within_ms;
@@ -79,7 +80,10 @@ fn is_over(book: &Book, run: &Run) -> bool {
         let next = later.find(|instant| instant.due_unix_ms > own.due_unix_ms)?;
         ((next.tenant, next.schedule) == (own.tenant, own.schedule)).then_some(next.due_unix_ms)
     });
-    deadline_ms.into_iter().chain(next_ms).any(|over_ms| over_ms <= end_ms)
+    let at_least = book.header.policies.finish_at_least_ms;
+    let had_time_ms =
+        run.opened_unix_ms.saturating_add_unsigned(within.map_or(at_least, |within| at_least.min(within)));
+    deadline_ms.into_iter().chain(next_ms).any(|over_ms| over_ms.max(had_time_ms) <= end_ms)
 }
 
 /// The relay refused it: the sink says so, or else a step of its story.
@@ -95,7 +99,9 @@ fn killed_its_holders(book: &Book, item: Item) -> bool {
     let is_dead = |grant: &&Grant| {
         let node = book.names.text(grant.node);
         let is_it = |life: &&Life| grant.incarnation.is_none() || life.incarnation == grant.incarnation;
-        book.lives.iter().filter(|life| life.node == node).filter(is_it).any(|life| life.ended_ns.is_some())
+        // One that was stopped in order gave back what it held, and died of nothing.
+        let died = |life: &Life| life.ended_ns.is_some() && life.end != Some(LifeEnd::Stopped);
+        book.lives.iter().filter(|life| life.node == node).filter(is_it).any(died)
     };
     let died = rows_of(&book.grants, item).iter().filter(is_dead).count();
     given_back > 1 && died > 1

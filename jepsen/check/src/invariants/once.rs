@@ -76,8 +76,6 @@ struct Decision {
     invoked_ns: u64,
     /// `u64::MAX`: it may have been done at any time since.
     answered_ns: u64,
-    /// Only of those who are in doubt.
-    of_doubt: bool,
 }
 
 /// Does a decision of its own lie between each two of these, by their fences?
@@ -101,8 +99,7 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
     if book.header.in_doubt == InDoubt::Resend {
         // Operators' decisions are steps too.
         let resent = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Resent);
-        let decision =
-            |came: &Came| Decision { index: Some(came.index), invoked_ns: 0, answered_ns: u64::MAX, of_doubt: false };
+        let decision = |came: &Came| Decision { index: Some(came.index), invoked_ns: 0, answered_ns: u64::MAX };
         return resent.map(decision).collect();
     }
     let (of, whom) = (book.names.text(item.run), book.names.text(item.recipient));
@@ -115,7 +112,7 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
         };
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
         let is_own = run == of && recipient.as_ref().is_none_or(|recipient| recipient == whom);
-        is_own.then_some(Decision { index, invoked_ns, answered_ns, of_doubt: recipient.is_none() })
+        is_own.then_some(Decision { index, invoked_ns, answered_ns })
     };
     book.calls.iter().filter_map(decision).collect()
 }
@@ -131,7 +128,8 @@ impl Decision {
             }
             _ => first.data_ns < self.answered_ns && self.invoked_ns < second.data_ns,
         };
-        in_time && (!self.of_doubt || was_in_doubt(book, first, self.index))
+        // Who is not in doubt is not sent again, whatever is asked for. (A dead letter had no mail.)
+        in_time && was_in_doubt(book, first, self.index)
     }
 }
 

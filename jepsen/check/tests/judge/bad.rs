@@ -88,6 +88,8 @@ fn i1_under_resend_the_ledger_has_to_own_up_to_it() {
     rejected(&with(again), &[1, 3]);
     let mut owned = with(again);
     owned.step("r200.0", "b", 215, Step::Resent);
+    rejected(&owned, &[1, 3]);
+    owned.step("r200.0", "b", 205, Step::InDoubt);
     let judgement = owned.judge();
     assert!(judgement.valid, "\n{}", judgement.table());
     assert_eq!(judgement.duplicates, 1, "by choice, and counted");
@@ -209,6 +211,13 @@ fn answer_of(history: &mut History, who: &str, change: impl Fn(&mut Vec<Crossing
         }
         _ => false,
     });
+}
+
+#[test]
+fn i6_a_hand_off_that_began_after_the_answer_though_it_was_named_or_waited_out() {
+    for who in ["b", "c"] {
+        rejected(&with(|history| history.alter_mail("r230.0", who, |mail| mail.data_ns = mail.at_ns - 1)), &[6]);
+    }
 }
 
 #[test]

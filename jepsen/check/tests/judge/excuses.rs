@@ -92,15 +92,49 @@ fn i4_an_end_that_somebody_asked_for_or_that_the_relay_brought_about() {
     let over = without_a_mail(Fate::Expired, |history| history.header.policies.finish_within_ms = Some(40_000));
     assert!(over.judge().valid);
     rejected(&without_a_mail(Fate::Expired, |history| history.header.policies.finish_within_ms = Some(60_000)), &[4]);
+    let at_once = without_a_mail(Fate::Expired, |history| {
+        let policies = &mut history.header.policies;
+        (policies.finish_within_ms, policies.finish_at_least_ms) = (Some(40_000), 50_000);
+    });
+    assert!(at_once.judge().valid, "where so long is not given, all that is given is the least");
     // Its schedule's next instant came.
     let daily = with(|history| {
         history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r100.0")));
         history.alter_standing("r100.0", "a", Fate::Expired);
     });
     assert!(daily.judge().valid, "\n{}", daily.judge().table());
+    let mut too_soon = daily;
+    too_soon.header.policies.finish_at_least_ms = 600_000;
+    rejected(&too_soon, &[4]);
 }
 
+#[test]
+fn i4_a_run_that_was_answered_to_a_trigger_and_vanished() {
+    let vanished = with(|history| {
+        history.events.retain(|event| match event {
+            Event::Call(_) => true,
+            event => !serde_json::to_string(event).unwrap().contains("\"r300.0\""),
+        });
+    });
+    rejected(&vanished, &[4]);
+}
+
+#[test]
+fn i1_who_was_not_in_doubt_is_not_sent_again_by_a_decision() {
+    let twice = with(|history| {
+        accepted_again(history, "r120.0", "m7", 160, 16.0);
+        resend(history, 14.0, ("r120.0", Some("m7")), ok(150));
+    });
+    rejected(&twice, &[1, 3]);
+}
+
+/// Whoever is sent again was in doubt.
 fn again(history: &mut History, run: &str, who: &str, index: u64, at_s: f64) {
+    history.step(run, who, index - 30, Step::InDoubt);
+    accepted_again(history, run, who, index, at_s);
+}
+
+fn accepted_again(history: &mut History, run: &str, who: &str, index: u64, at_s: f64) {
     history.claim(run, who, fence(10, index), ("n1", 1), at_s - 0.05);
     history.dot(run, who, fence(10, index), "n1", at_s, Answered::Accepted);
 }
@@ -154,7 +188,7 @@ fn i1_a_dead_letter_that_is_requeued_is_sent_once() {
 fn i1_a_decision_about_all_who_are_in_doubt_is_about_them() {
     let all = |in_doubt: bool| {
         with(|history| {
-            again(history, "r120.0", "m7", 160, 16.0);
+            accepted_again(history, "r120.0", "m7", 160, 16.0);
             resend(history, 14.0, ("r120.0", None), ok(150));
             if in_doubt {
                 history.step("r120.0", "m7", 149, Step::InDoubt);

@@ -118,8 +118,15 @@ impl History {
 
     /// Claimed, accepted, settled.
     pub fn sends(&mut self, run: &str, who: (&str, u32), fence: Fence, node: (&str, u64), at_s: f64) {
-        self.claim(run, who.0, fence, node, at_s - 0.05);
-        self.dot(run, who.0, fence, node.0, at_s, Answered::Accepted);
+        self.sends_slowly(run, who, fence, node, (at_s - 0.01, at_s));
+    }
+
+    /// From DATA to its final dot.
+    pub fn sends_slowly(&mut self, run: &str, who: (&str, u32), fence: Fence, node: (&str, u64), at_s: (f64, f64)) {
+        self.claim(run, who.0, fence, node, at_s.0 - 0.04);
+        self.dot(run, who.0, fence, node.0, at_s.1, Answered::Accepted);
+        let Some(Event::Mail(mail)) = self.events.last_mut() else { unreachable!() };
+        mail.data_ns = ns(at_s.0);
         self.step(run, who.0, fence.index + 1, Step::Sent);
         self.stands(run, who.0, who.1, Fate::Sent);
     }
@@ -381,11 +388,11 @@ fn barriers(history: &mut History) {
     history.run("r230.0", daily, 30.0, 3, 230);
     history.call(27.0, 27.2, opt_out("a"), ok(228));
     history.stands("r230.0", "a", 0, Fate::Suppressed);
-    history.sends("r230.0", ("b", 1), fence(210, 231), ("n1", 1), 30.6);
+    history.sends_slowly("r230.0", ("b", 1), fence(210, 231), ("n1", 1), (30.3, 30.6));
     let crossed = vec![Crossing { run: "r230.0".to_owned(), number: 1, fence: fence(210, 231) }];
     let named = Answer::Ok { index: Some(233), run: None, crossed, unconfirmed: vec![] };
     history.call(30.4, 30.5, opt_out("b"), named);
-    history.sends("r230.0", ("c", 2), fence(210, 232), ("n3", 1), 39.0);
+    history.sends_slowly("r230.0", ("c", 2), fence(210, 232), ("n3", 1), (30.3, 39.0));
     let waited = Answer::Ok { index: Some(234), run: None, crossed: vec![], unconfirmed: vec!["n3".to_owned()] };
     history.call(30.4, 36.0, opt_out("c"), waited);
 
