@@ -53,6 +53,8 @@ pub struct Known {
     pub never: u64,
     /// Who has opted out.
     pub opted_out: Vec<String>,
+    /// Runs that somebody has paused and means to resume.
+    pub paused: Vec<RunId>,
     /// Requests so far, to number them.
     pub requests: u64,
 }

@@ -94,6 +94,7 @@ impl Clients {
     }
 
     async fn pause(&self, run: RunId) {
+        self.known.lock().paused.push(run);
         let target = Target::Run(run.to_string());
         let pause = RunPause { run, reason: "somebody looks at it".into() };
         let operation = Operation::Pause { target: target.clone() };
@@ -102,6 +103,10 @@ impl Clients {
         tokio::time::sleep(PAUSE_FOR).await;
         let resume = RunResume { run, without_canary: false };
         self.call(("operator", None), Operation::Resume { target }, None, |_| Some(Command::RunResume(resume))).await;
+        let mut known = self.known.lock();
+        if let Some(place) = known.paused.iter().position(|paused| *paused == run) {
+            known.paused.swap_remove(place);
+        }
     }
 
     async fn cancel(&self, run: RunId) {
@@ -190,6 +195,11 @@ impl Clients {
 
     async fn requeue(&self, which: u64) {
         let Some((run, number, recipient)) = self.somebody(which, &[Standing::Dead]) else { return };
+        // A run that finished while it was paused is paused no more, and would be open again: no entry tells of that pause's
+        // end, so the judge could not know.
+        if self.known(|known| known.paused.contains(&run)) {
+            return;
+        }
         let operation = Operation::Resend { run: run.to_string(), recipient: Some(recipient) };
         let picked = vec![Picked { run, recipients: vec![number] }];
         self.once(operation, Command::Requeue(Requeue { picked, pool: None })).await;

@@ -3,7 +3,7 @@
 //! final dot leaves no trace at the sink; of it the ledger's step has to do.)
 
 use crate::book::{Book, Grant, Item, rows_of};
-use crate::history::{Answer, Answered, Fate, Life, LifeEnd, Operation, Part, Run, Step, Target};
+use crate::history::{Answer, Answered, Call, Fate, Life, LifeEnd, Operation, Part, Run, Step, Target};
 
 /// Is there a cause?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,21 +39,27 @@ pub fn cause(book: &Book, item: Item, state: Fate) -> Cause {
 fn opted_out(book: &Book, item: Item, run: &Run) -> bool {
     let recipient = book.names.text(item.recipient);
     let is_own = |tenant: &str, of: &str| (tenant, of) == (run.tenant.as_str(), recipient);
-    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
-    let mut holds = false;
-    // In the order of their beginnings; one that may yet come is never over.
-    for call in may_be_so {
-        match &call.operation {
-            Operation::OptOut { tenant, recipient } if is_own(tenant, recipient) => holds = true,
-            Operation::TakeBack { tenant, recipient } if is_own(tenant, recipient) => {
-                let is_certain = matches!(call.answer, Answer::Ok { .. });
-                let before = call.answered_ns.is_some_and(|at_ns| book.civil_ms(at_ns) < run.opened_unix_ms);
-                holds &= !(is_certain && before);
-            }
-            _ => {}
-        }
+    let opts_out = |call: &Call| {
+        let own = matches!(&call.operation, Operation::OptOut { tenant, recipient } if is_own(tenant, recipient));
+        own && !matches!(call.answer, Answer::Failed { .. })
+    };
+    let takes_back = |call: &Call| {
+        let own = matches!(&call.operation, Operation::TakeBack { tenant, recipient } if is_own(tenant, recipient));
+        let before = call.answered_ns.is_some_and(|at_ns| book.civil_ms(at_ns) < run.opened_unix_ms);
+        own && before && matches!(call.answer, Answer::Ok { .. })
+    };
+    let backs: Vec<&Call> = book.calls.iter().filter(|call| takes_back(call)).collect();
+    let mut opt_outs = book.calls.iter().filter(|call| opts_out(call));
+    opt_outs.any(|opt_out| !backs.iter().any(|back| surely_follows(back, opt_out)))
+}
+
+/// Was this call done after that one? By the log; where a place there is not known, by time. One that may yet come is
+/// followed by none.
+fn surely_follows(call: &Call, earlier: &Call) -> bool {
+    match (&call.answer, &earlier.answer) {
+        (Answer::Ok { index: Some(own), .. }, Answer::Ok { index: Some(at), .. }) => own > at,
+        _ => earlier.answered_ns.is_some_and(|answered_ns| call.invoked_ns > answered_ns),
     }
-    holds
 }
 
 /// Somebody cancelled the run, or took its schedule away.

@@ -108,6 +108,22 @@ fn i4_an_end_that_somebody_asked_for_or_that_the_relay_brought_about() {
     rejected(&too_soon, &[4]);
 }
 
+/// He was opted out already; who asked again first was served last.
+#[test]
+fn i4_an_opt_out_that_was_done_after_its_taking_back_though_it_was_asked_for_before() {
+    let repeated = |opted_out: u64, taken_back: u64| {
+        without_a_mail(Fate::Suppressed, |history| {
+            let own = || ("default".to_owned(), "m7".to_owned());
+            let (tenant, recipient) = own();
+            history.call(2.0, 4.0, Operation::OptOut { tenant, recipient }, ok(opted_out));
+            let (tenant, recipient) = own();
+            history.call(2.5, 2.6, Operation::TakeBack { tenant, recipient }, ok(taken_back));
+        })
+    };
+    assert!(repeated(30, 25).judge().valid, "\n{}", repeated(30, 25).judge().table());
+    rejected(&repeated(25, 30), &[4]);
+}
+
 #[test]
 fn i4_a_run_that_was_answered_to_a_trigger_and_vanished() {
     let vanished = with(|history| {
