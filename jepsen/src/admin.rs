@@ -48,6 +48,8 @@ const PAGE: i32 = 1_000;
 pub struct Admin {
     endpoints: Vec<String>,
     channels: Vec<Channel>,
+    /// Whose everything is that it asks for or makes; the default one's where it is empty.
+    tenant: String,
 }
 
 /// What became of the instants of a schedule, by the ledger.
@@ -73,7 +75,7 @@ impl Admin {
             Ok(endpoint.connect_timeout(CONNECT_WITHIN).timeout(ANSWER_WITHIN).connect_lazy())
         };
         let channels = endpoints.iter().map(channel).collect::<Result<_>>()?;
-        Ok(Admin { endpoints, channels })
+        Ok(Admin { endpoints, channels, tenant: String::new() })
     }
 
     /// Admin addresses of the nodes.
@@ -86,7 +88,21 @@ impl Admin {
         let mut endpoints = self.endpoints.clone();
         let places = endpoints.len().max(1);
         endpoints.rotate_left(number % places);
-        Admin::new(endpoints)
+        Ok(Admin { tenant: self.tenant.clone(), ..Admin::new(endpoints)? })
+    }
+
+    /// The same user, for this tenant.
+    pub fn of_tenant(&self, tenant: &str) -> Admin {
+        Admin { tenant: tenant.to_owned(), ..self.clone() }
+    }
+
+    pub(crate) fn tenant(&self) -> String {
+        self.tenant.clone()
+    }
+
+    /// The connection to the node of this number, counted round.
+    pub(crate) fn channel_to(&self, number: usize) -> Option<Channel> {
+        self.channels.get(number % self.channels.len().max(1)).cloned()
     }
 
     /// Makes the cluster of the first node and these peers; with a clock that is moved by hand, or without.
@@ -148,26 +164,32 @@ impl Admin {
         let channel =
             Endpoint::from_shared(format!("http://{endpoint}"))?.connect_timeout(CONNECT_WITHIN).connect().await?;
         let name = name.to_owned();
-        let request = GenerateAudienceRequest { name, recipients, seed, ..GenerateAudienceRequest::default() };
+        let request = GenerateAudienceRequest {
+            tenant: self.tenant(),
+            name,
+            recipients,
+            seed,
+            ..GenerateAudienceRequest::default()
+        };
         let silent = || format!("audience generate: no word from {endpoint} for {} s", WORDS_WITHIN.as_secs());
         let mut audiences = AudienceServiceClient::new(channel);
         let answer =
             tokio::time::timeout(WORDS_WITHIN, audiences.generate_audience(request)).await.with_context(silent)?;
         let mut words = answer.map_err(|status| refused("audience generate", &status))?.into_inner();
-        while let Some(word) = {
+        loop {
             let word = tokio::time::timeout(WORDS_WITHIN, words.message()).await.with_context(silent)?;
-            word.map_err(|status| refused("audience generate", &status))?
-        } {
-            if word.audience.is_some() {
-                return Ok(());
+            match word.map_err(|status| refused("audience generate", &status))? {
+                Some(word) if word.audience.is_some() => return Ok(()),
+                Some(_) => {}
+                None => anyhow::bail!("audience generate: the node ended before its last word"),
             }
         }
-        anyhow::bail!("audience generate: the node ended before its last word")
     }
 
     /// The only run of a schedule, once it has opened.
     pub async fn run_of(&self, schedule: &str) -> Result<Option<Run>> {
-        let request = ListRunsRequest { schedule: schedule.to_owned(), ..ListRunsRequest::default() };
+        let request =
+            ListRunsRequest { tenant: self.tenant(), schedule: schedule.to_owned(), ..ListRunsRequest::default() };
         let (answer, _) = self
             .ask("run list", |channel| {
                 let request = request.clone();
@@ -179,7 +201,7 @@ impl Admin {
 
     /// Where the recipients of a run stand.
     pub async fn counts(&self, run: &str) -> Result<RunCounts> {
-        let request = GetRunRequest { run: run.to_owned(), ..GetRunRequest::default() };
+        let request = GetRunRequest { tenant: self.tenant(), run: run.to_owned(), ..GetRunRequest::default() };
         let (answer, _) = self
             .ask("run show", |channel| {
                 let request = request.clone();
@@ -194,8 +216,13 @@ impl Admin {
         let mut found = BTreeSet::new();
         let mut page_token = String::new();
         loop {
-            let request =
-                ListDoubtsRequest { run: run.to_owned(), page_size: PAGE, page_token, ..ListDoubtsRequest::default() };
+            let request = ListDoubtsRequest {
+                tenant: self.tenant(),
+                run: run.to_owned(),
+                page_size: PAGE,
+                page_token,
+                ..ListDoubtsRequest::default()
+            };
             let (answer, _) = self
                 .ask("in-doubt list", |channel| {
                     let request = request.clone();
@@ -214,7 +241,12 @@ impl Admin {
     pub async fn doubts_of_addresses(&self) -> Result<BTreeMap<String, u64>> {
         let (mut found, mut page_token) = (BTreeMap::new(), String::new());
         loop {
-            let request = ListDoubtsRequest { page_size: PAGE, page_token, ..ListDoubtsRequest::default() };
+            let request = ListDoubtsRequest {
+                tenant: self.tenant(),
+                page_size: PAGE,
+                page_token,
+                ..ListDoubtsRequest::default()
+            };
             let (answer, _) = self
                 .ask("in-doubt list", |channel| {
                     let request = request.clone();
@@ -237,6 +269,7 @@ impl Admin {
         loop {
             let name = schedule.to_owned();
             let request = ListScheduleHistoryRequest {
+                tenant: self.tenant(),
                 name,
                 page_size: PAGE,
                 page_token,
@@ -365,7 +398,7 @@ async fn walk(channel: Channel, to: Timestamp, jump: bool) -> (u64, Result<(), S
 }
 
 /// What may be otherwise when it is asked again: no leader, no connection, no time.
-fn passes(code: Code) -> bool {
+pub(crate) fn passes(code: Code) -> bool {
     matches!(
         code,
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::ResourceExhausted

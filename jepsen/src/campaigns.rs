@@ -39,7 +39,8 @@ impl Admin {
 
     /// Lets it open at its instant. Again it is the same launch.
     pub async fn launch_campaign(&self, name: &str) -> Came<()> {
-        let request = LaunchCampaignRequest { name: name.to_owned(), ..LaunchCampaignRequest::default() };
+        let request =
+            LaunchCampaignRequest { tenant: self.tenant(), name: name.to_owned(), ..LaunchCampaignRequest::default() };
         let came = self.order(|channel| {
             let request = request.clone();
             async move { CampaignServiceClient::new(channel).launch_campaign(request).await }
@@ -49,7 +50,8 @@ impl Admin {
 
     /// All campaigns, as far as one page tells.
     pub async fn campaigns(&self) -> Result<Vec<Campaign>> {
-        let request = ListCampaignsRequest { page_size: PAGE, ..ListCampaignsRequest::default() };
+        let request =
+            ListCampaignsRequest { tenant: self.tenant(), page_size: PAGE, ..ListCampaignsRequest::default() };
         let answer = self.read("campaign list", |channel| {
             let request = request.clone();
             async move { CampaignServiceClient::new(channel).list_campaigns(request).await }

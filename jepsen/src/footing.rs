@@ -1,4 +1,4 @@
-//! What nodes stand on beyond processes on loopback: hosts, disks and clocks of their own. Each is there, or says
+//! What nodes stand on beyond processes on loopback: links, disks and clocks of their own. Each is there, or says
 //! in words why it is not; nothing is left out in silence.
 
 use std::collections::BTreeMap;
@@ -10,24 +10,25 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::grounds::Grounds;
-use crate::hosts::Hosts;
 use crate::node::{Ports, free_ports};
+use crate::proxies::Seat;
 use crate::volume::Volume;
+use crate::wires::{Ground, Wires};
 
 /// Where libraries lie.
 const LIBRARIES: [&str; 3] = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
 const UNWANTED: &str = "nobody asked for it";
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
-/// Ports on a host of one's own.
-const PORTS: [u16; 3] = [7600, 7601, 7680];
 /// How the lengths of logs are told to a node.
 const LOGS: [&str; 2] = ["REVEILLE__RAFT__SNAPSHOT_EVERY", "REVEILLE__RAFT__LOG_KEEP"];
 
 /// What a command wants; the default is loopback and nothing else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// A host for each node.
-    pub hosts: bool,
+    /// Links between nodes that can be broken, and by what.
+    pub links: Option<Ground>,
+    /// What chance such links have of their own.
+    pub seed: u64,
     /// A disk for each node.
     pub volumes: bool,
     /// A clock for each node.
@@ -43,8 +44,8 @@ pub struct Wanted {
 pub struct Footing {
     /// Disks by the names of their nodes, or why there are none.
     pub volumes: Result<BTreeMap<String, Volume>, String>,
-    /// Hosts, or why there are none.
-    pub hosts: Result<Hosts, String>,
+    /// Links between nodes that can be broken, or why there are none.
+    pub wires: Result<Wires, String>,
     /// Clocks, or why there are none.
     pub clocks: Result<Clocks, String>,
     short_logs: Option<(u64, u64)>,
@@ -54,10 +55,9 @@ pub struct Footing {
 impl Footing {
     /// Makes what is wanted and can be made. `data` is where the nodes' folders lie.
     pub fn new(wanted: Wanted, grounds: &Grounds, data: &Path, names: &[String]) -> Result<Footing> {
-        let hosts = match (wanted.hosts, Hosts::missing()) {
-            (false, _) => Err(UNWANTED.to_owned()),
-            (true, Some(why)) => Err(why),
-            (true, None) => Hosts::new(grounds.token(), names).map_err(|error| format!("{error:#}")),
+        let wires = match wanted.links {
+            None => Err(UNWANTED.to_owned()),
+            Some(ground) => Wires::new(ground, grounds.token(), names, wanted.seed),
         };
         let volumes = match (wanted.volumes, Volume::missing()) {
             (false, _) => Err(UNWANTED.to_owned()),
@@ -65,29 +65,32 @@ impl Footing {
             (true, None) => volumes(grounds, data, names).map_err(|error| format!("{error:#}")),
         };
         let clocks = if wanted.clocks { Clocks::new(grounds.data(), names)? } else { Err(UNWANTED.to_owned()) };
-        Ok(Footing { volumes, hosts, clocks, short_logs: wanted.short_logs, test_clock: wanted.test_clock })
+        Ok(Footing { volumes, wires, clocks, short_logs: wanted.short_logs, test_clock: wanted.test_clock })
     }
 
     /// Where each node listens.
     pub fn ports(&self, names: &[String]) -> Result<Vec<Ports>> {
-        let Ok(hosts) = &self.hosts else { return free_ports(names.len() as u8) };
-        let at = |name: &String| -> Result<Ports> {
-            let address = hosts.address(name)?;
-            Ok(PORTS.map(|port| SocketAddr::from((address, port))))
-        };
-        names.iter().map(at).collect()
+        match &self.wires {
+            Ok(wires) => wires.ports(names),
+            Err(_) => free_ports(names.len() as u8),
+        }
+    }
+
+    /// By which address peers know a node that is reached by way of this process, and where its process is told of.
+    pub fn behind(&self, name: &str) -> Option<(SocketAddr, Seat)> {
+        self.wires.as_ref().ok()?.behind(name)
     }
 
     /// The address at which nodes reach this process.
     pub fn ours(&self) -> Ipv4Addr {
-        self.hosts.as_ref().map_or(Ipv4Addr::LOCALHOST, Hosts::ours)
+        self.wires.as_ref().map_or(Ipv4Addr::LOCALHOST, Wires::ours)
     }
 
     /// The address by which nodes know a relay of this process. With a test clock they take none that is not on loopback:
     /// hosts of their own lead what goes there to this process.
     pub fn reach(&self, relay: SocketAddr) -> Result<SocketAddr> {
-        match &self.hosts {
-            Ok(hosts) if self.test_clock => {
+        match &self.wires {
+            Ok(Wires::Hosts(hosts)) if self.test_clock => {
                 hosts.lead_from_loopback(relay.port())?;
                 Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, relay.port())))
             }
@@ -97,8 +100,12 @@ impl Footing {
 
     /// How a process is started there: what comes before its command line.
     pub fn prefix(&self, name: &str) -> Vec<String> {
-        let enter = |hosts: &Hosts| vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", hosts.namespace(name))];
-        self.hosts.as_ref().map(enter).unwrap_or_default()
+        match &self.wires {
+            Ok(Wires::Hosts(hosts)) => {
+                vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", hosts.namespace(name))]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// And what its environment says.
@@ -181,7 +188,7 @@ mod tests {
         let grounds = Grounds::new().unwrap();
         let names = ["n1".to_owned()];
         let footing = Footing::new(Wanted::default(), &grounds, grounds.data(), &names).unwrap();
-        assert!(footing.hosts.is_err() && footing.volumes.is_err() && footing.clocks.is_err());
+        assert!(footing.wires.is_err() && footing.volumes.is_err() && footing.clocks.is_err());
         assert!(footing.prefix("n1").is_empty() && footing.environment("n1").is_empty());
         assert!(footing.ports(&names).unwrap()[0].iter().all(|address| address.ip().is_loopback()));
     }

@@ -133,9 +133,7 @@ impl Hosts {
             None => tool::run("tc", &["-n", &namespace, "qdisc", "delete", "dev", "cable", "root"]),
         }
     }
-}
 
-impl Hosts {
     /// How often packets had to wait since the cable of a node was made narrow.
     pub fn waited(&self, name: &str) -> Result<u64> {
         let line = ["-s", "-n", &self.namespace(name), "qdisc", "show", "dev", "cable"];

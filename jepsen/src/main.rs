@@ -5,8 +5,8 @@
 //!
 //! What every command promises: talk on stderr; the last line on stdout is one JSON object; exit code 0 when
 //! what it measured is also right, 1 when it is not or could not be measured, 130 when it was interrupted (and
-//! then nothing on stdout: half of a measurement is none); and at its end, whatever the end was, no process of its own runs and nothing of its own lies in a
-//! temporary folder or in `/dev/shm` (a `kill -9` of this very process excepted).
+//! then nothing on stdout: half of a measurement is none); and at its end, whatever the end was, no process of its own
+//! runs and nothing of its own lies in a temporary folder or in `/dev/shm` (a `kill -9` of this very process excepted).
 //!
 //! Reading order: this page, `cluster.rs` with `node.rs` (the processes), `admin.rs` and `pages.rs` (how they
 //! are asked), `load.rs` (what they are given to do), `tally.rs` (the judgement), then one file a command.
@@ -21,7 +21,9 @@ mod campaigns;
 mod check;
 mod cluster;
 mod creates;
+mod decisions;
 mod doubt;
+mod edits;
 mod failover;
 mod flow;
 mod footing;
@@ -34,6 +36,7 @@ mod node;
 mod orders;
 mod overload;
 mod pages;
+mod proxies;
 mod punctual;
 mod quota;
 mod round;
@@ -46,6 +49,7 @@ mod tally;
 mod tool;
 mod volume;
 mod watch;
+mod wires;
 
 use std::io::Write;
 use std::path::Path;
@@ -271,6 +275,7 @@ mod tests {
             "crash-points --name wal.purge,smtp.before-dot --hits 2 --seed 1",
             "run --seed random --nemesis kill,pause --in-doubt resend",
             "run --seed 7 --nemesis kill,partition --workload daily --nodes 5",
+            "run --seed 7 --nemesis link --links proxy",
             "sink --listen 127.0.0.1:0 --record x --fault rcpt:450@0.05,after-commit:close#3",
             "simulate --seeds 0..2",
         ] {

@@ -15,6 +15,7 @@ use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::footing::{Clocks, Footing};
+use crate::proxies::Seat;
 
 /// Below the range from which Linux gives ports to outgoing connections (32768 and above): nobody takes the
 /// port of a node while it is down.
@@ -37,6 +38,8 @@ pub struct Node {
     pub admin: SocketAddr,
     /// Where its peers reach it.
     pub peers: SocketAddr,
+    /// Where it listens for them.
+    peer_listen: SocketAddr,
     /// Health and metrics.
     pub http: SocketAddr,
     binary: PathBuf,
@@ -51,6 +54,8 @@ pub struct Node {
     /// Where the log of the last life begins; bytes.
     log_from: u64,
     process: Option<Child>,
+    /// Whoever has to know which process it is.
+    seat: Option<Seat>,
 }
 
 impl Node {
@@ -63,6 +68,7 @@ impl Node {
             name,
             admin,
             peers,
+            peer_listen: peers,
             http,
             binary,
             folder,
@@ -73,11 +79,15 @@ impl Node {
             armed: None,
             log_from: 0,
             process: None,
+            seat: None,
         }
     }
 
-    /// The same node on a host and with a clock of its own, where there are any.
+    /// The same node on a host and with a clock of its own, where there are any, and behind what stands between nodes.
     pub fn standing_on(mut self, footing: &Footing) -> Node {
+        if let Some((known, seat)) = footing.behind(&self.name) {
+            (self.peers, self.seat) = (known, Some(seat));
+        }
         self.prefix = footing.prefix(&self.name);
         self.environment = footing.environment(&self.name);
         self
@@ -114,7 +124,8 @@ impl Node {
             .arg("--journal-dir")
             .arg(&self.journals)
             .args(["--listen", &self.admin.to_string()])
-            .args(["--peer-listen", &self.peers.to_string()])
+            .args(["--peer-listen", &self.peer_listen.to_string()])
+            .args(["--advertise", &self.peers.to_string()])
             .args(["--http", &self.http.to_string()])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -126,6 +137,9 @@ impl Node {
             command.arg("--insecure");
         }
         let process = command.spawn().with_context(|| format!("{} cannot be started", self.binary.display()))?;
+        if let Some(seat) = &self.seat {
+            seat.is_taken_by(process.id());
+        }
         self.process = Some(process);
         Ok(())
     }

@@ -17,9 +17,9 @@ use reveille_proto::admin::v1::{
     ScheduleBody, TransferLeaderRequest, TriggerScheduleRequest,
 };
 use tonic::transport::Channel;
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status};
 
-use crate::admin::{Admin, Unanswered};
+use crate::admin::{Admin, Unanswered, passes};
 
 /// An operator waits for one node so long.
 const EACH: Duration = Duration::from_secs(8);
@@ -52,6 +52,11 @@ impl<T> Came<T> {
     }
 }
 
+/// Is nothing changed by what was asked? A node that fails inwardly may have failed to word what it has done.
+pub(crate) fn is_refusal(code: Code) -> bool {
+    !passes(code) && code != Code::Internal
+}
+
 impl Admin {
     /// Creates a schedule under this request id; answers whether it was not there before.
     pub async fn create_as(&self, request_id: &str, schedule: &ScheduleBody) -> Came<bool> {
@@ -70,7 +75,8 @@ impl Admin {
     /// Triggers a schedule; answers the run.
     pub async fn trigger(&self, request_id: &str, schedule: &str) -> Came<String> {
         let (name, request_id) = (schedule.to_owned(), request_id.to_owned());
-        let request = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
+        let request =
+            TriggerScheduleRequest { tenant: self.tenant(), name, request_id, ..TriggerScheduleRequest::default() };
         let came = self.order(|channel| {
             let request = request.clone();
             async move { ScheduleServiceClient::new(channel).trigger_schedule(request).await }
@@ -81,7 +87,7 @@ impl Admin {
     /// Opts a recipient out.
     pub async fn opt_out(&self, request_id: &str, recipient: &str) -> Came<Barrier> {
         let (recipient, request_id) = (recipient.to_owned(), request_id.to_owned());
-        let request = AddOptOutRequest { recipient, request_id, ..AddOptOutRequest::default() };
+        let request = AddOptOutRequest { tenant: self.tenant(), recipient, request_id };
         let came = self.order(|channel| {
             let request = request.clone();
             async move { OptOutServiceClient::new(channel).add_opt_out(request).await }
@@ -91,7 +97,7 @@ impl Admin {
 
     /// Pauses a run.
     pub async fn pause_run(&self, run: &str) -> Came<Barrier> {
-        let request = PauseRunRequest { run: run.to_owned(), ..PauseRunRequest::default() };
+        let request = PauseRunRequest { tenant: self.tenant(), run: run.to_owned(), ..PauseRunRequest::default() };
         let came = self.order(|channel| {
             let request = request.clone();
             async move { RunServiceClient::new(channel).pause_run(request).await }
@@ -101,7 +107,7 @@ impl Admin {
 
     /// Lets a run go on; answers the log index of the entry.
     pub async fn resume_run(&self, run: &str) -> Came<u64> {
-        let request = ResumeRunRequest { run: run.to_owned(), ..ResumeRunRequest::default() };
+        let request = ResumeRunRequest { tenant: self.tenant(), run: run.to_owned(), ..ResumeRunRequest::default() };
         let came = self.order(|channel| {
             let request = request.clone();
             async move { RunServiceClient::new(channel).resume_run(request).await }
@@ -111,7 +117,7 @@ impl Admin {
 
     /// Cancels what a run has not sent.
     pub async fn cancel_run(&self, run: &str) -> Came<Barrier> {
-        let request = CancelRunRequest { run: run.to_owned(), ..CancelRunRequest::default() };
+        let request = CancelRunRequest { tenant: self.tenant(), run: run.to_owned() };
         let came = self.order(|channel| {
             let request = request.clone();
             async move { RunServiceClient::new(channel).cancel_run(request).await }
@@ -139,7 +145,8 @@ impl Admin {
     pub async fn runs(&self) -> Result<Vec<Run>> {
         let (mut runs, mut page_token) = (Vec::new(), String::new());
         loop {
-            let request = ListRunsRequest { page_size: PAGE, page_token, ..ListRunsRequest::default() };
+            let request =
+                ListRunsRequest { tenant: self.tenant(), page_size: PAGE, page_token, ..ListRunsRequest::default() };
             let answer = self
                 .read("run list", |channel| {
                     let request = request.clone();
@@ -158,7 +165,12 @@ impl Admin {
     pub async fn schedules(&self) -> Result<Vec<Schedule>> {
         let (mut schedules, mut page_token) = (Vec::new(), String::new());
         loop {
-            let request = ListSchedulesRequest { page_size: PAGE, page_token, ..ListSchedulesRequest::default() };
+            let request = ListSchedulesRequest {
+                tenant: self.tenant(),
+                page_size: PAGE,
+                page_token,
+                ..ListSchedulesRequest::default()
+            };
             let answer = self
                 .read("schedule list", |channel| {
                     let request = request.clone();
@@ -177,7 +189,12 @@ impl Admin {
     pub async fn opt_outs(&self) -> Result<Vec<OptOut>> {
         let (mut opt_outs, mut page_token) = (Vec::new(), String::new());
         loop {
-            let request = ListOptOutsRequest { page_size: PAGE, page_token, ..ListOptOutsRequest::default() };
+            let request = ListOptOutsRequest {
+                tenant: self.tenant(),
+                page_size: PAGE,
+                page_token,
+                ..ListOptOutsRequest::default()
+            };
             let answer = self
                 .read("optout list", |channel| {
                     let request = request.clone();
@@ -195,6 +212,7 @@ impl Admin {
     /// What became of the instants of a schedule, as far as one page tells.
     pub async fn history(&self, schedule: &str) -> Result<Vec<HistoryEntry>> {
         let request = ListScheduleHistoryRequest {
+            tenant: self.tenant(),
             name: schedule.to_owned(),
             page_size: PAGE,
             ..ListScheduleHistoryRequest::default()
@@ -211,7 +229,7 @@ impl Admin {
     /// The whole story of a recipient.
     pub async fn explain(&self, run: &str, recipient: &str) -> Result<ExplainResponse> {
         let (run, recipient) = (run.to_owned(), recipient.to_owned());
-        let request = ExplainRequest { run, recipient, ..ExplainRequest::default() };
+        let request = ExplainRequest { tenant: self.tenant(), run, recipient, ..ExplainRequest::default() };
         self.read("explain", |channel| {
             let request = request.clone();
             async move { RunServiceClient::new(channel).explain(request).await }
@@ -225,7 +243,7 @@ impl Admin {
     {
         match self.ask_for(PATIENCE, EACH, call).await {
             Ok((answer, _)) => Came::Done(answer),
-            Err(Unanswered { last: Some(status), retries: 0, is_final: true }) => {
+            Err(Unanswered { last: Some(status), retries: 0, is_final: true }) if is_refusal(status.code()) => {
                 Came::Refused(format!("{:?}: {}", status.code(), status.message()))
             }
             Err(_) => Came::Unknown,

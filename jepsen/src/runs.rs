@@ -1,7 +1,8 @@
 //! `runs`: sums up a file of runs, as `run --append` writes it: what a campaign came to, in figures that nobody typed.
 //!
 //! A line is a run. One that was not valid counts as one that was not valid, and adds to no sum but duplicates and
-//! losses, which are never hidden: what else it saw proves nothing. Duplicates under `resend` are by choice, so the two policies are summed apart.
+//! losses, which are never hidden: what else it saw proves nothing. Duplicates under `resend` are by choice, so the two policies
+//! are summed apart; those that an operator decided for are told apart from those that nobody did.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -37,6 +38,12 @@ struct Line {
     fault_seconds: u64,
     accepted: u64,
     duplicates: u64,
+    /// Lines of before operators decided say nothing.
+    #[serde(default)]
+    duplicates_decided: u64,
+    /// Lines of before anybody read say nothing.
+    #[serde(default)]
+    reads: u64,
     lost: Option<u64>,
     in_doubt: u64,
     in_doubt_arrived: u64,
@@ -85,7 +92,12 @@ pub struct Sum {
     valid: u64,
     fault_seconds: u64,
     mails: u64,
+    /// Under `hold` nobody decided for them.
     duplicates: u64,
+    /// An operator decided for these.
+    duplicates_decided: u64,
+    /// Reads of administrators that were answered and judged.
+    reads: u64,
     lost: u64,
     /// Runs of which nobody could say how many were lost: they did not come to their end.
     lost_unknown: u64,
@@ -195,6 +207,7 @@ impl Sum {
             sum.runs += 1;
             // What a run that is not valid found is told by name; duplicates and losses are never hidden.
             sum.duplicates += line.duplicates;
+            sum.duplicates_decided += line.duplicates_decided;
             sum.lost += line.lost.unwrap_or(0);
             sum.lost_unknown += u64::from(line.lost.is_none());
             if !line.valid {
@@ -203,6 +216,7 @@ impl Sum {
             sum.valid += 1;
             sum.fault_seconds += line.fault_seconds;
             sum.mails += line.accepted;
+            sum.reads += line.reads;
             sum.kills_of_leader += line.ends.leader;
             sum.kills_of_sender += line.ends.sender;
             sum.kills_of_other += line.ends.other;
@@ -247,7 +261,10 @@ fn table(report: &Report) -> String {
             sum.runs.to_string(),
             sum.valid.to_string(),
             sum.mails.to_string(),
-            sum.duplicates.to_string(),
+            match sum.duplicates_decided {
+                0 => sum.duplicates.to_string(),
+                decided => format!("{}, {decided} by decision", sum.duplicates),
+            },
             match sum.lost_unknown {
                 0 => sum.lost.to_string(),
                 unknown => format!("{}, unknown of {unknown}", sum.lost),
@@ -298,6 +315,7 @@ mod tests {
         });
         let other = line(|line| {
             line["failover_ms"]["each"] = serde_json::json!([2.0]);
+            (line["duplicates_decided"], line["reads"]) = (2.into(), 200.into());
             line["seen"] = serde_json::json!({"kill -9 of the leader": 3});
         });
         let five = line(|line| {
@@ -309,6 +327,8 @@ mod tests {
         assert_eq!((hold.runs, hold.valid, hold.mails, hold.lost), (3, 2, 2_400, 1), "a loss is never hidden");
         assert_eq!((hold.kills_of_leader, hold.kills_between_dot_and_250, hold.in_doubt), (4, 4, 12));
         assert_eq!(hold.lost_unknown, 0);
+        assert_eq!((hold.duplicates, hold.duplicates_decided, hold.reads), (0, 2, 200), "by choice, and told apart");
+        assert!(table(&report).contains("0, 2 by decision"));
         assert_eq!(hold.in_doubt_per_kill, Some(1.5));
         let Percentiles { count, p50, max, .. } = hold.failover_ms;
         assert_eq!((count, p50, max), (3, Some(2.0), Some(3.0)));

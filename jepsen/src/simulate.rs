@@ -44,7 +44,8 @@ pub struct Args {
     /// Also replays the seeds that ever failed (jepsen/simulation/seeds.txt), each with its minutes and heartbeats
     #[arg(long)]
     pub kept: bool,
-    /// Plants a bug, or all one after the other, and looks for the first seed that finds it: see docs/reliability/simulation.md
+    /// Plants a bug, or all one after the other, and looks for the first seed that finds it: see
+    /// docs/reliability/simulation.md
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kept", "trace", "history"])]
     pub planted: Option<planted::Bugs>,
     /// Virtual minutes of each seed

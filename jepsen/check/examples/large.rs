@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use reveille_check::Book;
 use reveille_check::history::{
-    Answered, Audience, Claim, Clock, Coverage, Due, Ended, Event, FORMAT, Fate, Fence, Header, InDoubt, Mail, Outcome,
-    Part, Policies, Run, RunCause, Standing, Step, Writer,
+    Answered, Audience, Claim, Clock, Coverage, Due, Ended, Event, FORMAT, Fate, Fence, Header, InDoubt, Life, Mail,
+    Outcome, Part, Policies, Run, RunCause, Standing, Step, Writer,
 };
 
 /// Recipients of a claim.
@@ -70,8 +70,11 @@ fn write(recipients: u64, path: &str) -> Result<(), Error> {
         }
     }
     writer.event(&Event::Drained { at_ns: recipients * 100_000 })?;
-    use Part::{Accepts, Calls, Claims, Dots, Faults, Instants, Outages, Outcomes, Runs, Standings};
-    let whole = vec![Accepts, Dots, Calls, Claims, Part::Due, Faults, Instants, Outages, Outcomes, Runs, Standings];
+    let life = Life { node: "n1".to_owned(), incarnation: Some(1), started_ns: 0, ended_ns: None, end: None };
+    writer.event(&Event::Life(life))?;
+    use Part::{Accepts, Calls, Claims, Dots, Faults, Instants, Lives, Outages, Outcomes, Runs, Standings};
+    let whole =
+        vec![Accepts, Dots, Calls, Claims, Part::Due, Faults, Instants, Lives, Outages, Outcomes, Runs, Standings];
     writer.end(&Ended { at_ns: recipients * 100_000, whole })?;
     Ok(())
 }

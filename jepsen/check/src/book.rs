@@ -1,7 +1,7 @@
 //! A history in memory, as the invariants read it: what comes by the million is packed and sorted by item, so that
 //! each item's rows lie together; what is rare stays as it was recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::BufRead;
 
@@ -150,6 +150,8 @@ pub struct Book {
     pub explained: BTreeMap<(Name, Name), Vec<Explained>>,
     /// Calls, by their beginning.
     pub calls: Vec<Call>,
+    /// Resumptions that the ledger tells of: run and log index.
+    pub resumptions: BTreeSet<(Name, u64)>,
     /// Faults, by their beginning.
     pub faults: Vec<Fault>,
     /// Lives of nodes.
@@ -200,6 +202,7 @@ impl Book {
             audiences: BTreeMap::new(),
             explained: BTreeMap::new(),
             calls: Vec::new(),
+            resumptions: BTreeSet::new(),
             faults: Vec::new(),
             lives: Vec::new(),
             gates: Vec::new(),
@@ -283,6 +286,9 @@ impl Book {
                 self.calls.push(call);
             }
             Event::Fault(fault) => self.faults.push(fault),
+            Event::Resumption(resumption) => {
+                self.resumptions.insert((self.names.keep(&resumption.run), resumption.index));
+            }
             Event::OpenRow(row) => self.open_rows.push(row),
             Event::StateHash(hash) => self.hashes.push(hash),
             Event::Explained(explained) => {

@@ -2,9 +2,9 @@
 //! processes and by the simulation, read by the checker; all that one needs to judge a run is in it.
 //!
 //! The first line is the [`Header`], each other one an [`Event`], the last one [`Ended`]. Between these two the order
-//! means nothing, since several observers write. An instant (`…_ns`) counts nanoseconds since the beginning of the history on one
-//! clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. What happened before the beginning is at 0.
-//! A civil instant (`…_unix_ms`) counts milliseconds since 1970 UTC.
+//! means nothing, since several observers write. An instant (`…_ns`) counts nanoseconds since the beginning of the
+//! history on one clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. What happened before the beginning
+//! is at 0. A civil instant (`…_unix_ms`) counts milliseconds since 1970 UTC.
 //!
 //! Nothing is guessed. What was not observed is left out, and [`Ended::whole`] names the parts that were observed
 //! completely; an invariant that needs a part that is not whole comes out as unknown.
@@ -25,7 +25,8 @@ pub use faults::{Fault, FaultKind, FaultStatus};
 pub use fence::{Fence, NotAFence};
 pub use file::{Damaged, Reader, Writer};
 pub use ledger::{
-    Claim, Explained, Fate, Found, OpenRow, Outcome, PassedOver, Run, RunCause, Standing, StateHash, Step, Waited,
+    Claim, Explained, Fate, Found, OpenRow, Outcome, PassedOver, Resumption, Run, RunCause, Standing, StateHash, Step,
+    Waited,
 };
 pub use world::{
     Answered, Audience, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd, Mail, Outage, Overload,
@@ -168,6 +169,8 @@ pub enum Event {
     Claim(Claim),
     /// What the ledger says came of one recipient of a row.
     Outcome(Outcome),
+    /// Where the ledger says that a run was let go on.
+    Resumption(Resumption),
     /// A row that was seen open.
     OpenRow(OpenRow),
     /// A node's hash of its state.

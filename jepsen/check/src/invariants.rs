@@ -14,6 +14,7 @@ pub mod hashes;
 pub mod identity;
 pub mod loss;
 pub mod once;
+pub mod registers;
 pub mod rows;
 pub mod tenants;
 pub mod writes;

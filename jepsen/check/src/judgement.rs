@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::book::Book;
 use crate::coverage::{self, Tally};
 use crate::failover::{Failover, failover};
-use crate::history::{FaultKind, Part};
+use crate::history::{Answer, FaultKind, Part};
 use crate::invariants::{ALL, ALWAYS, claims, doubt, loss, once};
 use crate::verdict::Verdict;
 
@@ -26,13 +26,18 @@ pub struct Judgement {
     pub recipients: u64,
     /// Mails that the sink accepted.
     pub accepted: u64,
-    /// Of those, beyond the first of a recipient of a run.
+    /// Of those, beyond the first of a recipient of a run, and no operator decided to send it again: 0 is promised, except
+    /// under `resend`, where all are counted here.
     pub duplicates: u64,
+    /// And those that an operator decided for: by choice.
+    pub duplicates_decided: u64,
     /// Who was due, did not get it, and is neither in doubt nor ended in another way. Null: not everything that could
     /// say so was observed.
     pub lost: Option<u64>,
     /// Mails that no claim or no run explains.
     pub unexplained: u64,
+    /// Reads of administrators that were answered while all of it went on.
+    pub reads: u64,
     /// Who is in doubt at the end, or was closed as assumed.
     pub in_doubt: u64,
     /// Of those, who did get it.
@@ -71,6 +76,7 @@ impl Book {
             asked.map(|invariant| (Name(invariant.number), (invariant.judge)(self))).collect();
         let coverage = coverage::exercised(self);
         let doubt = doubt::doubt(self);
+        let duplicates = once::duplicates(self);
         let known = [Part::Accepts, Part::Due, Part::Runs, Part::Instants, Part::Standings, Part::Calls];
         let known = known.into_iter().all(|part| self.is_whole(part));
         Judgement {
@@ -79,9 +85,11 @@ impl Book {
             valid: coverage.is_true() && invariants.values().all(Verdict::is_true),
             recipients: loss::expected(self),
             accepted: self.accepts().count() as u64,
-            duplicates: once::duplicates(self),
+            duplicates: duplicates.undecided,
+            duplicates_decided: duplicates.decided,
             lost: known.then(|| loss::lost(self)),
             unexplained: claims::unexplained(self),
+            reads: self.calls.iter().filter(|call| matches!(call.answer, Answer::Found { .. })).count() as u64,
             in_doubt: doubt.in_doubt,
             in_doubt_arrived: doubt.arrived,
             in_doubt_allowed: doubt.allowed,
@@ -130,15 +138,18 @@ impl Judgement {
             table.add_row(["".to_owned(), "a leader was struck until the next one's first mail".to_owned(), told]);
         }
         let counts = format!(
-            "{} due, {} accepted, {} double, {} lost, {} unexplained, {} in doubt ({} had arrived; {} allowed)",
+            "{} due, {} accepted, {} double ({} more by an operator's decision), {} lost, {} unexplained, {} in doubt \
+             ({} had arrived; {} allowed), {} reads",
             self.recipients,
             self.accepted,
             self.duplicates,
+            self.duplicates_decided,
             self.lost.map_or("nobody knows how many".to_owned(), |lost| lost.to_string()),
             self.unexplained,
             self.in_doubt,
             self.in_doubt_arrived,
-            self.in_doubt_allowed
+            self.in_doubt_allowed,
+            self.reads
         );
         table.add_row(["".to_owned(), if self.valid { "VALID" } else { "NOT VALID" }.to_owned(), counts]);
         table.to_string()

@@ -39,9 +39,10 @@
 //!
 //! # Where to start reading
 //!
-//! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the code's), [`lane`] and [`lease`] (what a process may
-//! do), [`barrier`], then [`properties`]. [`Broken`] lists the rules that can be left out, and the
-//! tests say what falls when they are. Every kind of event has a number in [`Sizes`]; at 0 it is not there.
+//! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the code's), [`lane`] and
+//! [`lease`] (what a process may do), [`barrier`], then [`properties`]. [`Broken`] lists the rules that can be left
+//! out, and the tests say what falls when they are. Every kind of event has a number in [`Sizes`]; at 0 it is not
+//! there.
 
 pub mod action;
 pub mod apply;

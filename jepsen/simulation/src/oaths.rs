@@ -1,6 +1,6 @@
 //! What followers promise: whoever has heard a leader gives nobody else its vote for as long as an election takes at
-//! most, whether or not its process lives on, unless that leader itself has asked for the election. Nothing of it is in a history, and only a simulation sees every message,
-//! so this is looked at here.
+//! most, whether or not its process lives on, unless that leader itself has asked for the election. Nothing of it is in
+//! a history, and only a simulation sees every message, so this is looked at here.
 
 use std::collections::{BTreeMap, BTreeSet};
 

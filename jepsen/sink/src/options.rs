@@ -117,11 +117,13 @@ pub enum DotAnswer {
     /// There was none: by a fault of the sink's the dialogue ended within the message. Whether its client had written
     /// the dot by then only the client knows. What is told of the mail is what had come of it.
     Cut,
-    /// It was refused as no message: a bare LF or CR, or a line too long. What is told of the mail is what was read before.
+    /// It was refused as no message: a bare LF or CR, or a line too long. What is told of the mail is what was read
+    /// before.
     Malformed,
 }
 
-/// Who is told of each final dot and of each message cut off, once for each recipient. What was not accepted looks as the accept would have.
+/// Who is told of each final dot and of each message cut off, once for each recipient. What was not accepted looks as
+/// the accept would have.
 #[derive(Clone)]
 pub struct DotWatcher(Arc<Told>);
 

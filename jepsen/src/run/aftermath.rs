@@ -9,9 +9,10 @@ use reveille_check::history::{Event, Explained, Found, Noun, Part, PassedOver, R
 use reveille_proto::admin::v1 as api;
 
 use super::operator::Operator;
+use super::readers;
 use super::recorder::Recorder;
-use super::stories::{self, Clocks};
-use super::workload::{BELL, TENANT, Workload, value};
+use super::stories::{self, Clocks, Whom};
+use super::workload::{BELL, TENANTS, Workload, value};
 use crate::admin::Admin;
 
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -25,9 +26,9 @@ pub async fn drain(operator: &Operator, until: Instant, mut look: impl FnMut() -
     let (mut former, mut since) = (Vec::new(), Instant::now());
     loop {
         look()?;
-        let runs = operator.admin.runs().await?;
+        let runs = all_runs(&operator.admin).await?;
         for run in runs.iter().filter(|run| run.state() == api::RunState::Paused) {
-            eprintln!("  {} is paused ({}): {}", run.run, run.reason, operator.resume(&run.run).await);
+            eprintln!("  {} is paused ({}): {}", run.run, run.reason, operator.resume(&run.tenant, &run.run).await);
         }
         let counts: Vec<api::RunCounts> = runs.iter().filter_map(|run| run.counts).collect();
         let left: u32 = counts.iter().map(|counts| counts.pending + counts.claimed).sum();
@@ -58,8 +59,8 @@ pub async fn read(
 ) -> Result<Vec<Part>> {
     // Every run, by its name: the schedule.
     let (mut runs, mut opened) = (BTreeMap::new(), BTreeSet::new());
-    for run in admin.runs().await? {
-        runs.insert(run.run.clone(), run.schedule.clone());
+    for run in all_runs(admin).await? {
+        runs.insert((run.tenant.clone(), run.run.clone()), run.schedule.clone());
         opened.extend(run.due.as_ref().map(|due| (run.schedule.clone(), millis(due))));
         recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
     }
@@ -82,13 +83,23 @@ pub async fn read(
     Ok(whole)
 }
 
-/// Run and address of everybody who was due.
-fn wanted(workload: &Workload, runs: &BTreeMap<String, String>) -> Vec<(String, String)> {
+/// Runs of both tenants.
+async fn all_runs(admin: &Admin) -> Result<Vec<api::Run>> {
+    let mut runs = Vec::new();
+    for tenant in TENANTS {
+        runs.extend(admin.of_tenant(tenant).runs().await?);
+    }
+    Ok(runs)
+}
+
+/// Everybody who was due. `runs` are schedules by tenant and run.
+fn wanted(workload: &Workload, runs: &BTreeMap<(String, String), String>) -> Vec<Whom> {
     let mut wanted = Vec::new();
-    for (run, schedule) in runs {
+    for ((tenant, run), schedule) in runs {
         let item = workload.find(schedule);
         // A run of something that nobody asked for has nobody that could be named; its mails will be unexplained.
-        wanted.extend(item.iter().flat_map(|item| item.addresses()).map(|address| (run.clone(), address)));
+        let whom = |recipient| Whom { tenant: tenant.clone(), run: run.clone(), recipient };
+        wanted.extend(item.iter().flat_map(|item| item.addresses()).map(whom));
     }
     wanted
 }
@@ -134,10 +145,10 @@ async fn instants(
         if Instant::now() > until {
             return Ok(false);
         }
-        let told = admin.history(&item.name).await?;
+        let told = admin.of_tenant(item.tenant()).history(&item.name).await?;
+        // The ledger tells the latest first.
         let told =
-            told.into_iter().filter_map(|entry| Some((passed_over(entry.outcome())?, entry.count, entry.reason)));
-        // In order, as the ledger tells them.
+            told.into_iter().rev().filter_map(|entry| Some((passed_over(entry.outcome())?, entry.count, entry.reason)));
         let each: Vec<_> = told.flat_map(|(outcome, count, reason)| vec![(outcome, reason); count as usize]).collect();
         let unopened = item.instants_ms().into_iter().filter(|at_ms| !opened.contains(&(item.name.clone(), *at_ms)));
         let unopened: Vec<i64> = unopened.collect();
@@ -146,7 +157,7 @@ async fn instants(
         }
         for ((outcome, reason), at_ms) in each.into_iter().zip(unopened) {
             recorder.event(&Event::Explained(Explained {
-                tenant: TENANT.to_owned(),
+                tenant: item.tenant().to_owned(),
                 schedule: item.name.clone(),
                 first_unix_ms: at_ms,
                 last_unix_ms: at_ms,
@@ -173,22 +184,26 @@ fn passed_over(outcome: api::HistoryOutcome) -> Option<PassedOver> {
 
 /// Schedules, campaigns and opt-outs that are there.
 async fn objects(admin: &Admin, recorder: &Recorder) -> Result<()> {
+    for tenant in TENANTS {
+        objects_of(&admin.of_tenant(tenant), tenant, recorder).await?;
+    }
+    Ok(())
+}
+
+async fn objects_of(admin: &Admin, tenant: &str, recorder: &Recorder) -> Result<()> {
     for schedule in admin.schedules().await? {
-        let due_ms = match schedule.when.and_then(|when| when.pattern) {
-            Some(api::when::Pattern::At(at)) => millis(&at) as u64,
-            _ => 0,
-        };
+        let value = readers::shown(&schedule);
         recorder.event(&Event::Found(Found {
             noun: Noun::Schedule,
-            tenant: TENANT.to_owned(),
+            tenant: tenant.to_owned(),
             name: schedule.name,
-            value: value(due_ms, schedule.recipients),
+            value,
         }));
     }
     for campaign in admin.campaigns().await? {
         recorder.event(&Event::Found(Found {
             noun: Noun::Campaign,
-            tenant: TENANT.to_owned(),
+            tenant: tenant.to_owned(),
             name: campaign.name,
             value: value(campaign.at.as_ref().map_or(0, millis) as u64, campaign.recipients),
         }));
@@ -196,7 +211,7 @@ async fn objects(admin: &Admin, recorder: &Recorder) -> Result<()> {
     for opt_out in admin.opt_outs().await? {
         recorder.event(&Event::Found(Found {
             noun: Noun::OptOut,
-            tenant: TENANT.to_owned(),
+            tenant: tenant.to_owned(),
             name: opt_out.recipient,
             value: "opted_out".to_owned(),
         }));

@@ -1,6 +1,5 @@
 //! Each blow as it falls and as it is mended. A blow that cannot fall says why; nothing is left out in silence.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use reveille_sink::{FaultPlan, Held, HoldPoint, HoldRequest};
 
 use super::lies::Lie;
 use super::links::{self, BadLink};
-use super::nemesis::{Begun, Nemesis, Skipped};
+use super::nemesis::{Begun, Nemesis, Skipped, Victim};
 use super::plan::{Bad, Blow, Shape, Strike, Whom};
 use super::trace::Trace;
 use crate::orders::Came;
@@ -39,13 +38,11 @@ pub(super) enum Undo {
     Start(Vec<String>),
     /// This one goes on.
     Resume(String),
-    /// These links are whole again, and these cables as wide as before.
+    /// These links are whole again.
     Links {
         /// These.
         bad: Vec<BadLink>,
-        /// Those of these nodes.
-        narrow: Vec<String>,
-        /// Packets that were struck on the way, as far as they were counted by now.
+        /// How often what they carry was struck, as far as it was counted by now.
         struck: u64,
     },
     /// This clock is right again.
@@ -159,25 +156,35 @@ impl Nemesis {
         self.note_ends().map_err(skipped)?;
         let mut fault = self.fault(strike, "kill -9 of all", &self.stage.running());
         let mut past_gate = 0;
-        let each: Vec<(String, u64)> =
-            fault.nodes.iter().map(|name| (name.clone(), self.stage.past_gate(name))).collect();
-        for (name, of_it) in each {
-            let was = self.victim(&name, of_it > 0);
-            // Who has ended by itself in this moment is nobody's victim.
-            if self.stage.kill(&name).is_err() {
-                fault.nodes.retain(|known| *known != name);
-                continue;
-            }
+        for (was, of_it) in self.kill_each(&mut fault)? {
             self.count_kill(was, of_it > 0, of_it);
             past_gate += of_it;
         }
-        if fault.nodes.is_empty() {
-            return Err(Skipped::NotNow("no node runs".to_owned()));
-        }
-        (fault.observed, fault.inside_data, fault.past_gate) = (Some(true), Some(past_gate > 0), Some(past_gate));
+        fault.observed = Some(true);
         fault.word = format!("{past_gate} past the gate");
         let victims = fault.nodes.clone();
         Ok(Begun { fault, undo: Undo::Start(victims) })
+    }
+
+    /// Kills the nodes of a fault: what each was, and how many of its mails were past the gate. Who has ended by itself in
+    /// this moment is nobody's victim, and no more a node of the fault.
+    fn kill_each(&mut self, fault: &mut Fault) -> Result<Vec<(Victim, u64)>, Skipped> {
+        let each = fault.nodes.iter().map(|name| (name.clone(), self.stage.past_gate(name)));
+        let each: Vec<(String, u64)> = each.collect();
+        let mut killed = Vec::new();
+        for (name, past_gate) in each {
+            let was = self.victim(&name, past_gate > 0);
+            match self.stage.kill(&name) {
+                Ok(()) => killed.push((was, past_gate)),
+                Err(_) => fault.nodes.retain(|known| *known != name),
+            }
+        }
+        if killed.is_empty() {
+            return Err(Skipped::NotNow("no node runs".to_owned()));
+        }
+        let past_gate = killed.iter().map(|(_, past_gate)| past_gate).sum();
+        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
+        Ok(killed)
     }
 
     fn pause(&mut self, strike: &Strike, whom: Whom) -> Result<Begun, Skipped> {
@@ -211,60 +218,21 @@ impl Nemesis {
         struck.dedup();
         let fault = self.fault(strike, &name, &struck);
         self.add_links(&bad)?;
-        Ok(Begun { fault, undo: Undo::Links { bad, narrow: Vec::new(), struck: 0 } })
+        Ok(Begun { fault, undo: Undo::Links { bad, struck: 0 } })
     }
 
     fn spoil(&mut self, strike: &Strike, whom: Whom, how: Bad) -> Result<Begun, Skipped> {
         let victim = self.whom(whom)?;
         let (nodes, place) = (self.stage.names().len(), self.stage.place(&victim));
+        let how = self.stage.cluster.footing().wires.as_ref().map_or(how, |wires| wires.instead_of(how));
         let fault = self.fault(strike, &format!("a bad link: {how:?}"), std::slice::from_ref(&victim));
-        let hosts = self.stage.cluster.footing().hosts.as_ref().map_err(|why| Skipped::Cannot(why.clone()))?;
-        if let Bad::Narrow(kbit) = how {
-            hosts.narrow(&victim, Some(kbit)).map_err(skipped)?;
-            return Ok(Begun { fault, undo: Undo::Links { bad: Vec::new(), narrow: vec![victim], struck: 0 } });
-        }
-        let others = (0..nodes).filter(|other| *other != place);
-        let both = others.flat_map(|other| [(other, place), (place, other)]);
-        let bad: Vec<BadLink> = both.map(|(from, to)| BadLink { from, to, how: Some(how) }).collect();
+        let bad = links::around(nodes, place, how);
         self.add_links(&bad)?;
-        Ok(Begun { fault, undo: Undo::Links { bad, narrow: Vec::new(), struck: 0 } })
+        Ok(Begun { fault, undo: Undo::Links { bad, struck: 0 } })
     }
 
     fn place(&self, whom: Whom) -> Result<usize, Skipped> {
         Ok(self.stage.place(&self.whom(whom)?))
-    }
-
-    fn add_links(&mut self, bad: &[BadLink]) -> Result<(), Skipped> {
-        let footing = self.stage.cluster.footing();
-        if let Err(why) = &footing.hosts {
-            return Err(Skipped::Cannot(why.clone()));
-        }
-        let before = self.bad_links.len();
-        self.bad_links.extend_from_slice(bad);
-        let put = self.filter();
-        if put.is_err() {
-            // None of it, rather than a part of it.
-            self.bad_links.truncate(before);
-            self.filter().map_err(skipped)?;
-        }
-        put.map_err(skipped)
-    }
-
-    /// Puts all that is bad at the moment in force. The counters begin anew: what they said is told to the faults first.
-    fn filter(&mut self) -> Result<()> {
-        let seen = self.struck_links();
-        for active in &mut self.active {
-            if let Undo::Links { bad, struck, .. } = &mut active.undo {
-                *struck += struck_of(bad, &seen);
-            }
-        }
-        let Ok(hosts) = &self.stage.cluster.footing().hosts else { return Ok(()) };
-        let names = self.stage.names();
-        let addresses = names.iter().map(|name| hosts.address(name)).collect::<Result<Vec<_>>>()?;
-        for (place, name) in names.iter().enumerate() {
-            hosts.filter(name, &links::rules(place, &addresses, &self.bad_links))?;
-        }
-        Ok(())
     }
 
     async fn clock(&mut self, strike: &Strike, whom: Whom, offset: &str) -> Result<Begun, Skipped> {
@@ -310,22 +278,11 @@ impl Nemesis {
         }
         let name = if whom.is_some() { "power cut of one" } else { "power cut of all" };
         let mut fault = self.fault(strike, name, &victims);
-        let mut past_gate = 0;
-        for name in victims {
-            let of_it = self.stage.past_gate(&name);
-            match self.stage.kill(&name) {
-                Ok(()) => past_gate += of_it,
-                // It has ended by itself in this moment, and keeps its disk.
-                Err(_) => fault.nodes.retain(|known| *known != name),
-            }
-        }
+        let past_gate: u64 = self.kill_each(&mut fault)?.iter().map(|(_, past_gate)| past_gate).sum();
+        // Who has ended by itself keeps its disk.
         let victims = fault.nodes.clone();
-        if victims.is_empty() {
-            return Err(Skipped::NotNow("no node runs".to_owned()));
-        }
         // They are dead, whatever becomes of their disks.
         let failed: Vec<String> = victims.iter().filter_map(|name| self.cut_power(name).err()).map(told).collect();
-        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
         (fault.observed, fault.journals_lost) = (Some(failed.is_empty()), true);
         (self.ends.power_cuts, self.ends.past_gate) = (self.ends.power_cuts + 1, self.ends.past_gate + past_gate);
         fault.word = std::iter::once(format!("{past_gate} past the gate")).chain(failed).collect::<Vec<_>>().join("; ");
@@ -375,7 +332,8 @@ impl Nemesis {
     }
 
     async fn transfer(&mut self, strike: &Strike) -> Result<Begun, Skipped> {
-        let Some((leader, epoch)) = self.stage.leader() else { return Err(Skipped::NotNow("nobody leads".to_owned())) };
+        let nobody = || Skipped::NotNow("nobody leads".to_owned());
+        let (leader, epoch) = self.stage.leads_now().ok_or_else(nobody)?;
         let mut fault = self.fault(strike, "leadership handed over", std::slice::from_ref(&leader));
         let came = self.operator.admin.transfer_leader().await;
         fault.word = format!("{came:?}");
@@ -408,28 +366,13 @@ impl Nemesis {
                 }
                 self.stage.resume(&name)?;
             }
-            Undo::Links { bad, narrow, struck } => {
+            Undo::Links { bad, struck } => {
                 if let Some(led) = fault.led_epoch {
                     self.note_leadership(led, fault);
                 }
-                let struck = struck + struck_of(&bad, &self.struck_links());
-                for gone in &bad {
-                    if let Some(place) = self.bad_links.iter().position(|link| link == gone) {
-                        self.bad_links.swap_remove(place);
-                    }
-                }
-                self.filter()?;
-                if !bad.is_empty() {
-                    fault.observed = Some(struck > 0);
-                    fault.word = format!("{}{struck} packets were struck", spaced(&fault.word));
-                }
-                for name in &narrow {
-                    let hosts = self.stage.cluster.footing().hosts.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
-                    let waited = hosts.waited(name)?;
-                    hosts.narrow(name, None)?;
-                    fault.observed = Some(waited > 0);
-                    fault.word = format!("{}packets waited {waited} times", spaced(&fault.word));
-                }
+                let (struck, word) = self.remove_links(&bad, struck)?;
+                fault.observed = Some(struck > 0);
+                fault.word = format!("{}{word}", spaced(&fault.word));
             }
             Undo::Clock(name) => {
                 if let Ok(clocks) = &self.stage.cluster.footing().clocks {
@@ -464,28 +407,6 @@ impl Nemesis {
             fault.word = format!("{}epoch {led} gave way to {now}", spaced(&fault.word));
         }
     }
-
-    /// Packets that were struck on each link, sender and receiver, since the rules were last changed.
-    fn struck_links(&self) -> BTreeMap<(usize, usize), u64> {
-        let Ok(hosts) = &self.stage.cluster.footing().hosts else { return BTreeMap::new() };
-        let names = self.stage.names();
-        let place_of = |address| names.iter().position(|name| hosts.address(name).is_ok_and(|own| own == address));
-        let mut links = BTreeMap::new();
-        for (to, name) in names.iter().enumerate() {
-            for (address, struck) in hosts.struck(name).unwrap_or_default() {
-                if let Some(from) = place_of(address) {
-                    *links.entry((from, to)).or_default() += struck;
-                }
-            }
-        }
-        links
-    }
-}
-
-/// Of these links. Two faults of one link are both told of what was struck there.
-fn struck_of(bad: &[BadLink], seen: &BTreeMap<(usize, usize), u64>) -> u64 {
-    let links: BTreeSet<(usize, usize)> = bad.iter().map(|link| (link.from, link.to)).collect();
-    links.iter().filter_map(|link| seen.get(link)).sum()
 }
 
 fn spaced(word: &str) -> String {

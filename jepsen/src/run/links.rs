@@ -1,12 +1,13 @@
-//! Which packets do not arrive, as rules for the filter of each node. Pure.
+//! Which packets do not arrive, as rules for the filter of each host, or as laws for each proxy. Pure.
 //!
-//! Every fault of a link is a rule at the node that receives. Only what comes from another node is touched: this
+//! Every fault of a link is a rule at the host that receives. Only what comes from another node is touched: this
 //! process must see all of them, and relays are broken by the sink.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::plan::Bad;
+use crate::proxies::Law;
 
 /// Something that happens to packets from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +63,40 @@ pub fn one_way(nodes: usize, who: usize, into: bool) -> Vec<BadLink> {
     cut_unless(nodes, |from, to| if into { to != who } else { from != who })
 }
 
-/// The rules of the filter at a node, given all that is bad at the moment.
+/// Links of one node that are bad in this way: both ways, or only out of it where its cable is narrow.
+pub fn around(nodes: usize, who: usize, how: Bad) -> Vec<BadLink> {
+    let others = (0..nodes).filter(|other| *other != who);
+    let both = others.flat_map(|other| [(who, other), (other, who)]);
+    let struck = both.filter(|(from, _)| *from == who || !matches!(how, Bad::Narrow(_)));
+    struck.map(|(from, to)| BadLink { from, to, how: Some(how) }).collect()
+}
+
+/// How narrow the cable of a node is, given all that is bad at the moment.
+pub fn narrowest(from: usize, bad: &[BadLink]) -> Option<u32> {
+    let rates = bad.iter().filter(|link| link.from == from).filter_map(|link| match link.how {
+        Some(Bad::Narrow(kbit)) => Some(kbit),
+        _ => None,
+    });
+    rates.min()
+}
+
+/// The law of a link between proxies, given all that is bad at the moment: the worst of each kind.
+pub fn law(from: usize, to: usize, bad: &[BadLink]) -> Law {
+    let mut law = Law { kbit_per_second: narrowest(from, bad), ..Law::default() };
+    for link in bad.iter().filter(|link| (link.from, link.to) == (from, to)) {
+        match link.how {
+            None => law.cut = true,
+            Some(Bad::Loss(per_cent)) => law.lost_per_cent = law.lost_per_cent.max(per_cent),
+            Some(Bad::Reset(per_mille)) => law.reset_per_mille = law.reset_per_mille.max(per_mille),
+            Some(Bad::Delay(delay)) => law.delay = law.delay.max(delay),
+            // Of all that the sender says.
+            Some(Bad::Narrow(_)) => {}
+        }
+    }
+    law
+}
+
+/// The rules of the filter at a host, given all that is bad at the moment.
 pub fn rules(at: usize, addresses: &[Ipv4Addr], bad: &[BadLink]) -> String {
     let mut by_sender: BTreeMap<usize, Vec<Option<Bad>>> = BTreeMap::new();
     for link in bad.iter().filter(|link| link.to == at) {
@@ -78,8 +112,8 @@ pub fn rules(at: usize, addresses: &[Ipv4Addr], bad: &[BadLink]) -> String {
                 Some(Bad::Reset(per_mille)) => {
                     format!("meta l4proto tcp numgen random mod 1000 < {per_mille} counter reject with tcp reset")
                 }
-                // A matter of the sender's cable, not of a filter.
-                Some(Bad::Narrow(_)) => continue,
+                // A matter of the sender's cable, not of a filter; and hosts have no delay.
+                Some(Bad::Narrow(_) | Bad::Delay(_)) => continue,
             };
             text.push_str(&format!("    ip saddr {address} {verdict}\n"));
         }
@@ -89,6 +123,8 @@ pub fn rules(at: usize, addresses: &[Ipv4Addr], bad: &[BadLink]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Places that each place still hears, itself left out.
@@ -137,5 +173,24 @@ mod tests {
         assert_eq!(rules(1, &addresses, &bad), "    ip saddr 10.9.8.1 counter drop\n");
         assert_eq!(rules(0, &addresses, &bad), "    ip saddr 10.9.8.2 numgen random mod 100 < 30 counter drop\n");
         assert_eq!(rules(0, &addresses, &[]), "");
+    }
+
+    #[test]
+    fn a_law_is_the_worst_of_what_is_bad_on_its_link() {
+        let late = |millis| Some(Bad::Delay(Duration::from_millis(millis)));
+        let bad = [(0, 1, late(50)), (0, 1, late(200)), (1, 0, late(50)), (1, 0, None), (0, 2, Some(Bad::Narrow(64)))];
+        let bad = bad.map(|(from, to, how)| BadLink { from, to, how });
+        let delay = Duration::from_millis(200);
+        assert_eq!(law(0, 1, &bad), Law { delay, kbit_per_second: Some(64), ..Law::default() }, "one cable for all");
+        let delay = Duration::from_millis(50);
+        assert_eq!(law(1, 0, &bad), Law { cut: true, delay, ..Law::default() });
+        assert!(law(2, 0, &bad).is_default());
+    }
+
+    #[test]
+    fn a_bad_link_is_bad_both_ways_and_a_narrow_cable_one_way() {
+        let ends = |how| around(3, 1, how).into_iter().map(|link| (link.from, link.to)).collect::<Vec<_>>();
+        assert_eq!(ends(Bad::Loss(10)), [(1, 0), (0, 1), (1, 2), (2, 1)]);
+        assert_eq!(ends(Bad::Narrow(64)), [(1, 0), (1, 2)]);
     }
 }

@@ -5,7 +5,8 @@
 //! recipient's story is read. What was seen all the while is a history, and by that alone the run is judged.
 //!
 //! Reading order: this page, `plan.rs` (what chance decides), `workload.rs` (what is due), `nemesis.rs` with
-//! `blows.rs`, `disk.rs` and `operator.rs` (how it is broken), `stage.rs` (lives of processes), `scene.rs` (who watches),
+//! `blows.rs`, `wiring.rs`, `disk.rs` and `operator.rs` with `rulings.rs`, `edits.rs` and `held.rs` (how it is broken),
+//! `readers.rs` (who looks on through the admin API), `stage.rs` (lives of processes), `scene.rs` (who watches),
 //! `aftermath.rs` with `stories.rs` (what is read at the end), `verdict.rs` (the last line). `crash/` is a command of its
 //! own on the same ground.
 
@@ -13,10 +14,13 @@ mod aftermath;
 mod blows;
 pub mod crash;
 mod daily;
+mod desk;
 mod disk;
 mod dots;
+mod edits;
 mod folders;
 mod gates;
+mod held;
 mod lies;
 mod links;
 mod lives;
@@ -24,12 +28,15 @@ mod nemesis;
 mod operator;
 mod outages;
 mod plan;
+mod readers;
 mod recorder;
+mod rulings;
 mod scene;
 mod stage;
 mod stories;
 mod trace;
 mod verdict;
+mod wiring;
 mod workload;
 
 pub use verdict::{append, commit};
@@ -46,6 +53,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use self::daily::Hand;
+use self::desk::Desk;
 pub use self::nemesis::Ends;
 use self::nemesis::Nemesis;
 use self::operator::Operator;
@@ -57,6 +65,7 @@ use crate::Outcome;
 use crate::cluster::{Cluster, Start};
 use crate::footing::Wanted;
 use crate::measure::{monotonic_us, unix_us};
+use crate::wires::{Ground, Wires};
 
 /// Sessions to the sink on each node.
 const SESSIONS: u32 = 8;
@@ -68,7 +77,7 @@ const PACE: &str = "after-commit:stall=40ms@0.7";
 const SCHEDULES_PER_SECOND: u64 = 3;
 /// A long run has fewer schedules, with more recipients each: the product compares no states of more than 10,000 rows (I11,
 /// `cluster/src/site.rs`), and a schedule that has come to its end keeps three and more.
-const SCHEDULES_MAX: u64 = 1_000;
+const SCHEDULES_MAX: u64 = 500;
 const RECIPIENTS_PER_SECOND: u64 = 20;
 const CAMPAIGN_PER_SECOND: u64 = 8;
 /// By its rate it would be over in so small a part of the fault phase. Mostly one node works on it, with a third of the rate
@@ -103,6 +112,12 @@ const FINISH_WITHIN_MS: u64 = 24 * 3_600_000;
 const FINISH_AT_LEAST_MS: u64 = 600_000;
 /// With a quorum, an instant opens at most so late: longer than the longest fault lasts, and an election.
 const LATE_MS: u64 = 20_000;
+/// And its first mail goes at most so late, beside a campaign that is more than its rate lets through (I12): it opens, and
+/// who was granted it first may be dead.
+const START_BOUND_MS: u64 = LATE_MS + LEASE_MS + MARGIN_MS;
+/// It is asked where so many start that some do beside the campaign, and where that lasts a while.
+const STARTS_MIN: u32 = 10;
+const CROWD_MIN: u32 = 40;
 
 /// Options of `run`.
 #[derive(Clone, Debug, clap::Args)]
@@ -117,7 +132,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub recipients: Option<u32>,
     /// Schedules, each due once, spread evenly over the fault phase [default: 3 a second,
-    /// 1,000 at most: the states of a cluster with much more are not compared]
+    /// 500 at most: the states of a cluster with much more are not compared]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub schedules: Option<u32>,
     /// Recipients of a campaign that is sent during most of the fault phase; 0: no campaign [default: 8 a second]
@@ -129,6 +144,9 @@ pub struct Args {
     /// What is broken: `all`, or some of these
     #[arg(long, default_value = "all", value_delimiter = ',', value_parser = family)]
     pub nemesis: Vec<Nemeses>,
+    /// What stands between nodes, for `partition` and `link`
+    #[arg(long, value_enum, default_value = "any")]
+    pub links: Ground,
     /// What the schedules do with mails in doubt
     #[arg(long, value_enum, default_value = "hold")]
     pub in_doubt: Policy,
@@ -199,6 +217,8 @@ struct Particulars {
     workload: &'static str,
     in_doubt_policy: &'static str,
     nodes: u8,
+    /// What stood between them, where something did.
+    links: Option<&'static str>,
     fault_seconds: u64,
     seconds: u64,
     drained: bool,
@@ -219,13 +239,14 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let families = fitting(families(&args.nemesis), args)?;
     let plan = plan::draw(args.seed.0, phase, &families);
     eprintln!("seed {}: {} faults planned for {} s", args.seed.0, plan.len(), args.seconds);
-    let cluster = Cluster::start_on(start, args.nodes, wanted(&families, args.workload)).await?;
-    tell_what_lacks(&cluster, wanted(&families, args.workload));
+    let wanted = wanted(&families, args);
+    let cluster = Cluster::start_on(start, args.nodes, wanted).await?;
+    tell_what_lacks(&cluster, wanted);
 
     let began_us = monotonic_us();
     let header = header(args, &families, &plan, &cluster);
     let clocks_are_right = ledger_time_is_ours(&families, args);
-    let (scene, sink) =
+    let (mut scene, sink) =
         Scene::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), clocks_are_right).await?;
     let (admin, recorder) = (cluster.admin().clone(), scene.recorder.clone());
 
@@ -248,7 +269,16 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
             Workload::of(items, in_doubt)
         }
     };
+    let has_operators = families.contains(&Family::Operator);
+    if has_operators {
+        held::items(first, phase).into_iter().for_each(|item| workload.add(item));
+    }
     workload.create(&admin, &recorder).await?;
+    let desk = Desk::default();
+    if has_operators {
+        held::hold(&workload, &desk, &admin, &recorder).await?;
+        edits::create_spares(&workload, &admin, &recorder).await?;
+    }
     let mut days = JoinSet::new();
     match args.workload {
         Due::Once => tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await,
@@ -261,7 +291,8 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         }
     }
 
-    let operator = Operator { admin, recorder: recorder.clone(), workload, number: 0 };
+    scene.readers = readers::start(&admin, &recorder, &workload, &desk, args.seed.0);
+    let operator = Operator { admin, recorder: recorder.clone(), workload, desk, number: 0 };
     let stage = Stage::new(cluster, sink, recorder, Arc::clone(&scene.watch));
     let mut nemesis = Nemesis::new(stage, operator, args.seed.0, PACE);
     scene.phase(PhaseName::Faults);
@@ -280,6 +311,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         workload: if args.workload == Due::Daily { "daily" } else { "once" },
         in_doubt_policy: if args.in_doubt == Policy::Hold { "hold" } else { "resend" },
         nodes: args.nodes,
+        links: nemesis.stage.cluster.footing().wires.as_ref().ok().map(Wires::name),
         fault_seconds: args.seconds,
         seconds: began.elapsed().as_secs(),
         drained,
@@ -343,21 +375,22 @@ fn words(chosen: &[Nemeses]) -> String {
     chosen.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-fn wanted(families: &[Family], workload: Due) -> Wanted {
+fn wanted(families: &[Family], args: &Args) -> Wanted {
     let any = |of: &[Family]| families.iter().any(|family| of.contains(family));
     Wanted {
-        hosts: any(&[Family::Partition, Family::Link]),
+        links: any(&[Family::Partition, Family::Link]).then_some(args.links),
+        seed: args.seed.0,
         volumes: any(&[Family::Disk, Family::Power, Family::Lie]),
         clocks: any(&[Family::Clock]),
         short_logs: Some(SHORT_LOGS),
-        test_clock: workload == Due::Daily,
+        test_clock: args.workload == Due::Daily,
     }
 }
 
 fn tell_what_lacks(cluster: &Cluster, wanted: Wanted) {
     let footing = cluster.footing();
     let lacks = [
-        (wanted.hosts, "cuts and bad links", footing.hosts.as_ref().err()),
+        (wanted.links.is_some(), "cuts and bad links", footing.wires.as_ref().err()),
         (wanted.volumes, "power cuts and full disks", footing.volumes.as_ref().err()),
         (wanted.clocks, "clocks that are wrong", footing.clocks.as_ref().err()),
     ];
@@ -369,8 +402,13 @@ fn tell_what_lacks(cluster: &Cluster, wanted: Wanted) {
 }
 
 fn header(args: &Args, families: &[Family], plan: &[Strike], cluster: &Cluster) -> Header {
-    let ((_, recipients), campaign) = (sizes(args), campaign(args));
+    let ((schedules, recipients), campaign) = (sizes(args), campaign(args));
     let kills = families.contains(&Family::Kill) && args.seconds >= 20;
+    // A relay that is broken on purpose keeps anybody from starting.
+    let starts_are_timed = campaign >= CROWD_MIN
+        && schedules >= STARTS_MIN
+        && ledger_time_is_ours(families, args)
+        && !families.contains(&Family::Relay);
     let mut command = format!(
         "reveille-jepsen run --seed {} --nodes {} --seconds {} --nemesis {}",
         args.seed.0,
@@ -382,6 +420,9 @@ fn header(args: &Args, families: &[Family], plan: &[Strike], cluster: &Cluster) 
     for (name, size) in sizes.into_iter().filter_map(|(name, size)| Some((name, size?))) {
         command.push_str(&format!(" --{name} {size}"));
     }
+    if let Ok(wires) = &cluster.footing().wires {
+        command.push_str(&format!(" --links {}", wires.name()));
+    }
     if args.workload == Due::Daily {
         command.push_str(" --workload daily");
     }
@@ -389,7 +430,8 @@ fn header(args: &Args, families: &[Family], plan: &[Strike], cluster: &Cluster) 
         command.push_str(" --in-doubt resend");
     }
     Header {
-        asks: asks(ledger_time_is_ours(families, args)),
+        asks: asks(ledger_time_is_ours(families, args), starts_are_timed),
+        start_bound_ms: starts_are_timed.then_some(START_BOUND_MS),
         coverage: Coverage {
             // A quarter of what is due, the campaign left out: faults may keep the rest for later. Days stand still while
             // nobody leads, so less of them is due meanwhile.
@@ -460,9 +502,10 @@ fn plain_header(seed: u64, command: String, in_doubt: Policy, cluster: &Cluster)
 }
 
 /// Rows are timed by the ledger, which says nothing where clocks are wrong.
-fn asks(clocks_are_right: bool) -> Vec<u8> {
+fn asks(clocks_are_right: bool, starts_are_timed: bool) -> Vec<u8> {
     let timed = clocks_are_right.then_some(15);
-    [3, 5, 6, 7, 8, 10, 11, 13, 14].into_iter().chain(timed).collect()
+    let apart = starts_are_timed.then_some(12);
+    [3, 5, 6, 7, 8, 10, 11, 13, 14].into_iter().chain(timed).chain(apart).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //!
 //! Nothing here decides what to break (that is `plan.rs`) or whether it was survived (that is the checker).
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -12,16 +11,18 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use super::blows::Undo;
-use super::links::BadLink;
 use super::operator::Operator;
 use super::plan::{Blow, Strike, Whom};
 use super::stage::{Doing, Stage, Stopped};
+use super::wiring::BadLinks;
 
 /// How often nodes that ended by themselves are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
 /// A strike at who leads waits so long for somebody to lead.
 const LED_WITHIN: Duration = Duration::from_secs(4);
+/// A strike that is later than this falls no more: about a period of the plan.
+const BEHIND_MAX: Duration = Duration::from_secs(10);
 /// One that did is started again after this.
 const REVIVED_AFTER: Duration = Duration::from_millis(1_500);
 /// All nodes must be ready so soon after everything was mended.
@@ -32,7 +33,7 @@ pub struct Nemesis {
     pub(super) stage: Stage,
     pub(super) operator: Operator,
     pub(super) orders: JoinSet<Fault>,
-    pub(super) bad_links: Vec<BadLink>,
+    pub(super) bad_links: BadLinks,
     /// How the relay behaves when nothing is wrong with it.
     pub(super) pace: &'static str,
     pub(super) seed: u64,
@@ -44,8 +45,6 @@ pub struct Nemesis {
     pub(super) lying: Option<String>,
     /// Since when the next strike waits for somebody to lead.
     waits: Option<Instant>,
-    /// Nodes that may have lost their lease and lived on.
-    away: BTreeSet<String>,
     pub(super) active: Vec<Active>,
     revivals: Vec<(Instant, String)>,
 }
@@ -108,14 +107,13 @@ impl Nemesis {
             stage,
             operator,
             orders: JoinSet::new(),
-            bad_links: Vec::new(),
+            bad_links: BadLinks::default(),
             pace,
             seed,
             holds: 0,
             ends: Ends::default(),
             lying: None,
             waits: None,
-            away: BTreeSet::new(),
             active: Vec::new(),
             revivals: Vec::new(),
         }
@@ -128,6 +126,11 @@ impl Nemesis {
             self.revive()?;
             while let Some(place) = self.active.iter().position(|active| active.until <= Instant::now()) {
                 self.end(place).await?;
+            }
+            // What has fallen behind by a period would make the last one, in which everything is to strike, come never.
+            while let Some(strike) = due.next_if(|strike| start.elapsed() >= strike.at + BEHIND_MAX) {
+                self.waits = None;
+                self.skip(strike, Skipped::NotNow("others took until long after its time".to_owned()));
             }
             // One at a time: it may take a while, and who is to be started meanwhile must not wait for the next one.
             if let Some(strike) = due.next_if(|strike| start.elapsed() >= strike.at && self.is_time_for(strike)) {
@@ -146,10 +149,10 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Who kills the leader or a sender waits a while until there is one: to kill the last node that runs once more shows
-    /// nothing.
+    /// Who kills the leader or a sender, or has leadership handed over, waits a while until somebody leads: to kill the last
+    /// node that runs once more shows nothing, and nobody hands over what nobody has.
     fn is_time_for(&mut self, strike: &Strike) -> bool {
-        let wants_leader = matches!(strike.blow, Blow::Kill { whom: Whom::Leader | Whom::Sender, .. });
+        let wants_leader = matches!(strike.blow, Blow::Kill { whom: Whom::Leader | Whom::Sender, .. } | Blow::Transfer);
         if !wants_leader || self.stage.is_led() {
             return true;
         }
@@ -168,13 +171,13 @@ impl Nemesis {
 
     /// Mends everything; returns when every node is ready.
     pub async fn heal(&mut self) -> Result<()> {
-        self.mend().await?;
-        // What was decided over the head of a node that lived on it settles at its next start (P14, docs/roadmap.md).
-        for name in std::mem::take(&mut self.away) {
-            self.stop(&name).await?;
-            self.all_ready().await?;
+        while !self.active.is_empty() {
+            self.end(0).await?;
         }
-        Ok(())
+        while let Some(ended) = self.orders.join_next().await {
+            self.write_down(ended?);
+        }
+        self.all_ready().await
     }
 
     /// Stops a node; that it had to be killed for it is a fault like any other kill. Answers whether it obeyed.
@@ -186,16 +189,6 @@ impl Nemesis {
         eprintln!("  {name} did not stop when it was asked to, and was killed");
         self.write_down(fault);
         Ok(false)
-    }
-
-    async fn mend(&mut self) -> Result<()> {
-        while !self.active.is_empty() {
-            self.end(0).await?;
-        }
-        while let Some(ended) = self.orders.join_next().await {
-            self.write_down(ended?);
-        }
-        self.all_ready().await
     }
 
     /// Starts who is down, and waits until everybody follows or leads.
@@ -233,9 +226,6 @@ impl Nemesis {
         match begun {
             Ok(Some(Begun { fault, undo })) => {
                 eprintln!("  {:>5.1} s {} {}: {}", seconds(from_ns), fault.name, fault.nodes.join(" "), fault.word);
-                if matches!(fault.kind, FaultKind::Pause | FaultKind::Partition | FaultKind::Link | FaultKind::Disk) {
-                    self.away.extend(fault.nodes.iter().cloned());
-                }
                 self.active.push(Active { until: Instant::now() + strike.lasts, fault, undo });
             }
             // An order reports for itself.

@@ -1,11 +1,13 @@
 //! Operators, who do not know that anything is broken: they opt out, pause, cancel, trigger and create in the midst
-//! of it, and write down what they asked for and what they were told.
+//! of it, and write down what they asked for and what they were told. What they decide about doubts and dead letters is in
+//! `rulings.rs`, what they change and delete in `edits.rs`, backfills in `held.rs`.
 
 use std::time::{Duration, SystemTime};
 
-use reveille_check::history::{Answer, Call, Crossing, Event, Operation, Target};
+use reveille_check::history::{Answer, Call, Crossing, Event, Noun, Operation, Target};
 use reveille_proto::admin::v1::Barrier;
 
+use super::desk::Desk;
 use super::plan::Order;
 use super::recorder::Recorder;
 use super::workload::{BELL, CAMPAIGN, Item, TENANT, Workload};
@@ -27,6 +29,8 @@ pub struct Operator {
     pub admin: Admin,
     pub recorder: Recorder,
     pub workload: Workload,
+    /// What all of them know of each other.
+    pub desk: Desk,
     /// Makes names and request ids of this order its own.
     pub number: usize,
 }
@@ -41,6 +45,11 @@ impl Operator {
             Order::Trigger => self.trigger().await,
             // Three requests at a time, on the heap.
             Order::CreateAgain => Box::pin(self.create_again()).await,
+            Order::Decide => self.decide().await,
+            Order::Requeue => self.requeue().await,
+            Order::Backfill => Box::pin(self.backfill()).await,
+            Order::Update => Box::pin(self.update()).await,
+            Order::Delete => self.delete().await,
         }
     }
 
@@ -51,15 +60,18 @@ impl Operator {
         let later = OPT_OUTS_AHEAD_MS.map(|ahead| self.workload.next_after(next.due_ms - 1 + ahead));
         let (mut said_yes, mut words) = (false, Vec::new());
         let own = later.into_iter().flatten().enumerate();
-        let own = own.map(|(more, item)| item.address((self.number + more) as u32 % item.recipients));
+        let own = own.map(|(more, item)| (item.tenant(), item.address((self.number + more) as u32 % item.recipients)));
         // And one of the campaign whose turn is late.
-        let campaign = self.workload.find(CAMPAIGN);
-        let late = campaign
-            .map(|campaign| campaign.address(campaign.recipients - 1 - self.number as u32 % campaign.recipients));
-        for (number, recipient) in own.chain(late).enumerate() {
+        let late = self.workload.find(CAMPAIGN).map(|campaign| {
+            let number = campaign.recipients - 1 - self.number as u32 % campaign.recipients;
+            (campaign.tenant(), campaign.address(number))
+        });
+        for (number, (tenant, recipient)) in own.chain(late).enumerate() {
             let id = format!("opt-out-{}-{number}", self.number);
-            let (invoked, came) = (self.recorder.now_ns(), self.admin.opt_out(&id, &recipient).await);
-            let operation = Operation::OptOut { tenant: TENANT.to_owned(), recipient: recipient.clone() };
+            self.desk.writes(tenant, Noun::OptOut, &recipient);
+            let admin = self.admin.of_tenant(tenant);
+            let (invoked, came) = (self.recorder.now_ns(), admin.opt_out(&id, &recipient).await);
+            let operation = Operation::OptOut { tenant: tenant.to_owned(), recipient: recipient.clone() };
             said_yes |= matches!(came, Came::Done(_));
             words.push(format!("{recipient}: {}", word(&came)));
             self.record(Some(id), invoked, operation, barrier(came));
@@ -68,17 +80,18 @@ impl Operator {
     }
 
     async fn pause_and_resume(&self, pause: Duration) -> (bool, String) {
-        let Some(run) = self.campaign_or_next_run().await else { return nobody() };
-        let (invoked, came) = (self.recorder.now_ns(), self.admin.pause_run(&run).await);
+        let Some((tenant, run)) = self.campaign_or_next_run().await else { return nobody() };
+        self.desk.pauses(&run);
+        let (invoked, came) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).pause_run(&run).await);
         let (said_yes, word) = (matches!(came, Came::Done(_)), word(&came));
         self.record(None, invoked, Operation::Pause { target: Target::Run(run.clone()) }, barrier(came));
         tokio::time::sleep(pause).await;
-        (said_yes, format!("pause {run}: {word}; {}", self.resume(&run).await))
+        (said_yes, format!("pause {run}: {word}; {}", self.resume(tenant, &run).await))
     }
 
     /// Lets a run go on; also what may have been paused.
-    pub async fn resume(&self, run: &str) -> String {
-        let (invoked, came) = (self.recorder.now_ns(), self.admin.resume_run(run).await);
+    pub async fn resume(&self, tenant: &str, run: &str) -> String {
+        let (invoked, came) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).resume_run(run).await);
         let word = format!("resume: {}", word(&came));
         let answer = match came {
             Came::Done(index) => {
@@ -91,7 +104,7 @@ impl Operator {
     }
 
     async fn cancel(&self) -> (bool, String) {
-        let Some(run) = self.next_run().await else { return nobody() };
+        let Some(run) = self.next_schedules_run().await else { return nobody() };
         let (invoked, came) = (self.recorder.now_ns(), self.admin.cancel_run(&run).await);
         let (said_yes, word) = (matches!(came, Came::Done(_)), word(&came));
         self.record(None, invoked, Operation::Cancel { target: Target::Run(run.clone()) }, barrier(came));
@@ -122,6 +135,7 @@ impl Operator {
     /// Creates something new, twice with one request id and once with another.
     async fn create_again(&self) -> (bool, String) {
         let item = Item::once(format!("more-{}", self.number), (now_ms() + AHEAD_MS) / 100 * 100, 2);
+        self.desk.writes(TENANT, Noun::Schedule, &item.name);
         let [same, other] = ["same", "other"].map(|which| format!("more-{}-{which}", self.number));
         let ask = |client, id| self.workload.ask(&self.admin, &self.recorder, client, id, &item);
         let (first, second) = tokio::join!(ask("first", same.as_str()), ask("second", same.as_str()));
@@ -136,20 +150,20 @@ impl Operator {
         (said_yes, format!("create {}: {}, {}, {}", item.name, word(&first), word(&second), word(&third)))
     }
 
-    /// The campaign's run while it is sent, every other time; or else the one that opens next.
-    async fn campaign_or_next_run(&self) -> Option<String> {
+    /// The campaign's run while it is sent, every other time; or else the one that opens next. With its tenant.
+    async fn campaign_or_next_run(&self) -> Option<(&'static str, String)> {
         if self.number.is_multiple_of(2)
-            && self.workload.find(CAMPAIGN).is_some_and(|campaign| campaign.due_ms < now_ms())
-            && let Ok(Some(run)) = self.admin.run_of(CAMPAIGN).await
+            && let Some(campaign) = self.workload.find(CAMPAIGN).filter(|campaign| campaign.due_ms < now_ms())
+            && let Ok(Some(run)) = self.admin.of_tenant(campaign.tenant()).run_of(CAMPAIGN).await
         {
-            return Some(run.run);
+            return Some((campaign.tenant(), run.run));
         }
-        self.next_run().await
+        Some((TENANT, self.next_schedules_run().await?))
     }
 
-    /// The run that opens next.
-    async fn next_run(&self) -> Option<String> {
-        let item = self.workload.next_after(now_ms())?;
+    /// The run of a schedule that opens next.
+    async fn next_schedules_run(&self) -> Option<String> {
+        let item = self.workload.next_after(now_ms()).filter(|item| item.tenant() == TENANT)?;
         wait_until(item.due_ms).await;
         let until = std::time::Instant::now() + OPENS_WITHIN;
         while std::time::Instant::now() < until {
@@ -161,11 +175,18 @@ impl Operator {
         None
     }
 
-    fn record(&self, id: Option<String>, invoked_ns: u64, operation: Operation, answer: Answer) {
+    pub(super) fn record(&self, id: Option<String>, invoked_ns: u64, operation: Operation, answer: Answer) {
         self.record_as("operator", id, invoked_ns, operation, answer);
     }
 
-    fn record_as(&self, who: &str, id: Option<String>, invoked_ns: u64, operation: Operation, answer: Answer) {
+    pub(super) fn record_as(
+        &self,
+        who: &str,
+        id: Option<String>,
+        invoked_ns: u64,
+        operation: Operation,
+        answer: Answer,
+    ) {
         let answered_ns = (answer != Answer::Unknown).then(|| self.recorder.now_ns());
         let client = format!("{who}-{}", self.number);
         let call = Call { client, request_id: id, invoked_ns, answered_ns, operation, answer };
@@ -187,7 +208,7 @@ fn barrier(came: Came<Barrier>) -> Answer {
     }
 }
 
-fn plain(came: Came<()>) -> Answer {
+pub(super) fn plain(came: Came<()>) -> Answer {
     match came {
         Came::Done(()) => Answer::Ok { index: None, run: None, crossed: Vec::new(), unconfirmed: Vec::new() },
         Came::Refused(reason) => Answer::Failed { reason },
@@ -195,7 +216,7 @@ fn plain(came: Came<()>) -> Answer {
     }
 }
 
-fn word<T>(came: &Came<T>) -> String {
+pub(super) fn word<T>(came: &Came<T>) -> String {
     match came {
         Came::Done(_) => "done".to_owned(),
         Came::Refused(reason) => format!("refused ({reason})"),
@@ -203,11 +224,11 @@ fn word<T>(came: &Came<T>) -> String {
     }
 }
 
-fn nobody() -> (bool, String) {
+pub(super) fn nobody() -> (bool, String) {
     (false, "there was nothing left to do it to".to_owned())
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     unix_us(SystemTime::now()) as u64 / 1_000
 }
 

@@ -23,7 +23,7 @@ pub enum Family {
     Pause,
     /// Links between nodes are cut: one node alone, halves, ring, bridge, one way in or out
     Partition,
-    /// Links between nodes lose packets, reset connections, are narrow
+    /// Links between nodes lose packets, reset connections, are narrow, are slow
     Link,
     /// The wall clock of one node jumps or drifts
     Clock,
@@ -140,8 +140,10 @@ pub enum Bad {
     Loss(u8),
     /// So many of a thousand packets are answered by a reset.
     Reset(u16),
-    /// So many kilobits a second: what waits is late, and lost in the end.
+    /// So many kilobits a second: what waits is late, and between hosts lost in the end.
     Narrow(u32),
+    /// All is late by this, give or take a half of it.
+    Delay(Duration),
 }
 
 /// What befalls a disk.
@@ -174,6 +176,16 @@ pub enum Order {
     Trigger,
     /// Creates what there is already.
     CreateAgain,
+    /// Decides about some who are in doubt: mostly as assumed, few are sent again.
+    Decide,
+    /// Sends dead letters again.
+    Requeue,
+    /// Opens instants that fell into a pause; or asks for what ran, which opens nothing.
+    Backfill,
+    /// Changes a schedule that is due much later, by two clients with one request id and by a third with another.
+    Update,
+    /// Deletes one.
+    Delete,
 }
 
 /// When something is to be broken, and for how long.
@@ -218,11 +230,13 @@ fn stream(seed: u64, family: Family) -> StdRng {
     StdRng::seed_from_u64(seed ^ (family as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-/// In how many of the periods a family strikes. Kills are what the promise is about.
+/// In how many of the periods a family strikes. Kills are what the promise is about; what a relay does meets nobody where
+/// nobody can send.
 fn share(family: Family) -> f64 {
     match family {
         Family::Kill => 0.9,
         Family::Operator => 0.8,
+        Family::Relay => 0.6,
         Family::Power => 0.3,
         _ => 0.4,
     }
@@ -247,7 +261,7 @@ impl Family {
     fn draw(self, dice: &mut StdRng, length_ms: u64) -> Vec<Drawn> {
         let blows = match self {
             Family::Kill => 6,
-            Family::Operator => 2,
+            Family::Operator => 4,
             _ => 1,
         };
         // What lasts is mostly over before the period is.
@@ -292,11 +306,34 @@ impl Family {
 /// Jumps that a lease, a minute, an hour and a day notice, both ways, and a clock that is a tenth too fast or slow.
 const OFFSETS: [&str; 10] = ["+1", "-1", "+61", "-61", "+3600", "-3600", "+90000", "-90000", "+0 x1.1", "+0 x0.9"];
 
-const ORDERS: [Order; 5] = [Order::OptOut, Order::PauseAndResume, Order::Cancel, Order::Trigger, Order::CreateAgain];
+const ORDERS: [Order; 11] = [
+    Order::OptOut,
+    Order::PauseAndResume,
+    Order::Cancel,
+    Order::Trigger,
+    Order::CreateAgain,
+    Order::Decide,
+    Order::Decide,
+    Order::Requeue,
+    Order::Backfill,
+    Order::Update,
+    Order::Delete,
+];
 
-/// What relays do, and how the sink does it. None says "greylisted": that is waited out for five minutes, longer than
-/// a run waits for its end. The simulation has greylisting.
-const RELAY: [(&str, &str); 8] = [
+/// What relays do, and how the sink does it. None says "greylisted" or "daily quota": that is waited out for minutes, longer
+/// than a run waits for its end. The simulation has greylisting. Refusals for good come twice: dead letters are requeued.
+const RELAY: [(&str, &str); 12] = [
+    ("mailboxes that are gone", "rcpt:550=5.1.1 no such user@0.1"),
+    (
+        "mailboxes that are gone, also after the dot",
+        "rcpt:550=5.1.1 no such user@0.06,before-commit:554=5.2.1 mailbox disabled@0.06",
+    ),
+    (
+        "quotas: 452 and 454",
+        "mail:454=4.7.0 Throttling failure: Maximum sending rate exceeded@0.3,\
+         mail:452=4.3.1 insufficient system storage@0.2,rcpt:452=4.2.2 mailbox full@0.1",
+    ),
+    ("refusals at EHLO", "ehlo:421=4.3.2 not now@0.3,ehlo:554=5.3.2 no service here@0.3"),
     ("an outage: connections are reset", "connect:reset"),
     ("a storm of throttles: 421 and 451", "mail:421=4.7.0 too fast@0.3,mail:451=4.3.2 try later@0.5"),
     ("refusals after the dot", "before-commit:451=4.3.0 not now@0.3,rcpt:450=4.2.1 mailbox busy@0.2"),
@@ -335,8 +372,20 @@ fn shape(dice: &mut StdRng) -> Option<Shape> {
     )
 }
 
+/// Delays within an election time-out, about one (there and back), and past every time-out of a peer.
+const LINKS: [Bad; 8] = [
+    Bad::Loss(10),
+    Bad::Loss(30),
+    Bad::Reset(20),
+    Bad::Narrow(256),
+    Bad::Narrow(64),
+    Bad::Delay(Duration::from_millis(50)),
+    Bad::Delay(Duration::from_millis(200)),
+    Bad::Delay(Duration::from_secs(1)),
+];
+
 fn bad_link(dice: &mut StdRng) -> Option<Blow> {
-    let how = one_of(dice, &[Bad::Loss(10), Bad::Loss(30), Bad::Reset(20), Bad::Narrow(256), Bad::Narrow(64)])?;
+    let how = one_of(dice, &LINKS)?;
     Some(Blow::Link { whom: whom(dice), how })
 }
 

@@ -40,6 +40,8 @@ pub struct Scene {
     gates: Gates,
     over: Arc<AtomicBool>,
     observers: JoinSet<()>,
+    /// Users who read through the admin API, until all is drained.
+    pub readers: JoinSet<()>,
     /// Civil time at the beginning; none where the nodes' clocks are set wrong.
     ledger_time: Option<i64>,
 }
@@ -98,7 +100,8 @@ impl Scene {
         let mut observers = JoinSet::new();
         observers.spawn(outages::observe(Arc::clone(&watch), recorder.clone(), Arc::clone(&over)));
         let ledger_time = clocks_are_right.then_some(header.began_unix_ms);
-        Ok((Scene { recorder, watch, history, dots, gates, over, observers, ledger_time }, sink))
+        let readers = JoinSet::new();
+        Ok((Scene { recorder, watch, history, dots, gates, over, observers, readers, ledger_time }, sink))
     }
 
     /// Another phase begins.
@@ -115,13 +118,16 @@ impl Scene {
         ends: Instant,
         to_read: Duration,
     ) -> Result<Closed> {
-        let (operator, recorder) = (nemesis.operator.clone(), self.recorder.clone());
-        let (admin, workload) = (&operator.admin, &operator.workload);
         trouble.note(nemesis.heal().await);
+        let (mut operator, recorder) = (nemesis.operator.clone(), self.recorder.clone());
+        operator.let_all_go(ends - to_read).await;
+        let (admin, workload) = (&operator.admin, &operator.workload);
         workload.settle(admin, &recorder).await;
         self.phase(PhaseName::Healed);
         let drained = aftermath::drain(&operator, ends - to_read, || nemesis.look()).await;
         let drained = trouble.note(drained).unwrap_or(false);
+        // What is read at the end comes after all that they have seen.
+        self.readers.shutdown().await;
         eprintln!("reading what became of {} recipients", workload.recipients());
         let lives = nemesis.stage.lives();
         let clocks = Clocks::new(lives.clone(), self.ledger_time, &nemesis.stage.sink, &recorder);
@@ -136,6 +142,7 @@ impl Scene {
         while self.observers.join_next().await.is_some() {}
 
         workload.record(&recorder);
+        workload.record_overload(&recorder, &nemesis.stage.sink);
         nemesis.stage.record_living();
         // What was observed completely, beside what was read.
         whole.extend([Part::Accepts, Part::Dots, Part::Due, Part::Calls, Part::Lives, Part::Faults, Part::Outages]);

@@ -18,13 +18,11 @@ use super::recorder::Recorder;
 use crate::cluster::Cluster;
 use crate::measure::monotonic_us;
 use crate::pages;
-use crate::watch::Watch;
+use crate::watch::{SILENCE_US, Watch};
 
 /// A node that is asked to stop gets so long.
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Who led so long ago may lead no more: it is asked ten times a second.
-const WORD_HOLDS_US: i64 = 400_000;
 /// A life that ended by itself is told with this much of its log.
 const LAST_WORDS_BYTES: usize = 2_000;
 
@@ -120,7 +118,7 @@ impl Stage {
 
     /// Who runs and said a moment ago that it leads.
     pub fn leads_now(&self) -> Option<(String, u64)> {
-        let latest = self.watch.latest().filter(|leadership| monotonic_us() - leadership.last_us < WORD_HOLDS_US)?;
+        let latest = self.watch.latest().filter(|leadership| monotonic_us() - leadership.last_us < SILENCE_US)?;
         Some((latest.node?, latest.epoch)).filter(|(node, _)| self.doing(node) == Doing::Runs)
     }
 

@@ -1,11 +1,12 @@
 //! The story of each recipient, as `explain` tells it at the end: who held it under which row and since when, what came
 //! of it, and where it stands.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use reveille_check::history::{Claim, Event, Fate, Fence, OpenRow, Outcome, Standing, Step};
+use reveille_check::history::{Claim, Event, Fate, Fence, OpenRow, Outcome, Resumption, Standing, Step};
 use reveille_proto::admin::v1 as api;
 use reveille_sink::Sink;
 use tokio::task::JoinSet;
@@ -14,6 +15,8 @@ use super::lives::Lives;
 use super::recorder::Recorder;
 use crate::admin::Admin;
 
+/// Entries that befell a run as a whole (pauses, resumptions, requeues …), of which its story tells the last so many.
+const RULINGS_KEPT: usize = 64;
 /// Clients that read.
 const READERS: usize = 8;
 
@@ -25,6 +28,8 @@ pub struct Clocks {
     began_unix_ms: Option<i64>,
     /// When the DATA of each fence was read.
     data_ns: HashMap<String, u64>,
+    /// Resumptions that were told of: run and log index.
+    resumptions: Arc<Mutex<HashSet<(String, u64)>>>,
 }
 
 impl Clocks {
@@ -34,7 +39,13 @@ impl Clocks {
         let arrived = mails
             .iter()
             .filter_map(|(_, accept)| Some((accept.fence.clone()?, recorder.ns(accept.data_monotonic_us as i64))));
-        Clocks { lives, began_unix_ms, data_ns: arrived.collect() }
+        Clocks { lives, began_unix_ms, data_ns: arrived.collect(), resumptions: Arc::default() }
+    }
+
+    /// Whether this resumption was told of already: by the story of another recipient of the run.
+    fn is_new(&self, run: &str, index: u64) -> bool {
+        let mut told = self.resumptions.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert((run.to_owned(), index))
     }
 
     /// Does ledger time tell when something was?
@@ -56,12 +67,23 @@ impl Clocks {
     }
 }
 
+/// Whose story.
+#[derive(Clone, Debug)]
+pub struct Whom {
+    /// Whose run.
+    pub tenant: String,
+    /// Which.
+    pub run: String,
+    /// Address.
+    pub recipient: String,
+}
+
 /// Writes down the story of each of these recipients; false where time was over before.
 pub async fn read(
     admin: &Admin,
     recorder: &Recorder,
     clocks: &Clocks,
-    wanted: Vec<(String, String)>,
+    wanted: Vec<Whom>,
     until: Instant,
 ) -> Result<bool> {
     let mut readers = JoinSet::new();
@@ -69,11 +91,11 @@ pub async fn read(
         let (admin, recorder, clocks) = (admin.another(reader)?, recorder.clone(), clocks.clone());
         let own: Vec<_> = wanted.iter().skip(reader).step_by(READERS).cloned().collect();
         readers.spawn(async move {
-            for (run, recipient) in own {
+            for Whom { tenant, run, recipient } in own {
                 if Instant::now() > until {
                     return anyhow::Ok(false);
                 }
-                let story = admin.explain(&run, &recipient).await?;
+                let story = admin.of_tenant(&tenant).explain(&run, &recipient).await?;
                 let fate = fate(story.state()).with_context(|| format!("{recipient} of {run} has no state"))?;
                 write_down(&recorder, &clocks, (&run, &recipient), &story, fate);
             }
@@ -94,7 +116,12 @@ fn write_down(
     story: &api::ExplainResponse,
     state: Fate,
 ) {
+    // A run keeps its last 64 such entries. Where none was forgotten the first one that is told is the first.
+    let rulings = story.events.iter().filter(|event| event.fence.is_empty()).count();
     for (place, event) in story.events.iter().enumerate() {
+        if event.what == "run resumed" && rulings < RULINGS_KEPT && clocks.is_new(run, event.index) {
+            recorder.event(&Event::Resumption(Resumption { run: run.to_owned(), index: event.index }));
+        }
         let fence: Option<Fence> = event.fence.parse().ok();
         if event.what == "claimed"
             && let Some(fence) = fence

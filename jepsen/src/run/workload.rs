@@ -5,14 +5,17 @@
 //! The campaign goes through a pool of its own, to the same sink, at a rate by which it takes most of the fault phase: so
 //! it is under way while everything breaks, where without a rate it would be over within a second.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use reveille_check::history::{Answer, Audience, Call, Due, Event, Noun, Operation};
-use reveille_proto::admin::v1::{InDoubt, Policies, ScheduleBody};
+use reveille_check::history::{Answer, Audience, Call, Due, Event, Noun, Operation, Overload};
+use reveille_proto::admin::v1::{Every, InDoubt, Policies, ScheduleBody, When, when};
+use reveille_sink::Sink;
 
 use super::daily::Rhythm;
+use super::held::PERIOD_MS;
 use super::recorder::Recorder;
 use crate::admin::Admin;
 use crate::campaigns;
@@ -31,8 +34,12 @@ pub const BELL: &str = "bell";
 const BELL_RECIPIENTS: u32 = 4;
 /// Instants are multiples of this.
 const GRAIN_MS: u64 = 100;
-/// Whose everything is.
+/// Whose all schedules are.
 pub const TENANT: &str = "default";
+/// And the campaign, whose backlog is not to move the start of anything else (I12).
+pub const CROWD: &str = "crowd";
+/// Both.
+pub const TENANTS: [&str; 2] = [TENANT, CROWD];
 
 /// What something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +50,8 @@ pub enum Kind {
     Daily(Rhythm),
     /// A campaign to a sealed audience that is made of this number.
     Campaign(u64),
+    /// A schedule that is paused over these instants, the only ones it has; with the same recipients each time.
+    Held(Vec<i64>),
 }
 
 /// A schedule or a campaign.
@@ -64,10 +73,18 @@ impl Item {
         Item { name, due_ms, recipients, kind: Kind::Once }
     }
 
+    /// Whose it is.
+    pub fn tenant(&self) -> &'static str {
+        match self.kind {
+            Kind::Once | Kind::Daily(_) | Kind::Held(_) => TENANT,
+            Kind::Campaign(_) => CROWD,
+        }
+    }
+
     /// One of those whom it writes to.
     pub fn address(&self, recipient: u32) -> String {
         match self.kind {
-            Kind::Once | Kind::Daily(_) => load::address(&self.name, recipient),
+            Kind::Once | Kind::Daily(_) | Kind::Held(_) => load::address(&self.name, recipient),
             Kind::Campaign(seed) => campaigns::made_address(seed, recipient),
         }
     }
@@ -81,14 +98,15 @@ impl Item {
     pub fn instants_ms(&self) -> Vec<i64> {
         match &self.kind {
             Kind::Daily(rhythm) => rhythm.instants_ms.clone(),
+            Kind::Held(instants_ms) => instants_ms.clone(),
             Kind::Once | Kind::Campaign(_) => vec![self.due_ms as i64],
         }
     }
 
     /// What it is to an operator.
-    fn noun(&self) -> Noun {
+    pub fn noun(&self) -> Noun {
         match self.kind {
-            Kind::Once | Kind::Daily(_) => Noun::Schedule,
+            Kind::Once | Kind::Daily(_) | Kind::Held(_) => Noun::Schedule,
             Kind::Campaign(_) => Noun::Campaign,
         }
     }
@@ -146,7 +164,7 @@ impl Workload {
         let items = self.items().clone();
         for item in &items {
             if let Kind::Campaign(seed) = item.kind {
-                admin.generate_audience(&item.name, item.recipients, seed).await?;
+                admin.of_tenant(item.tenant()).generate_audience(&item.name, item.recipients, seed).await?;
             }
         }
         let mut clients = tokio::task::JoinSet::new();
@@ -167,7 +185,7 @@ impl Workload {
     }
 
     /// Asks for one schedule until it is there.
-    async fn insist(&self, admin: &Admin, recorder: &Recorder, client: usize, item: &Item) -> Result<()> {
+    pub async fn insist(&self, admin: &Admin, recorder: &Recorder, client: usize, item: &Item) -> Result<()> {
         let (client, id) = (format!("client-{client}"), format!("create-{}", item.name));
         let mut came = Came::Unknown;
         for _ in 0..ASKED_AT_MOST {
@@ -184,9 +202,11 @@ impl Workload {
     pub async fn ask(&self, admin: &Admin, recorder: &Recorder, client: &str, id: &str, item: &Item) -> Came<bool> {
         let invoked_ns = recorder.now_ns();
         let came = match item.kind {
-            Kind::Once | Kind::Daily(_) => admin.create_as(id, &self.body(item)).await,
+            Kind::Once | Kind::Daily(_) | Kind::Held(_) => admin.create_as(id, &self.body(item)).await,
             Kind::Campaign(_) => match admin.create_campaign(id, &self.body(item)).await {
-                Came::Done(created) => admin.launch_campaign(&item.name).await.map(|()| created),
+                Came::Done(created) => {
+                    admin.of_tenant(item.tenant()).launch_campaign(&item.name).await.map(|()| created)
+                }
                 // Nobody launches what may not be there.
                 came => came,
             },
@@ -203,7 +223,7 @@ impl Workload {
             answered_ns: (answer != Answer::Unknown).then(|| recorder.now_ns()),
             operation: Operation::Write {
                 noun: item.noun(),
-                tenant: TENANT.to_owned(),
+                tenant: item.tenant().to_owned(),
                 name: item.name.clone(),
                 value: Some(item.value()),
             },
@@ -231,7 +251,24 @@ impl Workload {
                     ..load::once_to(item.name.clone(), at, item.recipients)
                 }
             }
+            Kind::Held(instants_ms) => {
+                let at = |ms: Option<&i64>| {
+                    let since = Duration::from_millis(ms.copied().unwrap_or_default().max(0) as u64);
+                    Some(prost_types::Timestamp::from(UNIX_EPOCH + since))
+                };
+                let period = prost_types::Duration { seconds: PERIOD_MS / 1_000, nanos: 0 };
+                let (start, end) = (at(instants_ms.first()), at(instants_ms.last()));
+                let every = Every { period: Some(period), anchor: start };
+                ScheduleBody {
+                    policies: Some(policies),
+                    when: Some(When { pattern: Some(when::Pattern::Every(every)) }),
+                    start,
+                    end,
+                    ..load::once_to(item.name.clone(), UNIX_EPOCH, item.recipients)
+                }
+            }
             Kind::Campaign(_) => ScheduleBody {
+                tenant: item.tenant().to_owned(),
                 policies: Some(policies),
                 pool: CAMPAIGN.to_owned(),
                 ..campaigns::to_sealed(load::once_to(item.name.clone(), at, 0), &item.name)
@@ -289,6 +326,21 @@ impl Workload {
         self.items().iter().map(|item| u64::from(item.recipients) * item.instants_ms().len() as u64).sum()
     }
 
+    /// Writes down for how long the campaign was more than its rate lets through: from its instant until nine tenths of all
+    /// its mails that came had come. What is left then are those who have to wait for something else.
+    pub fn record_overload(&self, recorder: &Recorder, sink: &Sink) {
+        let Some(campaign) = self.find(CAMPAIGN) else { return };
+        let whom: HashSet<String> = campaign.addresses().collect();
+        let mails = sink.mails();
+        let own = mails.iter().filter(|(_, accept)| whom.contains(&accept.recipient));
+        let mut came: Vec<u64> = own.map(|(_, accept)| recorder.ns(accept.accept_monotonic_us as i64)).collect();
+        came.sort_unstable();
+        let Some(until_ns) = came.get(came.len() * 9 / 10).copied() else { return };
+        let ago_ms = (unix_us(SystemTime::now()) as u64 / 1_000).saturating_sub(campaign.due_ms);
+        let from_ns = recorder.now_ns().saturating_sub(ago_ms * 1_000_000);
+        recorder.event(&Event::Overload(Overload { tenant: campaign.tenant().to_owned(), from_ns, until_ns }));
+    }
+
     /// Writes down what is due, by this page alone.
     pub fn record(&self, recorder: &Recorder) {
         for item in self.items().iter().chain([&bell()]) {
@@ -297,7 +349,7 @@ impl Workload {
         }
         for item in self.items().iter() {
             for due_unix_ms in item.instants_ms() {
-                let (tenant, schedule, audience) = (TENANT.to_owned(), item.name.clone(), item.name.clone());
+                let (tenant, schedule, audience) = (item.tenant().to_owned(), item.name.clone(), item.name.clone());
                 recorder.event(&Event::Due(Due { tenant, schedule, due_unix_ms, audience }));
             }
         }

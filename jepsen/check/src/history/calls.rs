@@ -90,6 +90,26 @@ pub enum Operation {
         /// Address; none: all that are in doubt.
         recipient: Option<String>,
     },
+    /// Instants of the past that never opened are to open. The same range again opens nothing more.
+    Backfill {
+        /// Whose.
+        tenant: String,
+        /// Which schedule.
+        schedule: String,
+        /// From here on, included.
+        from_unix_ms: i64,
+        /// Up to here, included.
+        until_unix_ms: i64,
+    },
+    /// Somebody looks at an object: a read that is promised to be fresh. It changes nothing.
+    Read {
+        /// What it is.
+        noun: Noun,
+        /// Whose.
+        tenant: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// Kinds of objects that are compared at the end. An opt-out is one too: its name is the address, its value is
@@ -144,6 +164,11 @@ pub enum Answer {
         /// Of a barrier: nodes that were waited out.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unconfirmed: Vec<String>,
+    },
+    /// Of a [`Operation::Read`]: what it holds, in the form of [`Found::value`](super::Found); none: it is not there.
+    Found {
+        /// The value.
+        value: Option<String>,
     },
     /// It is not so, and will not become so by this call.
     Failed {

@@ -200,6 +200,15 @@ pub struct Found {
     pub value: String,
 }
 
+/// An entry by which a run that was paused goes on. An answer to whoever asked for it may have been lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumption {
+    /// Which run.
+    pub run: String,
+    /// Log index.
+    pub index: u64,
+}
+
 /// A row that was seen open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRow {

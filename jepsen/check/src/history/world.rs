@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Fence;
 
-/// A final dot that arrived at the sink, for one recipient; a mail to three makes three. Also a message that a fault of the
-/// sink's cut off before its dot ([`Answered::Cut`]); its run and its fence are there if that much of it had come. The sink's own record,
-/// never what a node said. Or one that was refused before its dot as no message ([`Answered::Malformed`]).
+/// A final dot that arrived at the sink, for one recipient; a mail to three makes three. Also a message that a fault of
+/// the sink's cut off before its dot ([`Answered::Cut`]); its run and its fence are there if that much of it had come.
+/// The sink's own record, never what a node said. Or one that was refused before its dot as no message
+/// ([`Answered::Malformed`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
     /// When DATA was read.

@@ -1,6 +1,8 @@
 //! I9: ledger and sink agree, item by item. Who is sent was accepted; who was accepted and is not sent is in doubt or
 //! assumed. (Who is still pending or claimed because the run did not drain is I4's and I13's affair, unless nobody holds
-//! it: then it would be sent again.) Each mail says which item it is of, always in the same way (`identity.rs`). Under `hold` and `assume_sent` nobody is to be sent again unless somebody asked for it.
+//! it: then it would be sent again.) Each mail says which item it is of, always in the same way (`identity.rs`). Under `hold`
+//! and `assume_sent` nobody is to be sent again unless somebody asked for it; under any other policy than `assume_sent`
+//! nobody is closed as assumed unless somebody asked for that.
 
 use super::identity;
 use crate::book::{Book, Item, rows_of};
@@ -40,6 +42,9 @@ pub fn agree(book: &Book) -> Verdict {
     if book.header.in_doubt != InDoubt::Resend {
         by_itself(book, &mut inquiry);
     }
+    if book.header.in_doubt != InDoubt::AssumeSent {
+        closed_by_itself(book, &mut inquiry);
+    }
     inquiry.verdict()
 }
 
@@ -56,12 +61,39 @@ fn by_itself(book: &Book, inquiry: &mut Inquiry) {
     }
 }
 
+/// Who was closed as assumed though no operator asked for it.
+fn closed_by_itself(book: &Book, inquiry: &mut Inquiry) {
+    for stands in book.standings.iter().filter(|stands| stands.state == Fate::Assumed) {
+        if assumptions_asked_for(book, stands.item) == 0 && inquiry.needs(book, &[Part::Calls]) {
+            inquiry
+                .offends(|| format!("{} was closed as assumed, and nobody asked for it", book.describe(stands.item)));
+        }
+    }
+}
+
 fn asked_for(book: &Book, item: Item) -> usize {
-    let (of, whom) = (book.names.text(item.run), book.names.text(item.recipient));
+    let resends = |operation: &Operation| match operation {
+        Operation::Resend { run, recipient } => is_of(book, item, run, recipient.as_deref()),
+        _ => false,
+    };
+    calls_that_may_be_so(book).filter(|operation| resends(operation)).count()
+}
+
+fn assumptions_asked_for(book: &Book, item: Item) -> usize {
+    let assumes = |operation: &Operation| match operation {
+        Operation::Assume { run, recipient } => is_of(book, item, run, recipient.as_deref()),
+        _ => false,
+    };
+    calls_that_may_be_so(book).filter(|operation| assumes(operation)).count()
+}
+
+fn calls_that_may_be_so(book: &Book) -> impl Iterator<Item = &Operation> {
     let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
-    let own = may_be_so.filter(|call| {
-        matches!(&call.operation, Operation::Resend { run, recipient }
-            if run == of && recipient.as_ref().is_none_or(|recipient| recipient == whom))
-    });
-    own.count()
+    may_be_so.map(|call| &call.operation)
+}
+
+/// Is it about this item: its run, and it or everybody in doubt?
+fn is_of(book: &Book, item: Item, run: &str, recipient: Option<&str>) -> bool {
+    let (of, whom) = (book.names.text(item.run), book.names.text(item.recipient));
+    run == of && recipient.is_none_or(|recipient| recipient == whom)
 }

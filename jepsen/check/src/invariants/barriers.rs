@@ -76,7 +76,7 @@ fn lifted_by(book: &Book, barrier: &Call, lifts: impl Fn(&Operation) -> bool) ->
 /// May this call have been done after that one? The log says it where it is known. Else it may unless its answer was
 /// there before the other was asked for: who asked first is not always served first, and what nobody knows may still
 /// come.
-fn may_follow(call: &Call, earlier: &Call) -> bool {
+pub(super) fn may_follow(call: &Call, earlier: &Call) -> bool {
     match (&call.answer, &earlier.answer) {
         (Answer::Failed { .. }, _) => false,
         (Answer::Ok { index: Some(own), .. }, Answer::Ok { index: Some(at), .. }) => own > at,
@@ -183,6 +183,14 @@ fn resumed(book: &Book, pause: &Call, target: &Target) -> Until {
             }
             _ => until.perhaps_ns = until.perhaps_ns.or(Some(call.invoked_ns)),
         }
+    }
+    // The ledger may tell where the first one was done, also of one that nobody answered, or that came late by itself: there
+    // is none before it, or it would be told too.
+    if let (Answer::Ok { index: Some(paused), .. }, Target::Run(run)) = (&pause.answer, target)
+        && let Some(run) = book.names.find(run)
+        && let Some((_, first)) = book.resumptions.range((run, paused + 1)..=(run, u64::MAX)).next()
+    {
+        until = Until { index: Some(until.index.map_or(*first, |index| index.min(*first))), perhaps_ns: None };
     }
     until
 }

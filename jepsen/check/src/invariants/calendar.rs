@@ -22,6 +22,7 @@ pub fn kept(book: &Book) -> Verdict {
     }
     once_each(book, &mut inquiry);
     as_many_as_triggers(book, &mut inquiry);
+    backfilled(book, &mut inquiry);
     for run in book.runs.values() {
         on_time(book, run, &mut inquiry);
     }
@@ -68,6 +69,26 @@ fn as_many_as_triggers(book: &Book, inquiry: &mut Inquiry) {
     }
 }
 
+/// A run that was backfilled lies in a range that somebody had asked for before any mail of it came. (That it is no second
+/// run of its instant is `once_each`'s affair. When it opened is told in ledger time, which may be behind.)
+fn backfilled(book: &Book, inquiry: &mut Inquiry) {
+    for (name, own) in book.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
+        let from = book.dots.partition_point(|dot| dot.item.run < *name);
+        let dots = book.dots.iter().skip(from).take_while(|dot| dot.item.run == *name);
+        let first_ns = dots.map(|dot| dot.data_ns).min().unwrap_or(u64::MAX);
+        let is_asked = book.calls.iter().any(|call| {
+            let may_be_so = !matches!(call.answer, Answer::Failed { .. }) && call.invoked_ns < first_ns;
+            may_be_so
+                && matches!(&call.operation, Operation::Backfill { tenant, schedule, from_unix_ms, until_unix_ms }
+                    if (tenant, schedule) == (&own.tenant, &own.schedule)
+                        && (*from_unix_ms..=*until_unix_ms).contains(&own.due_unix_ms))
+        });
+        if !is_asked {
+            inquiry.offends(|| format!("{} was backfilled, and nobody had asked for that", own.run));
+        }
+    }
+}
+
 fn on_time(book: &Book, run: &Run, inquiry: &mut Inquiry) {
     let Run { due_unix_ms: due, opened_unix_ms: opened, .. } = *run;
     let late = opened.saturating_sub(due);
@@ -110,7 +131,7 @@ fn was_at_work(book: &Book, run: Name, at_ms: i64) -> bool {
 
 /// Was a schedule touched by a hand until `to_ms` in a way that may have kept it from opening since `from_ms`: paused
 /// before and not resumed yet, resumed or written since?
-fn was_stopped(book: &Book, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
+pub(super) fn was_stopped(book: &Book, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
     let is_own = |of: &str, name: &str| (of, name) == (tenant, schedule);
     let resumes = |call: &Call, after_ns: u64| {
         let is_so = matches!(&call.operation,

@@ -92,9 +92,7 @@ fn unaccounted(book: &Book) -> Vec<&Grant> {
 /// those between whom it is cut.
 fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     let holder = book.names.text(grant.node);
-    let is_network = matches!(fault.kind, FaultKind::Partition | FaultKind::Link);
-    let never_ends = is_network && fault.until_ns.is_none();
-    if (!is_network || never_ends) && !fault.nodes.iter().any(|node| node == holder) {
+    if (!is_network(fault) || never_ends(fault)) && !fault.nodes.iter().any(|node| node == holder) {
         return false;
     }
     // Ledger time, by which a life is told from the next one, may be off by that, and who is gone may be granted something
@@ -105,21 +103,34 @@ fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     let over_ns = match fault.kind {
         FaultKind::Kill | FaultKind::PowerCut | FaultKind::CrashPoint => lives_again,
         FaultKind::NodeLost => None,
-        _ if never_ends => None,
+        _ if never_ends(fault) => None,
         _ => fault.until_ns.or(lives_again),
     };
     let over_ns = over_ns.unwrap_or(u64::MAX).saturating_add(slack_ns);
     let own = |node: &str, incarnation| node == holder && incarnation == grant.incarnation;
     let life = book.lives.iter().find(|life| life.incarnation.is_some() && own(&life.node, life.incarnation));
-    let is_lost = never_ends || matches!(fault.kind, FaultKind::PowerCut | FaultKind::NodeLost);
-    let loses_journal = fault.journals_lost || is_lost;
     let had_begun = life.is_none_or(|life| life.started_ns <= over_ns);
     let was_over = life
         .and_then(|life| life.ended_ns)
-        .is_some_and(|ended| ended.saturating_add(slack_ns) < fault.from_ns && !loses_journal);
+        .is_some_and(|ended| ended.saturating_add(slack_ns) < fault.from_ns && !hides_journals(fault));
     // What was given to a life that ended here may be committed later, when there is a leader again.
     let ended_it = life.and_then(|life| life.ended_ns).is_some_and(|ended| ended.abs_diff(fault.from_ns) <= slack_ns);
     had_begun && !was_over && (ended_it || grant.committed_ns.is_none_or(|committed| committed <= over_ns))
+}
+
+fn is_network(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
+}
+
+/// A network that is cut or bad for good.
+fn never_ends(fault: &Fault) -> bool {
+    is_network(fault) && fault.until_ns.is_none()
+}
+
+/// Nobody hears what the journals of those whom it struck say: they are lost, or behind a cut for good.
+fn hides_journals(fault: &Fault) -> bool {
+    let with_its_node = matches!(fault.kind, FaultKind::PowerCut | FaultKind::NodeLost);
+    fault.journals_lost || with_its_node || never_ends(fault)
 }
 
 fn doubted(book: &Book) -> impl Iterator<Item = Item> {
@@ -168,9 +179,7 @@ fn allowed_by(book: &Book, fault: &Fault) -> u64 {
     let sessions = nodes * u64::from(book.header.sessions);
     let caps = nodes * u64::from(book.header.claim_cap);
     match fault.kind {
-        FaultKind::PowerCut | FaultKind::NodeLost => caps,
-        FaultKind::Partition | FaultKind::Link if fault.until_ns.is_none() => caps,
-        _ if fault.journals_lost => caps,
+        _ if hides_journals(fault) => caps,
         FaultKind::Kill
         | FaultKind::Restart
         | FaultKind::Pause
@@ -186,6 +195,9 @@ fn allowed_by(book: &Book, fault: &Fault) -> u64 {
         | FaultKind::Transfer
         | FaultKind::Membership
         | FaultKind::Operator
-        | FaultKind::Overload => 0,
+        | FaultKind::Overload
+        // Their journals are hidden.
+        | FaultKind::PowerCut
+        | FaultKind::NodeLost => 0,
     }
 }

@@ -2,6 +2,7 @@
 //! opt-out or a cancel that was asked for, a deadline that has passed, a refusal by the relay. (A refusal before the
 //! final dot leaves no trace at the sink; of it the ledger's step has to do.)
 
+use super::barriers::may_follow;
 use crate::book::{Book, Grant, Item, rows_of};
 use crate::history::{Answer, Answered, Call, Fate, Life, LifeEnd, Operation, Part, Run, Step, Target};
 
@@ -50,16 +51,7 @@ fn opted_out(book: &Book, item: Item, run: &Run) -> bool {
     };
     let backs: Vec<&Call> = book.calls.iter().filter(|call| takes_back(call)).collect();
     let mut opt_outs = book.calls.iter().filter(|call| opts_out(call));
-    opt_outs.any(|opt_out| !backs.iter().any(|back| surely_follows(back, opt_out)))
-}
-
-/// Was this call done after that one? By the log; where a place there is not known, by time. One that may yet come is
-/// followed by none.
-fn surely_follows(call: &Call, earlier: &Call) -> bool {
-    match (&call.answer, &earlier.answer) {
-        (Answer::Ok { index: Some(own), .. }, Answer::Ok { index: Some(at), .. }) => own > at,
-        _ => earlier.answered_ns.is_some_and(|answered_ns| call.invoked_ns > answered_ns),
-    }
+    opt_outs.any(|opt_out| backs.iter().all(|back| may_follow(opt_out, back)))
 }
 
 /// Somebody cancelled the run, or took its schedule away.

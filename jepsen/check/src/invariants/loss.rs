@@ -1,5 +1,5 @@
-//! I4: whoever was due is terminal or in doubt within the deadline after healing, for a cause where it got nothing, and every instant that was due opened
-//! or is explained. I13: with a quorum healed, the backlog drains.
+//! I4: whoever was due is terminal or in doubt within the deadline after healing, for a cause where it got nothing, and
+//! every instant that was due opened or is explained. I13: with a quorum healed, the backlog drains.
 //!
 //! What is due comes from the history's own [`Due`](crate::history::Due) lines, which no part of the product wrote.
 

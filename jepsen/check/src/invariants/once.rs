@@ -48,10 +48,28 @@ pub fn one_fence_past_the_gate(book: &Book) -> Verdict {
     inquiry.verdict()
 }
 
-/// Mails beyond the first, over all items.
-pub fn duplicates(book: &Book) -> u64 {
-    let beyond = |dots: &[Dot]| dots.iter().filter(|dot| dot.answer.is_accepted()).count().saturating_sub(1);
-    book.dots_by_item().map(|(_, dots)| beyond(dots) as u64).sum()
+/// Mails beyond the first of their items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Duplicates {
+    /// Under `hold` and `assume_sent` those that nobody decided: they break the promise. Under `resend` all of them: which of
+    /// them an operator wanted and which the policy did, the ledger's word does not say.
+    pub undecided: u64,
+    /// Those that an operator decided for, under any other policy than `resend`.
+    pub decided: u64,
+}
+
+/// Over all items.
+pub fn duplicates(book: &Book) -> Duplicates {
+    let by_policy = book.header.in_doubt == InDoubt::Resend;
+    let mut all = Duplicates::default();
+    for (item, dots) in book.dots_by_item() {
+        let accepts: Vec<&Dot> = dots.iter().filter(|dot| dot.answer.is_accepted()).collect();
+        let beyond = accepts.len().saturating_sub(1);
+        let undecided = if by_policy { beyond } else { undecided(book, item, accepts) };
+        all.undecided += undecided as u64;
+        all.decided += (beyond - undecided) as u64;
+    }
+    all
 }
 
 fn fences(dots: &[Dot]) -> String {
@@ -79,19 +97,25 @@ struct Decision {
 }
 
 /// Does a decision of its own lie between each two of these, by their fences?
-fn were_decided(book: &Book, item: Item, mut dots: Vec<&Dot>) -> bool {
+fn were_decided(book: &Book, item: Item, dots: Vec<&Dot>) -> bool {
+    undecided(book, item, dots) == 0
+}
+
+/// Between how many of these and the next one, by their fences, lies no decision of its own?
+fn undecided(book: &Book, item: Item, mut dots: Vec<&Dot>) -> usize {
     if dots.len() < 2 {
-        return true;
+        return 0;
     }
     dots.sort_by_key(|dot| (dot.fence, dot.at_ns));
     let mut decisions = decisions(book, item);
-    dots.windows(2).all(|pair| {
+    let is_undecided = |pair: &&[&Dot]| {
         let fitting = decisions.iter().enumerate().filter(|(_, decision)| decision.is_between(book, pair[0], pair[1]));
         // The one that is the least use to those that follow: a known place fits nowhere else.
         let best = fitting.min_by_key(|(_, decision)| (decision.index.is_none(), decision.answered_ns));
         let place = best.map(|(place, _)| place);
-        place.map(|place| decisions.swap_remove(place)).is_some()
-    })
+        place.map(|place| decisions.swap_remove(place)).is_none()
+    };
+    dots.windows(2).filter(is_undecided).count()
 }
 
 /// Those about this item.
@@ -108,7 +132,7 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
         let index = match call.answer {
             Answer::Ok { index, .. } => index,
             Answer::Unknown => None,
-            Answer::Failed { .. } => return None,
+            Answer::Failed { .. } | Answer::Found { .. } => return None,
         };
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
         let is_own = run == of && recipient.as_ref().is_none_or(|recipient| recipient == whom);
@@ -129,7 +153,8 @@ impl Decision {
             _ => first.data_ns < self.answered_ns && self.invoked_ns < second.data_ns,
         };
         // Who is not in doubt is not sent again, whatever is asked for. (A dead letter had no mail.)
-        in_time && was_in_doubt(book, first, self.index)
+        let until = self.index.or(second.fence.map(|fence| fence.index));
+        in_time && was_in_doubt(book, first, until)
     }
 }
 

@@ -1,9 +1,11 @@
-//! I12: one tenant's overload does not move another's start beyond its bound.
+//! I12: one tenant's overload does not move another's start beyond its bound. A run has started when somebody of it was
+//! granted, as far as that has an instant, or when the sink saw the first of its hand-offs, whatever it answered.
 
 use std::collections::HashMap;
 
+use super::calendar;
 use crate::book::Book;
-use crate::history::{Fate, Part, RunCause};
+use crate::history::{Answer, Fate, Operation, Part, Run, RunCause, Target};
 use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::{Inquiry, Verdict};
@@ -11,16 +13,12 @@ use crate::verdict::{Inquiry, Verdict};
 /// I12.
 pub fn apart(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
-    inquiry.needs(book, &[Part::Accepts, Part::Runs, Part::Outages]);
+    inquiry.needs(book, &[Part::Accepts, Part::Calls, Part::Runs, Part::Outages]);
     let Some(bound) = book.header.start_bound_ms else {
         inquiry.lacks("a bound");
         return inquiry.verdict();
     };
-    let mut first: HashMap<Name, u64> = HashMap::new();
-    for dot in book.accepts() {
-        let at_ns = first.entry(dot.item.run).or_insert(dot.at_ns);
-        *at_ns = dot.at_ns.min(*at_ns);
-    }
+    let first = starts(book);
     let mut judged = 0_u32;
     for (name, run) in book.runs.iter().filter(|(_, run)| run.cause == RunCause::Due) {
         let beside = book.overloads.iter().any(|overload| {
@@ -28,12 +26,16 @@ pub fn apart(book: &Book) -> Verdict {
             overload.tenant != run.tenant && during.contains(&run.due_unix_ms)
         });
         let overloaded_itself = book.overloads.iter().any(|overload| overload.tenant == run.tenant);
-        if !beside || overloaded_itself || wants_no_mail(book, *name) {
+        if !beside || overloaded_itself || wants_no_mail(book, *name) || may_be_paused(book, run) {
+            continue;
+        }
+        // Of whom nobody was tried until the end, it is as late as that.
+        let first_ns = first.get(name).copied();
+        if first_ns.is_none() && is_granted(book, *name) {
+            // Its holders died before the sink saw anything of them, and when they were granted it nobody knows.
             continue;
         }
         judged += 1;
-        // Whoever got nothing until the end is as late as that.
-        let first_ns = first.get(name).copied();
         let (due, came) = (run.due_unix_ms, book.civil_ms(first_ns.unwrap_or(book.ended_ns())));
         let (late, bound) = (came.saturating_sub(due), i64::try_from(bound).unwrap_or(i64::MAX));
         if late > bound && book.unhindered_ms(due, came) > bound {
@@ -46,6 +48,32 @@ pub fn apart(book: &Book) -> Verdict {
         inquiry.lacks("a run of one tenant beside the overload of another");
     }
     inquiry.verdict()
+}
+
+fn starts(book: &Book) -> HashMap<Name, u64> {
+    let by_dots = book.dots.iter().map(|dot| (dot.item.run, dot.at_ns));
+    let by_grants = book.grants.iter().filter_map(|grant| Some((grant.item.run, grant.committed_ns?)));
+    let mut first: HashMap<Name, u64> = HashMap::new();
+    for (run, at_ns) in by_dots.chain(by_grants) {
+        first.entry(run).and_modify(|first_ns| *first_ns = at_ns.min(*first_ns)).or_insert(at_ns);
+    }
+    first
+}
+
+fn is_granted(book: &Book, run: Name) -> bool {
+    let from = book.grants.partition_point(|grant| grant.item.run < run);
+    book.grants.get(from).is_some_and(|grant| grant.item.run == run)
+}
+
+/// Somebody paused it, or its schedule over its instant, or may have: then it starts when that is resumed.
+fn may_be_paused(book: &Book, run: &Run) -> bool {
+    if calendar::was_stopped(book, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms) {
+        return true;
+    }
+    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    may_be_so
+        .map(|call| &call.operation)
+        .any(|operation| matches!(operation, Operation::Pause { target: Target::Run(of) } if *of == run.run))
 }
 
 /// Nobody of the run was to get a mail in the end: all have opted out, or it was cancelled.

@@ -1,74 +1,59 @@
 //! I7: what was answered to an administrator is so at the end, whatever died meanwhile, and what was removed is not
 //! there again. Also: the same request id has one answer.
 //!
-//! Each object is a register. At its end it may hold what a write put there that was answered, or may have happened,
-//! unless another write that was answered began only after it was over.
+//! Each object is a register (`registers.rs`). At its end it may hold what a write put there that was answered, or may have
+//! happened, unless another write that was done began only after it was over. A read shows the same meanwhile: what was
+//! done when it began, or what was under way, and never again what somebody has seen replaced.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
+use super::registers::{Key, Read, Register, Wrong, registers};
 use crate::book::Book;
-use crate::history::{Answer, Call, Noun, Operation, Part};
+use crate::history::{Answer, Call, Part};
 use crate::verdict::{Inquiry, Verdict};
-
-/// What an opt-out holds as an object.
-pub const OPTED_OUT: &str = "opted_out";
-
-type Key<'a> = (Noun, &'a str, &'a str);
-
-struct Write<'a> {
-    invoked_ns: u64,
-    /// `None`: it may have happened, at any time since.
-    answered_ns: Option<u64>,
-    value: Option<&'a str>,
-}
 
 /// I7.
 pub fn survive(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
     same_answer(book, &mut inquiry);
-    if !inquiry.needs(book, &[Part::Calls, Part::Objects]) {
+    let calls_whole = inquiry.needs(book, &[Part::Calls]);
+    let objects_whole = inquiry.needs(book, &[Part::Objects]);
+    if !calls_whole {
         return inquiry.verdict();
     }
     let found = book.found.iter();
     let found = found.map(|found| ((found.noun, found.tenant.as_str(), found.name.as_str()), found.value.as_str()));
     let found: HashMap<Key, &str> = found.collect();
-    for (key, writes) in writes(book) {
-        let held = found.get(&key).copied();
-        if !may_hold(&writes, held) {
-            let (noun, tenant, name) = key;
-            let told = writes.iter().rev().find(|write| write.answered_ns.is_some()).and_then(|write| write.value);
-            let words = |value: Option<&str>| value.map_or("nothing".to_owned(), |value| format!("'{value}'"));
-            let (held, told) = (words(held), words(told));
-            inquiry.offends(|| format!("{noun:?} {tenant}/{name} holds {held}; the last answered write: {told}"));
+    for (key, register) in registers(book) {
+        for (read, wrong) in register.wrong_reads() {
+            inquiry.offends(|| told(key, &read, wrong));
+        }
+        if objects_whole {
+            at_the_end(key, &register, found.get(&key).copied(), &mut inquiry);
         }
     }
     inquiry.verdict()
 }
 
-fn writes(book: &Book) -> BTreeMap<Key<'_>, Vec<Write<'_>>> {
-    let mut writes: BTreeMap<Key, Vec<Write>> = BTreeMap::new();
-    for call in &book.calls {
-        let (key, value): (Key, Option<&str>) = match &call.operation {
-            Operation::Write { noun, tenant, name, value } => ((*noun, tenant, name), value.as_deref()),
-            Operation::OptOut { tenant, recipient } => ((Noun::OptOut, tenant, recipient), Some(OPTED_OUT)),
-            Operation::TakeBack { tenant, recipient } => ((Noun::OptOut, tenant, recipient), None),
-            _ => continue,
-        };
-        let answered_ns = match call.answer {
-            Answer::Ok { .. } => call.answered_ns,
-            Answer::Unknown => None,
-            Answer::Failed { .. } => continue,
-        };
-        writes.entry(key).or_default().push(Write { invoked_ns: call.invoked_ns, answered_ns, value });
+fn at_the_end((noun, tenant, name): Key, register: &Register, held: Option<&str>, inquiry: &mut Inquiry) {
+    if register.is_written() && !register.may_hold(held) {
+        let (held, told) = (words(held), words(register.told()));
+        inquiry.offends(|| format!("{noun:?} {tenant}/{name} holds {held}; the last answered write: {told}"));
     }
-    writes
 }
 
-fn may_hold(writes: &[Write], held: Option<&str>) -> bool {
-    let is_over = |over_ns: u64| writes.iter().any(|other| other.answered_ns.is_some() && other.invoked_ns > over_ns);
-    let untouched = held.is_none() && !writes.iter().any(|write| write.answered_ns.is_some());
-    let by = |write: &Write| write.value == held && !write.answered_ns.is_some_and(is_over);
-    untouched || writes.iter().any(by)
+fn told((noun, tenant, name): Key, read: &Read, wrong: Wrong) -> String {
+    let (client, value, at_s) = (read.client, words(read.value), read.invoked_ns as f64 / 1e9);
+    let but = match wrong {
+        Wrong::NeverWritten => "nobody had written that",
+        Wrong::Stale => "it held something else since before it was asked for",
+        Wrong::WentBack => "what was there before it was seen again afterwards",
+    };
+    format!("{client} was told at {at_s:.3} s that {noun:?} {tenant}/{name} holds {value}, and {but}")
+}
+
+fn words(value: Option<&str>) -> String {
+    value.map_or("nothing".to_owned(), |value| format!("'{value}'"))
 }
 
 /// Answers to one request id are equal, and to another body there is none.

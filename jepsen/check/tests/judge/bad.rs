@@ -2,7 +2,7 @@
 
 use reveille_check::history::*;
 
-use crate::good::{History, fence, good, ms, ns, ok, opened, trigger, write};
+use crate::good::{History, backfill, fence, good, ms, ns, ok, opened, read, shows, trigger, write};
 use crate::{rejected, with};
 
 impl History {
@@ -258,6 +258,72 @@ fn i7_a_write_that_is_gone_one_that_came_back_and_one_that_is_old() {
     rejected(&with(|history| history.found(Noun::OptOut, "m0", "opted_out")), &[7]);
 }
 
+/// One more read of a schedule.
+fn and_read(name: &'static str, at_s: f64, value: Option<&'static str>) -> History {
+    with(|history| history.call(at_s, at_s + 0.1, read(Noun::Schedule, name), shows(value)))
+}
+
+#[test]
+fn i7_a_read_that_is_old() {
+    rejected(&and_read("daily", 9.2, Some("v1")), &[7]);
+    assert!(and_read("daily", 9.08, Some("v1")).judge().valid, "the write that replaces it had no answer yet");
+    rejected(&and_read("daily", 1.2, None), &[7]);
+    rejected(&and_read("old", 9.2, Some("v1")), &[7]);
+    let opt_out = with(|history| history.call(27.3, 27.4, read(Noun::OptOut, "a"), shows(None)));
+    rejected(&opt_out, &[7]);
+}
+
+#[test]
+fn i7_a_read_of_what_nobody_wrote_or_had_written_by_then() {
+    rejected(&and_read("daily", 30.0, Some("another")), &[7]);
+    rejected(&and_read("daily", 30.0, Some("v9")), &[7]);
+    rejected(&and_read("daily", 8.0, Some("v2")), &[7]);
+    rejected(&and_read("nobody's", 30.0, Some("v1")), &[7]);
+    assert!(and_read("nobody's", 30.0, None).judge().valid);
+    assert!(and_read("daily", 24.0, Some("v2")).judge().valid, "a write without an answer may never be done");
+}
+
+#[test]
+fn i7_a_read_that_goes_back() {
+    // Of a write without an answer nobody knows, until somebody has seen it.
+    rejected(&and_read("perhaps", 32.0, Some("v1")), &[7]);
+    assert!(and_read("perhaps", 28.95, Some("v1")).judge().valid, "it was seen by a read that was not over yet");
+    // Two were under way together; once v3 was seen after v2, v2 is gone.
+    rejected(&and_read("both", 31.0, Some("v2")), &[7]);
+    rejected(&and_read("both", 31.0, Some("v1")), &[7]);
+    let at_the_end = |name: &'static str, value: &'static str| {
+        with(|history| {
+            history.drop_first(|event| matches!(event, Event::Found(found) if found.name == name));
+            history.found(Noun::Schedule, name, value);
+        })
+    };
+    rejected(&at_the_end("perhaps", "v1"), &[7]);
+    rejected(&at_the_end("both", "v2"), &[7]);
+    // The same value by two requests: nobody says whose was seen.
+    let again = with(|history| {
+        history.asked("again", 26.0, write(Noun::Schedule, "both", Some("v2")), ok(227));
+        history.call(31.0, 31.1, read(Noun::Schedule, "both"), shows(Some("v2")));
+        history.drop_first(|event| matches!(event, Event::Found(found) if found.name == "both"));
+        history.found(Noun::Schedule, "both", "v2");
+    });
+    assert!(again.judge().valid, "\n{}", again.judge().table());
+}
+
+#[test]
+fn i7_two_calls_of_one_request_are_one_write() {
+    let of = |other: &'static str| {
+        with(|history| {
+            for (id, at_s) in [("w1", 30.0), (other, 32.0)] {
+                history.asked(id, at_s, write(Noun::Schedule, "one", Some("v1")), ok(240));
+            }
+            history.asked("w2", 31.0, write(Noun::Schedule, "one", Some("v2")), ok(241));
+            history.found(Noun::Schedule, "one", "v1");
+        })
+    };
+    rejected(&of("w1"), &[7]);
+    assert!(of("w3").judge().valid, "it was written once more");
+}
+
 #[test]
 fn i7_one_request_id_with_two_answers() {
     rejected(&with(|history| history.asked("t2", 42.1, trigger(), opened(300, "r300.0"))), &[7]);
@@ -321,6 +387,16 @@ fn i9_sent_that_never_arrived_and_arrived_that_is_called_otherwise() {
 }
 
 #[test]
+fn i9_who_is_assumed_though_nobody_asked_for_it() {
+    let assume =
+        |event: &Event| matches!(event, Event::Call(call) if matches!(call.operation, Operation::Assume { .. }));
+    let mut unasked = with(|history| history.drop_first(assume));
+    rejected(&unasked, &[9]);
+    unasked.header.in_doubt = InDoubt::AssumeSent;
+    assert!(unasked.judge().valid, "by policy");
+}
+
+#[test]
 fn i9_a_mail_that_does_not_say_which_item_it_is_of() {
     let altered = |change: fn(&mut Mail)| with(|history| history.alter_mail("r120.0", "m7", change));
     rejected(&altered(|mail| mail.message_id = None), &[9]);
@@ -367,6 +443,42 @@ fn i10_an_extra_run_one_too_many_and_one_too_many_of_a_trigger() {
     });
     rejected(&twice, &[10]);
     rejected(&with(|history| history.run("r352.0", ("default", "asked"), 43.0, 0, 352)), &[10]);
+}
+
+#[test]
+fn i10_a_backfill_of_what_ran_or_that_nobody_asked_for() {
+    let again = with(|history| {
+        history.run("r280.0", ("default", "daily"), 5.0, 3, 280);
+        history.alter_run("r280.0", |run| (run.cause, run.opened_unix_ms) = (RunCause::Backfill, ms(38.8)));
+        let range = |value: i64| ms(5.0) + value;
+        let (tenant, schedule) = ("default".to_owned(), "daily".to_owned());
+        let (from_unix_ms, until_unix_ms) = (range(-1), range(1));
+        let operation = Operation::Backfill { tenant, schedule, from_unix_ms, until_unix_ms };
+        history.call(38.7, 38.9, operation, opened(280, "r280.0"));
+        for (number, who) in ["a", "b", "c"].into_iter().enumerate() {
+            history.stands("r280.0", who, number as u32, Fate::Assumed);
+            history.claim("r280.0", who, fence(210, 281), ("n1", 1), 39.0);
+            let (run, recipient) = ("r280.0".to_owned(), None);
+            history.call(39.1, 39.2, Operation::Assume { run, recipient }, ok(282));
+        }
+    });
+    let judgement = again.judge();
+    assert!(crate::broken(&judgement).contains(&10), "\n{}", judgement.table());
+    let unasked = |change: fn(&mut Call)| {
+        with(|history| {
+            history.alter(|event| match event {
+                Event::Call(call) if matches!(call.operation, Operation::Backfill { .. }) => {
+                    change(call);
+                    true
+                }
+                _ => false,
+            });
+        })
+    };
+    rejected(&unasked(|call| call.operation = backfill(16.0, 16.9)), &[10]);
+    rejected(&unasked(|call| call.answer = Answer::Failed { reason: "NOT_POSSIBLE".to_owned() }), &[10]);
+    rejected(&unasked(|call| (call.invoked_ns, call.answered_ns) = (ns(43.0), Some(ns(43.1)))), &[10]);
+    assert!(unasked(|call| call.answer = Answer::Unknown).judge().valid);
 }
 
 #[test]
@@ -424,13 +536,36 @@ fn i11_two_states_after_one_entry() {
 
 #[test]
 fn i12_a_tenant_that_waits_for_another() {
-    let late = with(|history| {
+    let mail_late = |history: &mut History| {
         history.alter_mail("r225.0", "d", |mail| {
             mail.at_ns += ns(2.0);
             mail.data_ns += ns(2.0);
         });
+    };
+    assert!(with(mail_late).judge().valid, "it was granted in time");
+    let late = with(|history| {
+        mail_late(history);
+        for event in &mut history.events {
+            if let Event::Claim(Claim { run, committed_ns, .. }) = event
+                && run == "r225.0"
+            {
+                *committed_ns = committed_ns.map(|at_ns| at_ns + ns(2.0));
+            }
+        }
     });
     rejected(&late, &[12]);
+    let mut held = late.clone();
+    let schedule = || Target::Schedule { tenant: "acme".to_owned(), schedule: "news".to_owned() };
+    held.call(25.0, 25.1, Operation::Pause { target: schedule() }, Answer::Unknown);
+    let verdict = &held.judge().invariants[&reveille_check::judgement::Name(12)];
+    assert!(
+        matches!(verdict, reveille_check::Verdict::Unknown { .. }),
+        "its schedule may have been paused: {verdict:?}"
+    );
+    let mut paused = late;
+    paused.call(25.8, 25.9, Operation::Pause { target: Target::Run("r225.0".to_owned()) }, Answer::Unknown);
+    let verdict = &paused.judge().invariants[&reveille_check::judgement::Name(12)];
+    assert!(matches!(verdict, reveille_check::Verdict::Unknown { .. }), "somebody may have paused it: {verdict:?}");
 }
 
 #[test]

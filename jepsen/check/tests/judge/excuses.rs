@@ -168,8 +168,12 @@ fn i1_a_decision_excuses_only_what_lies_on_both_sides_of_it() {
             resend(history, at_s, ("r120.0", Some("m7")), ok(index));
         })
     };
-    assert!(decided(14.0, 150).judge().valid, "\n{}", decided(14.0, 150).judge().table());
+    let by_choice = decided(14.0, 150).judge();
+    assert!(by_choice.valid, "\n{}", by_choice.table());
+    assert_eq!((by_choice.duplicates, by_choice.duplicates_decided), (0, 1));
     rejected(&decided(17.0, 165), &[1, 3]);
+    let too_late = decided(17.0, 165).judge();
+    assert_eq!((too_late.duplicates, too_late.duplicates_decided), (1, 0));
     rejected(&decided(11.0, 118), &[1, 3]);
     let third = with(|history| {
         again(history, "r120.0", "m7", 160, 16.0);
@@ -177,6 +181,7 @@ fn i1_a_decision_excuses_only_what_lies_on_both_sides_of_it() {
         resend(history, 14.0, ("r120.0", Some("m7")), ok(150));
     });
     rejected(&third, &[1, 3]);
+    assert_eq!((third.judge().duplicates, third.judge().duplicates_decided), (1, 1), "one of the two was decided");
     // Nobody knows its place in the log.
     let perhaps = |at_s: f64| {
         with(|history| {
@@ -224,7 +229,9 @@ fn i1_under_resend_a_step_after_both_excuses_nothing() {
             history.step("r120.0", "m7", index, Step::Resent);
         })
     };
-    assert!(resent(150).judge().valid, "\n{}", resent(150).judge().table());
+    let by_policy = resent(150).judge();
+    assert!(by_policy.valid, "\n{}", by_policy.table());
+    assert_eq!((by_policy.duplicates, by_policy.duplicates_decided), (1, 0), "whose decision it was is not told");
     rejected(&resent(161), &[1, 3]);
 }
 
@@ -365,6 +372,7 @@ fn i10_a_pause_excuses_until_it_is_over() {
 fn i12_a_tenant_that_gets_nothing_is_late() {
     let nothing = with(|history| {
         history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r225.0")));
+        history.drop_first(|event| matches!(event, Event::Claim(claim) if claim.run == "r225.0"));
         history.alter_standing("r225.0", "d", Fate::Pending);
     });
     rejected(&nothing, &[4, 12]);
@@ -404,4 +412,34 @@ fn i8_of_two_resumptions_the_first_in_the_log_counts() {
         history.call(28.05, 28.2, Operation::Resume { target }, ok(229));
     });
     assert!(two.judge().valid, "\n{}", two.judge().table());
+}
+
+#[test]
+fn i8_where_a_resumption_without_an_answer_was_done_the_ledger_tells() {
+    // Claims whose instants nobody knows: by time alone nothing could be said of them.
+    let timeless = |history: &mut History, index: u64| {
+        history.claim("r220.0", "d", fence(210, index), ("n1", 1), 28.5);
+        let Some(Event::Claim(claim)) = history.events.last_mut() else { unreachable!() };
+        claim.committed_ns = None;
+    };
+    let told = |history: &mut History| {
+        resumption(history, Answer::Unknown);
+        history.events.push(Event::Resumption(Resumption { run: "r220.0".to_owned(), index: 227 }));
+    };
+    let unknown = with(|history| {
+        resumption(history, Answer::Unknown);
+        timeless(history, 229);
+    });
+    let verdict = &unknown.judge().invariants[&reveille_check::judgement::Name(8)];
+    assert!(matches!(verdict, reveille_check::Verdict::Unknown { .. }), "{verdict:?}");
+    let behind = with(|history| {
+        told(history);
+        timeless(history, 229);
+    });
+    assert!(behind.judge().invariants[&reveille_check::judgement::Name(8)].is_true());
+    let before = with(|history| {
+        told(history);
+        timeless(history, 224);
+    });
+    assert!(before.judge().invariants[&reveille_check::judgement::Name(8)].is_false());
 }

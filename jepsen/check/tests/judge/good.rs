@@ -178,6 +178,20 @@ pub fn ok(index: u64) -> Answer {
     Answer::Ok { index: Some(index), run: None, crossed: vec![], unconfirmed: vec![] }
 }
 
+pub fn read(noun: Noun, name: &str) -> Operation {
+    Operation::Read { noun, tenant: "default".to_owned(), name: name.to_owned() }
+}
+
+pub fn shows(value: Option<&str>) -> Answer {
+    Answer::Found { value: value.map(str::to_owned) }
+}
+
+/// Of the schedule `weekly`.
+pub fn backfill(from_s: f64, until_s: f64) -> Operation {
+    let (tenant, schedule) = ("default".to_owned(), "weekly".to_owned());
+    Operation::Backfill { tenant, schedule, from_unix_ms: ms(from_s), until_unix_ms: ms(until_s) }
+}
+
 pub fn write(noun: Noun, name: &str, value: Option<&str>) -> Operation {
     Operation::Write { noun, tenant: "default".to_owned(), name: name.to_owned(), value: value.map(str::to_owned) }
 }
@@ -255,6 +269,8 @@ pub fn good() -> History {
     doubtful(&mut history);
     barriers(&mut history);
     administration(&mut history);
+    reads(&mut history);
+    backfilled(&mut history);
     gates(&mut history);
     history
 }
@@ -437,6 +453,48 @@ fn administration(history: &mut History) {
     history.call(2.0, 2.1, opt_out("m0"), ok(22));
     let take_back = Operation::TakeBack { tenant: "default".to_owned(), recipient: "m0".to_owned() };
     history.call(3.0, 3.1, take_back, ok(23));
+}
+
+/// Reads of all of that, before, meanwhile and afterwards. A write without an answer is seen at last, and stays; two others
+/// are under way together, and the one that is seen last is there at the end.
+fn reads(history: &mut History) {
+    let schedule = Noun::Schedule;
+    let mut saw = |noun, name: &str, at_s: f64, value: Option<&str>| {
+        history.call(at_s, at_s + 0.1, read(noun, name), shows(value));
+    };
+    for (at_s, value) in [(0.5, None), (1.05, Some("v1")), (5.0, Some("v1")), (9.05, Some("v2")), (30.0, Some("v2"))] {
+        saw(schedule, "daily", at_s, value);
+    }
+    for (at_s, value) in [(1.05, None), (5.0, Some("v1")), (9.05, Some("v1")), (9.2, None), (30.0, None)] {
+        saw(schedule, "old", at_s, value);
+    }
+    saw(Noun::OptOut, "a", 26.0, None);
+    saw(Noun::OptOut, "a", 28.0, Some("opted_out"));
+    for (at_s, value) in [(21.0, "v1"), (24.0, "v1"), (29.0, "v2"), (31.0, "v2")] {
+        saw(schedule, "perhaps", at_s, Some(value));
+    }
+    for (at_s, value) in [(28.0, "v2"), (29.0, "v3"), (30.0, "v3")] {
+        saw(schedule, "both", at_s, Some(value));
+    }
+    for name in ["perhaps", "both"] {
+        history.call(1.0, 1.1, write(schedule, name, Some("v1")), ok(24));
+        history.call(22.0, 27.0, write(schedule, name, Some("v2")), Answer::Unknown);
+    }
+    history.call(22.0, 27.0, write(schedule, "both", Some("v3")), Answer::Unknown);
+    history.found(schedule, "perhaps", "v2");
+    history.found(schedule, "both", "v3");
+    history.call(5.0, 5.2, read(schedule, "daily"), Answer::Unknown);
+}
+
+/// An instant that fell into a pause opens because somebody asked for it.
+fn backfilled(history: &mut History) {
+    let weekly = ("default", "weekly");
+    history.due(weekly, 17.0, "solo");
+    history.run("r270.0", weekly, 17.0, 1, 270);
+    let Some(Event::Run(run)) = history.events.last_mut() else { unreachable!() };
+    (run.cause, run.opened_unix_ms) = (RunCause::Backfill, ms(38.5));
+    history.call(38.4, 38.6, backfill(16.5, 17.5), opened(270, "r270.0"));
+    history.sends("r270.0", ("d", 0), fence(210, 271), ("n1", 1), 39.0);
 }
 
 /// Each life passed its gate as often as dots of it arrived, and some more: of those the last bytes were lost.

@@ -49,13 +49,14 @@ fn a_good_history_is_accepted_and_counted() {
     let judgement = good().judge();
     assert!(judgement.valid, "\n{}", judgement.table());
     assert_eq!(judgement.invariants.len(), 15);
-    assert_eq!((judgement.recipients, judgement.accepted), (105, 102));
+    assert_eq!((judgement.recipients, judgement.accepted), (106, 103));
     assert_eq!((judgement.duplicates, judgement.lost, judgement.unexplained), (0, Some(0), 0));
+    assert_eq!((judgement.duplicates_decided, judgement.reads), (0, 19));
     assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (2, 2, 2));
     assert_eq!(judgement.failover_ms.max, Some(3_000.0));
     let line = judgement.json().unwrap();
     assert!(
-        line.starts_with(r#"{"seed":7,"commit":"0000000","valid":true,"recipients":105,"accepted":102,"#),
+        line.starts_with(r#"{"seed":7,"commit":"0000000","valid":true,"recipients":106,"accepted":103,"#),
         "{line}"
     );
     assert!(line.contains(r#""I1":{"verdict":"true"}"#) && line.contains(r#""kill":{"installed":1,"#), "{line}");

@@ -147,3 +147,16 @@ fn what_was_due_and_what_was_broken() {
     none_passes("a fault", |event| matches!(event, Event::Fault(_)), &[(lost, By::Coverage)]);
     none_passes("the draining", |event| matches!(event, Event::Drained { .. }), &[(lost, By::False(13))]);
 }
+
+#[test]
+fn what_a_read_has_shown() {
+    fn shows(event: &Event, other: Option<&str>) -> Vec<Event> {
+        let mut event = event.clone();
+        if let Event::Call(Call { answer: Answer::Found { value }, .. }) = &mut event {
+            *value = other.map(str::to_owned);
+        }
+        vec![event]
+    }
+    let is_read = |event: &Event| matches!(event, Event::Call(call) if matches!(call.answer, Answer::Found { .. }));
+    none_passes("a read", is_read, &[(|event| shows(event, Some("another")), By::False(7))]);
+}

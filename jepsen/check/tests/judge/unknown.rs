@@ -17,7 +17,7 @@ fn resting_on(part: Part) -> &'static [u8] {
         Part::Runs => &[4, 6, 8, 10, 12],
         Part::Instants => &[4, 10],
         Part::Due => &[4, 10],
-        Part::Calls => &[4, 6, 7, 8, 10],
+        Part::Calls => &[4, 6, 7, 8, 10, 12],
         Part::Objects => &[7],
         Part::Lives => &[5, 15],
         Part::Gates => &[14],

@@ -47,6 +47,8 @@ const BY_SNAPSHOT: [&str; 6] = [
     "machine.replace",
     "wal.purge",
 ];
+/// Of those, on the receiving side: a life that ended there is still without the snapshot.
+const BEFORE_THE_SNAPSHOT: [&str; 3] = ["snapshot.offer", "snapshot.take-chunk", "snapshot.install-before-rename"];
 
 /// What a node is about.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +113,7 @@ impl<'a> Drive<'a> {
         for End { node, point, led_epoch } in self.nemesis.stage.look_for_ends()? {
             let away = Duration::from_millis(Arms::away_ms(&mut self.dice));
             // Whoever died on the way to a snapshot needs it still; others are led to it, as long as a quorum is left.
-            let goes_on = point.as_deref().filter(|point| is_before_the_snapshot(point));
+            let goes_on = point.as_deref().filter(|point| BEFORE_THE_SNAPSHOT.contains(point));
             if let Some(next) = goes_on.and_then(|point| self.by_snapshot(point)) {
                 self.surely.insert(node.clone(), next);
             }
@@ -165,9 +167,8 @@ impl<'a> Drive<'a> {
 
     /// The next of the points on the receiving side that is still wanted, after the one that it died at.
     fn by_snapshot(&self, died_at: &str) -> Option<&'static str> {
-        let on_the_way = ["snapshot.offer", "snapshot.take-chunk", "snapshot.install-before-rename"];
-        let passed = on_the_way.iter().position(|point| *point == died_at).map_or(0, |place| place + 1);
-        let next = on_the_way.into_iter().skip(passed).find(|point| self.arms.wants(point));
+        let passed = BEFORE_THE_SNAPSHOT.iter().position(|point| *point == died_at).map_or(0, |place| place + 1);
+        let next = BEFORE_THE_SNAPSHOT.into_iter().skip(passed).find(|point| self.arms.wants(point));
         // Behind either of these it is caught up.
         let mut at_the_end = ["snapshot.install-after-rename", "machine.replace"];
         at_the_end.sort_by_key(|point| self.arms.hits().get(*point).copied());
@@ -299,11 +300,6 @@ fn life(armed: Option<&str>) -> Duration {
         Some(armed) if armed.split(';').any(is_on_a_mails_way) => WAITS_FOR,
         Some(_) => LIVES_FOR,
     }
-}
-
-/// Is a life that ended there still without the snapshot?
-fn is_before_the_snapshot(point: &str) -> bool {
-    ["snapshot.offer", "snapshot.take-chunk", "snapshot.install-before-rename"].contains(&point)
 }
 
 fn died(node: &str, point: &str, at_ns: u64, led_epoch: Option<u64>) -> Fault {

@@ -25,6 +25,7 @@ use self::arms::Arms;
 pub use self::arms::died_at;
 use self::drive::Drive;
 use self::feed::Feed;
+use super::desk::Desk;
 use super::nemesis::{Ends, Nemesis};
 use super::operator::Operator;
 use super::scene::{Closed, Scene, Trouble};
@@ -119,7 +120,13 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, api::InDoubt::Hold);
     workload.create(&admin, &recorder).await?;
 
-    let operator = Operator { admin: admin.clone(), recorder: recorder.clone(), workload: workload.clone(), number: 0 };
+    let operator = Operator {
+        admin: admin.clone(),
+        recorder: recorder.clone(),
+        workload: workload.clone(),
+        desk: Desk::default(),
+        number: 0,
+    };
     let stage = Stage::new(cluster, sink, recorder.clone(), Arc::clone(&scene.watch));
     let mut nemesis = Nemesis::new(stage, operator, args.seed.0, PACE);
     let feed = Feed::start(&admin, &recorder, &workload, &binary, &folder)?;
@@ -165,7 +172,7 @@ fn header(args: &Args, cluster: &Cluster) -> Header {
         format!("reveille-jepsen crash-points --seed {seed} --nodes {nodes} --hits {hits} --seconds {seconds}{names}");
     Header {
         // Rows are timed to the second, and lives that end all the time, of a build that is not made for speed, are not.
-        asks: asks(false),
+        asks: asks(false, false),
         drain_within_ms: (TO_CLOSE - TO_READ).as_millis() as u64,
         coverage: Coverage {
             // That mail flows is shown by the points themselves: half of them lie on its way.

@@ -1,0 +1,186 @@
+//! An object as a register that some write and others read. What a read may show, and what it may hold at its end, for I7.
+//!
+//! A write takes effect once, between its beginning and its answer; one without an answer at any time after its beginning,
+//! or never. Two calls with one request id are one write. What a read has shown was done by then, whatever was answered to
+//! its writer. Every rule here is sound and no more: where two writes put the same value there, nobody says which of them a
+//! read has seen.
+
+use std::collections::BTreeMap;
+
+use crate::book::Book;
+use crate::history::{Answer, Call, Noun, Operation};
+
+/// What an opt-out holds as an object.
+pub const OPTED_OUT: &str = "opted_out";
+
+/// What it is, whose, and its name.
+pub type Key<'a> = (Noun, &'a str, &'a str);
+
+/// One object.
+#[derive(Default)]
+pub struct Register<'a> {
+    writes: Vec<Write<'a>>,
+    reads: Vec<Read<'a>>,
+}
+
+struct Write<'a> {
+    request_id: Option<&'a str>,
+    invoked_ns: u64,
+    /// By then it surely was done. `None`: it may have happened, at any time since.
+    done_ns: Option<u64>,
+    value: Option<&'a str>,
+}
+
+/// What somebody saw.
+#[derive(Clone, Copy, Debug)]
+pub struct Read<'a> {
+    /// Who.
+    pub client: &'a str,
+    /// When he asked.
+    pub invoked_ns: u64,
+    /// When he was answered.
+    pub answered_ns: u64,
+    /// What it held.
+    pub value: Option<&'a str>,
+}
+
+/// What is wrong with a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Nobody had written that by then.
+    NeverWritten,
+    /// It was written over, or not there yet, before the read began.
+    Stale,
+    /// Somebody saw later what this read should have shown already: the value went away and came back.
+    WentBack,
+}
+
+/// All objects that anybody wrote or read.
+pub fn registers(book: &Book) -> BTreeMap<Key<'_>, Register<'_>> {
+    let mut registers: BTreeMap<Key, Register> = BTreeMap::new();
+    for call in &book.calls {
+        match &call.operation {
+            Operation::Write { noun, tenant, name, value } => {
+                registers.entry((*noun, tenant, name)).or_default().note_write(call, value.as_deref());
+            }
+            Operation::OptOut { tenant, recipient } => {
+                registers.entry((Noun::OptOut, tenant, recipient)).or_default().note_write(call, Some(OPTED_OUT));
+            }
+            Operation::TakeBack { tenant, recipient } => {
+                registers.entry((Noun::OptOut, tenant, recipient)).or_default().note_write(call, None);
+            }
+            Operation::Read { noun, tenant, name } => {
+                if let (Answer::Found { value }, Some(answered_ns)) = (&call.answer, call.answered_ns) {
+                    let (client, invoked_ns) = (call.client.as_str(), call.invoked_ns);
+                    let read = Read { client, invoked_ns, answered_ns, value: value.as_deref() };
+                    registers.entry((*noun, tenant, name)).or_default().reads.push(read);
+                }
+            }
+            _ => {}
+        }
+    }
+    registers.values_mut().for_each(Register::learn);
+    registers
+}
+
+impl<'a> Register<'a> {
+    fn note_write(&mut self, call: &'a Call, value: Option<&'a str>) {
+        let done_ns = match call.answer {
+            Answer::Ok { .. } => call.answered_ns,
+            Answer::Unknown => None,
+            Answer::Failed { .. } | Answer::Found { .. } => return,
+        };
+        let (request_id, invoked_ns) = (call.request_id.as_deref(), call.invoked_ns);
+        let is_it = |known: &&mut Write| request_id.is_some() && (known.request_id, known.value) == (request_id, value);
+        match self.writes.iter_mut().find(is_it) {
+            Some(known) => {
+                known.invoked_ns = known.invoked_ns.min(invoked_ns);
+                known.done_ns = known.done_ns.into_iter().chain(done_ns).min();
+            }
+            None => self.writes.push(Write { request_id, invoked_ns, done_ns, value }),
+        }
+    }
+
+    /// Who was seen is done.
+    fn learn(&mut self) {
+        for place in 0..self.writes.len() {
+            if let Some(value) = self.writes[place].value.filter(|value| self.is_one_write(value)) {
+                let seen = self.reads.iter().filter(|read| read.value == Some(value)).map(|read| read.answered_ns);
+                let by_ns = seen.chain(self.writes[place].done_ns).min();
+                self.writes[place].done_ns = by_ns;
+            }
+        }
+    }
+
+    /// Did one write put it there, and no other one? Nothing at all is also what there is before the first.
+    fn is_one_write(&self, value: &str) -> bool {
+        self.writes.iter().filter(|write| write.value == Some(value)).count() == 1
+    }
+
+    /// Did anybody write it, or may have?
+    pub fn is_written(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    /// What the last one wrote of those who were answered.
+    pub fn told(&self) -> Option<&'a str> {
+        self.writes.iter().rev().find(|write| write.done_ns.is_some()).and_then(|write| write.value)
+    }
+
+    /// May it hold this when all is over, and every read too?
+    pub fn may_hold(&self, held: Option<&str>) -> bool {
+        let replaced =
+            |write: &Write| self.is_held_alone(write) && self.reads.iter().any(|read| write.gives_way_to(read));
+        let came_back = self.writes.iter().any(|write| write.value == held && replaced(write));
+        self.may_show(held, u64::MAX, u64::MAX) && !came_back
+    }
+
+    /// Each read that could not be, and why.
+    pub fn wrong_reads(&self) -> impl Iterator<Item = (Read<'a>, Wrong)> + '_ {
+        self.reads.iter().filter_map(|read| Some((*read, self.wrong(read)?)))
+    }
+
+    fn wrong(&self, read: &Read) -> Option<Wrong> {
+        let by_then = |write: &Write| write.value == read.value && write.invoked_ns < read.answered_ns;
+        if read.value.is_some() && !self.writes.iter().any(by_then) {
+            Some(Wrong::NeverWritten)
+        } else if !self.may_show(read.value, read.invoked_ns, read.answered_ns) {
+            Some(Wrong::Stale)
+        } else {
+            self.went_back(read).then_some(Wrong::WentBack)
+        }
+    }
+
+    /// A write may be seen unless another one that was done before `from_ns` began only when it was over.
+    fn may_show(&self, value: Option<&str>, from_ns: u64, until_ns: u64) -> bool {
+        let was_done = |write: &Write| write.done_ns.is_some_and(|done_ns| done_ns < from_ns);
+        let is_over = |write: &Write| {
+            let after = |over_ns: u64| self.writes.iter().any(|other| was_done(other) && other.invoked_ns > over_ns);
+            write.done_ns.is_some_and(after)
+        };
+        let is_untouched = value.is_none() && !self.writes.iter().any(was_done);
+        let by = |write: &Write| write.value == value && write.invoked_ns < until_ns && !is_over(write);
+        is_untouched || self.writes.iter().any(by)
+    }
+
+    /// Does it lie wholly between the only write of another value and a read that still shows that value?
+    fn went_back(&self, read: &Read) -> bool {
+        let later = |write: &Write| {
+            let is_later = |later: &Read| later.value == write.value && later.invoked_ns > read.answered_ns;
+            self.reads.iter().any(is_later)
+        };
+        self.writes.iter().any(|write| write.gives_way_to(read) && self.is_held_alone(write) && later(write))
+    }
+
+    /// Is there no other write of its value?
+    fn is_held_alone(&self, write: &Write) -> bool {
+        write.value.is_some_and(|value| self.is_one_write(value))
+    }
+}
+
+impl Write<'_> {
+    /// Does a read show something else that began when this was done?
+    fn gives_way_to(&self, read: &Read) -> bool {
+        self.value != read.value && self.done_ns.is_some_and(|done_ns| done_ns < read.invoked_ns)
+    }
+}
