@@ -46,25 +46,39 @@ pub async fn backfill(
         let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
         return Err(Fault::of_field("from", message));
     }
-    let answer = asked
-        .request
-        .as_deref()
-        .and_then(|request| admin.site.replica.read(|ledger| ledger.answer_to(&tenant, request).cloned()));
-    if let Some(answer) = answer {
-        if answer.body != asked.body {
-            let reused = Refusal::RequestReused(request.request_id.clone());
-            return Err(refusals::refused(&reused).request(&request.request_id));
-        }
-        return answered(admin, found, answer.outcome).await;
+    if let Some(outcome) = stored(admin, &tenant, request, &asked)? {
+        return answered(admin, found, outcome).await;
     }
     let (range, response, found) = look(admin, found, &asked).await?;
-    if request.validate_only || range.openings.is_empty() {
+    if request.validate_only {
         return Ok(response);
+    }
+    if range.openings.is_empty() {
+        // Maybe because the same request, asked twice at once, has opened them meanwhile (I7): one answer for both.
+        return match stored(admin, &tenant, request, &asked)? {
+            Some(outcome) => answered(admin, found, outcome).await,
+            None => Ok(response),
+        };
     }
     let Range { openings, known, rest } = range;
     let backfill = Backfill { request: asked.request, body: asked.body, schedule: id, openings, known, rest };
     let reply = admin.write(Command::Backfill(backfill), &request.request_id, deadline).await?;
     answered(admin, found, reply.outcome).await
+}
+
+/// What this very request was answered before, if it was.
+fn stored(
+    admin: &Admin,
+    tenant: &str,
+    request: &BackfillScheduleRequest,
+    asked: &Asked,
+) -> Result<Option<Outcome>, Fault> {
+    let Some(id) = asked.request.as_deref() else { return Ok(None) };
+    let Some(answer) = admin.site.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else { return Ok(None) };
+    if answer.body == asked.body {
+        return Ok(Some(answer.outcome));
+    }
+    Err(refusals::refused(&Refusal::RequestReused(id.to_owned())).request(&request.request_id))
 }
 
 fn read(request: &BackfillScheduleRequest) -> Result<Asked, Fault> {

@@ -328,6 +328,38 @@ async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
     node.stop().await;
 }
 
+/// I7. That both looks fall around the entry is chance, so there are many years.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backfill_that_is_asked_twice_at_once_is_answered_once() {
+    let node = node("").await;
+    node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
+    for year in 1980..2020 {
+        let at = |day: &str| {
+            let instant: jiff::Timestamp = format!("{year}-{day}T00:00:00Z").parse().expect("an instant");
+            Some(prost_types::Timestamp { seconds: instant.as_second(), nanos: 0 })
+        };
+        let request = BackfillScheduleRequest {
+            name: "report".to_owned(),
+            from: at("01-01"),
+            to: at("06-01"),
+            request_id: format!("of-{year}"),
+            ..BackfillScheduleRequest::default()
+        };
+        let mut asked = tokio::task::JoinSet::new();
+        for later_us in [0, 300, 1_000, 2_000] {
+            let (mut schedules, request) = (node.schedules(), request.clone());
+            asked.spawn(async move {
+                tokio::time::sleep(Duration::from_micros(later_us)).await;
+                schedules.backfill_schedule(request).await.expect("an answer").into_inner()
+            });
+        }
+        let answers = asked.join_all().await;
+        assert_eq!(answers[0].opened, 1);
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    }
+    node.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_by_another_zone_database_is_mended_by_the_leader() {
     let node = node("").await;
