@@ -237,8 +237,13 @@ impl Nemesis {
 
     async fn clock(&mut self, strike: &Strike, whom: Whom, offset: &str) -> Result<Begun, Skipped> {
         let victim = self.whom(whom)?;
-        if self.active.iter().any(|active| matches!(&active.undo, Undo::Clock(name) if *name == victim)) {
-            return Err(Skipped::NotNow(format!("the clock of {victim} is wrong already")));
+        // What two of the clocks say is the time (P18): never two that are wrong.
+        let wrong = self.active.iter().find_map(|active| match &active.undo {
+            Undo::Clock(name) => Some(name),
+            _ => None,
+        });
+        if let Some(wrong) = wrong {
+            return Err(Skipped::NotNow(format!("the clock of {wrong} is wrong already")));
         }
         let mut fault = self.fault(strike, &format!("the clock of {whom}: {offset}"), std::slice::from_ref(&victim));
         let clocks = self.stage.cluster.footing().clocks.as_ref().map_err(|why| Skipped::Cannot(why.clone()))?;
@@ -377,6 +382,8 @@ impl Nemesis {
             Undo::Clock(name) => {
                 if let Ok(clocks) = &self.stage.cluster.footing().clocks {
                     clocks.set(&name, "+0")?;
+                    // The next one that is wrong must find this one right.
+                    tokio::time::sleep(CLOCK_IS_READ_WITHIN).await;
                 }
             }
             Undo::Untrace { name, trace, process, fails } => {
