@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use reveille_check::history::Answer;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
@@ -48,6 +49,15 @@ impl<T> Came<T> {
             Came::Done(answer) => Came::Done(with(answer)),
             Came::Refused(reason) => Came::Refused(reason),
             Came::Unknown => Came::Unknown,
+        }
+    }
+
+    /// As histories have it; `yes` words what was done.
+    pub fn answer(self, yes: impl FnOnce(T) -> Answer) -> Answer {
+        match self {
+            Came::Done(answer) => yes(answer),
+            Came::Refused(reason) => Answer::Failed { reason },
+            Came::Unknown => Answer::Unknown,
         }
     }
 }

@@ -20,7 +20,7 @@ mod file;
 mod ledger;
 mod world;
 
-pub use calls::{Answer, Call, Crossing, Noun, Operation, Target};
+pub use calls::{Answer, Call, Crossing, Noun, OPTED_OUT, Operation, Target};
 pub use faults::{Fault, FaultKind, FaultStatus};
 pub use fence::{Fence, NotAFence};
 pub use file::{Damaged, Reader, Writer};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use reveille_check::almanac::Named;
 use reveille_check::history::{
-    Answered, Audience, Claim, Due, Event, Explained, Fate, Found, Mail, Noun, Outcome, PassedOver, Run, RunCause,
-    Step, Waited,
+    Answered, Audience, Claim, Due, Event, Explained, Fate, Found, Mail, Noun, OPTED_OUT, Outcome, PassedOver, Run,
+    RunCause, Step, Waited,
 };
 use reveille_ledger::command::{Cause, Reason};
 use reveille_ledger::content::Recipients;
@@ -239,6 +239,6 @@ pub fn objects(chronicle: &Chronicle, ledger: &Ledger) {
         found(Noun::Schedule, &schedule.name, value(&schedule.when, &schedule.zone, schedule.recipients));
     }
     for ((_, address), _) in ledger.opted_out().iter() {
-        found(Noun::OptOut, address, "opted_out".to_owned());
+        found(Noun::OptOut, address, OPTED_OUT.to_owned());
     }
 }

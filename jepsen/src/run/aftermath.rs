@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use reveille_check::history::{Event, Explained, Found, Noun, Part, PassedOver, Run, RunCause, StateHash};
+use reveille_check::history::{Event, Explained, Found, Noun, OPTED_OUT, Part, PassedOver, Run, RunCause, StateHash};
 use reveille_proto::admin::v1 as api;
 
 use super::operator::Operator;
@@ -213,7 +213,7 @@ async fn objects_of(admin: &Admin, tenant: &str, recorder: &Recorder) -> Result<
             noun: Noun::OptOut,
             tenant: tenant.to_owned(),
             name: opt_out.recipient,
-            value: "opted_out".to_owned(),
+            value: OPTED_OUT.to_owned(),
         }));
     }
     Ok(())

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use reveille_check::history::{Answer, Noun, Operation};
 
-use super::operator::{Operator, plain, word};
+use super::operator::{Operator, word};
 use super::recorder::Recorder;
 use super::workload::{Item, TENANT, Workload, bell};
 use crate::admin::Admin;
@@ -70,7 +70,7 @@ impl Operator {
             came => came,
         };
         let operation = write(&item.name, Some(item.value()));
-        self.record_as(client, Some(id.to_owned()), invoked, operation, plain(came.clone()));
+        self.record_as(client, Some(id.to_owned()), invoked, operation, came.clone().answer(|()| Answer::at(None)));
         came
     }
 
@@ -81,12 +81,7 @@ impl Operator {
         let invoked = self.recorder.now_ns();
         let came = self.admin.delete_schedule(&name).await;
         let words = format!("delete {name}: {}", word(&came));
-        let answer = match &came {
-            Came::Done(index) => {
-                Answer::Ok { index: Some(*index), run: None, crossed: Vec::new(), unconfirmed: Vec::new() }
-            }
-            _ => plain(came.clone().map(|_| ())),
-        };
+        let answer = came.clone().answer(|index| Answer::at(Some(index)));
         self.record(None, invoked, write(&name, None), answer);
         (matches!(came, Came::Done(_)), words)
     }

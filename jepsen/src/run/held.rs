@@ -10,7 +10,7 @@ use reveille_check::history::{Answer, Operation, Target};
 use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};
 
 use super::desk::Desk;
-use super::operator::{Operator, nobody, now_ms, plain, word};
+use super::operator::{Operator, nobody, now_ms, word};
 use super::recorder::Recorder;
 use super::workload::{Item, Kind, TENANT, Workload};
 use crate::admin::Admin;
@@ -171,13 +171,7 @@ impl Operator {
             from_unix_ms: from_ms as i64,
             until_unix_ms: until_ms as i64,
         };
-        let answer = match came.clone() {
-            Came::Done(answer) => {
-                let run = Some(answer.first_run).filter(|run| !run.is_empty());
-                Answer::Ok { index: None, run, crossed: Vec::new(), unconfirmed: Vec::new() }
-            }
-            other => plain(other.map(|_| ())),
-        };
+        let answer = came.clone().answer(|opened| Answer::opened(Some(opened.first_run).filter(|run| !run.is_empty())));
         self.record_as(client, Some(id.to_owned()), invoked, operation, answer);
         came
     }
@@ -189,10 +183,7 @@ fn target(item: &Item) -> Target {
 
 /// With the place in the log.
 fn at(came: Came<u64>) -> Answer {
-    match came {
-        Came::Done(index) => Answer::Ok { index: Some(index), run: None, crossed: Vec::new(), unconfirmed: Vec::new() },
-        other => plain(other.map(|_| ())),
-    }
+    came.answer(|index| Answer::at(Some(index)))
 }
 
 fn counted(came: &Came<BackfillScheduleResponse>) -> String {

@@ -5,8 +5,8 @@
 //! recipient's story is read. What was seen all the while is a history, and by that alone the run is judged.
 //!
 //! Reading order: this page, `plan.rs` (what chance decides), `workload.rs` (what is due), `nemesis.rs` with
-//! `blows.rs`, `wiring.rs`, `disk.rs` and `operator.rs` with `rulings.rs`, `edits.rs` and `held.rs` (how it is broken),
-//! `readers.rs` (who looks on through the admin API), `stage.rs` (lives of processes), `scene.rs` (who watches),
+//! `blows.rs`, `links.rs` and `wiring.rs`, `disk.rs`, and `operator.rs` with `rulings.rs`, `edits.rs` and `held.rs` (how
+//! it is broken), `desk.rs` and `readers.rs` (what is being written, and who looks on through the admin API), `stage.rs` (lives of processes), `scene.rs` (who watches),
 //! `aftermath.rs` with `stories.rs` (what is read at the end), `verdict.rs` (the last line). `crash/` is a command of its
 //! own on the same ground.
 

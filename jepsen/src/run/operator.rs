@@ -93,12 +93,7 @@ impl Operator {
     pub async fn resume(&self, tenant: &str, run: &str) -> String {
         let (invoked, came) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).resume_run(run).await);
         let word = format!("resume: {}", word(&came));
-        let answer = match came {
-            Came::Done(index) => {
-                Answer::Ok { index: Some(index), run: None, crossed: Vec::new(), unconfirmed: Vec::new() }
-            }
-            other => plain(other.map(|_| ())),
-        };
+        let answer = came.answer(|index| Answer::at(Some(index)));
         self.record(None, invoked, Operation::Resume { target: Target::Run(run.to_owned()) }, answer);
         word
     }
@@ -124,10 +119,7 @@ impl Operator {
         let (invoked, came) = (self.recorder.now_ns(), self.admin.trigger(id, BELL).await);
         let operation =
             Operation::Trigger { tenant: TENANT.to_owned(), schedule: BELL.to_owned(), audience: BELL.to_owned() };
-        let answer = match came.clone() {
-            Came::Done(run) => Answer::Ok { index: None, run: Some(run), crossed: Vec::new(), unconfirmed: Vec::new() },
-            other => plain(other.map(|_| ())),
-        };
+        let answer = came.clone().answer(|run| Answer::opened(Some(run)));
         self.record_as(client, Some(id.to_owned()), invoked, operation, answer);
         came
     }
@@ -195,25 +187,14 @@ impl Operator {
 }
 
 fn barrier(came: Came<Barrier>) -> Answer {
-    match came {
-        Came::Done(barrier) => {
-            let crossing = |crossing: reveille_proto::admin::v1::Crossing| {
-                let fence = crossing.fence.parse().ok()?;
-                Some(Crossing { run: crossing.run, number: crossing.number, fence })
-            };
-            let crossed = barrier.crossed.into_iter().filter_map(crossing).collect();
-            Answer::Ok { index: Some(barrier.index), run: None, crossed, unconfirmed: barrier.unconfirmed }
-        }
-        other => plain(other.map(|_| ())),
-    }
-}
-
-pub(super) fn plain(came: Came<()>) -> Answer {
-    match came {
-        Came::Done(()) => Answer::Ok { index: None, run: None, crossed: Vec::new(), unconfirmed: Vec::new() },
-        Came::Refused(reason) => Answer::Failed { reason },
-        Came::Unknown => Answer::Unknown,
-    }
+    came.answer(|barrier| {
+        let crossing = |crossing: reveille_proto::admin::v1::Crossing| {
+            let fence = crossing.fence.parse().ok()?;
+            Some(Crossing { run: crossing.run, number: crossing.number, fence })
+        };
+        let crossed = barrier.crossed.into_iter().filter_map(crossing).collect();
+        Answer::Ok { index: Some(barrier.index), run: None, crossed, unconfirmed: barrier.unconfirmed }
+    })
 }
 
 pub(super) fn word<T>(came: &Came<T>) -> String {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use reveille_check::history::{Answer, Call, Event, Noun, Operation};
+use reveille_check::history::{Answer, Call, Event, Noun, OPTED_OUT, Operation};
 use reveille_proto::admin::v1::{Schedule, when};
 use tokio::task::JoinSet;
 
@@ -20,8 +20,6 @@ use crate::admin::Admin;
 const READERS: u64 = 2;
 /// From an answer to the next question of the same reader.
 const PAUSE: Duration = Duration::from_millis(300);
-/// What an opt-out holds as an object.
-const OPTED_OUT: &str = "opted_out";
 
 /// Somebody who looks.
 struct Reader {

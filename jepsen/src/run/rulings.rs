@@ -90,13 +90,7 @@ impl Operator {
         came: &Came<Decided>,
         operation: impl Fn(Option<String>) -> Operation,
     ) {
-        let answer = match came {
-            Came::Done(Decided { index, .. }) => {
-                Answer::Ok { index: *index, run: None, crossed: Vec::new(), unconfirmed: Vec::new() }
-            }
-            Came::Refused(reason) => Answer::Failed { reason: reason.clone() },
-            Came::Unknown => Answer::Unknown,
-        };
+        let answer = came.clone().answer(|decided| Answer::at(decided.index));
         let all = named.is_empty().then_some(None);
         for recipient in all.into_iter().chain(named.iter().cloned().map(Some)) {
             self.record(None, invoked_ns, operation(recipient), answer.clone());

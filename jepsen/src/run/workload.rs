@@ -211,11 +211,7 @@ impl Workload {
                 came => came,
             },
         };
-        let answer = match &came {
-            Came::Done(_) => Answer::Ok { index: None, run: None, crossed: Vec::new(), unconfirmed: Vec::new() },
-            Came::Refused(reason) => Answer::Failed { reason: reason.clone() },
-            Came::Unknown => Answer::Unknown,
-        };
+        let answer = came.clone().answer(|_| Answer::at(None));
         recorder.event(&Event::Call(Call {
             client: client.to_owned(),
             request_id: Some(id.to_owned()),

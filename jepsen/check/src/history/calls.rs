@@ -146,6 +146,9 @@ pub enum Target {
     },
 }
 
+/// What an opt-out holds as an object: its [`Found::value`](super::Found).
+pub const OPTED_OUT: &str = "opted_out";
+
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
@@ -177,6 +180,18 @@ pub enum Answer {
     },
     /// It may have happened, or may yet: a time-out, a broken connection.
     Unknown,
+}
+
+impl Answer {
+    /// Yes, with the place in the log where the answer has one.
+    pub fn at(index: Option<u64>) -> Answer {
+        Answer::Ok { index, run: None, crossed: Vec::new(), unconfirmed: Vec::new() }
+    }
+
+    /// Yes, and this run was opened, if one was.
+    pub fn opened(run: Option<String>) -> Answer {
+        Answer::Ok { index: None, run, crossed: Vec::new(), unconfirmed: Vec::new() }
+    }
 }
 
 /// A hand-off that a barrier found past its gate.

@@ -53,7 +53,7 @@ fn by_itself(book: &Book, inquiry: &mut Inquiry) {
     for outcomes in book.outcomes.chunk_by(|left, right| left.item == right.item) {
         let resent = outcomes.iter().filter(|came| came.step == Step::Resent).count();
         let Some(item) = outcomes.first().map(|came| came.item).filter(|_| resent > 0) else { continue };
-        let asked = asked_for(book, item);
+        let asked = asked_for(book, item, is_to_be_sent_again);
         if resent > asked && inquiry.needs(book, &[Part::Calls]) {
             let item = book.describe(item);
             inquiry.offends(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));
@@ -64,36 +64,30 @@ fn by_itself(book: &Book, inquiry: &mut Inquiry) {
 /// Who was closed as assumed though no operator asked for it.
 fn closed_by_itself(book: &Book, inquiry: &mut Inquiry) {
     for stands in book.standings.iter().filter(|stands| stands.state == Fate::Assumed) {
-        if assumptions_asked_for(book, stands.item) == 0 && inquiry.needs(book, &[Part::Calls]) {
+        if asked_for(book, stands.item, is_to_be_closed) == 0 && inquiry.needs(book, &[Part::Calls]) {
             inquiry
                 .offends(|| format!("{} was closed as assumed, and nobody asked for it", book.describe(stands.item)));
         }
     }
 }
 
-fn asked_for(book: &Book, item: Item) -> usize {
-    let resends = |operation: &Operation| match operation {
-        Operation::Resend { run, recipient } => is_of(book, item, run, recipient.as_deref()),
-        _ => false,
-    };
-    calls_that_may_be_so(book).filter(|operation| resends(operation)).count()
+/// A run, and one of it by name or everybody.
+type Whom<'a> = (&'a str, Option<&'a str>);
+
+fn is_to_be_sent_again(operation: &Operation) -> Option<Whom<'_>> {
+    let Operation::Resend { run, recipient } = operation else { return None };
+    Some((run, recipient.as_deref()))
 }
 
-fn assumptions_asked_for(book: &Book, item: Item) -> usize {
-    let assumes = |operation: &Operation| match operation {
-        Operation::Assume { run, recipient } => is_of(book, item, run, recipient.as_deref()),
-        _ => false,
-    };
-    calls_that_may_be_so(book).filter(|operation| assumes(operation)).count()
+fn is_to_be_closed(operation: &Operation) -> Option<Whom<'_>> {
+    let Operation::Assume { run, recipient } = operation else { return None };
+    Some((run, recipient.as_deref()))
 }
 
-fn calls_that_may_be_so(book: &Book) -> impl Iterator<Item = &Operation> {
-    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
-    may_be_so.map(|call| &call.operation)
-}
-
-/// Is it about this item: its run, and it or everybody in doubt?
-fn is_of(book: &Book, item: Item, run: &str, recipient: Option<&str>) -> bool {
+/// How often operators asked for it, and may have been obeyed.
+fn asked_for(book: &Book, item: Item, what: fn(&Operation) -> Option<Whom<'_>>) -> usize {
     let (of, whom) = (book.names.text(item.run), book.names.text(item.recipient));
-    run == of && recipient.is_none_or(|recipient| recipient == whom)
+    let may_be_so = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    let is_it = |(run, recipient): &Whom<'_>| *run == of && recipient.is_none_or(|recipient| recipient == whom);
+    may_be_so.filter_map(|call| what(&call.operation)).filter(is_it).count()
 }

@@ -3,8 +3,8 @@
 //!
 //! Duplicates by choice are none of these: between two of them lies a decision that the history shows, each with one of its
 //! own. Under `hold` and `assume_sent` only an operator decides, so only his calls count and the ledger's own word does
-//! not; under `resend` the ledger does. What was decided before the first or after the second excuses nothing, and so
-//! nothing is excused by a dead letter that was requeued: it was refused, and passed no gate for good.
+//! not; under `resend` the ledger does. What was decided before the first or after the second excuses nothing, nor does
+//! what came when nobody was in doubt: a dead letter that was requeued had no mail to be doubled.
 
 use crate::book::{Book, Came, Dot, Item, rows_of};
 use crate::history::{Answer, Answered, Call, InDoubt, Operation, Part, Step};

@@ -8,10 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::book::Book;
-use crate::history::{Answer, Call, Noun, Operation};
-
-/// What an opt-out holds as an object.
-pub const OPTED_OUT: &str = "opted_out";
+use crate::history::{Answer, Call, Noun, OPTED_OUT, Operation};
 
 /// What it is, whose, and its name.
 pub type Key<'a> = (Noun, &'a str, &'a str);
