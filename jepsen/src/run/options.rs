@@ -1,0 +1,211 @@
+//! What `run` is asked for: its options, and what follows from them alone.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::plan::Family;
+use crate::wires::Ground;
+
+/// Defaults: schedules and recipients a second of the fault phase.
+const SCHEDULES_PER_SECOND: u64 = 3;
+/// A long run has fewer schedules, with more recipients each: the product compares no states of more than 10,000 rows (I11,
+/// `cluster/src/site.rs`), and a schedule that has come to its end keeps three and more.
+const SCHEDULES_MAX: u64 = 500;
+const RECIPIENTS_PER_SECOND: u64 = 20;
+const CAMPAIGN_PER_SECOND: u64 = 8;
+
+/// Options of `run`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Decides all that is random; `random` draws one, and tells it
+    #[arg(long, value_parser = seed)]
+    pub seed: Seed,
+    /// Nodes in the cluster
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=7))]
+    pub nodes: u8,
+    /// Recipients in all, each of one schedule [default: 20 a second]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub recipients: Option<u32>,
+    /// Schedules, each due once, spread evenly over the fault phase [default: 3 a second,
+    /// 500 at most: the states of a cluster with much more are not compared]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub schedules: Option<u32>,
+    /// Recipients of a campaign that is sent during most of the fault phase; 0: no campaign [default: 8 a second]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub campaign: Option<u32>,
+    /// How long the fault phase is; the whole run takes at most twice that and 180 s
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// What is broken: `all`, or some of these
+    #[arg(long, default_value = "all", value_delimiter = ',', value_parser = family)]
+    pub nemesis: Vec<Nemeses>,
+    /// What stands between nodes, for `partition` and `link`
+    #[arg(long, value_enum, default_value = "any")]
+    pub links: Ground,
+    /// What the schedules do with mails in doubt
+    #[arg(long, value_enum, default_value = "hold")]
+    pub in_doubt: Policy,
+    /// What is due
+    #[arg(long, value_enum, default_value = "once")]
+    pub workload: Due,
+    /// Keep the history in this file [default: it goes with the run]
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Append the last line, with commit and instant, to this file
+    #[arg(long, value_name = "FILE")]
+    pub append: Option<PathBuf>,
+}
+
+/// A seed, given or drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(pub(super) u64);
+
+/// A number, or `random`.
+pub(super) fn seed(text: &str) -> Result<Seed, String> {
+    match text {
+        "random" => Ok(Seed(rand::random::<u32>().into())),
+        _ => text.parse().map(Seed).map_err(|_| "a number below 2^64, or `random`".to_owned()),
+    }
+}
+
+/// One family, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nemeses {
+    /// All.
+    All,
+    /// One.
+    One(Family),
+}
+
+fn family(text: &str) -> Result<Nemeses, String> {
+    use clap::ValueEnum;
+    let names = || Family::ALL.iter().filter_map(|family| Some(family.to_possible_value()?.get_name().to_owned()));
+    match text {
+        "all" => Ok(Nemeses::All),
+        _ => Family::from_str(text, true)
+            .map(Nemeses::One)
+            .map_err(|_| format!("`all` or some of {}, with commas between", names().collect::<Vec<_>>().join(", "))),
+    }
+}
+
+/// What schedules do with mails in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Policy {
+    /// Never sent again without a decision
+    Hold,
+    /// Sent again: duplicates by choice
+    Resend,
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Due {
+    /// Schedules that fire once, spread over the fault phase, and a campaign
+    Once,
+    /// Daily schedules in twelve zones, on a clock that is moved by hand; without `clock` and `operator`
+    Daily,
+}
+
+impl Args {
+    /// Schedules, and recipients of all of them.
+    pub(super) fn sizes(&self) -> (u32, u32) {
+        let schedules = self.schedules.unwrap_or((self.seconds * SCHEDULES_PER_SECOND).min(SCHEDULES_MAX) as u32);
+        let recipients = self.recipients.unwrap_or((self.seconds * RECIPIENTS_PER_SECOND) as u32);
+        (schedules, recipients.max(schedules))
+    }
+
+    /// Recipients of the campaign.
+    pub(super) fn campaign_size(&self) -> u32 {
+        match self.workload {
+            Due::Once => self.campaign.unwrap_or((self.seconds * CAMPAIGN_PER_SECOND) as u32),
+            Due::Daily => 0,
+        }
+    }
+
+    /// What is broken. On a clock that is moved by hand no node's own clock is moved, and operators know no other time
+    /// than ours: named beside such a workload these two are refused, of `all` they are left out.
+    pub(super) fn families(&self) -> Result<Vec<Family>> {
+        let fits = |family: &Family| self.workload != Due::Daily || !matches!(family, Family::Clock | Family::Operator);
+        let named = self.nemesis.iter().find_map(|named| match named {
+            Nemeses::One(family) if !fits(family) => Some(words(&[*named])),
+            _ => None,
+        });
+        anyhow::ensure!(named.is_none(), "--workload daily goes without `{}`", named.unwrap_or_default());
+        Ok(each(&self.nemesis).into_iter().filter(fits).collect())
+    }
+
+    /// Do the instants of the ledger say when something was?
+    pub(super) fn ledger_time_is_ours(&self, families: &[Family]) -> bool {
+        self.workload == Due::Once && !families.contains(&Family::Clock)
+    }
+
+    /// The families as they are typed.
+    pub(super) fn nemesis_words(&self) -> String {
+        words(&self.nemesis)
+    }
+
+    /// The command that repeats it, on the same ground.
+    pub(super) fn command(&self, links: Option<&str>) -> String {
+        let (seed, nodes, seconds) = (self.seed.0, self.nodes, self.seconds);
+        let mut command = format!(
+            "reveille-jepsen run --seed {seed} --nodes {nodes} --seconds {seconds} --nemesis {}",
+            self.nemesis_words()
+        );
+        let sizes = [("schedules", self.schedules), ("recipients", self.recipients), ("campaign", self.campaign)];
+        for (name, size) in sizes.into_iter().filter_map(|(name, size)| Some((name, size?))) {
+            command.push_str(&format!(" --{name} {size}"));
+        }
+        if let Some(links) = links {
+            command.push_str(&format!(" --links {links}"));
+        }
+        if self.workload == Due::Daily {
+            command.push_str(" --workload daily");
+        }
+        if self.in_doubt == Policy::Resend {
+            command.push_str(" --in-doubt resend");
+        }
+        command
+    }
+}
+
+fn each(chosen: &[Nemeses]) -> BTreeSet<Family> {
+    let each = chosen.iter().flat_map(|chosen| match chosen {
+        Nemeses::All => Family::ALL.to_vec(),
+        Nemeses::One(family) => vec![*family],
+    });
+    each.collect()
+}
+
+/// As it is typed.
+fn words(chosen: &[Nemeses]) -> String {
+    use clap::ValueEnum;
+    let word = |chosen: &Nemeses| match chosen {
+        Nemeses::All => "all".to_owned(),
+        Nemeses::One(family) => {
+            family.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+        }
+    };
+    chosen.iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_chosen_by_name_each_once() {
+        let chosen = ["kill", "pause", "kill"].map(|name| family(name).unwrap());
+        assert_eq!(each(&chosen), BTreeSet::from([Family::Kill, Family::Pause]));
+        assert_eq!(words(&chosen), "kill,pause,kill");
+        assert_eq!(each(&[family("all").unwrap()]).len(), Family::ALL.len());
+        assert!(family("earthquake").unwrap_err().contains("partition"));
+    }
+
+    #[test]
+    fn a_seed_is_a_number_or_drawn() {
+        assert_eq!(seed("7"), Ok(Seed(7)));
+        assert!(seed("random").is_ok() && seed("seven").is_err());
+    }
+}
