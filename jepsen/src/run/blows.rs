@@ -3,25 +3,17 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use reveille_check::history::{Fault, FaultStatus};
-use reveille_sink::{FaultPlan, Held, HoldPoint, HoldRequest};
+use reveille_sink::FaultPlan;
 
 use super::lies::Lie;
 use super::links::{self, BadLink};
-use super::nemesis::{Begun, Nemesis, Skipped, Victim};
+use super::nemesis::{Begun, Nemesis, Skipped};
 use super::plan::{Bad, Blow, Shape, Strike, Whom};
 use super::trace::Trace;
 use crate::orders::Came;
 
-/// A mail of the victim must come within this, or it is killed without one.
-const HELD_WITHIN: Duration = Duration::from_millis(3_000);
-/// A held answer waits at most so long: the victim is dead by then.
-const HOLD_FOR: Duration = Duration::from_secs(10);
-/// So many answers are held, if they come at the same time.
-const HELD_AT_ONCE: usize = 8;
-/// Further answers are waited for this long.
-const NEXT_HELD_WITHIN: Duration = Duration::from_millis(20);
 /// While nodes are restarted in order, the next one waits this long for the former to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 /// A new leader is looked for this long.
@@ -107,86 +99,6 @@ impl Nemesis {
         }
     }
 
-    async fn kill(&mut self, strike: &Strike, whom: Whom, inside: bool) -> Result<Begun, Skipped> {
-        // Where nobody runs there is no mail to wait for.
-        self.whom(whom)?;
-        let held = if inside { self.hold(whom).await } else { Vec::new() };
-        // Who ended by itself meanwhile is nobody's victim.
-        self.note_ends().map_err(skipped)?;
-        let sender = held.first().map(|held| held.accepted.ehlo.clone());
-        let victim = match (whom, sender) {
-            (Whom::Sender, Some(sender)) if self.stage.running().contains(&sender) => sender,
-            _ => self.whom(whom)?,
-        };
-        let mut fault = self.fault(strike, &format!("kill -9 of {whom}"), std::slice::from_ref(&victim));
-        // After the instant of the fault: a dot that is read from then on was under way.
-        let past_gate = self.stage.past_gate(&victim);
-        let is_inside = held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0;
-        (fault.inside_data, fault.past_gate) = (Some(is_inside), Some(past_gate));
-        let was = self.victim(&victim, is_inside);
-        self.stage.kill(&victim).map_err(skipped)?;
-        self.count_kill(was, is_inside, past_gate);
-        // Now the sink answers somebody who is no more.
-        drop(held);
-        fault.observed = Some(true);
-        fault.word = format!("{past_gate} past the gate, down for {} ms", strike.lasts.as_millis());
-        Ok(Begun { fault, undo: Undo::Start(vec![victim]) })
-    }
-
-    /// Waits until answers to mails are held: of the one who is meant, or of anybody.
-    async fn hold(&mut self, whom: Whom) -> Vec<Held> {
-        let ehlo = match whom {
-            Whom::Sender => None,
-            _ => self.whom(whom).ok(),
-        };
-        // Both sides of the commit, in turn: after the one it has arrived, after the other it still will.
-        self.holds += 1;
-        let point = if self.holds.is_multiple_of(2) { HoldPoint::BeforeCommit } else { HoldPoint::AfterCommit };
-        let request = HoldRequest { ehlo, point, count: HELD_AT_ONCE, limit: HOLD_FOR, ..HoldRequest::default() };
-        let mut hold = self.stage.sink.hold_next_answer(request);
-        let mut held: Vec<Held> = hold.next(HELD_WITHIN).await.into_iter().collect();
-        while !held.is_empty() && held.len() < HELD_AT_ONCE {
-            let Some(next) = hold.next(NEXT_HELD_WITHIN).await else { break };
-            held.push(next);
-        }
-        held
-    }
-
-    fn kill_all(&mut self, strike: &Strike) -> Result<Begun, Skipped> {
-        self.note_ends().map_err(skipped)?;
-        let mut fault = self.fault(strike, "kill -9 of all", &self.stage.running());
-        let mut past_gate = 0;
-        for (was, of_it) in self.kill_each(&mut fault)? {
-            self.count_kill(was, of_it > 0, of_it);
-            past_gate += of_it;
-        }
-        fault.observed = Some(true);
-        fault.word = format!("{past_gate} past the gate");
-        let victims = fault.nodes.clone();
-        Ok(Begun { fault, undo: Undo::Start(victims) })
-    }
-
-    /// Kills the nodes of a fault: what each was, and how many of its mails were past the gate. Who has ended by itself in
-    /// this moment is nobody's victim, and no more a node of the fault.
-    fn kill_each(&mut self, fault: &mut Fault) -> Result<Vec<(Victim, u64)>, Skipped> {
-        let each = fault.nodes.iter().map(|name| (name.clone(), self.stage.past_gate(name)));
-        let each: Vec<(String, u64)> = each.collect();
-        let mut killed = Vec::new();
-        for (name, past_gate) in each {
-            let was = self.victim(&name, past_gate > 0);
-            match self.stage.kill(&name) {
-                Ok(()) => killed.push((was, past_gate)),
-                Err(_) => fault.nodes.retain(|known| *known != name),
-            }
-        }
-        if killed.is_empty() {
-            return Err(Skipped::NotNow("no node runs".to_owned()));
-        }
-        let past_gate = killed.iter().map(|(_, past_gate)| past_gate).sum();
-        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
-        Ok(killed)
-    }
-
     fn pause(&mut self, strike: &Strike, whom: Whom) -> Result<Begun, Skipped> {
         self.note_ends().map_err(skipped)?;
         let victim = self.whom(whom)?;
@@ -262,45 +174,6 @@ impl Nemesis {
         }
         fault.word = seen.unwrap_or_default();
         Ok(Begun { fault, undo: Undo::Clock(victim) })
-    }
-
-    fn power(&mut self, strike: &Strike, whom: Option<Whom>) -> Result<Begun, Skipped> {
-        self.note_ends().map_err(skipped)?;
-        let victims = match whom {
-            Some(whom) => vec![self.whom(whom)?],
-            None => self.stage.running(),
-        };
-        if victims.is_empty() {
-            return Err(Skipped::NotNow("no node runs".to_owned()));
-        }
-        if let Err(why) = &self.stage.cluster.footing().volumes {
-            return Err(Skipped::Cannot(why.clone()));
-        }
-        if let Some(lying) = self.lying.iter().find(|name| victims.contains(name)) {
-            return Err(Skipped::NotNow(format!(
-                "the disk of {lying} lies: its power is cut in its own time, while all others are well"
-            )));
-        }
-        let name = if whom.is_some() { "power cut of one" } else { "power cut of all" };
-        let mut fault = self.fault(strike, name, &victims);
-        let past_gate: u64 = self.kill_each(&mut fault)?.iter().map(|(_, past_gate)| past_gate).sum();
-        // Who has ended by itself keeps its disk.
-        let victims = fault.nodes.clone();
-        // They are dead, whatever becomes of their disks.
-        let failed: Vec<String> = victims.iter().filter_map(|name| self.cut_power(name).err()).map(told).collect();
-        (fault.observed, fault.journals_lost) = (Some(failed.is_empty()), true);
-        (self.ends.power_cuts, self.ends.past_gate) = (self.ends.power_cuts + 1, self.ends.past_gate + past_gate);
-        fault.word = std::iter::once(format!("{past_gate} past the gate")).chain(failed).collect::<Vec<_>>().join("; ");
-        Ok(Begun { fault, undo: Undo::Start(victims) })
-    }
-
-    /// What lay in memory is gone, and so is what was not synced.
-    pub(super) fn cut_power(&mut self, name: &str) -> Result<()> {
-        self.stage.cluster.delete_journals(name)?;
-        let volumes = self.stage.cluster.footing_mut().volumes.as_mut();
-        let volume =
-            volumes.ok().and_then(|volumes| volumes.get_mut(name)).context("a node without a disk of its own")?;
-        tokio::task::block_in_place(|| volume.cut_power())
     }
 
     fn relay(&mut self, strike: &Strike, name: &str, faults: &str) -> Result<Begun, Skipped> {
@@ -424,6 +297,6 @@ pub(super) fn skipped(error: anyhow::Error) -> Skipped {
     Skipped::NotNow(told(error))
 }
 
-fn told(error: anyhow::Error) -> String {
+pub(super) fn told(error: anyhow::Error) -> String {
     format!("{error:#}")
 }

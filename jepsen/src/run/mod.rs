@@ -4,10 +4,10 @@
 //! chosen families in each period and all at once in the last; everything is mended; the backlog must drain; every
 //! recipient's story is read. What was seen all the while is a history, and by that alone the run is judged.
 //!
-//! Reading order: this page, `options.rs` and `header.rs` (what is asked for, and what of the run), `plan.rs` (what chance
-//! decides), `workload.rs` (what is due), `nemesis.rs` with `blows.rs`, `links.rs` and `wiring.rs`, `disk.rs`, and
-//! `operator.rs` with `rulings.rs`, `edits.rs` and `held.rs` (how it is broken), `desk.rs` and `readers.rs` (what is being
-//! written, and who looks on through the admin API), `stage.rs` (lives of processes), `scene.rs` (who watches),
+//! Reading order: this page, `options.rs` and `header.rs` (what is asked for, and what of the run), `plan` (what chance
+//! decides), `workload.rs` (what is due), `nemesis.rs` with `blows.rs`, `kills.rs`, `links.rs` and `wiring.rs`, `disk.rs`,
+//! and `operator.rs` with `rulings.rs`, `edits.rs` and `held.rs` (how it is broken), `desk.rs` and `readers.rs` (what is
+//! being written, and who looks on through the admin API), `stage.rs` (lives of processes), `scene.rs` (who watches),
 //! `aftermath.rs` with `stories.rs` (what is read at the end), `verdict.rs` (the last line). `crash/` is a command of its
 //! own on the same ground.
 
@@ -23,6 +23,7 @@ mod folders;
 mod gates;
 mod header;
 mod held;
+mod kills;
 mod lies;
 mod links;
 mod lives;

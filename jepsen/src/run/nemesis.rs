@@ -1,7 +1,7 @@
 //! Carries a plan of faults out: when a strike is due it begins, when its time is over it ends, and what was seen of
 //! it is written down. In the end everything is mended.
 //!
-//! Nothing here decides what to break (that is `plan.rs`) or whether it was survived (that is the checker).
+//! Nothing here decides what to break (that is `plan`) or whether it was survived (that is the checker).
 
 use std::time::{Duration, Instant};
 
