@@ -35,6 +35,9 @@ struct Line {
     /// Lines of before there was a choice say nothing.
     #[serde(default)]
     workload: Option<String>,
+    /// So do lines of before links could be proxies.
+    #[serde(default)]
+    links: Option<String>,
     fault_seconds: u64,
     accepted: u64,
     duplicates: u64,
@@ -76,12 +79,16 @@ struct Verdict {
 }
 
 impl Line {
-    /// Families of faults, and whatever is not as usual: the size of the cluster, what it was given to do.
+    /// Families of faults, and whatever is not as usual: the size of the cluster, what it was given to do, what stood
+    /// between its nodes, how long it was broken.
     fn kind(&self) -> String {
-        let nodes = if self.nodes == 3 { String::new() } else { format!(", {} nodes", self.nodes) };
-        let workload = self.workload.iter().filter(|workload| *workload != "once");
-        let workload: String = workload.map(|workload| format!(", {workload}")).collect();
-        format!("{}{nodes}{workload} ({})", self.nemesis, self.in_doubt_policy)
+        let nodes = (self.nodes != 3).then(|| format!("{} nodes", self.nodes));
+        let workload = self.workload.clone().filter(|workload| workload != "once");
+        let links = self.links.as_deref().filter(|links| *links == "proxy").map(|_| "proxies".to_owned());
+        let length = (self.fault_seconds != 60).then(|| format!("{} s", self.fault_seconds));
+        let kind: Vec<String> =
+            [Some(self.nemesis.clone()), nodes, workload, links, length].into_iter().flatten().collect();
+        format!("{} ({})", kind.join(", "), self.in_doubt_policy)
     }
 }
 
@@ -320,8 +327,11 @@ mod tests {
         });
         let five = line(|line| {
             (line["nodes"], line["workload"], line["in_doubt_policy"]) = (5.into(), "daily".into(), "resend".into());
+            (line["links"], line["fault_seconds"]) = ("proxy".into(), 90.into());
         });
-        assert_eq!(five.kind(), "kill, 5 nodes, daily (resend)");
+        assert_eq!(five.kind(), "kill, 5 nodes, daily, proxies, 90 s (resend)");
+        let plain = line(|line| line["links"] = "hosts".into());
+        assert_eq!((plain.kind(), line(|_| {}).kind()), ("kill (hold)".to_owned(), "kill (hold)".to_owned()));
         let report = sum(PathBuf::from("runs.jsonl"), &[line(|_| {}), other, bad]);
         let hold = &report.hold;
         assert_eq!((hold.runs, hold.valid, hold.mails, hold.lost), (3, 2, 2_400, 1), "a loss is never hidden");

@@ -83,8 +83,8 @@ fn two_days_with_an_outage_and_a_kill_account_for_every_instant() {
     assert!(number("expected") >= 48 && number("duplicates") == 0 && number("lost") == 0, "{report}");
 }
 
-/// Starts a run and ends it by `kill -9` as soon as nodes of it run: whatever it made stays behind.
-fn abandon_a_run(jepsen: &Path, folder: &Path) {
+/// Starts a run, and ends it by this signal as soon as nodes of it run. Answers what it said.
+fn break_a_run_off(jepsen: &Path, folder: &Path, signal: &str) -> String {
     let mut run = Command::new(jepsen)
         .args("run --seed 1 --seconds 60 --nemesis pause".split(' '))
         .env("TMPDIR", folder)
@@ -92,11 +92,29 @@ fn abandon_a_run(jepsen: &Path, folder: &Path) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let talk = BufReader::new(run.stderr.take().unwrap());
-    let made = talk.lines().map_while(Result::ok).any(|line| line.contains("are one cluster"));
-    run.kill().unwrap();
-    run.wait().unwrap();
-    assert!(made && is_named(folder), "its nodes run on");
+    let mut talk = BufReader::new(run.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("are one cluster") {
+        assert!(talk.read_line(&mut said).unwrap() > 0, "its nodes never ran: {said}");
+    }
+    assert!(is_named(folder), "its nodes run");
+    assert!(Command::new("kill").args([signal, &run.id().to_string()]).status().unwrap().success());
+    let ended = run.wait().unwrap();
+    assert!(!ended.success(), "{said}");
+    said
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    let jepsen = Path::new(env!("CARGO_BIN_EXE_reveille-jepsen"));
+    if !jepsen.with_file_name("reveille").is_file() {
+        eprintln!("skipped: no `reveille` beside {}; `cargo build -p reveille` makes it", jepsen.display());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let said = break_a_run_off(jepsen, folder.path(), "-INT");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "its folders are gone: {said}");
+    assert!(!is_named(folder.path()), "no node of it runs: {said}");
 }
 
 #[test]
@@ -107,7 +125,7 @@ fn a_run_is_judged_by_its_history_and_sweeps_away_what_a_killed_one_left() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    abandon_a_run(jepsen, folder.path());
+    break_a_run_off(jepsen, folder.path(), "-KILL");
     let kept = tempfile::tempdir().unwrap();
     let (history, lines) = (kept.path().join("history.jsonl"), kept.path().join("runs.jsonl"));
     let ended = Command::new(jepsen)

@@ -1,5 +1,5 @@
 //! A judge that finds nothing proves something only if it can find something. Two of the planted bugs, those that a seed
-//! finds soonest; all of them are `reveille-jepsen simulate --planted all`.
+//! finds soonest; all of them are `reveille-jepsen simulate --planted all --seeds 0..20`.
 //!
 //! Only in a build that has them: `cargo test --workspace --features planted-bugs --test planted`.
 #![cfg(feature = "planted-bugs")]

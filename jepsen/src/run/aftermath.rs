@@ -21,8 +21,9 @@ const STAYS_FOR: Duration = Duration::from_secs(3);
 /// State hashes of all nodes are looked for at one index for so long.
 const EQUAL_WITHIN: Duration = Duration::from_secs(10);
 
-/// Waits until every schedule has its run and nobody is pending or claimed; answers whether it came so far.
-pub async fn drain(operator: &Operator, until: Instant, mut look: impl FnMut() -> Result<()>) -> Result<bool> {
+/// Waits until every schedule has its run and nobody is pending or claimed; answers whether it came so far. What is held
+/// still is let go again when nothing else is left: what stood before it may have come to its end only then.
+pub async fn drain(operator: &mut Operator, until: Instant, mut look: impl FnMut() -> Result<()>) -> Result<bool> {
     let (mut former, mut since) = (Vec::new(), Instant::now());
     loop {
         look()?;
@@ -40,6 +41,9 @@ pub async fn drain(operator: &Operator, until: Instant, mut look: impl FnMut() -
         if opened >= due && left == 0 && since.elapsed() >= STAYS_FOR {
             operator.recorder.event(&Event::Drained { at_ns: operator.recorder.now_ns() });
             return Ok(true);
+        }
+        if left == 0 && opened < due {
+            operator.let_all_go(until).await;
         }
         if Instant::now() > until {
             eprintln!("not drained: {opened} of {due} runs opened, {left} recipients pending or claimed");

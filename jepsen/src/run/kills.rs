@@ -1,4 +1,4 @@
-//! Deaths: `kill -9` of one or all, between dot and 250 where it is asked for, and power that fails.
+//! Deaths and trances: `kill -9` and SIGSTOP, between dot and 250 where it is asked for, and power that fails.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::blows::{Undo, skipped, told};
 use super::nemesis::{Begun, Nemesis, Skipped, Victim};
 use super::plan::{Strike, Whom};
 
-/// A mail of the victim must come within this, or it is killed without one.
+/// A mail of the victim must come within this, or it is struck without one.
 const HELD_WITHIN: Duration = Duration::from_millis(3_000);
-/// A held answer waits at most so long: the victim is dead by then.
+/// A held answer waits at most so long: the victim is dead by then, or stands still.
 const HOLD_FOR: Duration = Duration::from_secs(10);
 /// So many answers are held, if they come at the same time.
 const HELD_AT_ONCE: usize = 8;
@@ -21,6 +21,33 @@ const NEXT_HELD_WITHIN: Duration = Duration::from_millis(20);
 
 impl Nemesis {
     pub(super) async fn kill(&mut self, strike: &Strike, whom: Whom, inside: bool) -> Result<Begun, Skipped> {
+        let (victim, held) = self.caught(whom, inside).await?;
+        let mut fault = self.fault(strike, &format!("kill -9 of {whom}"), std::slice::from_ref(&victim));
+        // After the instant of the fault: a dot that is read from then on was under way.
+        let (is_inside, past_gate) = self.note_gate(&victim, &held, &mut fault);
+        let was = self.victim(&victim, is_inside);
+        self.stage.kill(&victim).map_err(skipped)?;
+        self.count_kill(was, is_inside, past_gate);
+        // Now the sink answers somebody who is no more.
+        drop(held);
+        fault.observed = Some(true);
+        fault.word = format!("{past_gate} past the gate, down for {} ms", strike.lasts.as_millis());
+        Ok(Begun { fault, undo: Undo::Start(vec![victim]) })
+    }
+
+    pub(super) async fn pause(&mut self, strike: &Strike, whom: Whom, inside: bool) -> Result<Begun, Skipped> {
+        let (victim, held) = self.caught(whom, inside).await?;
+        let mut fault = self.fault(strike, &format!("SIGSTOP of {whom}"), std::slice::from_ref(&victim));
+        let (_, past_gate) = self.note_gate(&victim, &held, &mut fault);
+        self.stage.pause(&victim).map_err(skipped)?;
+        // The answer comes while it stands still, and is read when it goes on: perhaps by one that is given up long since.
+        drop(held);
+        fault.word = format!("for {} ms, {past_gate} past the gate", strike.lasts.as_millis());
+        Ok(Begun { fault, undo: Undo::Resume(victim) })
+    }
+
+    /// Who is meant; with the answers of the sink that are held back then, where `inside` asks for them.
+    async fn caught(&mut self, whom: Whom, inside: bool) -> Result<(String, Vec<Held>), Skipped> {
         // Where nobody runs there is no mail to wait for.
         self.whom(whom)?;
         let held = if inside { self.hold(whom).await } else { Vec::new() };
@@ -31,19 +58,15 @@ impl Nemesis {
             (Whom::Sender, Some(sender)) if self.stage.running().contains(&sender) => sender,
             _ => self.whom(whom)?,
         };
-        let mut fault = self.fault(strike, &format!("kill -9 of {whom}"), std::slice::from_ref(&victim));
-        // After the instant of the fault: a dot that is read from then on was under way.
-        let past_gate = self.stage.past_gate(&victim);
+        Ok((victim, held))
+    }
+
+    /// Is a mail of the victim between dot and 250, and how many are past the gate.
+    fn note_gate(&self, victim: &str, held: &[Held], fault: &mut Fault) -> (bool, u64) {
+        let past_gate = self.stage.past_gate(victim);
         let is_inside = held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0;
         (fault.inside_data, fault.past_gate) = (Some(is_inside), Some(past_gate));
-        let was = self.victim(&victim, is_inside);
-        self.stage.kill(&victim).map_err(skipped)?;
-        self.count_kill(was, is_inside, past_gate);
-        // Now the sink answers somebody who is no more.
-        drop(held);
-        fault.observed = Some(true);
-        fault.word = format!("{past_gate} past the gate, down for {} ms", strike.lasts.as_millis());
-        Ok(Begun { fault, undo: Undo::Start(vec![victim]) })
+        (is_inside, past_gate)
     }
 
     /// Waits until answers to mails are held: of the one who is meant, or of anybody.

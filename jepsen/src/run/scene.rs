@@ -121,11 +121,11 @@ impl Scene {
         trouble.note(nemesis.heal().await);
         let (mut operator, recorder) = (nemesis.operator.clone(), self.recorder.clone());
         operator.let_all_go(ends - to_read).await;
-        let (admin, workload) = (&operator.admin, &operator.workload);
-        workload.settle(admin, &recorder).await;
+        operator.workload.settle(&operator.admin, &recorder).await;
         self.phase(PhaseName::Healed);
-        let drained = aftermath::drain(&operator, ends - to_read, || nemesis.look()).await;
+        let drained = aftermath::drain(&mut operator, ends - to_read, || nemesis.look()).await;
         let drained = trouble.note(drained).unwrap_or(false);
+        let (admin, workload) = (&operator.admin, &operator.workload);
         // What is read at the end comes after all that they have seen.
         self.readers.shutdown().await;
         eprintln!("reading what became of {} recipients", workload.recipients());

@@ -79,8 +79,8 @@ pub enum Blow {
     Kill { whom: Whom, inside: bool },
     /// `kill -9` of all nodes.
     KillAll,
-    /// SIGSTOP.
-    Pause { whom: Whom },
+    /// SIGSTOP; `inside` as of a kill.
+    Pause { whom: Whom, inside: bool },
     /// Links between nodes are cut.
     Cut(Shape),
     /// Links of a node are bad.

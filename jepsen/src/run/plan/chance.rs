@@ -46,7 +46,10 @@ impl Family {
     fn blow(self, dice: &mut StdRng) -> Option<(u64, Blow)> {
         Some(match self {
             Family::Kill => kill(dice)?,
-            Family::Pause => (one_of(dice, &[500, 2_000, 4_500, 7_000])?, Blow::Pause { whom: whom(dice) }),
+            Family::Pause => {
+                let lasts = one_of(dice, &[500, 2_000, 4_500, 7_000])?;
+                (lasts, Blow::Pause { whom: whom(dice), inside: dice.random_bool(0.6) })
+            }
             Family::Partition => (dice.random_range(1_000..7_000), Blow::Cut(shape(dice)?)),
             Family::Link => (dice.random_range(2_000..6_000), bad_link(dice)?),
             Family::Clock => {
