@@ -18,6 +18,8 @@ use crate::wires::{Ground, Wires};
 /// Where libraries lie.
 const LIBRARIES: [&str; 3] = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
 const UNWANTED: &str = "nobody asked for it";
+/// A clock that is right, in the words of libfaketime. Without its rate one that drifted would go on to.
+pub const RIGHT: &str = "+0 x1";
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 /// How the lengths of logs are told to a node.
 const LOGS: [&str; 2] = ["REVEILLE__RAFT__SNAPSHOT_EVERY", "REVEILLE__RAFT__LOG_KEEP"];
@@ -139,7 +141,7 @@ impl Clocks {
         let folder = folder.join("clocks");
         fs::create_dir_all(&folder).context("a folder for clocks")?;
         let clocks = Clocks { library, folder };
-        names.iter().try_for_each(|name| clocks.set(name, "+0"))?;
+        names.iter().try_for_each(|name| clocks.set(name, RIGHT))?;
         Ok(Ok(clocks))
     }
 
@@ -181,6 +183,10 @@ fn faketime_in(folder: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
     use super::*;
 
     #[test]
@@ -191,5 +197,48 @@ mod tests {
         assert!(footing.wires.is_err() && footing.volumes.is_err() && footing.clocks.is_err());
         assert!(footing.prefix("n1").is_empty() && footing.environment("n1").is_empty());
         assert!(footing.ports(&names).unwrap()[0].iter().all(|address| address.ip().is_loopback()));
+    }
+
+    /// One that drifts goes on to, if only its offset is taken back.
+    #[test]
+    fn a_clock_that_drifted_is_right_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = "n1".to_owned();
+        let Ok(clocks) = Clocks::new(folder.path(), std::slice::from_ref(&name)).unwrap() else {
+            eprintln!("skipped: there is no libfaketime on this machine");
+            return;
+        };
+        // A shell that lives on and tells its time whenever it is asked. (Bash answers for the environment itself, so the
+        // library does not hear of its cache and looks every ten seconds.)
+        let mut shell = Command::new("bash")
+            .args(["-c", "while read -r _; do echo $EPOCHREALTIME; done"])
+            .envs(clocks.environment(&name))
+            .env("LC_ALL", "C")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut asks, mut says) = (shell.stdin.take().unwrap(), BufReader::new(shell.stdout.take().unwrap()));
+        let mut offset = || {
+            let mut said = String::new();
+            asks.write_all(b"?\n").unwrap();
+            says.read_line(&mut said).unwrap();
+            said.trim().parse::<f64>().unwrap() - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+        };
+        let mut comes_to = |wanted: &dyn Fn(f64) -> bool| {
+            let until = Instant::now() + Duration::from_secs(120);
+            while !wanted(offset()) {
+                assert!(Instant::now() < until, "it is off by {} s", offset());
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        };
+        comes_to(&|offset| offset.abs() < 2.0);
+        clocks.set(&name, "+0 x9").unwrap();
+        comes_to(&|offset| offset > 10.0);
+        clocks.set(&name, RIGHT).unwrap();
+        comes_to(&|offset| offset.abs() < 2.0);
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        Clocks::forget(shell.id());
     }
 }

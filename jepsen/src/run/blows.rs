@@ -12,14 +12,15 @@ use super::links::{self, BadLink};
 use super::nemesis::{Begun, Nemesis, Skipped};
 use super::plan::{Bad, Blow, Shape, Strike, Whom};
 use super::trace::Trace;
+use crate::footing::RIGHT;
 use crate::orders::Came;
 
 /// While nodes are restarted in order, the next one waits this long for the former to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 /// A new leader is looked for this long.
 const LEADS_WITHIN: Duration = Duration::from_secs(3);
-/// A node sees its new clock after this.
-const CLOCK_IS_READ_WITHIN: Duration = Duration::from_millis(1_300);
+/// A node sees its new clock after this: libfaketime looks again when the second of its last look is two seconds back.
+const CLOCK_IS_READ_WITHIN: Duration = Duration::from_millis(2_300);
 /// So far off is a clock that jumped, and one that ran a tenth wrong for two seconds or more (all nodes here have one clock
 /// otherwise, and tell each other what it says within some milliseconds).
 const JUMP_MS: u64 = 400;
@@ -259,7 +260,7 @@ impl Nemesis {
                     self.note_clocks(DRIFT_MS, fault).await;
                 }
                 if let Ok(clocks) = &self.stage.cluster.footing().clocks {
-                    clocks.set(&name, "+0")?;
+                    clocks.set(&name, RIGHT)?;
                     // The next one that is wrong must find this one right.
                     tokio::time::sleep(CLOCK_IS_READ_WITHIN).await;
                 }
