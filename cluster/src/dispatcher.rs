@@ -31,7 +31,7 @@ use crate::relays::share;
 use crate::rests::{Rest, Rests};
 use crate::site::Site;
 use crate::term::{Report, Term};
-use crate::work::{Lane, Work};
+use crate::work::Work;
 
 /// The longest sleep: waves come in and leases begin without a bell.
 const NAP_MAX: Duration = Duration::from_millis(200);
@@ -48,8 +48,6 @@ const CLAIMS_MAX: usize = 256;
 struct Dispatcher {
     fair: Fair,
     rests: Rests,
-    /// The lane that had the last suspect.
-    turn: Option<Lane>,
     paces: Paces,
     on_the_way: OnTheWay,
     /// How long claims take from the look at the state to their entry's answer.
@@ -62,8 +60,6 @@ struct Claims {
     claims: Vec<Claim>,
     /// What they were made of.
     grants: Vec<Grant>,
-    /// The nodes to which a suspect goes.
-    preparing: BTreeSet<NodeId>,
 }
 
 /// Claims to be proposed.
@@ -80,7 +76,6 @@ pub(crate) async fn run(site: Arc<Site>, term: Arc<Term>) {
     let mut dispatcher = Dispatcher {
         fair: Fair::new(),
         rests: Rests::default(),
-        turn: None,
         paces: Paces::default(),
         on_the_way: OnTheWay::default(),
         commits: Mean::default(),
@@ -131,7 +126,7 @@ impl Dispatcher {
                 return (Claims::default(), NAP_MAX, resting, holders.len());
             }
             let lacking = holders.keys().map(|node| (*node, term.lacking(*node))).collect();
-            let mut work = Work::of(ledger, &lacking, &self.on_the_way, now, &mut self.turn);
+            let mut work = Work::of(ledger, &lacking, &self.on_the_way, now);
             let given = self.paces.bounds(ledger, &self.on_the_way, woke_at, now);
             let caps = views.caps(ledger, &holders);
             let credits = credits(ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
@@ -141,13 +136,13 @@ impl Dispatcher {
             (claims, nap(&work, &bounds, &self.paces), resting, holders.len())
         });
         self.rests.look(resting, live);
-        let Claims { claims, grants, preparing } = claims;
+        let Claims { claims, grants } = claims;
         if claims.is_empty() {
             return (None, nap);
         }
         crash::point("claim.before-propose");
         let nap = if grants.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
-        let number = self.on_the_way.goes(grants, preparing);
+        let number = self.on_the_way.goes(grants);
         (Some(Proposal { number, claims, looked_at: woke_at, claiming }), nap)
     }
 }
@@ -324,27 +319,24 @@ fn claims(
     holders: &BTreeMap<NodeId, Holder>,
 ) -> Claims {
     let grants = fair.grants(&work.offers, credits, bounds, CLAIMS_MAX);
-    let (mut claims, mut preparing) = (Vec::new(), BTreeSet::new());
+    let mut claims = Vec::new();
     for grant in &grants {
         let source = (grant.page, grant.chunk, grant.pool.clone());
         let (Some(left), Some(holder)) = (work.slots.get_mut(&source), holders.get(&grant.node)) else { continue };
         let mut claim = |slice: Bitmap| {
             claims.push(Claim { page: grant.page, chunk: grant.chunk, slice, holder: *holder });
         };
-        let one = left.suspects.first(u32::from(work.free.contains(&grant.node)));
-        let slice = left.plain.first(grant.recipients.min(SLICE_MAX) - one.len());
-        left.suspects.remove(&one);
+        let suspect = std::mem::take(&mut left.suspect);
+        let slice = left.plain.first(grant.recipients.min(SLICE_MAX) - suspect.len());
         left.plain.remove(&slice);
-        if !one.is_empty() {
-            work.free.remove(&grant.node);
-            preparing.insert(grant.node);
-            claim(one);
+        if !suspect.is_empty() {
+            claim(suspect);
         }
         if !slice.is_empty() {
             claim(slice);
         }
     }
-    Claims { claims, grants, preparing }
+    Claims { claims, grants }
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use crate::ahead;
 use crate::journal::Act;
 use crate::lane::Job;
 use crate::marks::HandOff;
-use crate::preparations::Preparation;
 use crate::relay::{Gate, GateAnswer, Shut};
 use crate::room::Room;
 
@@ -22,8 +21,6 @@ use crate::room::Room;
 pub(crate) struct LaneGate {
     pub room: Arc<Room>,
     pub job: Arc<Job>,
-    /// Over once the mail may leave: from there on nothing of this process is at work on it (P12).
-    pub preparation: Arc<Preparation>,
 }
 
 impl Gate for LaneGate {
@@ -41,7 +38,6 @@ impl Gate for LaneGate {
             room.site.marks.clear(job.place.fence, job.run, job.recipient);
             metrics::counter!("reveille_gate_shut_total", "why" => shut.to_string()).increment(1);
         } else {
-            self.preparation.over();
             metrics::counter!("reveille_gate_passes_total").increment(1);
         }
         answer

@@ -1,10 +1,10 @@
 //! Lanes: from a claim row to verdicts (P4, P5).
 //!
 //! Each granted row is worked by a task of its own; the relay pools bound how much of it goes on at once.
-//! Order for one recipient: journal `open`, compose, dialogue up to the gate, journal `begin`, terminator,
-//! answer, journal the answer, settle. One begin a (row, recipient): after it the recipient leaves the row,
-//! whatever the answer; nothing here retries. What cannot begin within ten seconds goes back. A recipient that
-//! was open when a holder died is prepared while nothing else is open on this node (P12).
+//! Order for one recipient: journal `open`, compose, journal `left`, dialogue up to the gate, journal `begin`,
+//! terminator, answer, journal the answer, settle. One begin a (row, recipient): after it the recipient leaves the
+//! row, whatever the answer; nothing here retries. What cannot begin within ten seconds goes back. A crash suspect,
+//! which was open when a holder died, is composed while nothing else is composed on this node (P12).
 //!
 //! A row that is granted is found by its hint or, if that was lost, by a look at the state; a row is worked
 //! at most once in this life of the process.
@@ -31,10 +31,9 @@ use crate::journal::{Act, Answer, Place};
 use crate::keeper::Stopping;
 use crate::lease::{ASK_EVERY, LEASE};
 use crate::parts::Parts;
-use crate::preparations::Preparation;
-use crate::relay::{self, Delivery, Mail, Patience, Shut, Unavailable, Verdict};
+use crate::relay::{self, Mail, Patience, Shut, Unavailable, Verdict};
 use crate::relays::Way;
-use crate::room::Room;
+use crate::room::{COMPOSING_MAX, Room};
 use crate::row_tasks::RowTasks;
 use crate::settler::Fate;
 use crate::turns::Waiting;
@@ -71,7 +70,7 @@ struct Draft {
     recipient: u32,
     content: Hash,
     audience: Hash,
-    /// It was open when a holder died: it is prepared alone (P12).
+    /// It was open when a holder died: it is composed alone (P12).
     suspect: bool,
     /// Somebody waits for the words of the relay that takes it.
     test: bool,
@@ -406,18 +405,12 @@ async fn permit(
     }
 }
 
-/// One recipient, from its preparation to its settled outcome. Its permit comes before its seat among those
-/// who are prepared, for one who is alone as for all others: so nobody waits for a seat whose owner waits for
-/// a permit.
+/// One recipient, from composing to its settled outcome.
 async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, way: Way, deadline: Instant) {
     let draft = &work.drafts[number];
-    let seat = room.preparations.begin(draft.suspect, deadline);
-    let fate = match room.drain.run_until_cancelled(seat).await {
-        Some(Some(preparation)) => hand_off(&room, &work, draft, way, preparation, deadline).await,
-        // It comes back in a while, so that this node does not wait for it all the time.
-        Some(None) if draft.suspect => waits(draft.place, "it is to be prepared alone, and others were not over"),
-        Some(None) => Fate::Released(Why::Busy),
-        None => Fate::Released(Why::Stopping),
+    let fate = match compose(&room, &work, draft, deadline).await {
+        Ok((job, mail)) => hand_off(&room, draft, (job, mail), way, deadline).await,
+        Err(fate) => fate,
     };
     if planted::is(Bug::ClaimAfterSend) && ahead::is_ahead(draft.place) {
         return ahead::keep(&room, draft.place, fate);
@@ -425,33 +418,32 @@ async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, way: Way, deadlin
     room.settler.settle(draft.place, fate).await;
 }
 
-/// Prepares one recipient and sees its dialogue through.
-async fn hand_off(
-    room: &Arc<Room>,
-    work: &Work,
-    draft: &Draft,
-    way: Way,
-    preparation: Arc<Preparation>,
-    deadline: Instant,
-) -> Fate {
-    let prepared = catch_unwind(AssertUnwindSafe(|| prepare(room, work, draft)));
-    let prepared = prepared.unwrap_or_else(|_| Err(Fate::Unsendable("preparing it panicked".to_owned())));
-    let (job, mail) = match prepared {
-        Ok((job, mail)) => (Arc::new(job), mail),
-        Err(fate) => {
-            // A journal that fails here has closed the gate for all that follow.
-            let _ = room.note(draft.place, Act::Left);
-            return fate;
-        }
+/// Composes the email of one recipient between journal `open` and `left`: beside others, or alone if the recipient is
+/// a crash suspect (P12). Only composing runs what a recipient brings along, so only composing can be killed by it.
+/// It holds its permit for as long as it computes, and never waits for a relay.
+async fn compose(room: &Room, work: &Work, draft: &Draft, deadline: Instant) -> Result<(Job, Mail), Fate> {
+    let permits = room.composing.acquire_many(if draft.suspect { COMPOSING_MAX } else { 1 });
+    let _permits = match room.drain.run_until_cancelled(timeout_at(deadline, permits)).await {
+        Some(Ok(Ok(permits))) => permits,
+        Some(_) => return Err(Fate::Released(Why::Busy)),
+        None => return Err(Fate::Released(Why::Stopping)),
     };
+    // Before anything is parsed or compiled: the recipient that kills the process there must stand in the journal.
+    room.note(draft.place, Act::Open).map_err(|_| Fate::Released(Why::JournalFailed))?;
+    let prepared = catch_unwind(AssertUnwindSafe(|| prepare(room, work, draft)));
+    room.note(draft.place, Act::Left).map_err(|_| Fate::Released(Why::JournalFailed))?;
+    prepared.unwrap_or_else(|_| Err(Fate::Unsendable("preparing it panicked".to_owned())))
+}
+
+/// Sees the dialogue of a composed email through.
+async fn hand_off(room: &Arc<Room>, draft: &Draft, (job, mail): (Job, Mail), way: Way, deadline: Instant) -> Fate {
+    let job = Arc::new(job);
     let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
     let patience = Patience { open_by, begin_by, stop: room.drain.child_token() };
-    let gate = LaneGate { room: Arc::clone(room), job: Arc::clone(&job), preparation: Arc::clone(&preparation) };
-    let delivery = way.permit.deliver(mail, gate, patience);
-    let verdict = if draft.suspect { alone_for_a_while(delivery, &preparation).await } else { delivery.await };
+    let gate = LaneGate { room: Arc::clone(room), job: Arc::clone(&job) };
+    let verdict = way.permit.deliver(mail, gate, patience).await;
     let said = draft.test.then(|| said(way.relay, &verdict)).flatten();
     let fate = judge(room, &job, verdict);
-    preparation.over();
     // What is in doubt stays marked until the state says so itself: until then nobody else could name it (P15).
     let (marks, fence) = (&room.site.marks, job.place.fence);
     if fate == Fate::InDoubt {
@@ -472,24 +464,8 @@ fn is_claimed(room: &Room, place: Place) -> bool {
     room.site.replica.read(|ledger| ledger.rows().get(&place.fence).is_some_and(|row| row.claimed.contains(place.slot)))
 }
 
-/// A relay that is slow before the gate does not stop the whole node: after ten seconds others begin beside
-/// the one that was alone. If the process dies then, it was not alone.
-async fn alone_for_a_while(delivery: Delivery, preparation: &Preparation) -> Verdict {
-    tokio::pin!(delivery);
-    match tokio::time::timeout(BEGIN_WITHIN, &mut delivery).await {
-        Ok(verdict) => verdict,
-        Err(_) => {
-            preparation.over();
-            delivery.await
-        }
-    }
-}
-
-/// Journal `open`, a first look at the gate's questions, and the mail; or what becomes of the recipient
-/// without a dialogue.
+/// A first look at the gate's questions, and the mail; or what becomes of the recipient without a dialogue.
 fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate> {
-    // Before anything is parsed or compiled: who kills the process there must stand in the journal (P12).
-    room.note(draft.place, Act::Open).map_err(|_| Fate::Released(Why::JournalFailed))?;
     let letter = room.letter(draft.content, draft.audience).map_err(|cause| Fate::Unsendable(clip(&cause)))?;
     let recipient = match &letter.recipients {
         Recipients::Inline(audience) => audience.recipients.get(draft.recipient as usize).map(Ok),
@@ -561,18 +537,12 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
             let _ = room.note(job.place, Act::Refused(answer));
             Fate::Refused(refused)
         }
-        Verdict::Broken { stage, cause } => {
-            let _ = room.note(job.place, Act::Left);
-            match cause {
-                // Peers close politely between mails: another session, at once.
-                relay::Cause::ClosedBetweenMails => Fate::Released(Why::SessionEnded),
-                cause => waits(job.place, &format!("lost at {stage:?}: {cause}")),
-            }
-        }
-        Verdict::GateClosed(shut) => {
-            let _ = room.note(job.place, Act::Left);
-            fate_of_shut(shut)
-        }
+        Verdict::Broken { stage, cause } => match cause {
+            // Peers close politely between mails: another session, at once.
+            relay::Cause::ClosedBetweenMails => Fate::Released(Why::SessionEnded),
+            cause => waits(job.place, &format!("lost at {stage:?}: {cause}")),
+        },
+        Verdict::GateClosed(shut) => fate_of_shut(shut),
         Verdict::InDoubt { cause } => {
             tracing::warn!(recipient = job.name(), fence = %job.place.fence, %cause, "in doubt");
             metrics::counter!("reveille_in_doubt_total").increment(1);

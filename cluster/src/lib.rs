@@ -47,7 +47,6 @@ mod outcomes;
 pub mod pace;
 mod parkings;
 pub mod parts;
-mod preparations;
 mod recovery;
 pub mod relay;
 pub mod relays;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use reveille_ledger::Ledger;
-use reveille_ledger::ids::{NodeId, RunId};
+use reveille_ledger::ids::RunId;
 
 use crate::fair::Grant;
 use crate::work::{Lane, waiting};
@@ -19,15 +19,9 @@ pub(crate) const ON_THE_WAY_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct OnTheWay {
     last: u64,
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, Vec<Grant>>,
     /// Grants of each page: it is asked of every open page in each look.
     pages: BTreeMap<RunId, usize>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    grants: Vec<Grant>,
-    preparing: BTreeSet<NodeId>,
 }
 
 impl OnTheWay {
@@ -36,20 +30,20 @@ impl OnTheWay {
         self.entries.len() < ON_THE_WAY_MAX
     }
 
-    /// An entry goes, which grants a suspect to the nodes of `preparing`. Answers its number.
-    pub fn goes(&mut self, grants: Vec<Grant>, preparing: BTreeSet<NodeId>) -> u64 {
+    /// An entry goes. Answers its number.
+    pub fn goes(&mut self, grants: Vec<Grant>) -> u64 {
         self.last += 1;
         for grant in &grants {
             *self.pages.entry(grant.page).or_default() += 1;
         }
-        self.entries.insert(self.last, Entry { grants, preparing });
+        self.entries.insert(self.last, grants);
         self.last
     }
 
     /// It is in the log and applied, or nobody waits for it any more.
     pub fn is_answered(&mut self, number: u64) {
-        let Some(entry) = self.entries.remove(&number) else { return };
-        for grant in &entry.grants {
+        let Some(grants) = self.entries.remove(&number) else { return };
+        for grant in &grants {
             if let btree_map::Entry::Occupied(mut left) = self.pages.entry(grant.page) {
                 *left.get_mut() -= 1;
                 if *left.get() == 0 {
@@ -66,7 +60,7 @@ impl OnTheWay {
 
     /// All that was granted.
     pub fn grants(&self) -> impl Iterator<Item = &Grant> {
-        self.entries.values().flat_map(|entry| &entry.grants)
+        self.entries.values().flatten()
     }
 
     /// Lanes of whose pages something is on its way, and who of those pages waits besides, or may: they are not offered
@@ -81,15 +75,12 @@ impl OnTheWay {
         }
         lanes
     }
-
-    /// P12: nodes to which a suspect is on its way.
-    pub fn preparing(&self) -> impl Iterator<Item = NodeId> {
-        self.entries.values().flat_map(|entry| entry.preparing.iter().copied())
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use reveille_ledger::ids::NodeId;
+
     use super::*;
 
     #[test]
@@ -103,8 +94,8 @@ mod tests {
             recipients: 1,
         };
         let mut on_the_way = OnTheWay::default();
-        let first = on_the_way.goes(vec![grant(1, 0), grant(1, 1), grant(2, 0)], BTreeSet::new());
-        let second = on_the_way.goes(vec![grant(1, 2)], BTreeSet::new());
+        let first = on_the_way.goes(vec![grant(1, 0), grant(1, 1), grant(2, 0)]);
+        let second = on_the_way.goes(vec![grant(1, 2)]);
         let held = |on_the_way: &OnTheWay| [1, 2, 3].map(|index| on_the_way.holds(page(index)));
         assert_eq!(held(&on_the_way), [true, true, false]);
         on_the_way.is_answered(first);

@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::compose::Compiled;
 use crate::journal::{Act, Journal, JournalFault, Place, Record};
-use crate::preparations::Preparations;
 use crate::relays::Relays;
 use crate::settler::Settler;
 use crate::site::Site;
@@ -25,6 +24,10 @@ const KEPT_MAX: usize = 256;
 /// Rows whose recipients are read at once: of a disk that hangs, so many threads of the process wait at most.
 const READS_MAX: usize = 32;
 
+/// Permits for composing: more than a node has sessions, so that only a crash suspect, which takes all, makes others
+/// wait.
+pub(crate) const COMPOSING_MAX: u32 = 1 << 16;
+
 /// Shared by the lanes of one life of a node.
 pub(crate) struct Room {
     pub site: Arc<Site>,
@@ -33,8 +36,9 @@ pub(crate) struct Room {
     /// Told once the journal is broken: this node must stop.
     failing: Failing,
     pub settler: Settler,
-    /// Who is between `open` and the gate on this node (P12).
-    pub preparations: Preparations,
+    /// A permit for each email that is being composed, or all of them for a crash suspect (P12). Fair: a suspect waits
+    /// for those before it alone.
+    pub composing: Semaphore,
     /// Whose rows ask for a session next (I12).
     pub turns: Turns,
     /// Set when the node stops: what has not begun goes back.
@@ -58,10 +62,10 @@ impl Room {
         settler: Settler,
         drain: CancellationToken,
     ) -> Room {
-        let (journal, preparations) = (Mutex::new(journal), Preparations::new());
+        let (journal, composing) = (Mutex::new(journal), Semaphore::new(COMPOSING_MAX as usize));
         let (turns, letters) = (Turns::default(), Mutex::default());
         let reads = Arc::new(Semaphore::new(READS_MAX));
-        Room { site, relays, journal, failing, settler, preparations, turns, drain, reads, letters }
+        Room { site, relays, journal, failing, settler, composing, turns, drain, reads, letters }
     }
 
     /// Writes one line of the journal, before the act that it announces.

@@ -1,7 +1,7 @@
 //! What could be claimed now, by the state alone: for the dispatcher, which claims it, and for the leader's look
 //! at itself, which must never expect what a dispatcher would not do (P13).
 //!
-//! Suspects, who were open when a holder died, go in rows of their own and one at a time to a node (P12).
+//! Crash suspects, which were open when a holder died, are claimed in rows of their own (P12).
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,6 @@ use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing, bucket_after
 
 use crate::claim_cap::CLAIM_CAP_MAX;
 use crate::fair::Offer;
-use crate::lane::BEGIN_WITHIN;
 use crate::late::is_late;
 use crate::on_the_way::OnTheWay;
 use crate::parts::NAMED_MAX;
@@ -24,9 +23,6 @@ use crate::parts::NAMED_MAX;
 /// Of one page and pool no more chunks are offered than all nodes together could take, so that a page of a
 /// thousand chunks costs as much as one of two.
 const OFFERS_MAX: usize = 256;
-/// After this a suspect is over with its preparation, or no longer alone: ten seconds to get its seat, ten
-/// seconds in it. Milliseconds.
-pub(crate) const PREPARED_BY_MS: i64 = 2 * BEGIN_WITHIN.as_millis() as i64;
 
 /// Nodes, and the parts of audiences that each lacks.
 pub(crate) type Lacking = BTreeMap<NodeId, BTreeSet<Hash>>;
@@ -111,8 +107,6 @@ pub(crate) type Source = (RunId, u32, String);
 pub(crate) struct Work {
     pub offers: Vec<Offer>,
     pub slots: BTreeMap<Source, Slots>,
-    /// Nodes that prepare no suspect yet.
-    pub free: BTreeSet<NodeId>,
 }
 
 /// What is left to claim in a chunk.
@@ -120,25 +114,22 @@ pub(crate) struct Work {
 pub(crate) struct Slots {
     /// In slices of any size.
     pub plain: Bitmap,
-    /// Each in a row of its own.
-    pub suspects: Bitmap,
+    /// One crash suspect at most, in a row of its own. There are few: no more than were composed at once.
+    pub suspect: Bitmap,
 }
 
 impl Slots {
     fn len(&self) -> u32 {
-        self.plain.len() + self.suspects.len()
+        self.plain.len() + self.suspect.len()
     }
 }
 
 impl Work {
-    /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). `turn` is the lane
-    /// that had the last suspect. A page of which claims are on their way waits for their answer.
-    pub fn of(ledger: &Ledger, nodes: &Lacking, on_the_way: &OnTheWay, now: Time, turn: &mut Option<Lane>) -> Work {
-        let mut busy = nodes_with_a_suspect(ledger, now);
-        busy.extend(on_the_way.preparing());
-        let free = nodes.keys().copied().filter(|node| !busy.contains(node)).collect();
+    /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). A page of which claims
+    /// are on their way waits for their answer.
+    pub fn of(ledger: &Ledger, nodes: &Lacking, on_the_way: &OnTheWay, now: Time) -> Work {
         let enough = u64::from(CLAIM_CAP_MAX) * nodes.len() as u64;
-        let mut work = Work { offers: Vec::new(), slots: BTreeMap::new(), free };
+        let mut work = Work { offers: Vec::new(), slots: BTreeMap::new() };
         let everybody = BTreeSet::new();
         let mut offered: BTreeMap<(&str, &str, bool), BTreeMap<BTreeSet<NodeId>, usize>> = BTreeMap::new();
         let is_full =
@@ -162,9 +153,8 @@ impl Work {
                 if *of_pool > enough || is_full(&offered, (&page.tenant, pool, late), &everybody) {
                     continue;
                 }
-                let suspects = claimable.and(&chunk.suspects);
-                let suspects = if suspects.is_empty() || ledger.serves(pool) { suspects } else { Bitmap::new() };
-                let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspects };
+                let suspect = claimable.and(&chunk.suspects).first(1);
+                let slots = Slots { plain: claimable.and_not(&chunk.suspects), suspect };
                 if slots.len() == 0 {
                     continue;
                 }
@@ -190,41 +180,12 @@ impl Work {
                 work.slots.insert((id, number, pool.to_owned()), slots);
             }
         }
-        work.choose_suspects(turn);
         work
     }
 
     /// Offers of which something is left.
     pub fn left(&self) -> impl Iterator<Item = &Offer> {
         self.offers.iter().filter(|offer| self.slots.get(&offer.source()).is_some_and(|slots| slots.len() > 0))
-    }
-
-    /// P12: no more suspects than nodes that have none, since what is offered beyond that would use up credit.
-    /// Lanes take turns, behind the one that had the last: one whose relay is away does not keep the others'
-    /// suspects waiting.
-    pub fn choose_suspects(&mut self, turn: &mut Option<Lane>) {
-        let mut waiting: BTreeMap<Lane, Vec<(Source, u16)>> = BTreeMap::new();
-        for offer in &self.offers {
-            if let Some(slots) = self.slots.get_mut(&offer.source()).filter(|slots| !slots.suspects.is_empty()) {
-                let lane = waiting.entry((offer.tenant.clone(), offer.pool.clone())).or_default();
-                let first = std::mem::take(&mut slots.suspects);
-                lane.extend(first.iter().take(self.free.len()).map(|slot| (offer.source(), slot)));
-            }
-        }
-        let (before, after): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(lane, _)| Some(lane) <= turn.as_ref());
-        let lanes: Vec<_> = after.into_iter().chain(before).collect();
-        let rounds = (0..self.free.len()).flat_map(|round| lanes.iter().map(move |lane| (round, lane)));
-        let chosen = rounds.filter_map(|(round, (lane, suspects))| Some((lane, suspects.get(round)?)));
-        for (lane, (source, slot)) in chosen.take(self.free.len()) {
-            if let Some(slots) = self.slots.get_mut(source) {
-                slots.suspects.insert(*slot);
-            }
-            *turn = Some(lane.clone());
-        }
-        for offer in &mut self.offers {
-            offer.claimable = self.slots.get(&offer.source()).map_or(0, Slots::len);
-        }
-        self.offers.retain(|offer| offer.claimable > 0);
     }
 }
 
@@ -241,16 +202,4 @@ pub(crate) fn barred(ledger: &Ledger, page: &Page, chunk: u32, nodes: &Lacking) 
         !parts.is_empty() && (lacking.len() >= NAMED_MAX || !lacking.is_disjoint(&parts))
     };
     nodes.iter().filter(lacks).map(|(node, _)| *node).collect()
-}
-
-/// P12: the nodes that have a row with a suspect, which may still be in preparation. It is alone in that row.
-/// The ledger learns only by its outcome that it has passed its gate; a relay may keep that back for minutes.
-fn nodes_with_a_suspect(ledger: &Ledger, now: Time) -> BTreeSet<NodeId> {
-    let rows = ledger.rows().iter().map(|(_, row)| row);
-    let recent = rows.filter(|row| !row.claimed.is_empty() && now.since_ms(row.claimed_at) < PREPARED_BY_MS);
-    let of_suspects = recent.filter(|row| {
-        let chunk = ledger.chunks().get(&(row.page, row.chunk));
-        chunk.is_some_and(|chunk| !row.claimed.and(&chunk.suspects).is_empty())
-    });
-    of_suspects.map(|row| row.holder.node).collect()
 }

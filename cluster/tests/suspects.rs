@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::SystemClock;
-use reveille_cluster::journal::{Act, Journal, Owner, Place, Record, boot_id};
+use reveille_cluster::journal::{Act, Fate, Journal, Owner, Place, Reading, Record, boot_id};
 use reveille_cluster::relay::TcpDialer;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
@@ -159,16 +159,27 @@ fn mailbox() -> Sink {
     Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox")
 }
 
+/// A relay that takes 20 s for the answer to RCPT.
+fn tarpit() -> Sink {
+    let sink = mailbox();
+    sink.set_faults("rcpt:stall=20s".parse().expect("a plan"));
+    sink
+}
+
 fn relay(sink: &Sink) -> Command {
+    relay_of(sink, "default", 4)
+}
+
+fn relay_of(sink: &Sink, pool: &str, max_sessions: u32) -> Command {
     Command::RelayPut(
         Relay {
-            name: "mailbox".into(),
-            pool: "default".into(),
+            name: pool.into(),
+            pool: pool.into(),
             host: "127.0.0.1".into(),
             port: sink.address().port(),
             access: Access::default(),
             rate_milli: 0,
-            max_sessions: 4,
+            max_sessions,
             late_rate_milli: 0,
             weight: 1,
         }
@@ -274,4 +285,70 @@ fn who_was_alone_at_a_second_death_is_dead_until_somebody_requeues_it() {
         assert_eq!(sink.accepted_count(), 3);
     }));
     runtime.block_on(sink.stop());
+}
+
+impl Life {
+    /// How long the emails of another tenant take from their command to their acceptance by its own relay, one after
+    /// the other: the longest.
+    async fn latency_of_other_tenant(&self, sink: &Sink, name: &str) -> Duration {
+        let mut latencies = Vec::new();
+        for number in 0..5 {
+            let Command::ScheduleCreate(mut create) = schedule(1) else { panic!("a schedule") };
+            (create.tenant, create.pool) = ("other".into(), "healthy".into());
+            create.name = format!("{name}-{number}");
+            let (before, began) = (sink.accepted_count(), Instant::now());
+            assert!(matches!(self.put(Command::ScheduleCreate(create)).await, Outcome::Schedule(_)));
+            self.until("it is accepted", |_| (sink.accepted_count() > before).then_some(())).await;
+            latencies.push(began.elapsed());
+        }
+        latencies.into_iter().max().expect("five")
+    }
+}
+
+/// P12: a suspect is composed alone and then dials beside all others. It once kept the node to itself until its gate.
+#[test]
+fn suspects_behind_tarpit_relay_do_not_delay_other_tenant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = runtime();
+    let (slow, healthy) = runtime.block_on(async { (tarpit(), mailbox()) });
+    die(folder.path(), 1, async |life: &Life| {
+        life.put(relay_of(&healthy, "healthy", 4)).await;
+        life.put(schedule(32)).await;
+        let page = life.page().await;
+        let all: Vec<u16> = (0..32).collect();
+        life.claim_and_open(page, Bitmap::range(0, 32), &all).await;
+    });
+    runtime.block_on(live(folder.path(), 2, async |life: &Life| {
+        let idle = life.latency_of_other_tenant(&healthy, "idle").await;
+        life.put(relay_of(&slow, "default", 32)).await;
+        life.until("a suspect is at the tarpit", |_| (!slow.connections().is_empty()).then_some(())).await;
+        let beside = life.latency_of_other_tenant(&healthy, "beside").await;
+        assert!(beside <= 2 * idle + Duration::from_secs(3), "{beside:?} beside suspects, {idle:?} without");
+        let open = slow.connections().len();
+        assert!(open > 1, "{open} suspects at the tarpit: they wait for each other");
+    }));
+    runtime.block_on(slow.stop());
+    runtime.block_on(healthy.stop());
+}
+
+/// P12: only composing can be killed by a recipient. What a killed node leaves at its relays is no suspect.
+#[test]
+fn recipients_in_dialogue_are_not_open_in_journal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = runtime();
+    let slow = runtime.block_on(async { tarpit() });
+    runtime.block_on(live(folder.path(), 1, async |life: &Life| {
+        life.put(relay(&slow)).await;
+        life.put(schedule(8)).await;
+        life.until("four are at the relay", |_| (slow.connections().len() == 4).then_some(())).await;
+        let Reading::Whole(rows) = Journal::read(&life.journal_dir, &life.owner, &life.boot) else {
+            panic!("a whole journal")
+        };
+        let fates = life.site.replica.read(|ledger| {
+            let slots = ledger.rows().iter().flat_map(|(fence, row)| row.claimed.iter().map(|slot| (*fence, slot)));
+            slots.filter_map(|(fence, slot)| rows.fate(fence, slot).cloned()).collect::<Vec<_>>()
+        });
+        assert_eq!(fates, vec![Fate::Left; 4], "what kill -9 would find");
+    }));
+    runtime.block_on(slow.stop());
 }

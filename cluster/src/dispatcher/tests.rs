@@ -14,7 +14,7 @@ use reveille_raft::peer::{Measured, RelayFlow};
 
 use super::*;
 use crate::samples;
-use crate::work::{Lacking, PREPARED_BY_MS, Slots, canary_waits};
+use crate::work::{Lacking, canary_waits};
 
 mod tenants;
 mod warm_up;
@@ -28,7 +28,6 @@ const CAP: u32 = 64;
 struct World {
     ledger: Ledger,
     now: Time,
-    turn: Option<Lane>,
     on_the_way: OnTheWay,
     paces: Paces,
     fair: Fair,
@@ -69,7 +68,6 @@ impl World {
         let mut world = World {
             ledger: Ledger::new(),
             now: Time(0),
-            turn: None,
             on_the_way: OnTheWay::default(),
             paces: Paces::default(),
             fair: Fair::new(),
@@ -152,7 +150,7 @@ impl World {
         let holders = self.holders();
         let allowances = allowances_of(&self.ledger, &holders, 3, self.now);
         let lacking = holders.keys().map(|node| (*node, BTreeSet::new())).collect();
-        let mut work = Work::of(&self.ledger, &lacking, &self.on_the_way, self.now, &mut self.turn);
+        let mut work = Work::of(&self.ledger, &lacking, &self.on_the_way, self.now);
         let caps = self.views().caps(&self.ledger, &holders);
         let given = self.paces.bounds(&self.ledger, &self.on_the_way, self.boot, self.now);
         let credits = credits(&self.ledger, &allowances, (&caps, &self.on_the_way), (&work.offers, &given));
@@ -330,42 +328,24 @@ fn when_all_died_three_times_one_of_them_goes_on_slowly() {
 }
 
 #[test]
-fn suspects_go_alone_and_one_at_a_time_to_a_node() {
+fn suspects_are_claimed_in_rows_of_their_own_without_waiting_for_each_other() {
     let mut world = World::with(200);
     world.dispatch();
     let open: Bitmap = [3, 5, 7].into_iter().collect();
     world.die_with(1, &open);
     world.die_with(2, &open);
-    let claims = world.dispatch();
-    let (alone, others): (Vec<&Claim>, Vec<&Claim>) =
-        claims.iter().partition(|claim| !claim.slice.and(&open).is_empty());
-    let slices: Vec<&Bitmap> = alone.iter().map(|claim| &claim.slice).collect();
-    assert_eq!(slices, [&Bitmap::range(3, 1), &Bitmap::range(5, 1)]);
-    let nodes: BTreeSet<NodeId> = alone.iter().map(|claim| claim.holder.node).collect();
-    assert_eq!(nodes.len(), 2, "each node has one");
-    assert_eq!(others.iter().map(|claim| claim.slice.len()).sum::<u32>(), 14, "an eighth of both caps, less those");
-    world.now = world.now.plus_ms(PREPARED_BY_MS - 1);
-    let claims = world.dispatch();
-    assert!(!claims.is_empty());
-    assert!(claims.iter().all(|claim| !claim.slice.contains(7)), "the third one waits, whatever the credit");
-    let (fence, row) = world.ledger.rows().iter().find(|(_, row)| row.claimed.contains(3)).expect("its row");
-    let accepted = RowOutcome { accepted: Bitmap::range(3, 1), ..RowOutcome::empty(row.page, row.chunk, *fence) };
-    world.put(Command::Settle(vec![accepted]));
-    let claims = world.dispatch();
-    assert!(claims.iter().any(|claim| claim.slice == Bitmap::range(7, 1)), "{claims:?}");
-}
-
-#[test]
-fn a_suspect_whose_relay_keeps_its_answer_back_does_not_keep_the_others_waiting() {
-    let mut world = World::with(200);
-    world.dispatch();
-    let open: Bitmap = [3, 5, 7].into_iter().collect();
-    world.die_with(1, &open);
-    world.die_with(2, &open);
-    world.dispatch();
-    world.now = world.now.plus_ms(PREPARED_BY_MS);
-    let claims = world.dispatch();
-    assert!(claims.iter().any(|claim| claim.slice == Bitmap::range(7, 1)), "{claims:?}");
+    let looks: Vec<Vec<Claim>> = (0..3)
+        .map(|_| {
+            let claims = world.dispatch();
+            // The caps of nodes that died grow: each look has credit.
+            world.now = world.now.plus_ms(10_000);
+            claims
+        })
+        .collect();
+    let with_suspects = looks.iter().flatten().filter(|claim| !claim.slice.and(&open).is_empty());
+    let slices: Vec<&Bitmap> = with_suspects.map(|claim| &claim.slice).collect();
+    assert_eq!(slices, [&Bitmap::range(3, 1), &Bitmap::range(5, 1), &Bitmap::range(7, 1)]);
+    assert!(looks[0].len() > 1, "others are claimed beside it");
 }
 
 #[test]
@@ -521,32 +501,11 @@ fn a_new_leader_begins_the_late_rate_anew_and_never_above_it() {
 }
 
 #[test]
-fn lanes_take_turns_with_their_suspects() {
-    let mut turn = None;
-    let mut chosen = |nodes: u64| {
-        let suspects = |number: u32| Slots { plain: Bitmap::new(), suspects: Bitmap::range(10 * number, 3) };
-        let mut work = Work {
-            offers: vec![offer("a", 0), offer("b", 1)],
-            slots: (0..2).map(|chunk| ((PAGE, chunk, "default".to_owned()), suspects(chunk))).collect(),
-            free: (1..=nodes).map(NodeId).collect(),
-        };
-        work.choose_suspects(&mut turn);
-        let slots = work.offers.iter().map(|offer| &work.slots[&offer.source()]);
-        slots.flat_map(|slots| slots.suspects.iter().collect::<Vec<u16>>()).collect::<Vec<u16>>()
-    };
-    assert_eq!(chosen(1), [0], "the first of a");
-    assert_eq!(chosen(1), [10], "then the first of b, whatever became of the other");
-    assert_eq!(chosen(1), [0]);
-    assert_eq!(chosen(3), [0, 10, 11], "b begins, and both have one before b has two");
-    assert_eq!(chosen(0), [0_u16; 0], "nobody can prepare one");
-}
-
-#[test]
 fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
     let mut world = World::sealed(10 * CHUNK);
     let (page, _) = world.ledger.open_pages().next().expect("the page");
     let offered = |world: &World, lacking: &Lacking| {
-        let work = Work::of(&world.ledger, lacking, &OnTheWay::default(), world.now, &mut None);
+        let work = Work::of(&world.ledger, lacking, &OnTheWay::default(), world.now);
         work.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
     };
     let nobody = BTreeSet::new();
@@ -574,7 +533,7 @@ fn what_a_node_lacks_hides_nothing_that_it_has() {
     let world = World::sealed(chunks * CHUNK);
     let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
     lacking.insert(NodeId(2), (0..290).map(part).collect());
-    let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now, &mut None);
+    let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now);
     let for_it: Vec<u32> =
         work.offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.chunk).collect();
     assert_eq!(for_it, [290], "a chunk is more than it may hold");
@@ -586,7 +545,7 @@ fn who_names_as_many_parts_as_it_can_has_nothing_of_a_sealed_audience() {
     let offers_of = |world: &World, named: u32| {
         let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
         lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
-        let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now, &mut None);
+        let work = Work::of(&world.ledger, &lacking, &OnTheWay::default(), world.now);
         work.offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
     };
     let full = crate::parts::NAMED_MAX as u32;
@@ -601,7 +560,7 @@ fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_
     let (first, _) = world.made();
     let asked: u32 = first.claims.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 40);
-    let number = world.on_the_way.goes(first.grants, first.preparing);
+    let number = world.on_the_way.goes(first.grants);
     let create = ScheduleCreate { name: "second".into(), ..schedule(200) };
     let created = world.put(Command::ScheduleCreate(Box::new(create)));
     let Outcome::Schedule(second) = created else { panic!("{created:?}") };

@@ -1,9 +1,9 @@
 //! The journal: what a node is about to do for each recipient, written before it does it (P11).
 //!
-//! A lane writes it around its gate, in the order of P5: `open`, then compose and talk to the relay, gate,
-//! `begin`, terminator, answer, `accepted` or `refused`; or `left`, where it did not come to a hand-off. It is the second tier of evidence: after `kill -9`
-//! it tells the few recipients that were past the gate from all others ([`Reading`]); the ledger is the
-//! first tier, and after a power cut the only one.
+//! A lane writes it in the order of P5: `open`, compose, `left`, then the dialogue, gate, `begin`, terminator, answer,
+//! `accepted` or `refused`. It is the second tier of evidence: after `kill -9` it tells the few recipients that were
+//! past the gate from all others ([`Reading`]), and those that were being composed, which may have killed the process;
+//! the ledger is the first tier, and after a power cut the only one.
 //!
 //! What it promises:
 //! - One file an incarnation, in a folder that is meant to lie in memory (`/dev/shm`): a record is as

@@ -50,8 +50,8 @@ pub enum Act {
     Accepted,
     /// The relay refused it.
     Refused(Answer),
-    /// It is not being prepared any more, and was not handed off: if the process dies now, it was not this
-    /// recipient that killed it (P12).
+    /// Composing has ended, and nothing was handed off yet: if the process dies now, it was not this recipient that
+    /// killed it (P12).
     Left,
 }
 

@@ -22,7 +22,7 @@ pub enum Fate {
     Accepted,
     /// The relay refused it.
     Refused(Answer),
-    /// It was prepared, and not handed off.
+    /// Composing had ended, the hand-off had not begun.
     Left,
 }
 

@@ -181,7 +181,7 @@ fn goes_for(world: &mut World, tenant: &str, made: Claims) {
     let is_own = |grant: &Grant| world.ledger.pages().get(&grant.page).is_some_and(|page| page.tenant == tenant);
     let grants: Vec<Grant> = made.grants.into_iter().filter(is_own).collect();
     assert!(!grants.is_empty(), "{tenant} was to have some");
-    world.on_the_way.goes(grants, BTreeSet::new());
+    world.on_the_way.goes(grants);
 }
 
 fn asked(claims: &[Claim]) -> u32 {

@@ -80,7 +80,7 @@ fn what_is_on_its_way_counts_against_the_days_cap() {
     let mut world = World::with(40);
     world.warm_up(&[50]);
     let (made, _) = world.made();
-    world.on_the_way.goes(made.grants, made.preparing);
+    world.on_the_way.goes(made.grants);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
     let Outcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
     world.fire(second, Cause::Due);
