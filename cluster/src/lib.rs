@@ -65,6 +65,7 @@ pub mod term;
 mod timer;
 mod turns;
 pub mod unsubscribe;
+mod until_taken;
 pub mod walk;
 mod work;
 pub mod zones;

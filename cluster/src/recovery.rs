@@ -10,21 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry, RowOutcome};
-use reveille_ledger::ids::{Epoch, Fence, Holder, Incarnation, Time};
-use reveille_ledger::reply::Outcome;
+use reveille_ledger::command::RowOutcome;
+use reveille_ledger::ids::{Fence, Holder, Incarnation};
 use reveille_ledger::{Ledger, Row, Standing};
 use tokio_util::sync::CancellationToken;
 
 use crate::journal::{self, Journal, Owner, Reading};
 use crate::site::Site;
+use crate::until_taken;
 
-/// How long one attempt to settle is waited for.
+/// How long this node's own state may take to show what was settled.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Pause between two attempts.
-const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// Bytes of outcomes in one entry, at most, but for one row: half the bound of an entry.
-const BATCH_BYTES_MAX: usize = ENTRY_BYTES_MAX / 2;
 
 /// Settles every row of every earlier life about which there is something to say; returns when the ledger has taken
 /// it, or on `cancel`.
@@ -50,8 +46,8 @@ pub(crate) async fn settle_former_lives(site: &Site, folder: &Path, boot: &str, 
                 "the journal of an earlier life proves nothing: what it had claimed is in doubt"
             ),
         }
-        for rows in batches(outcomes) {
-            settle(site, Command::Settle(rows), cancel).await;
+        if let Ok(Some(index)) = until_taken::settle(site, outcomes, cancel).await {
+            let _ = site.replica.wait_applied(index, Instant::now() + PATIENCE).await;
         }
     }
     if !cancel.is_cancelled() {
@@ -75,42 +71,6 @@ fn sweep(site: &Site, folder: &Path) {
             tracing::warn!(%error, "an old journal stays behind");
         }
     }
-}
-
-async fn settle(site: &Site, command: Command, cancel: &CancellationToken) {
-    loop {
-        let asked = site.replica.propose(&command, Instant::now() + PATIENCE);
-        match cancel.run_until_cancelled(asked).await {
-            None => return,
-            // A refusal is of the stamp, never of the settle: it passes.
-            Some(Ok(reply)) if matches!(reply.outcome, Outcome::Refused(_)) => {}
-            Some(Ok(reply)) => {
-                let _ = site.replica.wait_applied(reply.index, Instant::now() + PATIENCE).await;
-                return;
-            }
-            Some(Err(error)) => tracing::debug!(%error, "an earlier life is not settled yet"),
-        }
-        tokio::time::sleep(RETRY_AFTER).await;
-    }
-}
-
-/// Outcomes in entries that stay below the bound. One row has at most 256 refusals of some 250 bytes.
-fn batches(outcomes: Vec<RowOutcome>) -> Vec<Vec<RowOutcome>> {
-    let mut batches: Vec<Vec<RowOutcome>> = Vec::new();
-    let mut bytes = 0;
-    for outcome in outcomes {
-        let command = Command::Settle(vec![outcome.clone()]);
-        let weight = Entry { epoch: Epoch(0), now: Time(0), command }.to_bytes().len();
-        if batches.is_empty() || bytes + weight > BATCH_BYTES_MAX {
-            batches.push(Vec::new());
-            bytes = 0;
-        }
-        bytes += weight;
-        if let Some(batch) = batches.last_mut() {
-            batch.push(outcome);
-        }
-    }
-    batches
 }
 
 /// Earlier lives of this node that have open rows.

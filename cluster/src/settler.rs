@@ -8,29 +8,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::{Command, Refused, RowOutcome, Said, Why};
+use reveille_ledger::command::{Refused, RowOutcome, Said, Why};
 use reveille_ledger::ids::Fence;
-use reveille_ledger::reply::Outcome;
 use reveille_raft::crash;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::journal::Place;
 use crate::outcomes;
 use crate::site::Site;
+use crate::until_taken;
 
 /// Outcomes that wait for the settler. Twice the largest claim cap: when it is full the lanes wait, and
 /// with them the hand-offs, which is what must happen when nothing can be settled.
 const QUEUE_MAX: usize = 8_192;
-/// What the outcomes of one entry may weigh, in bytes: half the bound of an entry, since a row's own fields
-/// come on top.
-const BATCH_WEIGHT_MAX: usize = reveille_ledger::command::ENTRY_BYTES_MAX / 2;
+/// Outcomes that are settled together. What exceeds an entry all the same is halved (`until_taken`).
+const BATCH_MAX: usize = 4_096;
 /// How long outcomes are gathered while others are under way: it costs little lateness and saves many entries.
 const GATHER: Duration = Duration::from_millis(20);
-/// How long one proposal is waited for.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Pause after a proposal that did not get through.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,18 +45,6 @@ pub enum Fate {
     InDoubt,
     /// It cannot be composed.
     Unsendable(String),
-}
-
-impl Fate {
-    /// Bytes that it takes in an entry, at most. A row of its own costs some 40.
-    fn weight(&self) -> usize {
-        40 + match self {
-            Fate::Refused(refused) => 24 + refused.text.len(),
-            Fate::Unsendable(cause) => 8 + cause.len(),
-            Fate::Said(said, fate) => return 16 + said.relay.len() + said.text.len() + fate.weight(),
-            Fate::Accepted | Fate::Released(_) | Fate::Suppressed | Fate::InDoubt => 0,
-        }
-    }
 }
 
 /// Where lanes leave outcomes.
@@ -97,21 +81,18 @@ impl Actor {
     pub async fn run(mut self) {
         while let Some(first) = self.outcomes.recv().await {
             let came_at = self.site.clock.monotonic();
-            let mut weight = first.1.weight();
             let mut batch = vec![first];
-            while weight < BATCH_WEIGHT_MAX
+            while batch.len() < BATCH_MAX
                 && let Ok(next) = self.outcomes.try_recv()
             {
-                weight += next.1.weight();
                 batch.push(next);
             }
             let wait = if self.is_all(batch.len()) { Duration::ZERO } else { GATHER };
             let end = Instant::now() + wait;
-            while weight < BATCH_WEIGHT_MAX
+            while batch.len() < BATCH_MAX
                 && let Ok(Some(next)) =
                     timeout(end.saturating_duration_since(Instant::now()), self.outcomes.recv()).await
             {
-                weight += next.1.weight();
                 batch.push(next);
             }
             self.put(gather(batch)).await;
@@ -130,24 +111,9 @@ impl Actor {
 
     async fn put(&self, outcomes: Vec<RowOutcome>) {
         crash::point("settle.before-propose");
-        let command = Command::Settle(outcomes);
-        loop {
-            match self.site.replica.propose(&command, Instant::now() + PATIENCE).await {
-                // A refusal is of the stamp, never of the settle: it passes.
-                Ok(reply) if matches!(reply.outcome, Outcome::Refused(_)) => {
-                    tracing::debug!(outcome = ?reply.outcome, "a settle was refused for now");
-                }
-                Ok(_) => {
-                    crash::point("settle.after-commit");
-                    return;
-                }
-                Err(reveille_raft::ProposeError::Stopped) => {
-                    tracing::warn!("stopped with outcomes that are not settled: they stay in the journal");
-                    return;
-                }
-                Err(error) => tracing::debug!(%error, "a settle has no answer yet"),
-            }
-            tokio::time::sleep(RETRY_AFTER).await;
+        match until_taken::settle(&self.site, outcomes, &CancellationToken::new()).await {
+            Ok(_) => crash::point("settle.after-commit"),
+            Err(cause) => tracing::warn!(?cause, "outcomes are not settled: they stay in the journal"),
         }
     }
 }

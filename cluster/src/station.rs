@@ -27,12 +27,11 @@ use crate::room::Room;
 use crate::settler::Settler;
 use crate::site::Site;
 use crate::supervisor::{Done, Kind, Supervisor};
+use crate::until_taken::until_taken;
 use crate::{backlog, handover, keeper, lane, parts, recovery, term};
 
-/// How long one attempt to make this life known is waited for.
+/// How long one wait for this life's own entry takes at most, before it looks for a stop.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Pause between two attempts.
-const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// The longest that relay pools differ from the ledger.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// What a stop keeps of its time for handing over leadership.
@@ -224,25 +223,16 @@ pub struct Leading {
 /// P10: this life becomes known before it may hold a claim.
 async fn enlist(site: &Site, options: &Options, cancel: &CancellationToken) -> Result<(), StationError> {
     let up = NodeUp { holder: site.me, name: options.name.clone(), level: LEVEL, life: site.replica.life() };
-    let command = Command::NodeUp(up);
-    loop {
-        let asked = site.replica.propose(&command, Instant::now() + PATIENCE);
-        match cancel.run_until_cancelled(asked).await {
-            None => return Err(StationError::Stopped),
-            Some(Ok(reply)) => match reply.outcome {
-                Outcome::Refused(refusal @ (Refusal::OldIncarnation { .. } | Refusal::NotPossible(_))) => {
-                    if let Refusal::OldIncarnation { .. } = refusal {
-                        site.replica.set_aside(&refusal.to_string());
-                    }
-                    return Err(StationError::NotTaken(refusal));
-                }
-                Outcome::Refused(refusal) => tracing::debug!(%refusal, "not enlisted yet"),
-                _ => break wait_until_applied(site, reply.index, cancel).await,
-            },
-            Some(Err(error)) => tracing::debug!(%error, "not enlisted yet"),
+    let is_final = |refusal: &Refusal| matches!(refusal, Refusal::OldIncarnation { .. } | Refusal::NotPossible(_));
+    let reply = until_taken(site, &Command::NodeUp(up), is_final, cancel).await;
+    let reply = reply.map_err(|_| StationError::Stopped)?;
+    if let Outcome::Refused(refusal) = reply.outcome {
+        if let Refusal::OldIncarnation { .. } = refusal {
+            site.replica.set_aside(&refusal.to_string());
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        return Err(StationError::NotTaken(refusal));
     }
+    wait_until_applied(site, reply.index, cancel).await
 }
 
 async fn wait_until_applied(site: &Site, index: u64, cancel: &CancellationToken) -> Result<(), StationError> {
