@@ -11,11 +11,11 @@ use reveille_ledger::planted::{self, Bug};
 use reveille_ledger::{Ledger, RunState};
 
 use crate::ahead;
-use crate::journal::Act;
+use crate::journal::{Act, JournalFault, Place};
 use crate::lane::Job;
 use crate::marks::HandOff;
 use crate::relay::{Gate, GateAnswer, Shut};
-use crate::room::Room;
+use crate::room::{JournalWriter, Room};
 
 /// The gate of one hand-off.
 pub(crate) struct LaneGate {
@@ -31,17 +31,27 @@ impl Gate for LaneGate {
         let answer = match look(room, job) {
             Err(shut) => GateAnswer::Shut(shut),
             Ok(()) if planted::is(Bug::JournalAfterAct) => GateAnswer::Pass,
-            Ok(()) if room.note(job.place, Act::Begin).is_err() => GateAnswer::Shut(Shut::JournalFailed),
-            Ok(()) => GateAnswer::Pass,
+            Ok(()) => begin(&room.journal, job.place).map_or_else(GateAnswer::Shut, |()| GateAnswer::Pass),
         };
         if let GateAnswer::Shut(shut) = answer {
-            room.site.marks.clear(job.place.fence, job.run, job.recipient);
+            // The first hand-off of a recipient that was handed off before keeps its mark.
+            if shut != Shut::BegunBefore {
+                room.site.marks.clear(job.place.fence, job.run, job.recipient);
+            }
             metrics::counter!("reveille_gate_shut_total", "why" => shut.to_string()).increment(1);
         } else {
             metrics::counter!("reveille_gate_passes_total").increment(1);
         }
         answer
     }
+}
+
+/// Journals `begin`: from here on the terminator may be written.
+fn begin(journal: &JournalWriter, place: Place) -> Result<(), Shut> {
+    journal.note(place, Act::Begin).map_err(|fault| match fault {
+        JournalFault::BegunTwice(_) => Shut::BegunBefore,
+        JournalFault::Broken(_) | JournalFault::Create { .. } => Shut::JournalFailed,
+    })
 }
 
 /// P9 last: the lease is looked at after the state, so that nothing comes between it and the write.
@@ -100,4 +110,30 @@ impl Job {
 /// `r1042.3#17`: a recipient as log lines name it. Never an address.
 pub(crate) fn recipient_name(run: RunId, recipient: u32) -> String {
     format!("{run}#{recipient}")
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::ids::{Epoch, Fence, Incarnation, NodeId};
+
+    use super::*;
+    use crate::journal::{Journal, Owner};
+    use crate::lane::fate_of_shut;
+    use crate::supervisor::Supervisor;
+
+    #[tokio::test]
+    async fn second_begin_of_recipient_stops_node_and_settles_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let owner = Owner { cluster: 7, holder: Holder { node: NodeId(1), incarnation: Incarnation(1) } };
+        let journal = Journal::create(folder.path(), &owner, "this boot").expect("a journal");
+        let supervisor = Supervisor::new(tokio::runtime::Handle::current());
+        let journal = JournalWriter::new(journal, supervisor.failing());
+        let fence = Fence { group: 1, epoch: Epoch(1), index: 7, place: 0 };
+        let place = Place { page: RunId { index: 5, place: 0 }, chunk: 0, fence, slot: 3 };
+        assert_eq!(begin(&journal, place), Ok(()));
+        assert_eq!(*supervisor.failed().borrow(), None);
+        assert_eq!(begin(&journal, place), Err(Shut::BegunBefore));
+        assert!(supervisor.failed().borrow().is_some(), "the node stops");
+        assert_eq!(fate_of_shut(Shut::BegunBefore), None, "the first hand-off may be under way");
+    }
 }

@@ -410,8 +410,9 @@ async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, way: Way, deadlin
     let draft = &work.drafts[number];
     let fate = match compose(&room, &work, draft, deadline).await {
         Ok((job, mail)) => hand_off(&room, draft, (job, mail), way, deadline).await,
-        Err(fate) => fate,
+        Err(fate) => Some(fate),
     };
+    let Some(fate) = fate else { return };
     if planted::is(Bug::ClaimAfterSend) && ahead::is_ahead(draft.place) {
         return ahead::keep(&room, draft.place, fate);
     }
@@ -429,21 +430,27 @@ async fn compose(room: &Room, work: &Work, draft: &Draft, deadline: Instant) -> 
         None => return Err(Fate::Released(Why::Stopping)),
     };
     // Before anything is parsed or compiled: the recipient that kills the process there must stand in the journal.
-    room.note(draft.place, Act::Open).map_err(|_| Fate::Released(Why::JournalFailed))?;
+    room.journal.note(draft.place, Act::Open).map_err(|_| Fate::Released(Why::JournalFailed))?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(room, work, draft)));
-    room.note(draft.place, Act::Left).map_err(|_| Fate::Released(Why::JournalFailed))?;
+    room.journal.note(draft.place, Act::Left).map_err(|_| Fate::Released(Why::JournalFailed))?;
     prepared.unwrap_or_else(|_| Err(Fate::Unsendable("preparing it panicked".to_owned())))
 }
 
-/// Sees the dialogue of a composed email through.
-async fn hand_off(room: &Arc<Room>, draft: &Draft, (job, mail): (Job, Mail), way: Way, deadline: Instant) -> Fate {
+/// Sees the dialogue of a composed email through. `None` if nothing may be settled of it.
+async fn hand_off(
+    room: &Arc<Room>,
+    draft: &Draft,
+    (job, mail): (Job, Mail),
+    way: Way,
+    deadline: Instant,
+) -> Option<Fate> {
     let job = Arc::new(job);
     let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
     let patience = Patience { open_by, begin_by, stop: room.drain.child_token() };
     let gate = LaneGate { room: Arc::clone(room), job: Arc::clone(&job) };
     let verdict = way.permit.deliver(mail, gate, patience).await;
     let said = draft.test.then(|| said(way.relay, &verdict)).flatten();
-    let fate = judge(room, &job, verdict);
+    let fate = judge(room, &job, verdict)?;
     // What is in doubt stays marked until the state says so itself: until then nobody else could name it (P15).
     let (marks, fence) = (&room.site.marks, job.place.fence);
     if fate == Fate::InDoubt {
@@ -452,10 +459,10 @@ async fn hand_off(room: &Arc<Room>, draft: &Draft, (job, mail): (Job, Mail), way
     if fate != Fate::InDoubt || !is_claimed(room, job.place) {
         marks.clear(fence, job.run, job.recipient);
     }
-    match said {
+    Some(match said {
         Some(said) => Fate::Said(said, Box::new(fate)),
         None => fate,
-    }
+    })
 }
 
 /// In the state that this node has applied. When it is not any more, the row was revoked: the state has named this
@@ -488,7 +495,10 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
         key: recipient.key.clone(),
     };
     // Cheaper than a dialogue that ends at its gate; the gate asks again.
-    room.site.replica.read(|ledger| may_leave(ledger, room.site.me, &job)).map_err(fate_of_shut)?;
+    let shut = room.site.replica.read(|ledger| may_leave(ledger, room.site.me, &job)).err();
+    if let Some(fate) = shut.and_then(fate_of_shut) {
+        return Err(fate);
+    }
     let domain = letter.compiled.sender().domain();
     let list_unsubscribe = match (letter.compiled.is_bulk(), room.site.unsubscribe()) {
         (false, _) => None,
@@ -511,17 +521,18 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     Ok((job, Mail { from: letter.compiled.sender().wire(), to: mail.to, data: mail.data }))
 }
 
-/// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11).
-fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
+/// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11). `None` if nothing
+/// may be settled.
+fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
     if planted::is(Bug::JournalAfterAct) && !matches!(verdict, Verdict::GateClosed(_) | Verdict::Broken { .. }) {
-        let _ = room.note(job.place, Act::Begin);
+        let _ = room.journal.note(job.place, Act::Begin);
     }
-    match verdict {
+    Some(match verdict {
         Verdict::Accepted { .. } => {
             crash::point("smtp.after-250-before-record");
             // A journal that fails here has closed the gate for all that follow; this answer is settled
             // all the same.
-            let _ = room.note(job.place, Act::Accepted);
+            let _ = room.journal.note(job.place, Act::Accepted);
             Fate::Accepted
         }
         Verdict::Refused { code, enhanced, text, scope, .. } => {
@@ -534,21 +545,23 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Fate {
             let text = clip(&relay::without_enhanced_code(&text, enhanced));
             let refused = Refused { slot: job.place.slot, code, enhanced, text, scope };
             let answer = Answer { code, enhanced, scope, text: refused.text.clone() };
-            let _ = room.note(job.place, Act::Refused(answer));
+            let _ = room.journal.note(job.place, Act::Refused(answer));
             Fate::Refused(refused)
         }
         Verdict::Broken { stage, cause } => match cause {
             // Peers close politely between mails: another session, at once.
             relay::Cause::ClosedBetweenMails => Fate::Released(Why::SessionEnded),
+            // No relay refused it: it is pending at once, and another node takes it.
+            relay::Cause::Stopped => Fate::Released(Why::Stopping),
             cause => waits(job.place, &format!("lost at {stage:?}: {cause}")),
         },
-        Verdict::GateClosed(shut) => fate_of_shut(shut),
+        Verdict::GateClosed(shut) => return fate_of_shut(shut),
         Verdict::InDoubt { cause } => {
             tracing::warn!(recipient = job.name(), fence = %job.place.fence, %cause, "in doubt");
             metrics::counter!("reveille_in_doubt_total").increment(1);
             Fate::InDoubt
         }
-    }
+    })
 }
 
 /// Which relay was asked, and the words with which it took a mail: as those of a refusal, without the enhanced code.
@@ -567,10 +580,12 @@ fn said(relay: String, verdict: &Verdict) -> Option<Said> {
 }
 
 /// Whatever kept a gate shut, nothing was handed off. For a recipient that is not in the row any more this is
-/// evidence: it resolves a doubt of a row that was revoked, and else changes nothing (P14).
-fn fate_of_shut(shut: Shut) -> Fate {
-    Fate::Released(match shut {
-        Shut::OptedOut => return Fate::Suppressed,
+/// evidence: it resolves a doubt of a row that was revoked, and else changes nothing (P14). `None` where an earlier
+/// hand-off in the same row may be under way: its own outcome is settled, or that of the next life's recovery.
+pub(crate) fn fate_of_shut(shut: Shut) -> Option<Fate> {
+    Some(Fate::Released(match shut {
+        Shut::BegunBefore => return None,
+        Shut::OptedOut => return Some(Fate::Suppressed),
         Shut::NotInRow => Why::NotInRow,
         Shut::RunPaused => Why::RunPaused,
         Shut::RunEnded => Why::RunEnded,
@@ -578,7 +593,7 @@ fn fate_of_shut(shut: Shut) -> Fate {
         Shut::PastDeadline => Why::PastDeadline,
         Shut::JournalFailed => Why::JournalFailed,
         Shut::Stopping => Why::Stopping,
-    })
+    }))
 }
 
 /// At most [`TEXT_MAX`] characters, on one line.

@@ -28,13 +28,38 @@ const READS_MAX: usize = 32;
 /// wait.
 pub(crate) const COMPOSING_MAX: u32 = 1 << 16;
 
+/// The journal of one life of a node. Any fault of it stops the node.
+pub(crate) struct JournalWriter {
+    journal: Mutex<Journal>,
+    failing: Failing,
+}
+
+impl JournalWriter {
+    pub fn new(journal: Journal, failing: Failing) -> JournalWriter {
+        JournalWriter { journal: Mutex::new(journal), failing }
+    }
+
+    /// Writes one line of the journal, before the act that it announces.
+    ///
+    /// # Errors
+    /// What was announced may not be done. A journal that is broken stops the node (P11): with its gate shut for good
+    /// it would only take claims away from nodes that can send. So does a second `begin` (P5): a row is worked twice.
+    pub fn note(&self, place: Place, act: Act) -> Result<(), JournalFault> {
+        let noted = self.journal.lock().append(&[Record { place, act }]);
+        match &noted {
+            Err(fault @ JournalFault::Broken(_)) => self.failing.say(&format!("{fault}; make room for --journal-dir")),
+            Err(fault) => self.failing.say(&fault.to_string()),
+            Ok(()) => {}
+        }
+        noted
+    }
+}
+
 /// Shared by the lanes of one life of a node.
 pub(crate) struct Room {
     pub site: Arc<Site>,
     pub relays: Arc<Relays>,
-    journal: Mutex<Journal>,
-    /// Told once the journal is broken: this node must stop.
-    failing: Failing,
+    pub journal: JournalWriter,
     pub settler: Settler,
     /// A permit for each email that is being composed, or all of them for a crash suspect (P12). Fair: a suspect waits
     /// for those before it alone.
@@ -58,41 +83,26 @@ impl Room {
     pub fn new(
         site: Arc<Site>,
         relays: Arc<Relays>,
-        (journal, failing): (Journal, Failing),
+        journal: JournalWriter,
         settler: Settler,
         drain: CancellationToken,
     ) -> Room {
-        let (journal, composing) = (Mutex::new(journal), Semaphore::new(COMPOSING_MAX as usize));
+        let composing = Semaphore::new(COMPOSING_MAX as usize);
         let (turns, letters) = (Turns::default(), Mutex::default());
         let reads = Arc::new(Semaphore::new(READS_MAX));
-        Room { site, relays, journal, failing, settler, composing, turns, drain, reads, letters }
-    }
-
-    /// Writes one line of the journal, before the act that it announces.
-    ///
-    /// # Errors
-    /// What was announced may not be done. A journal that is broken stops the node (P11): with its gate shut
-    /// for good it would only take claims away from nodes that can send.
-    pub fn note(&self, place: Place, act: Act) -> Result<(), JournalFault> {
-        let noted = self.journal.lock().append(&[Record { place, act }]);
-        match &noted {
-            Err(fault @ JournalFault::Broken(_)) => self.failing.say(&format!("{fault}; make room for --journal-dir")),
-            Err(fault) => tracing::error!(%fault, fence = %place.fence, "the journal"),
-            Ok(()) => {}
-        }
-        noted
+        Room { site, relays, journal, settler, composing, turns, drain, reads, letters }
     }
 
     /// The row is closed in the state that this node has applied. Its records stay where somebody is assumed:
     /// the next life would take their absence for the proof that nothing was begun (P14).
     pub fn forget(&self, fence: Fence) {
-        let chunk = self.journal.lock().chunk(fence);
+        let chunk = self.journal.journal.lock().chunk(fence);
         let assumes = |chunk| {
             let look = |ledger: &Ledger| ledger.closed_row(chunk, fence).map(|row| !row.assumed.is_empty());
             self.site.replica.read(look).unwrap_or(false)
         };
         if !chunk.is_some_and(assumes) {
-            self.journal.lock().forget(fence);
+            self.journal.journal.lock().forget(fence);
         }
     }
 

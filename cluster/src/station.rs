@@ -23,7 +23,7 @@ use crate::journal::{Journal, Owner, boot_id};
 use crate::keeper::Stopping;
 use crate::relay::Dial;
 use crate::relays::Relays;
-use crate::room::Room;
+use crate::room::{JournalWriter, Room};
 use crate::settler::Settler;
 use crate::site::Site;
 use crate::supervisor::{Done, Kind, Supervisor};
@@ -111,7 +111,7 @@ impl Station {
         let (settler, settling) = Settler::new(Arc::clone(&site));
         let stopping = Stopping::default();
         let supervisor = Supervisor::new(site.replica.runtime().clone());
-        let journal = (journal, supervisor.failing());
+        let journal = JournalWriter::new(journal, supervisor.failing());
         let room = Room::new(Arc::clone(&site), Arc::clone(&relays), journal, settler, stopping.asked.clone());
         let station = Station { site, relays, supervisor, leading, stopping };
         station.run_actors(Arc::new(room), settling);

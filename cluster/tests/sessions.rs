@@ -165,3 +165,27 @@ async fn sessions_of_a_slow_relay_go_by_the_shares_of_those_who_wait_for_them() 
     node.stop().await;
     sink.stop().await;
 }
+
+/// 1.11: a stop is no answer of a relay. The recipients once waited for the next wave, as after a refusal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stop_before_gate_leaves_recipients_pending_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let slow = mailbox(None);
+    slow.set_faults("rcpt:stall=60s".parse().expect("a plan"));
+    let node = Node::start(folder.path()).await;
+    node.put_relay(("default", "slow"), &slow, 4).await;
+    node.open(("default", 1), "default", 4).await;
+    let end = Instant::now() + PATIENCE;
+    while slow.connections().len() < 4 {
+        assert!(Instant::now() < end, "not within a minute");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(node.station.stop(PATIENCE).await, "nothing is left open");
+    let claimable = node.site.replica.read(|ledger| {
+        let chunks = ledger.chunks().iter().map(|(_, chunk)| chunk.claimable(ledger.head().now).len());
+        chunks.sum::<u32>()
+    });
+    assert_eq!(claimable, 4, "all of them, now");
+    assert!(node.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    slow.stop().await;
+}

@@ -53,6 +53,10 @@ pub enum Shut {
     /// `begin` could not be journaled (P11).
     #[error("the journal failed")]
     JournalFailed,
+    /// The journal has a `begin` of this recipient in this row already: a defect. The first hand-off may be under way,
+    /// so nothing is known of the recipient (P5).
+    #[error("handed off before")]
+    BegunBefore,
     /// The node is going down.
     #[error("stopping")]
     Stopping,
