@@ -12,13 +12,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::stream::Transport;
+use super::{stream::Transport, tcp::Tcp};
 
 /// Connects to relays.
 #[async_trait]
 pub trait Dial: Send + Sync {
     /// A connected stream to `host` (a name, or an address without brackets) and `port`. The caller
-    /// bounds the whole call and may drop it at any time.
+    /// bounds the whole call and may drop it at any time. See [`Transport`] for what its flush promises.
     ///
     /// # Errors
     /// When the name does not resolve or no address takes the connection: the last one's reason.
@@ -52,7 +52,7 @@ impl Dial for TcpDialer {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in lookup_host((host, port)).await? {
             match timeout(self.per_address, connect(address)).await {
-                Ok(Ok(stream)) => return Ok(Box::new(stream)),
+                Ok(Ok(stream)) => return Ok(Box::new(Tcp::new(stream))),
                 Ok(Err(error)) => failure = error,
                 Err(_) => failure = io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer")),
             }

@@ -31,6 +31,7 @@ mod shared;
 pub mod status;
 pub mod stream;
 pub mod target;
+mod tcp;
 mod text;
 mod tls;
 

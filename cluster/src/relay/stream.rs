@@ -40,6 +40,10 @@ use super::{
 };
 
 /// A connected byte stream to a relay: TCP, TLS over TCP, or a simulated one.
+///
+/// Its flush is ready once what was written is with the network and more would be taken at once. The gate is asked
+/// then and not before, so that no time passes between its answer and the write of the terminator. TLS flushes what is
+/// below it, so it keeps the promise of that.
 pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
@@ -182,8 +186,8 @@ impl Stream {
         .await
     }
 
-    /// **The gate.** Meets `gate` once and, when it lets the mail pass, hands the terminator to the
-    /// transport in the same poll. `Ok(Some)` says why it stayed shut: then nothing was written, and
+    /// **The gate.** Waits until the transport takes more bytes, meets `gate` once and, when it lets the mail pass,
+    /// hands the terminator to the transport in the same poll. `Ok(Some)` says why it stayed shut: then nothing was written, and
     /// the connection is closed, as it is when replies are out of step before the gate.
     ///
     /// Once the gate has passed, every error leaves the stage at `DotHanded`: even a write that
@@ -200,6 +204,7 @@ impl Stream {
                     self.close();
                     return Poll::Ready(Err(cause));
                 }
+                ready!(self.poll_flush(cx))?;
                 if let GateAnswer::Shut(reason) = gate.pass() {
                     self.close();
                     return Poll::Ready(Ok(Some(reason)));
