@@ -276,5 +276,28 @@ mod tests {
                 prop_assert!(taken <= budget * now + burst + 0.001);
             }
         }
+
+        #[test]
+        fn no_second_hands_out_more_than_budget_and_burst(
+            budget in 0.01f64..500.0,
+            burst in 1.0f64..50.0,
+            steps in prop::collection::vec((0.0f64..0.5, 0u8..20), 1..200),
+        ) {
+            let mut pace = Pace::new(budget, burst);
+            let (mut now, mut taken) = (0.0, Vec::new());
+            for (step, what) in steps {
+                now += step;
+                match what {
+                    0 => pace.halve(seconds(now)),
+                    1 => pace.set_budget(seconds(now), budget, burst),
+                    _ => {}
+                }
+                while pace.take(seconds(now)).is_ok() {
+                    taken.push(now);
+                }
+                let in_last_second = taken.iter().rev().take_while(|at| now - **at < 1.0).count();
+                prop_assert!(in_last_second as f64 <= budget + burst + 0.001, "{in_last_second}");
+            }
+        }
     }
 }

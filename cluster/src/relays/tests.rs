@@ -3,6 +3,7 @@
 mod rows;
 
 use super::*;
+use crate::pace::Pace;
 use crate::relay::{Counters, Gate, GateAnswer, Mail, Patience, Transport, Verdict};
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, Reading};
@@ -225,4 +226,32 @@ fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
     assert_eq!(rate_milli(CircuitStatus::Parked { until: now + second, cause: cause() }), 0);
     assert_eq!(rate_milli(CircuitStatus::Open { until: now, cause: cause() }), 5_000, "it may be tried again");
     assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 0, "somebody is trying it");
+}
+
+/// The rate of a relay in every second and not on the average: three nodes whose buckets are full, and a relay that
+/// takes all that they may send.
+#[test]
+fn relay_rate_holds_in_every_second_with_burst_of_tenth() {
+    let relay = Relay { rate_milli: 2_000_000, ..relay("a", 1) };
+    let (rate_per_second, burst) = budget(&relay, 3);
+    let mut sent: Vec<Duration> = Vec::new();
+    for _ in 0..3 {
+        let mut pace = Pace::new(rate_per_second, burst);
+        // Nothing is sent for a while, and then as much as may be for three seconds.
+        assert!(pace.take(Duration::ZERO).is_err());
+        let mut now = Duration::from_secs(60);
+        while now < Duration::from_secs(63) {
+            match pace.take(now) {
+                Ok(()) => sent.push(now),
+                Err(wait) => now += wait,
+            }
+        }
+    }
+    sent.sort();
+    let within_a_second = |first: &Duration| {
+        let end = *first + Duration::from_secs(1);
+        sent.partition_point(|at| *at < end) - sent.partition_point(|at| at < first)
+    };
+    let most = sent.iter().map(within_a_second).max().expect("some");
+    assert!((2_000..=2_200 + 3).contains(&most), "{most} in one second");
 }
