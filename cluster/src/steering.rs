@@ -105,10 +105,13 @@ async fn ask_until_they_agree(site: &Arc<Site>, term: &Term) {
                 tracing::info!("the clocks agree: another epoch begins");
                 return;
             }
-            Err(cause) if !said => tracing::error!("{cause}"),
+            // A leader that hears nobody has lost its quorum: nothing is known of the clocks.
+            Err(cause) if !said && tells(start.voters, &start.readings) => {
+                tracing::error!("{cause}");
+                said = true;
+            }
             Err(_) => {}
         }
-        said = true;
         term.sleep(ASK_EVERY).await;
     }
 }
@@ -128,6 +131,10 @@ impl Steering {
             && handover::step_down(site, Unfit::ClockIsOff, |heir| heirs.contains(&heir)).await
         {
             return true;
+        }
+        if !tells(count, &readings) {
+            term.steer_nowhere();
+            return false;
         }
         let agreed = agreed_time(count, &readings);
         let start = start_with(site, count, readings);
@@ -152,6 +159,12 @@ impl Steering {
         self.silent = agreed.is_ok();
         false
     }
+}
+
+/// Do these readings tell anything of the voters' clocks? A single one of several voters is compared with nothing: the
+/// others are away, and without them there is no quorum either.
+fn tells(voters: u32, readings: &[Reading]) -> bool {
+    readings.len() >= 2.min(voters as usize)
 }
 
 /// P18: is `own` clock off the median of three or more? Then who is not; `None` where all is well, or where
@@ -203,6 +216,14 @@ mod tests {
         assert_eq!(heirs_if_off(&readings(&[0, 0, 10_000, 10_000]), NodeId(1)), None, "halfway is nobody");
         let own_did_not_come = readings(&[0, 1, 2]);
         assert_eq!(heirs_if_off(&own_did_not_come, NodeId(9)), None);
+    }
+
+    #[test]
+    fn clocks_of_voters_that_do_not_answer_are_not_said_to_disagree() {
+        assert!(!tells(3, &readings(&[10_000])), "two of three are down");
+        assert!(!tells(3, &[]));
+        assert!(tells(3, &readings(&[10_000, 99_000])), "two answer, and disagree");
+        assert!(tells(1, &readings(&[10_000])), "the only voter");
     }
 
     #[test]
