@@ -60,7 +60,7 @@ fn look(room: &Room, job: &Job) -> Result<(), Shut> {
         may_leave(ledger, room.site.me, job)?;
         Ok(ledger.head().applied)
     })?;
-    if !room.site.lease.runs(room.site.clock.boot(), applied) {
+    if !room.site.lease.runs(room.site.lease_clock(), applied) {
         return Err(Shut::LeaseOver);
     }
     Ok(())

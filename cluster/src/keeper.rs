@@ -71,7 +71,7 @@ async fn ask(site: &Arc<Site>, measured: Measured, stopping: bool) -> bool {
     let applied = site.replica.read(|ledger| ledger.head().applied);
     let lacking = if site.parts.is_lacking() { site.parts.named_lacking(&open_parts(site)) } else { Vec::new() };
     let question = LeaseQuestion { holder: site.me, applied, lacking, measured, stopping };
-    let sent_at = site.clock.boot();
+    let sent_at = site.lease_clock();
     let Some(peer) = barrier::leader(site).and_then(|leader| site.replica.peer(leader)) else { return false };
     match peer.renew_lease(question, ASK_EVERY).await {
         Ok(LeaseAnswer::Granted { lease, floor, .. }) => {

@@ -367,7 +367,7 @@ async fn permit(
         if room.drain.is_cancelled() {
             return back(Why::Stopping);
         }
-        if !room.site.lease.runs(room.site.clock.boot(), applied) {
+        if !room.site.lease.runs(room.site.lease_clock(), applied) {
             return back(Why::LeaseOver);
         }
         let asked = async {

@@ -11,14 +11,15 @@
 //! node that was waited out cannot come back on an old state, and every barrier ends with the grants that
 //! were given before it. (The model falls within eight steps without this.)
 //!
-//! All instants are CLOCK_BOOTTIME, which goes on while a machine sleeps. Applying an entry starts or
-//! prolongs nothing.
+//! All instants are CLOCK_BOOTTIME, which goes on while a machine sleeps. It stands still in a guest that its
+//! hypervisor stops, and [`ClockJumps`] notices when the wall clock of such a guest is put right. Applying an entry
+//! starts or prolongs nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reveille_ledger::ids::Holder;
+use reveille_ledger::ids::{Holder, Time};
 
 /// How long a lease lasts from when the question was sent.
 pub const LEASE: Duration = Duration::from_secs(4);
@@ -46,27 +47,79 @@ fn keep(grants: &mut Vec<Grant>, grant: Grant, now: Duration) {
     }
 }
 
+/// A jump of the wall clock against CLOCK_BOOTTIME beyond this, between two looks, ends the lease. Slewing and drift
+/// stay far below it. Milliseconds.
+const JUMP_MS_MAX: u64 = 1_000;
+
+/// Notices that the wall clock has jumped against CLOCK_BOOTTIME: a hypervisor had stopped this machine, or its clock
+/// was stepped. The two cannot be told apart, and a lease that ends too early costs one question.
+#[derive(Debug, Default)]
+pub struct ClockJumps(Mutex<Looks>);
+
+#[derive(Debug, Default)]
+struct Looks {
+    /// Wall clock less CLOCK_BOOTTIME at the last look. Milliseconds.
+    difference_ms: Option<i64>,
+    last_jump: Duration,
+}
+
+impl ClockJumps {
+    /// Takes in one reading of both clocks; true if the wall clock has jumped since the last one.
+    pub fn look(&self, wall: Time, boot: Duration) -> bool {
+        let boot_ms = i64::try_from(boot.as_millis()).unwrap_or(i64::MAX);
+        let difference_ms = wall.0.saturating_sub(boot_ms);
+        let mut looks = self.0.lock();
+        let before = looks.difference_ms.replace(difference_ms);
+        let jumped = before.is_some_and(|before| before.abs_diff(difference_ms) > JUMP_MS_MAX);
+        if jumped {
+            looks.last_jump = boot;
+        }
+        jumped
+    }
+
+    /// When the last jump was seen, on CLOCK_BOOTTIME: zero if there was none. What was measured before says nothing
+    /// of how much time has passed since.
+    pub fn last(&self) -> Duration {
+        self.0.lock().last_jump
+    }
+}
+
 /// A node's own lease: the grants that run. At most one for each question within the length of a lease.
 #[derive(Debug, Default)]
 pub struct NodeLease {
-    grants: Mutex<Vec<Grant>>,
+    state: Mutex<LeaseState>,
+}
+
+#[derive(Debug, Default)]
+struct LeaseState {
+    grants: Vec<Grant>,
+    /// Questions that were sent before this are worth nothing.
+    asked_since: Duration,
 }
 
 impl NodeLease {
     /// Takes a grant of `length` from `floor` on, for a question that was sent at `sent_at`. An older answer
     /// that comes late shortens nothing.
     pub fn prolong(&self, sent_at: Duration, length: Duration, floor: u64) {
-        keep(&mut self.grants.lock(), Grant { end: sent_at + length, floor }, sent_at);
+        let mut state = self.state.lock();
+        if sent_at >= state.asked_since {
+            keep(&mut state.grants, Grant { end: sent_at + length, floor }, sent_at);
+        }
     }
 
     /// Gives the lease up, as a stopping node does before it says so.
     pub fn end(&self) {
-        self.grants.lock().clear();
+        self.state.lock().grants.clear();
+    }
+
+    /// The clock has jumped: what was granted, and whatever answers a question that was sent before `now`, is void.
+    pub fn end_before(&self, now: Duration) {
+        *self.state.lock() = LeaseState { grants: Vec::new(), asked_since: now };
     }
 
     /// May a gate that decides by a state at `applied` pass at `now`?
     pub fn runs(&self, now: Duration, applied: u64) -> bool {
-        self.grants.lock().iter().any(|grant| now < grant.end && grant.floor <= applied)
+        self.state.lock().grants.iter().any(|grant| now < grant.end && grant.floor <= applied)
     }
 }
 
@@ -124,7 +177,10 @@ impl Grants {
         if end <= now {
             return Err(NotGranted::NoQuorum);
         }
-        keep(self.given.entry(holder).or_default(), Grant { end, floor }, now.saturating_sub(MARGIN));
+        // What is over for longer than the margin holds nothing back: lives that are gone are forgotten.
+        let over_before = now.saturating_sub(MARGIN);
+        self.given.retain(|_, grants| grants.iter().any(|grant| grant.end >= over_before));
+        keep(self.given.entry(holder).or_default(), Grant { end, floor }, over_before);
         Ok(end - now)
     }
 
@@ -216,6 +272,18 @@ mod tests {
     }
 
     #[test]
+    fn grants_of_lives_that_are_over_are_forgotten() {
+        let mut grants = Grants::new(at(0));
+        for life in 1..=100 {
+            let now = at(20_000 * life);
+            grants.grant(holder(life), 0, now, Some(now)).expect("granted");
+            assert!(!grants.is_over(holder(life), now));
+        }
+        assert_eq!(grants.given.len(), 1);
+        assert!((1..100).all(|life| grants.is_over(holder(life), at(2_000_000))));
+    }
+
+    #[test]
     fn a_node_that_was_waited_out_cannot_come_back_on_an_old_state() {
         let (node, mut grants) = (NodeLease::default(), Grants::new(at(0)));
         let length = grants.grant(holder(1), 7, at(10_000), Some(at(10_000))).expect("granted");
@@ -251,5 +319,25 @@ mod tests {
         lease.prolong(at(1_000), at(4_000), 0);
         assert!(lease.runs(at(5_999), 0));
         assert!(!lease.runs(at(6_000), 0));
+    }
+
+    #[test]
+    fn jump_of_wall_clock_ends_lease_and_voids_answers_under_way() {
+        let (lease, jumps) = (NodeLease::default(), ClockJumps::default());
+        let wall = |boot_ms: i64, ahead_ms: i64| Time(1_700_000_000_000 + boot_ms + ahead_ms);
+        assert!(!jumps.look(wall(1_000, 0), at(1_000)), "the first look");
+        lease.prolong(at(1_000), at(4_000), 0);
+        assert!(!jumps.look(wall(2_000, 1_000), at(2_000)), "a second is not beyond a second");
+        assert!(lease.runs(at(2_000), 0));
+        assert!(jumps.look(wall(2_500, 61_000), at(2_500)), "the machine stood still for a minute");
+        lease.end_before(at(2_500));
+        assert_eq!(jumps.last(), at(2_500));
+        assert!(!lease.runs(at(2_500), 0));
+        lease.prolong(at(2_400), at(4_000), 0);
+        assert!(!lease.runs(at(2_600), 0), "P9: asked before the machine stood still");
+        lease.prolong(at(2_500), at(4_000), 0);
+        assert!(lease.runs(at(2_600), 0));
+        assert!(jumps.look(wall(3_000, -5_000), at(3_000)), "back counts as well");
+        assert!(!jumps.look(wall(4_000, -5_000), at(4_000)));
     }
 }

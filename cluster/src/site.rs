@@ -16,7 +16,7 @@ use reveille_raft::{Hint, Replica, Stamp};
 use crate::backlog::Backlog;
 use crate::clock::Clock;
 use crate::desk::Introduction;
-use crate::lease::{LEASE, NodeLease};
+use crate::lease::{ClockJumps, LEASE, NodeLease};
 use crate::marks::Marks;
 use crate::measure::Mean;
 use crate::parts::Parts;
@@ -43,6 +43,8 @@ pub struct Site {
     pub zones: Zones,
     /// This node's right to pass gates; the keeper prolongs it (P9).
     pub lease: NodeLease,
+    /// Jumps of this machine's wall clock, which end the lease (P9).
+    jumps: ClockJumps,
     /// Hand-offs past the gate; the gates set them (P15).
     pub marks: Marks,
     /// Recipients of sealed audiences (P20).
@@ -80,6 +82,7 @@ impl Site {
             clock,
             zones,
             lease: NodeLease::default(),
+            jumps: ClockJumps::default(),
             marks: Marks::default(),
             parts,
             accept_clock: false,
@@ -215,10 +218,21 @@ impl Site {
         self.clock.boot().saturating_sub(self.clock.monotonic())
     }
 
-    /// When a quorum last acknowledged this leader, on the clock that leases are counted in.
+    /// When a quorum last acknowledged this leader, on the clock that leases are counted in. None before the first
+    /// acknowledgement after a jump of this machine's clock: the machine may have stood still since.
     pub(crate) fn last_quorum_ack(&self, now: Duration) -> Option<Duration> {
         let acked = self.replica.last_quorum_acked()?;
-        Some(now.saturating_sub(acked.elapsed()))
+        Some(now.saturating_sub(acked.elapsed())).filter(|acked| *acked >= self.jumps.last())
+    }
+
+    /// CLOCK_BOOTTIME, to decide by a lease. Looks at the wall clock beside it: a jump ends this node's lease (P9).
+    pub(crate) fn lease_clock(&self) -> Duration {
+        let (wall, boot) = (self.clock.wall(), self.clock.boot());
+        if self.jumps.look(wall, boot) {
+            tracing::warn!("the wall clock jumped by more than a second: the lease ends, and is asked for again");
+            self.lease.end_before(boot);
+        }
+        boot
     }
 }
 

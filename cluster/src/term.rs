@@ -158,7 +158,7 @@ impl Term {
 
     /// P9: grants or refuses a node lease; answers its length and its floor.
     pub fn grant(&self, question: LeaseQuestion) -> Result<(Duration, u64), NotGranted> {
-        let (holder, applied, now) = (question.holder, question.applied, self.site.clock.boot());
+        let (holder, applied, now) = (question.holder, question.applied, self.site.lease_clock());
         if self.site.slept().saturating_sub(self.slept) > SLEPT_MAX {
             tracing::warn!("this machine was suspended: the term ends");
             self.ended.cancel();
