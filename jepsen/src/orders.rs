@@ -127,7 +127,7 @@ impl Admin {
 
     /// Cancels what a run has not sent.
     pub async fn cancel_run(&self, run: &str) -> Came<Barrier> {
-        let request = CancelRunRequest { tenant: self.tenant(), run: run.to_owned() };
+        let request = CancelRunRequest { tenant: self.tenant(), run: run.to_owned(), validate_only: false };
         let came = self.order(|channel| {
             let request = request.clone();
             async move { RunServiceClient::new(channel).cancel_run(request).await }
@@ -179,6 +179,7 @@ impl Admin {
                 tenant: self.tenant(),
                 page_size: PAGE,
                 page_token,
+                with_campaigns: true,
                 ..ListSchedulesRequest::default()
             };
             let answer = self

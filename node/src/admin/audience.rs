@@ -232,10 +232,10 @@ impl AudienceService for Admin {
         request: Request<DeleteAudienceRequest>,
     ) -> Result<Response<DeleteAudienceResponse>, Status> {
         let deadline = deadline::of(&request);
-        let DeleteAudienceRequest { tenant, name } = request.into_inner();
+        let DeleteAudienceRequest { tenant, name, validate_only } = request.into_inner();
         let delete = AudienceDelete { tenant: validate::tenant(&tenant)?, name };
-        let reply = self.write(Command::AudienceDelete(delete), "", deadline).await?;
-        Ok(Response::new(DeleteAudienceResponse { index: reply.index }))
+        let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), deadline).await?;
+        Ok(Response::new(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) }))
     }
 }
 

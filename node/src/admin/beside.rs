@@ -17,17 +17,20 @@ pub struct Beside {
     mailed: Option<(RunId, Time)>,
     /// When the last one was due of which it is forgotten whom it mailed: it was pruned.
     forgotten: Option<Time>,
+    of_campaign: bool,
 }
 
 impl Beside {
     /// As the ledger has it.
     pub fn of(ledger: &Ledger, id: ScheduleId) -> Beside {
         let forgotten = ledger.last_forgotten(id).map(|(_, due)| due);
-        Beside { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id), forgotten }
+        let of_campaign = ledger.not_of_a_campaign(id).is_err();
+        Beside { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id), forgotten, of_campaign }
     }
 
     /// The schedule, told with it.
     pub fn told(self, mut shown: v1::Schedule) -> v1::Schedule {
+        shown.of_campaign = self.of_campaign;
         shown.waits_for = self.waits_for.map(|run| run.to_string()).unwrap_or_default();
         let gap_ms = shown.policies.and_then(|policies| milliseconds(policies.min_gap?)).unwrap_or_default();
         if gap_ms > 0 {

@@ -74,6 +74,18 @@ impl Admin {
         let written = self.try_write(command, "", deadline).await?;
         written.map_err(|refusal| refusals::refused_of_campaign(&named.name, &refusal))
     }
+
+    /// As [`Admin::change`]; a dry run only checks, and has no reply.
+    async fn change_unless(
+        &self,
+        dry_run: bool,
+        named: &CampaignName,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Option<Reply>, Fault> {
+        let written = self.try_write_unless(dry_run, command, "", deadline).await?;
+        written.map_err(|refusal| refusals::refused_of_campaign(&named.name, &refusal))
+    }
 }
 
 /// What a campaign has made of itself.
@@ -209,7 +221,10 @@ impl CampaignService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let (named, ..) = self.find_campaign((&request.tenant, &request.name), deadline).await?;
-        let reply = self.change(&named, Command::CampaignCancel(named.clone()), deadline).await?;
+        let cancel = Command::CampaignCancel(named.clone());
+        let Some(reply) = self.change_unless(request.validate_only, &named, cancel, deadline).await? else {
+            return Ok(Response::new(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier: None }));
+        };
         // The run that it had opened by then, if it had.
         let made = self.find_campaign((&request.tenant, &request.name), deadline).await?.2;
         let barrier = match made.run {
@@ -224,10 +239,11 @@ impl CampaignService for Admin {
         request: Request<DeleteCampaignRequest>,
     ) -> Result<Response<DeleteCampaignResponse>, Status> {
         let deadline = deadline::of(&request);
-        let DeleteCampaignRequest { tenant, name } = request.into_inner();
+        let DeleteCampaignRequest { tenant, name, validate_only } = request.into_inner();
         let named = CampaignName { tenant: validate::tenant(&tenant)?, name };
-        let reply = self.change(&named, Command::CampaignDelete(named.clone()), deadline).await?;
-        Ok(Response::new(DeleteCampaignResponse { index: reply.index }))
+        let delete = Command::CampaignDelete(named.clone());
+        let reply = self.change_unless(validate_only, &named, delete, deadline).await?;
+        Ok(Response::new(DeleteCampaignResponse { index: reply.map_or(0, |reply| reply.index) }))
     }
 }
 

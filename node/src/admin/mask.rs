@@ -2,14 +2,16 @@
 //!
 //! A path names a field of `ScheduleBody`, or one of `policies` and `content`. Whatever it names is taken
 //! from the request, also when it is absent there: so a field is cleared. `labels.KEY` is one label; all after the
-//! first dot is its key.
+//! first dot is its key. `when.daily.days` is a part of a timing: the other parts stay where the pattern stays.
 
 use prost::Message;
 use prost_types::FieldMask;
 use reveille_ledger::ids::Hash;
 use reveille_ledger::labels::is_key;
-use reveille_proto::admin::v1::ScheduleBody;
+use reveille_proto::admin::v1::when::Pattern;
+use reveille_proto::admin::v1::{Daily, Every, ScheduleBody, When};
 
+use super::Fault;
 use super::validate::Fields;
 
 /// Paths that were read, sorted and each once.
@@ -21,7 +23,7 @@ pub struct Mask {
 /// One line a message: its fields, by name.
 macro_rules! fields {
     ($($name:ident),*; $($message:ident: $($part:ident),*;)*) => {
-        /// All paths.
+        /// All paths but those of a timing.
         const PATHS: &[&str] = &[
             $(stringify!($name),)*
             $(stringify!($message), $(concat!(stringify!($message), ".", stringify!($part)),)*)*
@@ -56,6 +58,47 @@ fields! {
 
 /// Before the key of one label.
 const LABEL: &str = "labels.";
+/// Parts of a timing.
+const TIMING: &[&str] =
+    &["when.daily.hour", "when.daily.minute", "when.daily.days", "when.every.period", "when.every.anchor"];
+
+/// Moves a part of a timing. A pattern of another kind is replaced by one that has this part only.
+fn take_timing(path: &str, to: &mut ScheduleBody, from: &ScheduleBody) {
+    let pattern = match path.strip_prefix("when.daily.") {
+        Some(part) => {
+            let (mut daily, given) = (daily(to).unwrap_or_default(), daily(from).unwrap_or_default());
+            match part {
+                "hour" => daily.hour = given.hour,
+                "minute" => daily.minute = given.minute,
+                _ => daily.days = given.days,
+            }
+            Pattern::Daily(daily)
+        }
+        None => {
+            let (mut every, given) = (every(to).unwrap_or_default(), every(from).unwrap_or_default());
+            match path {
+                "when.every.period" => every.period = given.period,
+                _ => every.anchor = given.anchor,
+            }
+            Pattern::Every(every)
+        }
+    };
+    to.when = Some(When { pattern: Some(pattern) });
+}
+
+fn daily(body: &ScheduleBody) -> Option<Daily> {
+    match body.when.as_ref()?.pattern.as_ref()? {
+        Pattern::Daily(daily) => Some(daily.clone()),
+        _ => None,
+    }
+}
+
+fn every(body: &ScheduleBody) -> Option<Every> {
+    match body.when.as_ref()?.pattern.as_ref()? {
+        Pattern::Every(every) => Some(*every),
+        _ => None,
+    }
+}
 
 impl Mask {
     /// The paths of a request; what is no path is said, with those that are.
@@ -69,7 +112,13 @@ impl Mask {
         if paths.is_empty() {
             fields.refuse("update_mask", format!("names nothing; give some of {}", known()));
         }
-        let is_known = |path: &str| PATHS.contains(&path) || path.strip_prefix(LABEL).is_some_and(is_key);
+        let names_of = |kind: &str| paths.iter().any(|path| path.starts_with(kind));
+        if names_of("when.daily.") && names_of("when.every.") {
+            fields.refuse("update_mask", "names parts of two patterns; give those of `when.daily` or of `when.every`");
+        }
+        let is_known = |path: &str| {
+            PATHS.contains(&path) || TIMING.contains(&path) || path.strip_prefix(LABEL).is_some_and(is_key)
+        };
         for path in paths.iter().filter(|path| !is_known(path)) {
             fields.refuse("update_mask", format!("{path:?} can not be changed; give some of {}", known()));
         }
@@ -81,10 +130,26 @@ impl Mask {
         self.paths.iter().any(|path| path.split('.').next() == Some(field))
     }
 
+    /// Is a pattern whole once this is laid over the body? A part alone does not make another kind of pattern.
+    pub fn check_timing(&self, body: &ScheduleBody) -> Result<(), Fault> {
+        let names = |path: &str| self.paths.iter().any(|named| named == path);
+        let names_of = |kind: &str| self.paths.iter().any(|path| path.starts_with(kind));
+        if names_of("when.daily.") && !names("when.daily.hour") && daily(body).is_none() {
+            let message = "the schedule is not daily: give the time of day too (--daily)";
+            return Err(Fault::of_field("schedule.when.daily", message));
+        }
+        if names_of("when.every.") && !names("when.every.period") && every(body).is_none() {
+            let message = "the schedule has no period: give it too (--every)";
+            return Err(Fault::of_field("schedule.when.every", message));
+        }
+        Ok(())
+    }
+
     /// Takes what it names from `asked`.
     pub fn lay_over(&self, body: &mut ScheduleBody, mut asked: ScheduleBody) {
         for path in &self.paths {
             match path.strip_prefix(LABEL) {
+                None if TIMING.contains(&path.as_str()) => take_timing(path, body, &asked),
                 None => take(path, body, &mut asked),
                 Some(key) => match asked.labels.remove(key) {
                     Some(value) => drop(body.labels.insert(key.to_owned(), value)),
@@ -105,7 +170,7 @@ impl Mask {
 
 /// All paths, for people.
 fn known() -> String {
-    format!("{}, {LABEL}KEY", PATHS.join(", "))
+    format!("{}, {}, {LABEL}KEY", PATHS.join(", "), TIMING.join(", "))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::time::Instant;
 use prost_types::Timestamp;
 use reveille_cluster::relay::Target;
 use reveille_ledger::command::{Command, Relay, RelayPut};
-use reveille_ledger::refusal::Refusal;
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::relay_service_server::RelayService;
@@ -58,16 +57,10 @@ impl RelayService for Admin {
         fields.done(Some(()))?;
         let relay = validate::relay(relay)?;
         let answer = views::relay(&relay);
-        if !validate_only {
-            let put = Command::RelayPut(RelayPut { relay, replace, request });
-            let index = self.write(put, &request_id, deadline).await?.index;
-            return Ok(Response::new(AddRelayResponse { relay: Some(answer), index }));
-        }
-        let (known, _) = self.read(false, deadline, |ledger| ledger.relays().get(&relay.name).cloned()).await?;
-        if !replace && known.is_some_and(|known| known != relay) {
-            return Err(refusals::refused(&Refusal::RelayNameTaken(relay.name)).request(&request_id).into());
-        }
-        Ok(Response::new(AddRelayResponse { relay: Some(answer), index: 0 }))
+        let put = Command::RelayPut(RelayPut { relay, replace, request });
+        let written = self.try_write_unless(validate_only, put, &request_id, deadline).await?;
+        let reply = written.map_err(|refusal| refusals::refused(&refusal).request(&request_id))?;
+        Ok(Response::new(AddRelayResponse { relay: Some(answer), index: reply.map_or(0, |reply| reply.index) }))
     }
 
     async fn list_relays(&self, request: Request<ListRelaysRequest>) -> Result<Response<ListRelaysResponse>, Status> {

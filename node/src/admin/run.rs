@@ -140,9 +140,11 @@ impl RunService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let run = self.find_run(&request.tenant, &request.run, deadline).await?;
-        let reply = self.write(Command::RunCancel(run), "", deadline).await?;
-        let barrier = self.barrier(reply.index, About::Run(run), deadline).await?;
-        Ok(Response::new(CancelRunResponse { run: self.shown(run)?, barrier: Some(barrier) }))
+        let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), deadline).await? {
+            Some(reply) => Some(self.barrier(reply.index, About::Run(run), deadline).await?),
+            None => None,
+        };
+        Ok(Response::new(CancelRunResponse { run: self.shown(run)?, barrier }))
     }
 
     async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {

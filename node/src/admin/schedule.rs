@@ -101,6 +101,7 @@ struct Filter {
     tenant: String,
     states: Vec<ScheduleState>,
     selector: Selector,
+    with_campaigns: bool,
 }
 
 /// Schedules in the order of their creation, and the last one that was looked at if there are more.
@@ -115,7 +116,8 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
         let state = || views::schedule_state(&schedule.activity).0;
         let wanted = schedule.tenant == filter.tenant
             && (filter.states.is_empty() || filter.states.contains(&state()))
-            && filter.selector.means(Some(&schedule.labels));
+            && filter.selector.means(Some(&schedule.labels))
+            && (filter.with_campaigns || ledger.not_of_a_campaign(*id).is_ok());
         if wanted {
             listed.push((*id, schedule.clone(), Beside::of(ledger, *id)));
         }
@@ -143,7 +145,8 @@ impl ScheduleService for Admin {
         let states = states.map_err(|_| Fault::of_field("states", "holds a state that this node does not know"))?;
         let selector = Selector::parse(&request.selector)?;
         let heeded = selector.to_string();
-        let filter = Filter { tenant: tenant(&request.tenant)?, states, selector };
+        let filter =
+            Filter { tenant: tenant(&request.tenant)?, states, selector, with_campaigns: request.with_campaigns };
         let paging: Paging<ScheduleId> = Paging::new("schedules", request.page_size, &request.page_token)?;
         let look = self.read(request.stale, deadline, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
         let (((listed, last), now), freshness) = look.await?;
@@ -188,6 +191,8 @@ impl ScheduleService for Admin {
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+        let as_campaign = |fault: Fault| fault.next(format!("reveille campaign pause {}", request.name));
+        self.not_of_a_campaign(found.id).map_err(as_campaign)?;
         if found.schedule.activity == Activity::Done {
             return Err(refusals::not_possible("the schedule is done: no instant is left").into());
         }
@@ -207,6 +212,8 @@ impl ScheduleService for Admin {
         let request = request.into_inner();
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
         let (id, plan_version) = (found.id, found.schedule.plan.version);
+        let as_campaign = |fault: Fault| fault.next(format!("reveille campaign resume {}", request.name));
+        self.not_of_a_campaign(id).map_err(as_campaign)?;
         let etag = views::etag(id, &found.schedule);
         if !request.etag.is_empty() && request.etag != etag {
             let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);
@@ -280,10 +287,9 @@ impl ScheduleService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
-        let index = match request.validate_only {
-            true => 0,
-            false => self.write(Command::ScheduleDelete(found.id), "", deadline).await?.index,
-        };
+        let delete = Command::ScheduleDelete(found.id);
+        let reply = self.write_unless(request.validate_only, delete, deadline).await?;
+        let index = reply.map_or(0, |reply| reply.index);
         let open_runs = self.site.replica.read(|ledger| open_runs(ledger, found.id));
         Ok(Response::new(DeleteScheduleResponse { index, open_runs }))
     }

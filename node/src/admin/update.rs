@@ -211,6 +211,7 @@ async fn plan(
         let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
         // Whether it is paused is no part of a change.
         wanted.paused = None;
+        mask.check_timing(&wanted)?;
         mask.lay_over(&mut wanted, asked);
         let validate::Asked { create, duplicates } =
             validate::schedule(Some(wanted), present.now, true, (zones, &|tenant, name| site.sealed(tenant, name)))?;

@@ -17,6 +17,32 @@ impl Admin {
         written.map_err(|refusal| refusals::refused(&refusal).request(request_id))
     }
 
+    /// As [`Admin::write`]. A dry run only checks, by the code by which the entry would be checked, and has no reply.
+    pub(super) async fn write_unless(
+        &self,
+        dry_run: bool,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Option<Reply>, Fault> {
+        let written = self.try_write_unless(dry_run, command, "", deadline).await?;
+        written.map_err(|refusal| refusals::refused(&refusal))
+    }
+
+    /// As [`Admin::write_unless`], for a caller that words the refusal.
+    pub(super) async fn try_write_unless(
+        &self,
+        dry_run: bool,
+        command: Command,
+        request_id: &str,
+        deadline: Instant,
+    ) -> Result<Result<Option<Reply>, Refusal>, Fault> {
+        if dry_run {
+            let (checked, _) = self.read(false, deadline, |ledger| ledger.check(&command)).await?;
+            return Ok(checked.map(|()| None));
+        }
+        Ok(self.try_write(command, request_id, deadline).await?.map(Some))
+    }
+
     /// The same for who looks again when the ledger refuses it.
     pub(super) async fn try_write(
         &self,

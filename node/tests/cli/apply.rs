@@ -56,7 +56,8 @@ async fn reveille(fake: Option<&Fake>, verb: &str, file: &Path, more: &[&str]) -
     run(&mut command(&all)).await
 }
 
-/// A cluster that holds what it was given, as a real one does; a schedule of the name `bad` it refuses.
+/// A cluster that holds what it was given, as a real one does; a schedule of the name `bad` it refuses, and one of the
+/// name `late` only when it is made.
 async fn remembering() -> Fake {
     let schedules = Mutex::new(Vec::<v1::ScheduleBody>::new());
     let relays = Mutex::new(Vec::<v1::Relay>::new());
@@ -92,6 +93,9 @@ async fn remembering() -> Fake {
                 let body = request.schedule.expect("a body");
                 if body.name == "bad" {
                     return Err(refusal_of("UNKNOWN_ZONE", "schedule.zone", "no zone 'Europe/Berlim'"));
+                }
+                if body.name == "late" && !request.validate_only {
+                    return Err(refusal(Code::FailedPrecondition, "NOT_POSSIBLE", "it came in between"));
                 }
                 let schedule = Some(of(&body));
                 if !request.validate_only {
@@ -143,7 +147,7 @@ async fn twice_changes_nothing_and_an_edit_changes_what_it_names() {
     assert_eq!(body.audience.map(|audience| audience.columns), Some(vec!["name".to_owned()]));
     // What is made has an id by which a lost answer is asked for again; what only looks has none.
     let ids: Vec<bool> = created.iter().map(|request| request.request_id.is_empty()).collect();
-    assert_eq!(ids, [true, false]);
+    assert_eq!(ids, [true, true, false]);
 
     let second = reveille(Some(&fake), "schedule apply", &file, &["-o", "json"]).await;
     assert_eq!(outcomes(&second), ["schedule/morning unchanged", "relay/main unchanged"], "{second:?}");
@@ -258,20 +262,38 @@ async fn all_problems_are_told_at_once() {
 }
 
 #[tokio::test]
-async fn one_that_is_refused_spoils_no_other_and_is_named_with_its_line() {
+async fn refused_document_leaves_all_unchanged_and_is_named_with_its_line() {
     let bad = "kind: schedule\nname: bad\ndaily: 9:00\ntz: Europe/Berlim\nto: a@example.com\n\
                sender: b@example.com\nsubject: s\ninline_text: t\n";
-    let folder = folder(&format!("{bad}---\n{NEWS}"));
+    let folder = folder(&format!("{NEWS}---\n{bad}"));
+    let file = folder.path().join("news.yaml");
+    let fake = remembering().await;
+    let ended = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert_eq!(outcomes(&ended), ["schedule/morning would_create", "relay/main would_create", "schedule/bad failed"]);
+    let error = ended.error();
+    let place = format!("{}:{}", file.display(), NEWS.lines().count() + 5);
+    assert_eq!((&error["reason"], &error["field"]), (&json!("UNKNOWN_ZONE"), &json!(place)));
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("nothing was changed")), "{error}");
+    let made: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
+    let added: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
+    assert!(made.iter().all(|one| one.validate_only) && added.iter().all(|one| one.validate_only));
+    std::fs::write(&file, bad).expect("written");
+    let alone = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
+    assert_eq!((alone.code, alone.error()["reason"].clone()), (Some(2), json!("UNKNOWN_ZONE")));
+}
+
+#[tokio::test]
+async fn document_refused_while_it_is_made_spoils_no_other() {
+    let late = "kind: schedule\nname: late\ndaily: 9:00\ntz: UTC\nto: a@example.com\n\
+                sender: b@example.com\nsubject: s\ninline_text: t\n";
+    let folder = folder(&format!("{late}---\n{NEWS}"));
     let file = folder.path().join("news.yaml");
     let fake = remembering().await;
     let ended = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
     assert_eq!(ended.code, Some(7), "{ended:?}");
-    assert_eq!(outcomes(&ended), ["schedule/bad failed", "schedule/morning created", "relay/main created"]);
-    let error = ended.error();
-    assert_eq!((&error["reason"], &error["field"]), (&json!("PARTLY_DONE"), &json!(format!("{}:4", file.display()))));
-    std::fs::write(&file, bad).expect("written");
-    let alone = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
-    assert_eq!((alone.code, alone.error()["reason"].clone()), (Some(2), json!("UNKNOWN_ZONE")));
+    assert_eq!(outcomes(&ended), ["schedule/late failed", "schedule/morning created", "relay/main created"]);
+    assert_eq!(ended.error()["reason"], json!("PARTLY_DONE"));
 }
 
 #[tokio::test]

@@ -157,9 +157,12 @@ async fn what_is_not_said_has_no_bound_and_a_draft_is_frozen() {
     for words in ["rate: 50", "share: 1 → 3", "warm_up"] {
         assert!(differs.stdout.contains(words), "{words}: {differs:?}");
     }
+    let refused = folder.reveille(&fake, "apply -o json").await;
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert_eq!(outcomes(&refused), ["tenant/acme would_update", "pool/bulk would_update", "campaign/spring failed"]);
+    folder.write(&ALL.replace("rate: 50", "share: 3").replace("[50, 100]", "[50]"));
     let changed = folder.reveille(&fake, "apply -o json").await;
-    assert_eq!(changed.code, Some(7), "{changed:?}");
-    assert_eq!(outcomes(&changed), ["tenant/acme updated", "pool/bulk updated", "campaign/spring failed"]);
+    assert_eq!(outcomes(&changed), ["tenant/acme updated", "pool/bulk updated", "campaign/spring unchanged"]);
     let set: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
     let set = set.last().expect("set");
     assert_eq!((set.rate_per_second, set.concurrency, set.share), (Some(0.0), Some(0), Some(3)));

@@ -9,10 +9,10 @@ use crate::fake::{Fake, one, unknown};
 #[tokio::test]
 async fn a_dry_run_only_reads_and_says_what_would_be() {
     let fake = Fake::start(|method, _| match method {
-        "GetRun" => {
+        "CancelRun" => {
             let counts = v1::RunCounts { pending: 3, claimed: 1, in_doubt: 1, ..v1::RunCounts::default() };
             let run = v1::Run { run: "r1.0".into(), counts: Some(counts), ..v1::Run::default() };
-            one(v1::GetRunResponse { run: Some(run), freshness: None })
+            one(v1::CancelRunResponse { run: Some(run), barrier: None })
         }
         "GetRelay" => {
             let relay = v1::Relay { name: "main".into(), pool: "bulk".into(), ..v1::Relay::default() };
@@ -42,8 +42,9 @@ async fn a_dry_run_only_reads_and_says_what_would_be() {
     }
     let deleted: Vec<v1::DeleteScheduleRequest> = fake.requests("DeleteSchedule");
     assert!(deleted.iter().all(|asked| asked.validate_only));
-    let changes = ["CancelRun", "RemoveRelay"];
-    assert!(!fake.methods().iter().any(|method| changes.contains(&method.as_str())), "{:?}", fake.methods());
+    let cancelled: Vec<v1::CancelRunRequest> = fake.requests("CancelRun");
+    assert!(cancelled.iter().all(|asked| asked.validate_only));
+    assert!(!fake.methods().iter().any(|method| method == "RemoveRelay"), "{:?}", fake.methods());
 }
 
 #[tokio::test]
@@ -312,8 +313,18 @@ async fn a_backfill_counts_before_it_opens_and_says_what_is_left() {
     );
     let unconfirmed = fake.reveille(line).await;
     assert_eq!(unconfirmed.code, Some(2), "{unconfirmed:?}");
-    assert!(unconfirmed.stderr.contains("5 occurrences of morning never opened"), "{}", unconfirmed.stderr);
-    assert!(unconfirmed.stderr.contains("2 did; 1 inside the min gap will not"), "{}", unconfirmed.stderr);
+    assert!(
+        unconfirmed
+            .stderr
+            .contains("5 occurrences of morning between 2026-03-01T00:00:00Z and 2026-03-05T00:00:00Z never opened"),
+        "{}",
+        unconfirmed.stderr
+    );
+    assert!(
+        unconfirmed.stderr.contains("(2 opened before; 1 inside the min gap stay closed)"),
+        "{}",
+        unconfirmed.stderr
+    );
     let asked: Vec<v1::BackfillScheduleRequest> = fake.requests("BackfillSchedule");
     assert!(asked.iter().all(|asked| asked.validate_only), "{asked:?}");
 
@@ -331,9 +342,11 @@ async fn a_backfill_of_more_than_a_thousand_is_partly_done() {
     let answer = v1::BackfillScheduleResponse { opened: 1_000, rest: Some(rest), ..Default::default() };
     let fake = Fake::answering("BackfillSchedule", answer).await;
     let line = "schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z";
-    let partly = fake.reveille(&format!("{line} --yes")).await;
-    assert_eq!(partly.code, Some(7), "{partly:?}");
-    assert!(partly.stderr.contains("--from 2026-03-02T00:00:00Z --to 2026-03-05T00:00:00Z"), "{}", partly.stderr);
+    for end in ["--dry-run", "--yes"] {
+        let partly = fake.reveille(&format!("{line} {end}")).await;
+        assert_eq!(partly.code, Some(7), "{end}: {partly:?}");
+        assert!(partly.stderr.contains("--from 2026-03-02T00:00:00Z --to 2026-03-05T00:00:00Z"), "{}", partly.stderr);
+    }
 }
 
 #[tokio::test]

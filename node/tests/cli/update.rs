@@ -101,7 +101,9 @@ async fn each_flag_names_its_own_field_and_defaults_name_none() {
         "policies.jitter",
         "policies.max_attempts",
         "policies.min_gap",
-        "when",
+        "when.daily.days",
+        "when.daily.hour",
+        "when.daily.minute",
         "zone",
     ];
     assert_eq!(named, expected);
@@ -151,4 +153,28 @@ async fn an_empty_etag_is_no_etag() {
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("--etag"), "{}", ended.stderr);
     assert_eq!(fake.methods(), [""; 0], "nothing was asked");
+}
+
+#[tokio::test]
+async fn timing_part_alone_is_named_alone() {
+    let fake = schedule().await;
+    for (line, expected) in [
+        ("--daily 10:00", vec!["when.daily.hour", "when.daily.minute"]),
+        ("--days sat", vec!["when.daily.days"]),
+        ("--every 48h", vec!["when.every.period"]),
+        ("--anchor 2026-11-24T09:00:00Z", vec!["when.every.anchor"]),
+        ("--cron @daily", vec!["when"]),
+        ("--clear days", vec!["when.daily.days"]),
+    ] {
+        let ended = fake.reveille(&format!("schedule update morning {line} --dry-run")).await;
+        assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
+        assert_eq!(asked(&fake).last().map(paths), Some(expected), "{line}");
+    }
+    let anchor = prost_types::Timestamp { seconds: 1_795_510_800, nanos: 0 };
+    let period = Some(prost_types::Duration { seconds: 48 * 3_600, nanos: 0 });
+    let every = v1::when::Pattern::Every(v1::Every { period, anchor: Some(anchor) });
+    let schedule = v1::Schedule { when: Some(v1::When { pattern: Some(every) }), ..v1::Schedule::default() };
+    let answer = v1::GetScheduleResponse { schedule: Some(schedule), ..Default::default() };
+    let shown = Fake::answering("GetSchedule", answer).await.reveille("schedule show morning").await;
+    assert!(shown.stdout.contains("every 2d from 2026-11-24T09:00:00Z"), "{shown:?}");
 }

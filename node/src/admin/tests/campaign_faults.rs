@@ -6,8 +6,9 @@ use jiff::SignedDuration;
 use reveille_ledger::command::{Command, Quarantine, Quarantined};
 use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::{
-    BackfillScheduleRequest, CampaignState, CancelCampaignRequest, CreateScheduleRequest, DeleteAudienceRequest,
-    DeleteCampaignRequest, LaunchCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest, TriggerScheduleRequest,
+    BackfillScheduleRequest, CampaignState, CancelCampaignRequest, CancelRunRequest, CreateScheduleRequest,
+    DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, LaunchCampaignRequest, ListSchedulesRequest,
+    PauseCampaignRequest, PauseScheduleRequest, ResumeCampaignRequest, ResumeScheduleRequest, TriggerScheduleRequest,
     UpdateScheduleRequest,
 };
 use tonic::{Code, Status};
@@ -144,5 +145,77 @@ async fn one_that_is_blocked_says_so_and_goes_on_when_it_is_resumed() {
     let resume = ResumeCampaignRequest { name: "spring".into(), ..ResumeCampaignRequest::default() };
     let resumed = node.campaigns().resume_campaign(resume).await.expect("resumed").into_inner().campaign;
     assert_eq!(resumed.expect("a campaign").state(), CampaignState::Launched);
+    node.stop().await;
+}
+
+/// How a call ended: its code, its message and its next command.
+fn end<T>(answer: Result<T, Status>) -> Option<(Code, String, String)> {
+    answer.err().map(|status| (status.code(), status.message().to_owned(), next(&status).1))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dry_run_ends_as_the_command_does() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    node.campaigns().create_campaign(body("spring", "all", at(SignedDuration::from_hours(1)))).await.expect("a draft");
+    launched(&node, "spring", None).await.expect("launched");
+    let run = node.triggered("daily", &["ada@example.net"], "").await.run;
+    node.until(&run, |run| run.finished_index.is_some()).await;
+
+    let named = || "spring".to_owned();
+    let mut ends = Vec::new();
+    for validate_only in [true, false] {
+        let delete = DeleteScheduleRequest { name: named(), validate_only, ..Default::default() };
+        let cancel = CancelRunRequest { run: run.clone(), validate_only, ..Default::default() };
+        let forget = DeleteCampaignRequest { name: named(), validate_only, ..Default::default() };
+        let audience = DeleteAudienceRequest { name: "all".into(), validate_only, ..Default::default() };
+        let none = CancelCampaignRequest { name: "none".into(), validate_only, ..Default::default() };
+        ends.push([
+            end(node.schedules().delete_schedule(delete).await),
+            end(node.runs().cancel_run(cancel).await),
+            end(node.campaigns().delete_campaign(forget).await),
+            end(node.audiences().delete_audience(audience).await),
+            end(node.campaigns().cancel_campaign(none).await),
+        ]);
+    }
+    let [dry, real] = ends.try_into().expect("two rounds");
+    assert!(real.iter().all(Option::is_some), "each is refused: {real:?}");
+    assert_eq!(dry, real);
+
+    // What would be done changes nothing when it is only checked.
+    let dry = CancelCampaignRequest { name: named(), validate_only: true, ..Default::default() };
+    node.campaigns().cancel_campaign(dry).await.expect("it can be cancelled");
+    assert_eq!(status(&node, "spring").await.state(), CampaignState::Launched);
+    let cancel = CancelCampaignRequest { name: named(), ..Default::default() };
+    node.campaigns().cancel_campaign(cancel).await.expect("cancelled");
+    let dry = DeleteCampaignRequest { name: named(), validate_only: true, ..Default::default() };
+    assert_eq!(node.campaigns().delete_campaign(dry).await.expect("it can be deleted").into_inner().index, 0);
+    status(&node, "spring").await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn campaign_is_no_schedule_for_list_pause_and_resume() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    node.campaigns().create_campaign(body("spring", "all", at(SignedDuration::from_hours(1)))).await.expect("a draft");
+    launched(&node, "spring", None).await.expect("launched");
+    node.schedules().create_schedule(creation(yearly("daily", &["ann@example.com"]))).await.expect("created");
+    for (with_campaigns, expected) in [(false, vec!["daily"]), (true, vec!["spring", "daily"])] {
+        let request = ListSchedulesRequest { with_campaigns, ..Default::default() };
+        let listed = node.schedules().list_schedules(request).await.expect("a list").into_inner().schedules;
+        let names: Vec<&str> = listed.iter().map(|schedule| schedule.name.as_str()).collect();
+        assert_eq!(names, expected);
+        assert!(listed.iter().all(|schedule| schedule.of_campaign == (schedule.name == "spring")), "{listed:?}");
+    }
+    for validate_only in [true, false] {
+        let pause = PauseScheduleRequest { name: "spring".into(), validate_only, ..Default::default() };
+        let refused = node.schedules().pause_schedule(pause).await.expect_err("a campaign");
+        assert_eq!(next(&refused), one("reveille campaign pause spring"), "{refused}");
+        let resume = ResumeScheduleRequest { name: "spring".into(), validate_only, ..Default::default() };
+        let refused = node.schedules().resume_schedule(resume).await.expect_err("a campaign");
+        assert_eq!(next(&refused), one("reveille campaign resume spring"), "{refused}");
+    }
+    assert_eq!(status(&node, "spring").await.state(), CampaignState::Launched);
     node.stop().await;
 }

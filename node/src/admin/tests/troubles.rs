@@ -44,7 +44,7 @@ async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
     let twice = node.runs().resume_run(resume).await.expect_err("not paused");
     assert_eq!(reason(&twice), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
 
-    let cancel = CancelRunRequest { tenant: tenant(), run: run.clone() };
+    let cancel = CancelRunRequest { tenant: tenant(), run: run.clone(), validate_only: false };
     let cancelled = node.runs().cancel_run(cancel).await.expect("cancelled").into_inner();
     assert_eq!(cancelled.run.map(|run| run.state()), Some(RunState::Cancelled));
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.cancelled == 2)).await;

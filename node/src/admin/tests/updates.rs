@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{
-    Content, GetScheduleRequest, ListRunsRequest, Policies, Schedule, ScheduleBody, UpdateScheduleRequest,
-    UpdateScheduleResponse, When, when,
+    Content, Daily, Every, GetScheduleRequest, ListRunsRequest, Policies, Schedule, ScheduleBody,
+    UpdateScheduleRequest, UpdateScheduleResponse, When, when,
 };
 use tonic::Code;
 
@@ -195,5 +195,38 @@ async fn what_a_schedule_is_made_of_is_told_and_asked_for_again_changes_nothing(
     let answer = node.schedules().update_schedule(look).await.expect("a look").into_inner();
     assert_eq!(answer.body, Some(ScheduleBody { priority: 4, ..body.clone() }));
     assert_eq!(answer.former_body, Some(body));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timing_part_that_is_not_named_stays() {
+    let node = node("").await;
+    let timed = |pattern: when::Pattern| ScheduleBody {
+        when: Some(When { pattern: Some(pattern) }),
+        ..ScheduleBody::default()
+    };
+    let daily = |hour, days: &str| when::Pattern::Daily(Daily { hour, minute: 0, days: days.to_owned() });
+    let body = ScheduleBody { when: timed(daily(9, "mon-fri")).when, ..yearly("report", &["ada@example.net"]) };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+
+    let (_, later) = done(&node, update(&["when.daily.hour", "when.daily.minute"], timed(daily(10, "")))).await;
+    assert_eq!(later.when, timed(daily(10, "mon,tue,wed,thu,fri")).when);
+    let (_, saturday) = done(&node, update(&["when.daily.days"], timed(daily(0, "sat")))).await;
+    assert_eq!(saturday.when, timed(daily(10, "sat")).when);
+
+    let hours = |hours: i64| Some(prost_types::Duration { seconds: hours * 3_600, nanos: 0 });
+    let anchor = Some(prost_types::Timestamp { seconds: 1_795_510_800, nanos: 0 });
+    let every = |period, anchor| when::Pattern::Every(Every { period, anchor });
+    let alone = update(&["when.every.anchor"], timed(every(None, anchor)));
+    let refused = node.schedules().update_schedule(alone).await.expect_err("the schedule is daily");
+    assert!(refused.message().contains("schedule.when.every"), "{refused}");
+    let both = update(&["when.every.period", "when.every.anchor"], timed(every(hours(36), anchor)));
+    let (_, periodic) = done(&node, both).await;
+    assert_eq!(periodic.when, timed(every(hours(36), anchor)).when);
+    let (_, longer) = done(&node, update(&["when.every.period"], timed(every(hours(48), None)))).await;
+    assert_eq!(longer.when, timed(every(hours(48), anchor)).when, "the anchor stays");
+    let alone = update(&["when.daily.days"], timed(daily(0, "sat")));
+    let refused = node.schedules().update_schedule(alone).await.expect_err("the schedule is periodic");
+    assert!(refused.message().contains("the schedule is not daily"), "{refused}");
     node.stop().await;
 }

@@ -47,6 +47,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
             _ => String::new(),
         },
         waits_for: String::new(),
+        of_campaign: false,
         labels: schedule.labels.as_map().clone(),
         now: Some(timestamp(now)),
     }

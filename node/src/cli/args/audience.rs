@@ -58,6 +58,9 @@ pub enum AudienceCommand {
     Delete {
         /// Its name
         name: String,
+        /// Say whether it can be deleted, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 

@@ -97,6 +97,9 @@ Examples:
     Cancel {
         /// Its name
         name: String,
+        /// Show what would be cancelled, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// How far it has come
     #[command(after_long_help = "\
@@ -127,6 +130,9 @@ Examples:
     Delete {
         /// Its name
         name: String,
+        /// Say whether it can be deleted, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 

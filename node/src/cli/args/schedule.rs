@@ -195,7 +195,7 @@ Examples:
 
 /// `schedule create`.
 #[derive(Clone, Debug, Args)]
-#[command(group = when::needed(), group = ArgGroup::new("audience-needed").required(true).args(["to", "recipients", "sealed"]))]
+#[command(groups = when::needed(), group = ArgGroup::new("audience-needed").required(true).args(["to", "recipients", "sealed"]))]
 pub struct CreateArgs {
     /// Its name, unique in the tenant
     pub name: String,
@@ -316,7 +316,7 @@ pub struct UpdateArgs {
     pub dry_run: bool,
     /// Take back what was given: end, reply-to, labels …; may be repeated
     #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
-        "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "bulk", "labels",
+        "days", "anchor", "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "bulk", "labels",
     ])]
     pub clear: Vec<String>,
     /// Pool of relays
@@ -412,7 +412,7 @@ pub struct BackfillArgs {
 
 /// `schedule preview`.
 #[derive(Debug, Args)]
-#[command(group = when::needed())]
+#[command(groups = when::needed())]
 pub struct PreviewArgs {
     /// Instants strictly after this one [default: now]
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]

@@ -21,22 +21,27 @@ pub struct WhenArgs {
     #[arg(long, value_name = "HH:MM")]
     pub daily: Option<TimeOfDay>,
     /// With --daily: on these days only, such as mon-fri or sat,sun
-    #[arg(long, value_name = "DAYS", requires = "daily", conflicts_with_all = ["cron", "every", "at"])]
+    #[arg(long, value_name = "DAYS", conflicts_with_all = ["cron", "every", "at"])]
     pub days: Option<Weekdays>,
     /// Again and again after this long, such as 90m or 36h; clock changes do not matter
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub every: Option<SignedDuration>,
     /// With --every: one of its instants; the others are counted from it [default: --start, or 1970-01-01T00:00:00Z]
-    #[arg(long, value_name = "INSTANT", value_parser = parse_instant, requires = "every", conflicts_with_all = ["cron", "daily", "at"])]
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant, conflicts_with_all = ["cron", "daily", "at", "days"])]
     pub anchor: Option<Timestamp>,
     /// Once, such as 2026-12-24T09:00:00+01:00
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     pub at: Option<Timestamp>,
 }
 
-/// The flags of which a new schedule needs one.
-pub fn needed() -> ArgGroup {
-    ArgGroup::new("when-needed").required(true).args(["cron", "daily", "every", "at"])
+/// The flags of which a new schedule needs one, and those that only belong to one of them. An update may give a part
+/// alone: the schedule has the rest.
+pub fn needed() -> [ArgGroup; 3] {
+    [
+        ArgGroup::new("when-needed").required(true).args(["cron", "daily", "every", "at"]),
+        ArgGroup::new("days-of-daily").arg("days").requires("daily"),
+        ArgGroup::new("anchor-of-every").arg("anchor").requires("every"),
+    ]
 }
 
 /// A time of day, on a whole minute.
@@ -93,22 +98,31 @@ impl WhenArgs {
         self.at.map(|instant| calendar::When::At { instant_ms: instant.as_millisecond() })
     }
 
-    /// Was one of them given?
-    pub fn is_given(&self) -> bool {
-        self.cron.is_some() || self.daily.is_some() || self.every.is_some() || self.at.is_some()
+    /// Paths of an update mask: what was given, and no more.
+    pub fn paths(&self) -> Vec<&'static str> {
+        let given = [
+            ("when", self.cron.is_some() || self.at.is_some()),
+            ("when.daily.hour", self.daily.is_some()),
+            ("when.daily.minute", self.daily.is_some()),
+            ("when.daily.days", self.days.is_some()),
+            ("when.every.period", self.every.is_some()),
+            ("when.every.anchor", self.anchor.is_some()),
+        ];
+        given.into_iter().filter_map(|(path, given)| given.then_some(path)).collect()
     }
 
     /// For the API.
     pub fn to_wire(&self) -> v1::When {
         use v1::when::Pattern;
-        let daily = self.daily.map(|TimeOfDay { hour, minute }| {
+        let daily = (self.daily.is_some() || self.days.is_some()).then(|| {
+            let (hour, minute) = self.daily.map(|TimeOfDay { hour, minute }| (hour, minute)).unwrap_or_default();
             let days = self.days.filter(|days| *days != Weekdays::EVERY_DAY);
             let days = days.map(|days| days.to_string()).unwrap_or_default();
             Pattern::Daily(v1::Daily { hour: hour.into(), minute: minute.into(), days })
         });
-        let anchor = self.anchor.map(to_wire);
-        let every =
-            self.every.map(|period| Pattern::Every(v1::Every { period: Some(duration_to_wire(period)), anchor }));
+        let every = (self.every.is_some() || self.anchor.is_some()).then(|| {
+            Pattern::Every(v1::Every { period: self.every.map(duration_to_wire), anchor: self.anchor.map(to_wire) })
+        });
         let cron = self.cron.clone().map(Pattern::Cron);
         let at = self.at.map(|instant| Pattern::At(to_wire(instant)));
         v1::When { pattern: cron.or(daily).or(every).or(at) }

@@ -23,14 +23,22 @@ const FAILURES_TOLD: usize = 10;
 /// Applies documents, or says what that would do.
 pub async fn run(desk: &Desk<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
     let asked = read::all(tenant, &what.manifest).await?;
-    let done = take(desk, asked, !what.dry_run).await;
+    // One document is checked before it is made anyway.
+    let mut done = match asked.len() > 1 || what.dry_run {
+        true => take(desk, &asked, false).await,
+        false => Vec::new(),
+    };
+    let is_made = !what.dry_run && done.iter().all(|one| one.failure.is_none());
+    if is_made {
+        done = take(desk, &asked, true).await;
+    }
     let views: Vec<AppliedView> = done.iter().map(|one| one.view.clone()).collect();
     list(desk, &views, |view| view.outcome.is_well())?;
-    let verdict = verdict(&done);
+    let verdict = verdict(&done, is_made);
     // With -o json an error is alone on stderr.
     if verdict.is_ok() || desk.terminal.format() != Format::Json {
         talk(desk, &views);
-        if what.dry_run {
+        if !is_made {
             desk.terminal.say("checked; nothing was changed");
         }
     }
@@ -40,7 +48,7 @@ pub async fn run(desk: &Desk<'_>, tenant: &str, what: &ApplyFiles) -> Result<(),
 /// Says what applying would change.
 pub async fn diff(desk: &Desk<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
     let asked = read::all(tenant, what).await?;
-    let done = take(desk, asked, false).await;
+    let done = take(desk, &asked, false).await;
     let differs = |view: &AppliedView| matches!(view.outcome, Outcome::WouldCreate | Outcome::WouldUpdate);
     match desk.terminal.format() {
         Format::Table => {
@@ -49,7 +57,7 @@ pub async fn diff(desk: &Desk<'_>, tenant: &str, what: &ManifestFiles) -> Result
         }
         _ => list(desk, &done.iter().map(|one| one.view.clone()).collect::<Vec<_>>(), differs)?,
     }
-    verdict(&done)?;
+    verdict(&done, false)?;
     if done.iter().any(|one| differs(&one.view)) {
         return Err(Stop::No);
     }
@@ -66,13 +74,13 @@ struct Done {
 }
 
 /// One after the other. A failure that the others would meet too ends the asking.
-async fn take(desk: &Desk<'_>, asked: Vec<Asked>, make: bool) -> Vec<Done> {
+async fn take(desk: &Desk<'_>, asked: &[Asked], make: bool) -> Vec<Done> {
     let mut all: Vec<Done> = Vec::with_capacity(asked.len());
     let mut stopped = false;
     for asked in asked {
-        let mut done = Done { view: view(&asked), whole: write::yaml(&asked.tree()), failure: None };
+        let mut done = Done { view: view(asked), whole: write::yaml(&asked.tree()), failure: None };
         if !stopped {
-            match attempt(desk, &asked, make).await {
+            match attempt(desk, asked, make).await {
                 Ok(plan) => {
                     done.view.outcome = plan.outcome(make);
                     (done.view.changes, done.view.notes) = (plan.changes, plan.notes);
@@ -135,17 +143,18 @@ fn talk(desk: &Desk<'_>, views: &[AppliedView]) {
     desk.terminal.say(&format!("{}: {}", human::counted(views.len() as u64, "document"), counts.join(", ")));
 }
 
-/// One that failed tells itself; of several some are done, and then it is partly done.
-fn verdict(done: &[Done]) -> Result<(), Stop> {
+/// One that failed tells itself. Of several some may be made: then it is partly done.
+fn verdict(done: &[Done], is_made: bool) -> Result<(), Stop> {
     let failed: Vec<(&Done, &Failure)> =
         done.iter().filter_map(|one| one.failure.as_ref().map(|failure| (one, failure))).collect();
     let Some((_, first)) = failed.first() else { return Ok(()) };
     if done.len() == 1 {
         return Err((*first).clone().into());
     }
-    let is_partly = done.iter().any(|one| one.view.outcome.is_well());
+    let is_partly = is_made && done.iter().any(|one| one.view.outcome.is_well());
     let count = human::counted(done.len() as u64, "document");
-    let mut message = format!("{} of {count} failed", failed.len());
+    let unchanged = if is_made { "" } else { "; nothing was changed" };
+    let mut message = format!("{} of {count} failed{unchanged}", failed.len());
     for (one, failure) in failed.iter().take(FAILURES_TOLD) {
         let place = failure.field.as_deref().unwrap_or(&one.view.place);
         message.push_str(&format!("\n  {} ({place}): {}", one.view.name(), failure.message));
@@ -160,7 +169,10 @@ fn verdict(done: &[Done]) -> Result<(), Stop> {
     // What ended the asking came last; it says how to go on, and under which id.
     let last = failed.last().map_or(*first, |(_, failure)| *failure);
     let next = last.next.clone().filter(|_| last.concerns_all());
-    let again = || "mend them, then the same command again: what is done stays as it is".to_owned();
+    let again = || match is_partly {
+        true => "fix them, then the same command again: what is done stays as it is".to_owned(),
+        false => "fix them, then the same command again".to_owned(),
+    };
     let (field, request_id) = (first.field.clone(), last.request_id.clone());
     Err(Failure {
         exit,

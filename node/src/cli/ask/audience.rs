@@ -27,7 +27,9 @@ pub async fn run(desk: &Desk<'_>, args: AudienceArgs) -> Result<(), Stop> {
         AudienceCommand::Generate(args) => generate(desk, tenant, args).await,
         AudienceCommand::List(paging) => desk.list(paging, |size, token| page(desk, tenant.clone(), size, token)).await,
         AudienceCommand::Show { name } => show(desk, tenant, name).await,
-        AudienceCommand::Delete { name } => delete(desk, tenant, name).await,
+        AudienceCommand::Delete { name, dry_run } => {
+            delete(desk, DeleteAudienceRequest { tenant, name, validate_only: dry_run }).await
+        }
     }
 }
 
@@ -100,10 +102,12 @@ async fn show(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop>
     desk.terminal.show(&AudienceView::from(answer.audience.unwrap_or_default()))
 }
 
-async fn delete(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    desk.terminal.confirm(&format!("Delete audience {name}?"))?;
-    let question = DeleteAudienceRequest { tenant, name: name.clone() };
+async fn delete(desk: &Desk<'_>, question: DeleteAudienceRequest) -> Result<(), Stop> {
+    let (name, dry_run) = (question.name.clone(), question.validate_only);
+    if !dry_run {
+        desk.terminal.confirm(&format!("Delete audience {name}?"))?;
+    }
     let call = |channel, question| async move { Service::new(channel).delete_audience(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
-    desk.terminal.show(&RemovedView { name, index: answer.index })
+    desk.removed(RemovedView { name, index: answer.index, dry_run })
 }

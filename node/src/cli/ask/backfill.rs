@@ -1,7 +1,7 @@
 //! `reveille schedule backfill`: what would open is counted, confirmed, and opened.
 
-use reveille_proto::admin::v1::BackfillScheduleRequest;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
+use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
 use super::Desk;
 use crate::cli::args::BackfillArgs;
@@ -28,26 +28,28 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: BackfillArgs) -> Result<
     let call = |channel, question| async move { Service::new(channel).backfill_schedule(question).await };
     let look = BackfillScheduleRequest { validate_only: true, ..request.clone() };
     let looked = desk.client.ask(Nature::Read, look, call).await?;
-    let words = format!(
-        "{} of {} never opened between {} and {}, {} did{}",
-        human::counted((looked.opened + looked.inside_gap).into(), "occurrence"),
-        args.name,
-        args.from,
-        args.to,
-        human::count(looked.opened_before.into()),
-        match looked.inside_gap {
-            0 => String::new(),
-            inside => format!("; {} inside the min gap will not", human::count(inside.into())),
-        },
-    );
     if args.dry_run {
-        desk.terminal.say(&words);
-        return desk.terminal.show(&BackfillView::new(args.name, looked));
+        return told(desk, &args, looked);
     }
     if looked.opened > 0 && looked.first_run.is_empty() {
-        desk.terminal.confirm(&format!("{words}. Open them now?"))?;
+        desk.terminal.confirm(&format!("{}. Open them now?", missing(&args, &looked)))?;
     }
     let answer = desk.change(request, call).await?;
+    told(desk, &args, answer)
+}
+
+/// What a backfill would open, in words.
+fn missing(args: &BackfillArgs, looked: &BackfillScheduleResponse) -> String {
+    let never = human::counted((looked.opened + looked.inside_gap).into(), "occurrence");
+    let mut rest = format!("{} opened before", human::count(looked.opened_before.into()));
+    if looked.inside_gap > 0 {
+        rest += &format!("; {} inside the min gap stay closed", human::count(looked.inside_gap.into()));
+    }
+    format!("{never} of {} between {} and {} never opened ({rest})", args.name, args.from, args.to)
+}
+
+/// Prints what opened, or would. A rest is an error where no number was asked for.
+fn told(desk: &Desk<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
     let rest = text(answer.rest.as_ref());
     desk.terminal.show(&BackfillView::new(args.name.clone(), answer))?;
     let Some(rest) = rest else { return Ok(()) };

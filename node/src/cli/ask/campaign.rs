@@ -42,7 +42,9 @@ pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
         CampaignCommand::Resume { name, without_canary } => {
             resume(desk, ResumeCampaignRequest { tenant, name, without_canary }).await
         }
-        CampaignCommand::Cancel { name } => cancel(desk, CancelCampaignRequest { tenant, name }).await,
+        CampaignCommand::Cancel { name, dry_run } => {
+            cancel(desk, CancelCampaignRequest { tenant, name, validate_only: dry_run }).await
+        }
         CampaignCommand::Status { name, manifest: true, .. } => manifest(desk, tenant, name).await,
         CampaignCommand::Status { name, watch, .. } => {
             let look = async || {
@@ -53,7 +55,9 @@ pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
         }
         CampaignCommand::Watch { name } => watch(desk, tenant, name).await,
         CampaignCommand::List(paging) => desk.list(paging, |size, token| page(desk, tenant.clone(), size, token)).await,
-        CampaignCommand::Delete { name } => delete(desk, tenant, name).await,
+        CampaignCommand::Delete { name, dry_run } => {
+            delete(desk, DeleteCampaignRequest { tenant, name, validate_only: dry_run }).await
+        }
     }
 }
 
@@ -114,11 +118,16 @@ async fn resume(desk: &Desk<'_>, question: ResumeCampaignRequest) -> Result<(), 
 }
 
 async fn cancel(desk: &Desk<'_>, question: CancelCampaignRequest) -> Result<(), Stop> {
-    desk.terminal.confirm(&format!("Cancel campaign {} for good?", question.name))?;
+    let dry_run = question.validate_only;
+    if !dry_run {
+        desk.terminal.confirm(&format!("Cancel campaign {} for good?", question.name))?;
+    }
     let call = |channel, question| async move { Service::new(channel).cancel_campaign(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
     let view = CampaignView::from(answer.campaign.unwrap_or_default());
-    desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
+    desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))?;
+    desk.checked(dry_run);
+    Ok(())
 }
 
 /// Until its run is there, once a second; then as the run is watched.
@@ -182,12 +191,14 @@ async fn page(
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn delete(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    desk.terminal.confirm(&forgets(&name))?;
-    let question = DeleteCampaignRequest { tenant, name: name.clone() };
+async fn delete(desk: &Desk<'_>, question: DeleteCampaignRequest) -> Result<(), Stop> {
+    let (name, dry_run) = (question.name.clone(), question.validate_only);
+    if !dry_run {
+        desk.terminal.confirm(&forgets(&name))?;
+    }
     let call = |channel, question| async move { Service::new(channel).delete_campaign(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
-    desk.terminal.show(&RemovedView { name, index: answer.index })
+    desk.removed(RemovedView { name, index: answer.index, dry_run })
 }
 
 /// What is asked before it is forgotten: its run is still known, and for 30 days refuses the same again (P20).

@@ -109,7 +109,12 @@ struct Asker<'a, 'd> {
 impl Asker<'_, '_> {
     async fn work(&mut self) -> Work {
         let tenant = self.tenant.clone();
-        let question = ListSchedulesRequest { tenant: tenant.clone(), page_size: PAGE_SIZE, ..Default::default() };
+        let question = ListSchedulesRequest {
+            tenant: tenant.clone(),
+            page_size: PAGE_SIZE,
+            with_campaigns: true,
+            ..Default::default()
+        };
         let schedules = self
             .all(
                 |stale, page_token| ListSchedulesRequest { stale, page_token, ..question.clone() },

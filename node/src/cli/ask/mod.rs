@@ -50,6 +50,7 @@ use super::human;
 use super::instant::duration_ms;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
+use super::view::relay::RemovedView;
 use super::view::{Row, View};
 use screen::Scene;
 
@@ -230,6 +231,13 @@ impl<'a> Desk<'a> {
         if dry_run {
             self.terminal.say(CHECKED);
         }
+    }
+
+    /// Prints what was removed, or would be.
+    fn removed(&self, view: RemovedView) -> Result<(), Stop> {
+        self.terminal.show(&view)?;
+        self.checked(view.dry_run);
+        Ok(())
     }
 
     /// Prints how many recipients a decision moved; fewer than were named is partly done.

@@ -71,5 +71,5 @@ async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
     let question = RemovePoolRequest { name: name.clone() };
     let call = |channel, question| async move { Service::new(channel).remove_pool(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
-    desk.terminal.show(&RemovedView { name, index: answer.index })
+    desk.removed(RemovedView { name, index: answer.index, dry_run: false })
 }

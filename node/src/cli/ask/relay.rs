@@ -138,7 +138,7 @@ async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
     let question = RemoveRelayRequest { name: name.clone() };
     let call = |channel, question| async move { Service::new(channel).remove_relay(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
-    desk.terminal.show(&RemovedView { name, index: answer.index })?;
+    desk.removed(RemovedView { name, index: answer.index, dry_run: false })?;
     answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
     Ok(())
 }

@@ -49,8 +49,9 @@ pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
         RunCommand::Resume { run, without_canary } => {
             resume(desk, ResumeRunRequest { tenant, run, without_canary }).await
         }
-        RunCommand::Cancel { run, dry_run: false } => cancel(desk, tenant, run).await,
-        RunCommand::Cancel { run, dry_run: true } => would_cancel(desk, tenant, run).await,
+        RunCommand::Cancel { run, dry_run } => {
+            cancel(desk, CancelRunRequest { tenant, run, validate_only: dry_run }).await
+        }
     }
 }
 
@@ -126,21 +127,21 @@ async fn resume(desk: &Desk<'_>, question: ResumeRunRequest) -> Result<(), Stop>
     desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
 }
 
-async fn would_cancel(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
-    let seen = show(desk, GetRunRequest { tenant, run, stale: desk.stale }).await?;
-    desk.note(seen.freshness.as_ref());
-    desk.terminal.show(&seen.view)?;
-    desk.terminal.say(&seen.view.would_cancel());
-    desk.checked(true);
-    Ok(())
-}
-
-async fn cancel(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
-    desk.terminal.confirm(&format!("Cancel what run {run} has not sent? It is never sent then."))?;
-    let question = CancelRunRequest { tenant, run };
+async fn cancel(desk: &Desk<'_>, question: CancelRunRequest) -> Result<(), Stop> {
+    let dry_run = question.validate_only;
+    if !dry_run {
+        desk.terminal.confirm(&format!("Cancel what run {} has not sent? It is never sent then.", question.run))?;
+    }
     let call = |channel, question| async move { Service::new(channel).cancel_run(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let view = RunView::from(answer.run.unwrap_or_default());
+    if dry_run {
+        desk.terminal.show(&view)?;
+        desk.terminal.say(&view.would_cancel());
+        desk.checked(dry_run);
+        return Ok(());
+    }
     let barrier = BarrierView::from(answer.barrier);
     desk.terminal.say(&format!("cancelled: {}", barrier.sentence()));
-    desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
+    desk.terminal.show(&view.with_barrier(barrier))
 }

@@ -69,5 +69,5 @@ async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
     let question = RemoveTenantRequest { name: name.clone() };
     let call = |channel, question| async move { Service::new(channel).remove_tenant(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
-    desk.terminal.show(&RemovedView { name, index: answer.index })
+    desk.removed(RemovedView { name, index: answer.index, dry_run: false })
 }

@@ -64,7 +64,7 @@ fn request(
     let body = ScheduleBody {
         tenant,
         name: args.name,
-        when: args.when.is_given().then(|| args.when.to_wire()),
+        when: (!args.when.paths().is_empty()).then(|| args.when.to_wire()),
         zone: args.tz.unwrap_or_default(),
         start: args.start.map(to_wire),
         end: args.end.map(to_wire),
@@ -92,6 +92,8 @@ fn request(
 fn path_of(flag: &str) -> String {
     match flag {
         "start" | "end" | "labels" => flag.to_owned(),
+        "days" => "when.daily.days".to_owned(),
+        "anchor" => "when.every.anchor".to_owned(),
         "max-runs" => "max_runs".to_owned(),
         "reply-to" => "content.reply_to".to_owned(),
         "var" => "content.variables".to_owned(),
@@ -104,7 +106,6 @@ fn path_of(flag: &str) -> String {
 fn paths(args: &UpdateArgs) -> Vec<String> {
     let content = &args.content;
     let given = [
-        ("when", args.when.is_given()),
         ("zone", args.tz.is_some()),
         ("start", args.start.is_some()),
         ("end", args.end.is_some()),
@@ -122,9 +123,10 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
         ("content.bulk", content.bulk),
     ];
     let given = given.into_iter().filter(|(_, given)| *given).map(|(path, _)| path.to_owned());
+    let when = args.when.paths().into_iter().map(str::to_owned);
     let policies = args.policies.names.iter().map(|name| format!("policies.{name}"));
     let labels = args.labels.iter().map(|label| format!("labels.{}", label.key));
-    given.chain(policies).chain(labels).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
+    given.chain(when).chain(policies).chain(labels).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
 }
 
 /// The parts that were given.

@@ -84,6 +84,9 @@ pub struct RemovedView {
     pub name: String,
     /// Log index.
     pub index: u64,
+    /// Would it only be removed?
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 impl From<v1::Relay> for RelayView {
@@ -272,6 +275,9 @@ impl View for RemovedView {
     }
 
     fn text(&self, _paint: bool) -> String {
-        format!("{} removed, log index {}", self.name, self.index)
+        match self.dry_run {
+            true => format!("{} would be removed", self.name),
+            false => format!("{} removed, log index {}", self.name, self.index),
+        }
     }
 }

@@ -31,6 +31,8 @@ pub struct ScheduleView {
     next: Vec<InstantView>,
     /// The run that its next instant waits for.
     waits_for: Option<String>,
+    /// A campaign made it.
+    of_campaign: bool,
     recipients: u32,
     content_hash: String,
     audience_hash: String,
@@ -134,6 +136,7 @@ impl From<v1::Schedule> for ScheduleView {
             reason: some(schedule.reason),
             hashed_cron: some(schedule.hashed_cron),
             waits_for: some(schedule.waits_for),
+            of_campaign: schedule.of_campaign,
             zone: schedule.zone,
             max_runs: schedule.max_runs,
             recipients: schedule.recipients,
@@ -227,7 +230,12 @@ fn when_text(when: &v1::When) -> String {
             format!("daily {hour:02}:{minute:02} {days}").trim_end().to_owned()
         }
         Some(Pattern::Every(every)) => {
-            format!("every {}", human::duration(every.period.as_ref().map(duration_ms).unwrap_or_default()))
+            let period = human::duration(every.period.as_ref().map(duration_ms).unwrap_or_default());
+            // The Unix epoch is the default.
+            match every.anchor.filter(|anchor| (anchor.seconds, anchor.nanos) != (0, 0)) {
+                Some(anchor) => format!("every {period} from {}", text(Some(&anchor)).unwrap_or_default()),
+                None => format!("every {period}"),
+            }
         }
         Some(Pattern::At(instant)) => format!("at {}", text(Some(instant)).unwrap_or_default()),
     }
@@ -275,6 +283,9 @@ impl View for ScheduleView {
         if policies.min_gap_ms > 0 {
             pairs.push(("min gap", human::duration(policies.min_gap_ms).into()));
         }
+        if self.of_campaign {
+            pairs.push(("campaign", format!("reveille campaign status {}", self.name).into()));
+        }
         let bounds = [("start", &self.start), ("end", &self.end)];
         pairs.extend(bounds.into_iter().filter_map(|(name, at)| Some((name, at.as_deref()?.into()))));
         pairs.extend(self.max_runs.map(|most| ("runs at most", most.to_string().into())));
@@ -288,7 +299,13 @@ impl View for ScheduleView {
         if self.next.is_empty() {
             return format!("{card}\n\nno instant is left");
         }
-        format!("{card}\n\n{}", instants(&self.next, self.now, paint))
+        let next = instants(&self.next, self.now, paint);
+        match self.state.as_str() {
+            "paused" => {
+                format!("{card}\n\npaused: none of these opens before `reveille schedule resume {}`\n{next}", self.name)
+            }
+            _ => format!("{card}\n\n{next}"),
+        }
     }
 }
 

@@ -50,17 +50,22 @@ impl Ledger {
 
     /// Refused while a campaign or a schedule names it: a draft counts, for without its recipients nothing is left of
     /// what was checked. Looks at all of them, which is seldom asked for.
-    pub(super) fn audience_delete(&mut self, asked: &AudienceDelete) -> Result<Outcome, Refusal> {
+    pub(super) fn check_audience_delete(&self, asked: &AudienceDelete) -> Result<(), Refusal> {
         let place = (asked.tenant.clone(), asked.name.clone());
         let gone = || Refusal::NoSuchAudience(asked.name.clone());
         let seal = self.audiences.get(&place).ok_or_else(gone)?.seal;
         self.of_no_campaign(&place)?;
         let mut schedules = self.schedules.iter();
         let user = schedules.find(|(_, schedule)| schedule.tenant == asked.tenant && schedule.audience == seal);
-        if let Some((_, user)) = user {
-            return Err(Refusal::AudienceUsed { name: asked.name.clone(), schedule: user.name.clone() });
+        match user {
+            Some((_, user)) => Err(Refusal::AudienceUsed { name: asked.name.clone(), schedule: user.name.clone() }),
+            None => Ok(()),
         }
-        self.audiences.remove(&place);
+    }
+
+    pub(super) fn audience_delete(&mut self, asked: &AudienceDelete) -> Result<Outcome, Refusal> {
+        let removed = self.audiences.remove(&(asked.tenant.clone(), asked.name.clone()));
+        let seal = removed.ok_or_else(|| Refusal::NoSuchAudience(asked.name.clone()))?.seal;
         self.let_go(&seal);
         Ok(Outcome::Done)
     }

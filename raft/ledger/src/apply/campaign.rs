@@ -210,6 +210,16 @@ impl Ledger {
         (plan.next.is_none() && plan.opened == 0).then(|| passed(campaign.due, plan.fired_through))
     }
 
+    /// A campaign whose run has ended cannot be cancelled.
+    pub(super) fn check_campaign_cancel(&self, asked: &CampaignName) -> Result<(), Refusal> {
+        match &self.campaign(asked)?.stage {
+            Stage::Armed(armed) => {
+                self.run_of_campaign(armed.schedule).map_or(Ok(()), |run| self.check_run_cancel(run))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Ends it: before its instant nothing opens, after it what is not sent is cancelled.
     pub(super) fn campaign_cancel(&mut self, context: &mut Context, asked: &CampaignName) -> Result<Outcome, Refusal> {
         let campaign = self.campaign(asked)?.clone();
@@ -229,9 +239,9 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// Forgets it, once nothing of it can be sent any more. Its run is kept as long as any.
-    pub(super) fn campaign_delete(&mut self, context: &mut Context, asked: &CampaignName) -> Result<Outcome, Refusal> {
-        let campaign = self.campaign(asked)?.clone();
+    /// A campaign is deleted once nothing of it can be sent any more.
+    pub(super) fn check_campaign_delete(&self, asked: &CampaignName) -> Result<(), Refusal> {
+        let campaign = self.campaign(asked)?;
         let schedule = campaign.stage.schedule();
         let is_over = match (&campaign.stage, schedule.map(|schedule| self.run_of_campaign(schedule))) {
             (Stage::Waiting(_), _) => false,
@@ -239,9 +249,21 @@ impl Ledger {
             (Stage::Armed(armed), _) => self.schedules.get(&armed.schedule).is_none_or(|one| one.plan.next.is_none()),
             _ => true,
         };
-        if !is_over {
-            return Err(Refusal::NotPossible("to forget a campaign that is not over: cancel it first".to_owned()));
+        match (is_over, &campaign.stage) {
+            (true, _) => Ok(()),
+            (false, Stage::Cancelled { .. }) => Err(Refusal::NotPossible(
+                "to delete it yet: it is cancelled, and some of its recipients are still claimed; try again when its run \
+                 is finished"
+                    .to_owned(),
+            )),
+            (false, _) => Err(Refusal::NotPossible("to delete a campaign that is not over: cancel it first".to_owned())),
         }
+    }
+
+    /// Deletes it. Its run is kept as long as any.
+    pub(super) fn campaign_delete(&mut self, context: &mut Context, asked: &CampaignName) -> Result<Outcome, Refusal> {
+        let campaign = self.campaign(asked)?.clone();
+        let schedule = campaign.stage.schedule();
         if let Some(schedule) = schedule.filter(|schedule| self.schedules.get(schedule).is_some()) {
             self.schedule_delete(context, schedule)?;
         }

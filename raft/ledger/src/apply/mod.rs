@@ -136,27 +136,43 @@ impl Ledger {
         Ok(())
     }
 
+    /// Would this command be refused by the state as it is? `apply` runs these checks before the command, and a dry
+    /// run runs them alone. Commands that are not listed check while they change.
+    ///
+    /// # Errors
+    /// The refusal that `apply` answers.
+    pub fn check(&self, command: &Command) -> Result<(), Refusal> {
+        match command {
+            Command::RelayPut(put) => self.check_relay_put(put),
+            Command::ScheduleCreate(create) => self.not_the_name_of_a_campaign(create),
+            Command::ScheduleDelete(schedule) => {
+                self.not_of_a_campaign(*schedule)?;
+                self.schedules.get(schedule).map(drop).ok_or(Refusal::NoSuchSchedule(*schedule))
+            }
+            Command::Trigger(trigger) => self.not_of_a_campaign(trigger.schedule),
+            Command::ScheduleEdit(edit) => self.not_of_a_campaign(edit.schedule),
+            Command::Backfill(backfill) => self.not_of_a_campaign(backfill.schedule),
+            Command::RunCancel(run) => self.check_run_cancel(*run),
+            Command::AudienceDelete(delete) => self.check_audience_delete(delete),
+            Command::CampaignCancel(campaign) => self.check_campaign_cancel(campaign),
+            Command::CampaignDelete(campaign) => self.check_campaign_delete(campaign),
+            _ => Ok(()),
+        }
+    }
+
     fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<Outcome, Refusal> {
+        self.check(command)?;
         match command {
             Command::EpochStart(start) => self.epoch_start(context, start),
             Command::Tick => Ok(Outcome::Done),
             Command::NodeUp(up) => self.node_up(context, up),
             Command::RelayPut(relay) => self.relay_put(context, relay),
             Command::RelayRemove(name) => self.relay_remove(context, name),
-            Command::ScheduleCreate(create) => {
-                self.not_the_name_of_a_campaign(create)?;
-                self.schedule_create(context, create)
-            }
+            Command::ScheduleCreate(create) => self.schedule_create(context, create),
             Command::SchedulePause(pause) => self.schedule_pause(context, pause),
             Command::ScheduleResume(resume) => self.schedule_resume(context, resume),
-            Command::ScheduleDelete(schedule) => {
-                self.not_of_a_campaign(*schedule)?;
-                self.schedule_delete(context, *schedule)
-            }
-            Command::Trigger(trigger) => {
-                self.not_of_a_campaign(trigger.schedule)?;
-                self.trigger(context, trigger)
-            }
+            Command::ScheduleDelete(schedule) => self.schedule_delete(context, *schedule),
+            Command::Trigger(trigger) => self.trigger(context, trigger),
             Command::Fire(fires) => Ok(self.fire(context, fires)),
             Command::Claim(claims) => Ok(self.claim(context, claims)),
             Command::Settle(outcomes) => Ok(self.settle(context, outcomes)),
@@ -172,14 +188,8 @@ impl Ledger {
             Command::Quarantine(quarantine) => self.quarantine(context, quarantine),
             Command::TestClock => self.choose_test_clock(context),
             Command::Advance(advance) => self.advance(context, advance),
-            Command::ScheduleEdit(edit) => {
-                self.not_of_a_campaign(edit.schedule)?;
-                self.schedule_edit(context, edit)
-            }
-            Command::Backfill(backfill) => {
-                self.not_of_a_campaign(backfill.schedule)?;
-                self.backfill(context, backfill)
-            }
+            Command::ScheduleEdit(edit) => self.schedule_edit(context, edit),
+            Command::Backfill(backfill) => self.backfill(context, backfill),
             Command::Prune(prune) => Ok(self.prune(context, prune)),
             Command::Replan(replans) => Ok(self.replan(context, replans)),
             Command::SendTest(test) => self.send_test(context, test),

@@ -18,6 +18,21 @@ impl Ledger {
         if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
             return Ok(outcome);
         }
+        if self.relays.get(&relay.name) != Some(relay) {
+            self.relays.put(relay.name.clone(), relay.clone());
+            context.emit(Effect::RelaysChanged);
+        }
+        // Relays belong to no tenant, so that their request ids are kept with the default one's.
+        self.remember(context, DEFAULT_TENANT, request, body, &Outcome::Done);
+        Ok(Outcome::Done)
+    }
+
+    /// A request that was answered before gets its answer, whatever the state is by now.
+    pub(super) fn check_relay_put(&self, put: &RelayPut) -> Result<(), Refusal> {
+        let RelayPut { relay, replace, request } = put;
+        if self.answered(DEFAULT_TENANT, request.as_deref(), body_hash(&(relay, replace)))?.is_some() {
+            return Ok(());
+        }
         if self.head.test_clock.is_some() && !is_loopback(&relay.host) {
             let why = format!(
                 "the time is a test's, so no mail leaves this machine, and {} is another; give a relay on 127.0.0.1",
@@ -25,17 +40,10 @@ impl Ledger {
             );
             return Err(Refusal::NotPossible(why));
         }
-        let known = self.relays.get(&relay.name);
-        if known.is_some_and(|known| known != relay && !replace) {
-            return Err(Refusal::RelayNameTaken(relay.name.clone()));
+        match self.relays.get(&relay.name) {
+            Some(known) if known != relay && !replace => Err(Refusal::RelayNameTaken(relay.name.clone())),
+            _ => Ok(()),
         }
-        if known != Some(relay) {
-            self.relays.put(relay.name.clone(), relay.clone());
-            context.emit(Effect::RelaysChanged);
-        }
-        // Relays belong to no tenant, so that their request ids are kept with the default one's.
-        self.remember(context, DEFAULT_TENANT, request, body, &Outcome::Done);
-        Ok(Outcome::Done)
     }
 
     pub(super) fn relay_remove(&mut self, context: &mut Context, name: &str) -> Result<Outcome, Refusal> {

@@ -63,6 +63,16 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
+    /// Can the run be cancelled? One that is cancelled already can be.
+    pub(super) fn check_run_cancel(&self, run: RunId) -> Result<(), Refusal> {
+        let (_, page, place) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
+        match page.runs.get(place) {
+            Some(run) if run.state.is_cancelled() => Ok(()),
+            Some(run) => stoppable(run),
+            None => Err(Refusal::NoSuchRun(run)),
+        }
+    }
+
     /// Ends a run: what is pending is cancelled now, what is claimed when its lane gives it back, and what
     /// is in doubt if it turns out not to have been handed off.
     /// `made_way_for`: another run of its schedule that opens, where that ends it.
