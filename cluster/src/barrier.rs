@@ -146,7 +146,6 @@ async fn ask(site: &Arc<Site>, term: &Term, holder: Holder, index: u64, about: A
 /// Hand-offs of processes that can no longer tell: rows in doubt, and rows claimed for a life that did not
 /// confirm (the model's eleven steps to an arrival that nobody had named).
 fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<Holder>) -> Vec<Unknown> {
-    let mut audiences: BTreeMap<Hash, Option<Recipients>> = BTreeMap::new();
     let mut found = Vec::new();
     for (fence, row) in ledger.rows().iter() {
         let mut slots = row.in_doubt.clone();
@@ -155,21 +154,22 @@ fn fate_unknown(ledger: &Ledger, about: &About, confirmed: &BTreeSet<Holder>) ->
         }
         for slot in slots.iter() {
             let Some((run, recipient)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
-            let whose = match about {
-                About::Run(other) => (*other == run).then_some(Whose::Theirs),
-                About::OptedOut { tenant, keys } => {
-                    let of_tenant = ledger.pages().get(&row.page).is_some_and(|page| page.tenant == *tenant);
-                    of_tenant.then(|| whose(ledger, &mut audiences, (run, recipient), keys)).flatten()
+            let may_concern = match about {
+                About::Run(other) => *other == run,
+                About::OptedOut { tenant, .. } => {
+                    ledger.pages().get(&row.page).is_some_and(|page| page.tenant == *tenant)
                 }
             };
-            found.extend(whose.map(|whose| (Crossed { run, recipient, fence: *fence }, whose)));
+            if let Some(known) = ledger.run(run).filter(|_| may_concern) {
+                found.push((Crossed { run, recipient, fence: *fence }, known.audience));
+            }
         }
     }
     found
 }
 
-/// A hand-off whose fate nobody knows, and whether it concerns whoever is asked about.
-type Unknown = (Crossed, Whose);
+/// A hand-off whose fate nobody knows, and the audience that tells whether it concerns the one who is asked about.
+type Unknown = (Crossed, Hash);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
@@ -179,35 +179,36 @@ enum Whose {
     At(Hash, u16),
 }
 
-/// None: somebody else's.
-fn whose(
-    ledger: &Ledger,
-    audiences: &mut BTreeMap<Hash, Option<Recipients>>,
-    (run, recipient): (RunId, u32),
-    keys: &BTreeSet<String>,
-) -> Option<Whose> {
-    let audience = ledger.run(run)?.audience;
-    let known = audiences.entry(audience).or_insert_with(|| ledger.blob(&audience).and_then(Recipients::from_blob));
-    match known.as_ref()? {
-        Recipients::Inline(audience) => {
+/// None: of another recipient. An audience that cannot be read may be anybody's.
+fn whose(recipients: Result<&Recipients, ()>, recipient: u32, keys: &BTreeSet<String>) -> Option<Whose> {
+    match recipients {
+        Err(()) => Some(Whose::Theirs),
+        Ok(Recipients::Inline(audience)) => {
             keys.contains(&audience.recipients.get(recipient as usize)?.key).then_some(Whose::Theirs)
         }
-        Recipients::Sealed(seal) => seal.place(recipient).map(|(part, place)| Whose::At(part, place)),
+        Ok(Recipients::Sealed(seal)) => seal.place(recipient).map(|(part, place)| Whose::At(part, place)),
     }
 }
 
-/// Those that concern whoever is asked about; reads each part once, without a look at the state: after a reboot
-/// thousands of one part are in doubt. Where a part cannot be read here everybody in it may be meant, and is named.
+/// Those that concern whoever is asked about. Decodes each audience and reads each part once, and not inside a look at
+/// the state: after a reboot thousands of one list are in doubt. Where one cannot be read here everybody in it may be
+/// meant, and is named.
 async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<Crossed> {
-    let About::OptedOut { keys, .. } = about else { return unknown.into_iter().map(|(crossed, _)| crossed).collect() };
-    let (own, keys) = (Arc::clone(site), keys.clone());
     let all: Vec<Crossed> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
+    let About::OptedOut { keys, .. } = about else { return all };
+    let (own, keys) = (Arc::clone(site), keys.clone());
     let looked = site.replica.blocking(move || {
+        let mut audiences: BTreeMap<Hash, Result<Arc<Recipients>, ()>> = BTreeMap::new();
         let mut asked: BTreeMap<Hash, BTreeSet<u16>> = BTreeMap::new();
-        for (_, whose) in &unknown {
+        let mut may_be: Vec<(Crossed, Whose)> = Vec::new();
+        for (crossed, audience) in unknown {
+            let recipients = audiences.entry(audience).or_insert_with(|| own.recipients(audience).map_err(drop));
+            let recipients = recipients.as_ref().map(Arc::as_ref).map_err(|_| ());
+            let Some(whose) = whose(recipients, crossed.recipient, &keys) else { continue };
             if let Whose::At(part, place) = whose {
-                asked.entry(*part).or_default().insert(*place);
+                asked.entry(part).or_default().insert(place);
             }
+            may_be.push((crossed, whose));
         }
         let in_part = |(part, places): (Hash, BTreeSet<u16>)| {
             let places: Vec<u16> = places.into_iter().collect();
@@ -221,7 +222,7 @@ async fn theirs(site: &Arc<Site>, about: &About, unknown: Vec<Unknown>) -> Vec<C
                 meant.get(&part).and_then(Option::as_ref).is_none_or(|places| places.contains(&place))
             }
         };
-        unknown.into_iter().filter(|(_, whose)| is_theirs(*whose)).map(|(crossed, _)| crossed).collect()
+        may_be.into_iter().filter(|(_, whose)| is_theirs(*whose)).map(|(crossed, _)| crossed).collect()
     });
     looked.await.unwrap_or(all)
 }

@@ -474,7 +474,7 @@ fn is_claimed(room: &Room, place: Place) -> bool {
 /// A first look at the gate's questions, and the mail; or what becomes of the recipient without a dialogue.
 fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate> {
     let letter = room.letter(draft.content, draft.audience).map_err(|cause| Fate::Unsendable(clip(&cause)))?;
-    let recipient = match &letter.recipients {
+    let recipient = match letter.recipients.as_ref() {
         Recipients::Inline(audience) => audience.recipients.get(draft.recipient as usize).map(Ok),
         Recipients::Sealed(seal) => match work.read.get(&draft.place.slot) {
             // It was sealed since, or the ledger has come to know its seal.

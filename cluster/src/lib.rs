@@ -26,6 +26,7 @@ mod behind;
 mod blocked;
 mod bounds;
 mod buckets;
+mod cache;
 mod claim_cap;
 pub mod clock;
 pub mod compose;

@@ -1,6 +1,5 @@
 //! What the lanes of one life of a node share: its relays, journal, settler and compiled contents.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,6 +9,7 @@ use reveille_ledger::ids::{Fence, Hash};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::cache::Cache;
 use crate::compose::Compiled;
 use crate::journal::{Act, Journal, JournalFault, Place, Record};
 use crate::relays::Relays;
@@ -18,9 +18,10 @@ use crate::site::Site;
 use crate::supervisor::Failing;
 use crate::turns::Turns;
 
-/// Compiled contents and decoded audiences that are kept: what a busy minute needs, some 2 MiB each at
-/// the very most.
-const KEPT_MAX: usize = 256;
+/// Bytes of compiled contents that are kept. A compiled content is taken to weigh a multiple of its own bytes.
+const COMPILED_BYTES_MAX: usize = 64 * 1024 * 1024;
+const COMPILED_FACTOR: usize = 8;
+const COMPILED_BYTES: usize = 4 * 1024;
 /// Rows whose recipients are read at once: of a disk that hangs, so many threads of the process wait at most.
 const READS_MAX: usize = 32;
 
@@ -70,13 +71,14 @@ pub(crate) struct Room {
     pub drain: CancellationToken,
     /// Reads of parts of audiences that are not over.
     pub reads: Arc<Semaphore>,
-    letters: Mutex<BTreeMap<(Hash, Hash), Arc<Letter>>>,
+    /// By content and audience, whose columns it is compiled against.
+    compiled: Cache<(Hash, Hash), Compiled>,
 }
 
 /// What a run sends, and to whom: its content compiled against its audience. Of a sealed one, where they are.
 pub(crate) struct Letter {
-    pub compiled: Compiled,
-    pub recipients: Recipients,
+    pub compiled: Arc<Compiled>,
+    pub recipients: Arc<Recipients>,
 }
 
 impl Room {
@@ -88,9 +90,9 @@ impl Room {
         drain: CancellationToken,
     ) -> Room {
         let composing = Semaphore::new(COMPOSING_MAX as usize);
-        let (turns, letters) = (Turns::default(), Mutex::default());
+        let (turns, compiled) = (Turns::default(), Cache::new(COMPILED_BYTES_MAX));
         let reads = Arc::new(Semaphore::new(READS_MAX));
-        Room { site, relays, journal, settler, composing, turns, drain, reads, letters }
+        Room { site, relays, journal, settler, composing, turns, drain, reads, compiled }
     }
 
     /// The row is closed in the state that this node has applied. Its records stay where somebody is assumed:
@@ -106,30 +108,19 @@ impl Room {
         }
     }
 
-    /// The letter of a content and an audience.
+    /// The letter of a content and an audience. Decoded and compiled outside the ledger's lock, once for all who ask.
     ///
     /// # Errors
     /// Why it can be composed for nobody.
-    pub fn letter(&self, content: Hash, audience: Hash) -> Result<Arc<Letter>, String> {
-        if let Some(letter) = self.letters.lock().get(&(content, audience)) {
-            return Ok(Arc::clone(letter));
-        }
-        let letter = Arc::new(self.site.replica.read(|ledger| compile(ledger, content, audience))?);
-        let mut letters = self.letters.lock();
-        if letters.len() >= KEPT_MAX {
-            letters.pop_first();
-        }
-        letters.insert((content, audience), Arc::clone(&letter));
-        Ok(letter)
+    pub fn letter(&self, content: Hash, audience: Hash) -> Result<Letter, String> {
+        let recipients = self.site.recipients(audience)?;
+        let compiled = self.compiled.get((content, audience), || {
+            let blob = self.site.replica.read(|ledger| ledger.blob(&content).map(<[u8]>::to_vec));
+            let blob = blob.ok_or("the content of the run is not in the ledger")?;
+            let read = Content::from_blob(&blob).ok_or("the content of the run cannot be read")?;
+            let compiled = Compiled::new(&read, recipients.columns()).map_err(|error| error.to_string())?;
+            Ok::<_, String>((compiled, COMPILED_BYTES + COMPILED_FACTOR * blob.len()))
+        })?;
+        Ok(Letter { compiled, recipients })
     }
-}
-
-fn compile(ledger: &Ledger, content: Hash, audience: Hash) -> Result<Letter, String> {
-    let missing = |what: &str| format!("the {what} of the run is not in the ledger");
-    let bytes = ledger.blob(&content).ok_or_else(|| missing("content"))?;
-    let content = Content::from_blob(bytes).ok_or_else(|| missing("content"))?;
-    let bytes = ledger.blob(&audience).ok_or_else(|| missing("audience"))?;
-    let recipients = Recipients::from_blob(bytes).ok_or_else(|| missing("audience"))?;
-    let compiled = Compiled::new(&content, recipients.columns()).map_err(|error| error.to_string())?;
-    Ok(Letter { compiled, recipients })
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use reveille_ledger::Ledger;
-use reveille_ledger::content::Named;
+use reveille_ledger::content::{Named, Recipients};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Epoch, Hash, Holder, NodeId, Time};
 use reveille_raft::peer::Measured;
 use reveille_raft::{Hint, Replica, Stamp};
 
 use crate::backlog::Backlog;
+use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::desk::Introduction;
 use crate::lease::{ClockJumps, LEASE, NodeLease};
@@ -28,6 +29,11 @@ use crate::zones::Zones;
 /// Rows up to which the state is hashed now and then, and bytes of its lists and contents: some ten milliseconds.
 const CHECKPOINT_ROWS_MAX: usize = 10_000;
 const CHECKPOINT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Bytes of decoded audiences that are kept: some hundred of the largest lists that a schedule may hold.
+const AUDIENCE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// What a string costs beside its bytes: its place in a list, and its own piece of the heap.
+const STRING_BYTES: usize = 40;
 
 /// Shared by all actors of a node.
 pub struct Site {
@@ -49,6 +55,8 @@ pub struct Site {
     pub marks: Marks,
     /// Recipients of sealed audiences (P20).
     pub parts: Parts,
+    /// Audiences of the ledger, decoded.
+    audiences: Cache<Hash, Recipients>,
     /// An operator has looked at the clock of the only voter: it is taken, however far it was moved (P18).
     accept_clock: bool,
     /// Hash of the state and the index at which it was taken: equal on every node at an equal index (I11).
@@ -85,6 +93,7 @@ impl Site {
             jumps: ClockJumps::default(),
             marks: Marks::default(),
             parts,
+            audiences: Cache::new(AUDIENCE_BYTES_MAX),
             accept_clock: false,
             checkpoint: RwLock::new(None),
             term: RwLock::new(None),
@@ -195,6 +204,21 @@ impl Site {
         })
     }
 
+    /// The recipients of an audience, or of a sealed one where they are. Decoded outside the ledger's lock, once for all
+    /// who ask. Not to be called inside a look at the state.
+    ///
+    /// # Errors
+    /// Why there are none, for people.
+    pub(crate) fn recipients(&self, audience: Hash) -> Result<Arc<Recipients>, String> {
+        self.audiences.get(audience, || {
+            let blob = self.replica.read(|ledger| ledger.blob(&audience).map(<[u8]>::to_vec));
+            let blob = blob.ok_or("the audience of the run is not in the ledger")?;
+            let recipients = Recipients::from_blob(&blob).ok_or("the audience of the run cannot be read")?;
+            let bytes = weight(&recipients);
+            Ok((recipients, bytes))
+        })
+    }
+
     /// How far ledger time is ahead of the clocks: zero but for a test clock (P19). Milliseconds.
     pub fn offset_ms(&self) -> i64 {
         self.replica.read(|ledger| ledger.head().offset_ms())
@@ -239,6 +263,20 @@ impl Site {
 /// Is the whole state walked so soon that nobody notices? While it is, nothing can be applied.
 fn is_soon_hashed(ledger: &Ledger) -> bool {
     ledger.row_count() <= CHECKPOINT_ROWS_MAX && ledger.blob_bytes() <= CHECKPOINT_BYTES_MAX
+}
+
+/// Bytes of a decoded audience, estimated.
+fn weight(recipients: &Recipients) -> usize {
+    let string = |text: &String| STRING_BYTES + text.len();
+    match recipients {
+        Recipients::Inline(audience) => {
+            let each = audience.recipients.iter().map(|one| {
+                string(&one.address) + string(&one.key) + one.values.iter().map(string).sum::<usize>() + STRING_BYTES
+            });
+            each.sum()
+        }
+        Recipients::Sealed(seal) => STRING_BYTES * (1 + seal.parts.len()),
+    }
 }
 
 /// What the leader stamps on every entry (P13, P18).

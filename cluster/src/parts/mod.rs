@@ -36,6 +36,8 @@ use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::{Hash, NodeId};
 use tokio::sync::Semaphore;
 
+use crate::cache::Cache;
+
 pub use check::Unfit;
 use file::Head;
 pub use file::{BLOCK, encode, name};
@@ -46,8 +48,8 @@ pub use seal::{SealError, seal};
 pub use spread::spread;
 pub use steward::fetch;
 
-/// Heads that are kept: some 10 KiB each.
-const HEADS_MAX: usize = 64;
+/// Bytes of heads that are kept: some hundred of the largest.
+const HEAD_BYTES_MAX: usize = 1024 * 1024;
 /// Missing parts that are named to the leader, once a second. As many say that there may be more of open runs: then
 /// nothing of any sealed audience is for this node.
 pub(crate) const NAMED_MAX: usize = 1_024;
@@ -89,7 +91,7 @@ pub enum PartFault {
 /// The parts of one node.
 pub struct Parts {
     folder: PathBuf,
-    heads: Mutex<BTreeMap<Hash, Arc<Head>>>,
+    heads: Cache<Hash, Head>,
     lacking: Mutex<BTreeSet<Hash>>,
     /// Held by whoever puts a part or takes one away, and while somebody is told that one is here.
     changing: Mutex<()>,
@@ -117,7 +119,7 @@ impl Parts {
         }
         // What has its name has it for good: who renamed it may have been killed before this.
         File::open(&folder)?.sync_all()?;
-        let (heads, lacking, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (heads, lacking, changing) = (Cache::new(HEAD_BYTES_MAX), Mutex::default(), Mutex::default());
         let (room, copies, taken) = (Room::of(folder.clone()), Mutex::default(), Semaphore::new(TAKEN_MAX));
         Ok(Parts { folder, heads, lacking, changing, room, copies, taken, told: Mutex::default() })
     }
@@ -130,7 +132,7 @@ impl Parts {
         let read = self.read_places(part, places);
         if let Err(fault) = &read {
             tracing::warn!(%fault, "an audience");
-            self.heads.lock().remove(&part);
+            self.heads.remove(part);
             self.lack(part);
         }
         read
@@ -210,21 +212,14 @@ impl Parts {
     }
 
     fn head(&self, part: Hash, file: &File) -> Result<Arc<Head>, PartFault> {
-        if let Some(head) = self.heads.lock().get(&part) {
-            return Ok(Arc::clone(head));
-        }
-        let damaged = |what: String| PartFault::Damaged { part, what };
-        let mut fixed = [0; Head::FIXED];
-        file.read_exact_at(&mut fixed, 0).map_err(|error| cut_or_unreadable(part, &error))?;
-        let mut bytes = vec![0; Head::length(&fixed).map_err(damaged)?];
-        file.read_exact_at(&mut bytes, 0).map_err(|error| cut_or_unreadable(part, &error))?;
-        let head = Arc::new(Head::read(part, &bytes).map_err(damaged)?);
-        let mut heads = self.heads.lock();
-        if heads.len() >= HEADS_MAX {
-            heads.pop_first();
-        }
-        heads.insert(part, Arc::clone(&head));
-        Ok(head)
+        self.heads.get(part, || {
+            let damaged = |what: String| PartFault::Damaged { part, what };
+            let mut fixed = [0; Head::FIXED];
+            file.read_exact_at(&mut fixed, 0).map_err(|error| cut_or_unreadable(part, &error))?;
+            let mut bytes = vec![0; Head::length(&fixed).map_err(damaged)?];
+            file.read_exact_at(&mut bytes, 0).map_err(|error| cut_or_unreadable(part, &error))?;
+            Ok((Head::read(part, &bytes).map_err(damaged)?, bytes.len()))
+        })
     }
 
     /// Keeps a part, synced when this returns; answers its hash. One that is there and whole is not written again,
@@ -268,7 +263,7 @@ impl Parts {
             self.room.wrote(bytes.len() as u64, written)?;
         }
         File::open(&self.folder)?.sync_all()?;
-        self.heads.lock().remove(&part);
+        self.heads.remove(part);
         self.lacking.lock().remove(&part);
         Ok(())
     }
