@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::campaign::Campaign;
 use reveille_ledger::command::{
@@ -102,12 +103,13 @@ async fn sweep(site: &Site, term: &Term, stumbles: &mut Stumbles<RunId>) {
         catch("past its deadline", late.len());
         term.propose(Command::Expire(late)).await;
     }
-    for decide in site.replica.read(|ledger| doubts_to_decide(ledger, now, stumbles)) {
+    // All at once: the next look for lost holders waits for one answer and not for as many as there are (I15).
+    let decisions = site.replica.read(|ledger| doubts_to_decide(ledger, now, stumbles));
+    join_all(decisions.into_iter().map(|decide| {
         catch("in doubt, decided by policy", 1);
-        if term.propose(Command::Decide(decide)).await.is_none() {
-            break;
-        }
-    }
+        term.propose(Command::Decide(decide))
+    }))
+    .await;
     for Waiting { campaign, checked, fitting } in site.replica.read(|ledger| campaigns_that_wait(ledger, now)) {
         // What the ledger cannot compile is compiled here, while nobody waits for its lock.
         let compiled = fitting.map(|(content, columns)| Compiled::new(&content, &columns));

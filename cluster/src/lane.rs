@@ -42,6 +42,8 @@ use crate::turns::Waiting;
 pub const BEGIN_WITHIN: Duration = Duration::from_secs(10);
 /// How often the state is looked at for rows whose hint was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often closed rows in which somebody is assumed are asked for again.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// A dialogue that has not reached its gate by then ends without a hand-off.
 const PREPARE_WITHIN: Duration = Duration::from_secs(60);
 /// How long a stopping node waits for the entry behind which nothing is granted to it.
@@ -97,6 +99,7 @@ pub(crate) async fn run(room: Arc<Room>, stopping: Stopping) {
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
     let tasks = RowTasks::default();
     let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut forget = tokio::time::interval(FORGET_EVERY);
     let over = async {
         stopping.asked.cancelled().await;
         until_nothing_more_is_granted(&room, &stopping.known).await;
@@ -107,6 +110,10 @@ pub(crate) async fn run(room: Arc<Room>, stopping: Stopping) {
         let rows = tokio::select! {
             () = &mut over => break,
             () = tasks.broken() => return,
+            _ = forget.tick() => {
+                room.forget_again();
+                continue;
+            }
             _ = look.tick() => {
                 if planted::is(Bug::ClaimAfterSend) {
                     ahead::send_what_is_pending(&room, &tasks);

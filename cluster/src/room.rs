@@ -1,5 +1,6 @@
 //! What the lanes of one life of a node share: its relays, journal, settler and compiled contents.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -71,6 +72,8 @@ pub(crate) struct Room {
     pub drain: CancellationToken,
     /// Reads of parts of audiences that are not over.
     pub reads: Arc<Semaphore>,
+    /// Closed rows whose records stay, because somebody of them is assumed.
+    assumed: Mutex<BTreeSet<Fence>>,
     /// By content and audience, whose columns it is compiled against.
     compiled: Cache<(Hash, Hash), Compiled>,
 }
@@ -90,22 +93,31 @@ impl Room {
         drain: CancellationToken,
     ) -> Room {
         let composing = Semaphore::new(COMPOSING_MAX as usize);
-        let (turns, compiled) = (Turns::default(), Cache::new(COMPILED_BYTES_MAX));
+        let (turns, compiled, assumed) = (Turns::default(), Cache::new(COMPILED_BYTES_MAX), Mutex::default());
         let reads = Arc::new(Semaphore::new(READS_MAX));
-        Room { site, relays, journal, settler, composing, turns, drain, reads, compiled }
+        Room { site, relays, journal, settler, composing, turns, drain, reads, assumed, compiled }
     }
 
     /// The row is closed in the state that this node has applied. Its records stay where somebody is assumed:
-    /// the next life would take their absence for the proof that nothing was begun (P14).
+    /// the next life would take their absence for the proof that nothing was begun (P14). [`Room::forget_again`] asks
+    /// for those once more.
     pub fn forget(&self, fence: Fence) {
         let chunk = self.journal.journal.lock().chunk(fence);
         let assumes = |chunk| {
             let look = |ledger: &Ledger| ledger.closed_row(chunk, fence).map(|row| !row.assumed.is_empty());
             self.site.replica.read(look).unwrap_or(false)
         };
-        if !chunk.is_some_and(assumes) {
+        if chunk.is_some_and(assumes) {
+            self.assumed.lock().insert(fence);
+        } else {
             self.journal.journal.lock().forget(fence);
         }
+    }
+
+    /// Looks again at closed rows in which somebody was assumed: a decision may have ended that, or their run is gone.
+    pub fn forget_again(&self) {
+        let assumed = std::mem::take(&mut *self.assumed.lock());
+        assumed.into_iter().for_each(|fence| self.forget(fence));
     }
 
     /// The letter of a content and an audience. Decoded and compiled outside the ledger's lock, once for all who ask.

@@ -76,7 +76,7 @@ pub(super) fn unfinished(path: &Path) -> PathBuf {
 pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     if !in_memory(folder)? {
-        tracing::warn!(
+        tracing::error!(
             folder = %folder.display(),
             "the journal does not lie in memory: each mail may wait for a disk, and a reboot voids it all the same; \
              name a folder on a tmpfs with --journal-dir"

@@ -6,7 +6,10 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -37,7 +40,11 @@ pub struct Permit {
 }
 
 /// The verdict that is to come. Dropping it cancels nothing.
-pub struct Delivery(oneshot::Receiver<Verdict>);
+pub struct Delivery {
+    told: oneshot::Receiver<Verdict>,
+    /// The gate has let the mail pass.
+    passed: Arc<AtomicBool>,
+}
 
 impl Permit {
     pub(super) fn new(shared: Arc<Shared>, slot: OwnedSemaphorePermit, held: Option<Held>, ticket: Ticket) -> Permit {
@@ -48,9 +55,10 @@ impl Permit {
     /// over a new one. `gate` is met at most once. `patience` bounds what happens before the gate.
     pub fn deliver(mut self, mail: Mail, gate: impl Gate + 'static, patience: Patience) -> Delivery {
         let (tell, told) = oneshot::channel();
+        let passed = Arc::new(AtomicBool::new(false));
         if let Some((slot, ticket)) = self.rest.take() {
             let (shared, held) = (self.shared.clone(), self.held.take());
-            let gate = Watched { gate, shared: shared.clone(), waiting: None };
+            let gate = Watched { gate, shared: shared.clone(), waiting: None, passed: Arc::clone(&passed) };
             self.shared.tasks.spawn(async move {
                 let running = shared.begin();
                 let (held, verdict) = converse(&shared, held, &mail, gate, &patience).await;
@@ -66,7 +74,7 @@ impl Permit {
                 drop(slot);
             });
         }
-        Delivery(told)
+        Delivery { told, passed }
     }
 }
 
@@ -83,8 +91,10 @@ impl Future for Delivery {
     type Output = Verdict;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Verdict> {
-        let told = std::task::ready!(Pin::new(&mut self.0).poll(cx));
-        Poll::Ready(told.unwrap_or(Verdict::InDoubt { cause: Cause::TaskGone }))
+        let told = std::task::ready!(Pin::new(&mut self.told).poll(cx));
+        // Its task panicked outside the dialogue, or the runtime ends. In doubt only behind the gate (P5).
+        let stage = if self.passed.load(Ordering::SeqCst) { Stage::DotHanded } else { Stage::Body };
+        Poll::Ready(told.unwrap_or_else(|_| Verdict::lost(stage, Cause::TaskGone)))
     }
 }
 
@@ -150,12 +160,14 @@ struct Watched<G> {
     gate: G,
     shared: Arc<Shared>,
     waiting: Option<Counted>,
+    passed: Arc<AtomicBool>,
 }
 
 impl<G: Gate> Gate for Watched<G> {
     fn pass(&mut self) -> GateAnswer {
         let answer = self.gate.pass();
         if answer == GateAnswer::Pass {
+            self.passed.store(true, Ordering::SeqCst);
             self.shared.gate_passes.fetch_add(1, Ordering::Relaxed);
             self.waiting = Some(self.shared.waiting.one_more());
         }

@@ -3,17 +3,22 @@
 use std::{
     collections::HashSet,
     io,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use futures::future::join_all;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    time::Instant,
+};
 
 use super::{
     super::{
@@ -47,6 +52,31 @@ fn quick() -> Limits {
 async fn send(pool: &Pool, text: &str) -> Verdict {
     let permit = pool.acquire(soon()).await.expect("a permit");
     permit.deliver(mail(text.as_bytes()), Open, Patience::default()).await
+}
+
+/// Connects to nothing: to read from it panics.
+struct Panics;
+
+#[async_trait]
+impl Dial for Panics {
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Box<dyn Transport>> {
+        Ok(Box::new(tokio::io::join(PanicsAtRead, tokio::io::sink())))
+    }
+}
+
+struct PanicsAtRead;
+
+impl AsyncRead for PanicsAtRead {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        panic!("a defect below the dialogue")
+    }
+}
+
+#[tokio::test]
+async fn panic_before_gate_is_not_in_doubt() {
+    let pool = Pool::new(target(), Arc::new(Panics), quick(), 7);
+    let verdict = send(&pool, "x").await;
+    assert!(matches!(verdict, Verdict::Broken { cause: Cause::TaskGone, .. }), "{verdict:?}");
 }
 
 #[tokio::test]
