@@ -154,6 +154,7 @@ impl PeerService for Desk {
             version: self.introduction.version.clone(),
             tzdb: self.introduction.tzdb.clone(),
             no_room: site.parts.shortage().unwrap_or_default(),
+            stopping: site.is_stopping(),
         })
     }
 

@@ -3,6 +3,7 @@
 //! No behaviour of its own beyond small questions; whoever changes something here is named beside it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -71,6 +72,8 @@ pub struct Site {
     backlogs: RwLock<Vec<Backlog>>,
     /// How recipients of bulk mail opt out, where this node was told.
     unsubscribe: Option<Unsubscribe>,
+    /// The node gives back what it has, and ends.
+    stopping: AtomicBool,
 }
 
 impl Site {
@@ -101,7 +104,18 @@ impl Site {
             settling: Mutex::new(Mean::default()),
             backlogs: RwLock::new(Vec::new()),
             unsubscribe: None,
+            stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Says from now on that this node is stopping: to `/readyz`, and to every member that asks how it stands.
+    pub fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Is this node stopping?
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// The same, with the way to opt out that this node writes into bulk mail.

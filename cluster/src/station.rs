@@ -190,6 +190,7 @@ impl Station {
     pub async fn stop(self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let left = || deadline.saturating_duration_since(Instant::now());
+        self.site.begin_stop();
         self.stopping.asked.cancel();
         let answered = self.relays.close(left().saturating_sub(HAND_OVER_WITHIN)).await;
         let settled = tokio::time::timeout(left().saturating_sub(HAND_OVER_WITHIN), self.supervisor.ended()).await;

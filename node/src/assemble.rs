@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Admin};
 use crate::config::Config;
-use crate::{health, life, unsubscribe};
+use crate::{health, life, logging, unsubscribe};
 
 /// How long a connection to one address of a relay may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -151,6 +151,7 @@ impl Node {
                 None => Err(anyhow::anyhow!("the replica ended")),
             },
         };
+        logging::raft_ends();
         let closed = site.replica.shutdown(Instant::now() + options.shutdown).await;
         stop.cancel();
         let end = worked?;

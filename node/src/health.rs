@@ -48,6 +48,9 @@ async fn ready(State(site): State<Arc<Site>>) -> Answer {
 
 /// May requests go to this node, and the reason in words.
 pub fn readiness(site: &Site) -> (bool, String) {
+    if site.is_stopping() {
+        return (false, "stopping".to_owned());
+    }
     let role = *site.replica.role().borrow();
     if let (Role::Follower { .. } | Role::Candidate, Some(silence), true) =
         (role, site.replica.leaderless_for(), site.replica.cluster().is_some())

@@ -2,10 +2,9 @@
 
 use jiff::Timestamp;
 
-/// A duration in its two largest units: `3h 12m`, `45s`, `2d`. Milliseconds below a second.
+/// A duration in its two largest units: `3h 12m`, `45s`, `90d`. Milliseconds below a second.
 pub fn duration(milliseconds: i64) -> String {
-    const UNITS: [(u64, &str); 5] =
-        [(604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
     let mut left = milliseconds.unsigned_abs();
     if left < 1_000 {
         return format!("{left}ms");
@@ -76,7 +75,8 @@ mod tests {
             (3_600_000, "1h"),
             (3_605_000, "1h"),
             (90_061_000, "1d 1h"),
-            (604_800_000, "1w"),
+            (604_800_000, "7d"),
+            (7_776_000_000, "90d"),
             (-45_000, "45s"),
         ] {
             assert_eq!(duration(milliseconds), text);

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use super::naming::absent_audience;
 use super::paging::Paging;
 use super::validate::{Fields, SCHEDULE_NAME_MAX};
 use super::{Admin, Fault, PART_BYTES_MAX, deadline, refusals, validate, views};
@@ -219,11 +220,11 @@ impl AudienceService for Admin {
         let place = (validate::tenant(&request.tenant)?, request.name);
         let lacking: BTreeSet<Hash> = self.site.parts.lacking().into_iter().collect();
         let look = self.read(request.stale, deadline, |ledger| {
-            let known = ledger.audiences().get(&place)?;
-            Some(shown(ledger, (&place.0, &place.1), known, &lacking))
+            let known = ledger.audiences().get(&place).ok_or_else(|| absent_audience(ledger, &place.0, &place.1))?;
+            Ok::<_, Fault>(shown(ledger, (&place.0, &place.1), known, &lacking))
         });
         let (audience, freshness) = look.await?;
-        let audience = Some(audience.ok_or_else(|| refusals::no_audience(&place.1))?);
+        let audience = Some(audience?);
         Ok(Response::new(GetAudienceResponse { audience, freshness }))
     }
 
@@ -233,7 +234,15 @@ impl AudienceService for Admin {
     ) -> Result<Response<DeleteAudienceResponse>, Status> {
         let deadline = deadline::of(&request);
         let DeleteAudienceRequest { tenant, name, validate_only } = request.into_inner();
-        let delete = AudienceDelete { tenant: validate::tenant(&tenant)?, name };
+        let (tenant, place) = (validate::tenant(&tenant)?, name.clone());
+        let absent = self.read(false, deadline, |ledger| {
+            let is_there = ledger.audiences().contains(&(tenant.clone(), place.clone()));
+            (!is_there).then(|| absent_audience(ledger, &tenant, &place))
+        });
+        if let (Some(absent), _) = absent.await? {
+            return Err(absent.into());
+        }
+        let delete = AudienceDelete { tenant, name };
         let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), deadline).await?;
         Ok(Response::new(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) }))
     }

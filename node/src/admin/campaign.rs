@@ -22,6 +22,7 @@ use reveille_proto::admin::v1::{
 use reveille_raft::peer::About;
 use tonic::{Request, Response, Status};
 
+use super::naming::absent_campaign;
 use super::paging::Paging;
 use super::validate::{self, Fields};
 use super::{Admin, Fault, deadline, refusals, views};
@@ -29,11 +30,10 @@ use super::{Admin, Fault, deadline, refusals, views};
 impl Admin {
     /// As it is here now.
     fn campaign(&self, named: &CampaignName) -> Result<v1::Campaign, Fault> {
-        let shown = self.site.replica.read(|ledger| {
-            let known = ledger.campaigns().get(&named.place())?;
-            Some(views::campaign(ledger, named, known))
-        });
-        shown.ok_or_else(|| refusals::no_campaign(&named.name))
+        self.site.replica.read(|ledger| match ledger.campaigns().get(&named.place()) {
+            Some(known) => Ok(views::campaign(ledger, named, known)),
+            None => Err(absent_campaign(ledger, &named.tenant, &named.name)),
+        })
     }
 
     /// All that it is made of.
@@ -55,11 +55,13 @@ impl Admin {
     ) -> Result<(CampaignName, Campaign, Made), Fault> {
         let named = CampaignName { tenant: validate::tenant(tenant)?, name: name.to_owned() };
         let look = self.read(false, deadline, |ledger| {
-            let known = ledger.campaigns().get(&named.place())?.clone();
+            let known = ledger.campaigns().get(&named.place());
+            let known = known.ok_or_else(|| absent_campaign(ledger, &named.tenant, name))?.clone();
             let schedule = known.stage.schedule();
-            Some((known, Made { schedule, run: schedule.and_then(|schedule| ledger.run_of_campaign(schedule)) }))
+            let run = schedule.and_then(|schedule| ledger.run_of_campaign(schedule));
+            Ok::<_, Fault>((known, Made { schedule, run }))
         });
-        let (campaign, made) = look.await?.0.ok_or_else(|| refusals::no_campaign(name))?;
+        let (campaign, made) = look.await?.0?;
         Ok((named, campaign, made))
     }
 
@@ -240,7 +242,7 @@ impl CampaignService for Admin {
     ) -> Result<Response<DeleteCampaignResponse>, Status> {
         let deadline = deadline::of(&request);
         let DeleteCampaignRequest { tenant, name, validate_only } = request.into_inner();
-        let named = CampaignName { tenant: validate::tenant(&tenant)?, name };
+        let (named, ..) = self.find_campaign((&tenant, &name), deadline).await?;
         let delete = Command::CampaignDelete(named.clone());
         let reply = self.change_unless(validate_only, &named, delete, deadline).await?;
         Ok(Response::new(DeleteCampaignResponse { index: reply.map_or(0, |reply| reply.index) }))

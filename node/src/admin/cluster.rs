@@ -163,8 +163,8 @@ fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &
     let own_leader = node == raft.node && matches!(raft.role, Role::Leader { .. });
     let own_candidate = node == raft.node && raft.role == Role::Candidate;
     let role = match () {
-        // Without a quorum it goes on believing that it leads, and says so of itself.
-        () if raft.leader == Some(node) || own_leader => MemberRole::Leader,
+        () if raft.leader == Some(node) => MemberRole::Leader,
+        () if own_leader => MemberRole::IsolatedLeader,
         () if own_candidate => MemberRole::Candidate,
         () if member.votes => MemberRole::Follower,
         () => MemberRole::Learner,
@@ -182,6 +182,7 @@ fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &
         version: Some(said.version),
         tzdb: Some(said.tzdb),
         no_room: said.no_room,
+        stopping: said.stopping,
     }
 }
 

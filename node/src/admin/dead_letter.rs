@@ -16,6 +16,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
+use super::doubt::standings;
 use super::letters::{Filter, Key, reason};
 use super::listing::{Page, Question};
 use super::{Admin, Fault, deadline, refusals, views};
@@ -72,9 +73,14 @@ impl Admin {
             let (count, _) = self
                 .read(true, deadline, |ledger| {
                     let letters = numbers.iter().filter_map(|number| ledger.dead().get(&(run, *number)));
-                    letters.filter(|letter| !letter.discarded).count()
+                    let count = letters.filter(|letter| !letter.discarded).count();
+                    if count > 0 || recipients.is_empty() {
+                        return Ok(count);
+                    }
+                    Err(refusals::none_dead(&recipients, run, &standings(ledger, run, &numbers)))
                 })
                 .await?;
+            let count = count?;
             let picked = vec![command::Picked { run, recipients: numbers }];
             return Ok(Batch { picked, count: count as u64, ..Batch::default() });
         }

@@ -118,7 +118,7 @@ fn rehearse(
         }
     }
     if counts.is_empty() && inside_gap == 0 && !named.is_empty() {
-        return Err(refusals::nobody_in_doubt(named, picked.run, &standings(ledger, picked)));
+        return Err(refusals::nobody_in_doubt(named, picked.run, &standings(ledger, picked.run, &picked.numbers)));
     }
     let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
@@ -127,15 +127,15 @@ fn rehearse(
 }
 
 /// Where they stand: `sent`, or `2 sent, 1 dead`.
-fn standings(ledger: &Ledger, picked: &Picked) -> String {
+pub(super) fn standings(ledger: &Ledger, run: RunId, numbers: &[u32]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for number in &picked.numbers {
-        let standing = ledger.standing(picked.run, *number).map(views::standing_word);
+    for number in numbers {
+        let standing = ledger.standing(run, *number).map(views::standing_word);
         *counts.entry(standing.unwrap_or("gone")).or_default() += 1;
     }
     let told = counts
         .iter()
-        .map(|(word, count)| if picked.numbers.len() == 1 { (*word).to_owned() } else { format!("{count} {word}") });
+        .map(|(word, count)| if numbers.len() == 1 { (*word).to_owned() } else { format!("{count} {word}") });
     told.collect::<Vec<_>>().join(", ")
 }
 

@@ -87,6 +87,14 @@ impl Fault {
         self.with("next", command.into())
     }
 
+    /// The same, with the names that are nearly the one that was asked for.
+    pub fn near(mut self, names: &[String]) -> Fault {
+        if !names.is_empty() {
+            self.0.message.push_str(&format!("; did you mean {}?", names.join(", ")));
+        }
+        self
+    }
+
     /// The id under which the request may be asked again; nothing when it is empty.
     pub fn request(self, id: &str) -> Fault {
         self.with("request_id", id.to_owned())

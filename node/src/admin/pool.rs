@@ -12,6 +12,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
+use super::naming::near;
 use super::paging::Paging;
 use super::validate::{Fields, NAME_MAX};
 use super::{Admin, Fault, deadline, refusals, validate, views};
@@ -99,10 +100,12 @@ impl PoolService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let name = named(&request.name)?;
-        let look = self
-            .read(request.stale, deadline, |ledger| names(ledger).contains(&name).then(|| shown(ledger, name.clone())));
+        let look = self.read(request.stale, deadline, |ledger| match names(ledger) {
+            names if names.contains(&name) => Ok(shown(ledger, name.clone())),
+            names => Err(refusals::no_pool(&name).near(&near(&name, names.into_iter()))),
+        });
         let (pool, freshness) = look.await?;
-        let pool = Some(pool.ok_or_else(|| refusals::no_pool(&name))?);
+        let pool = Some(pool?);
         Ok(Response::new(GetPoolResponse { pool, freshness }))
     }
 

@@ -134,13 +134,7 @@ fn quoted(name: &str) -> String {
 
 /// No schedule of that name.
 pub fn no_schedule(name: &str) -> Fault {
-    no_schedule_like(name, &[])
-}
-
-/// No schedule of that name, and these are called nearly so.
-pub fn no_schedule_like(name: &str, nearest: &[&str]) -> Fault {
-    let near = if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(", ")) };
-    let message = format!("no schedule named {}{near}", quoted(name));
+    let message = format!("no schedule named {}", quoted(name));
     Fault::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
 }
 
@@ -178,6 +172,16 @@ pub fn nobody_in_doubt(named: &[String], run: RunId, standings: &str) -> Fault {
     let message = match named {
         [one] => format!("{one} is not in doubt in run {run}: it is {standings}"),
         more => format!("none of these {} is in doubt in run {run}: {standings}", more.len()),
+    };
+    let one = named.first().map_or("RECIPIENT", String::as_str);
+    not_possible(message).next(format!("reveille explain {run} '{one}'"))
+}
+
+/// None of the named recipients is on the list of dead letters: which they are, in words, and their states.
+pub fn none_dead(named: &[String], run: RunId, standings: &str) -> Fault {
+    let message = match named {
+        [one] => format!("{one} is no dead letter of run {run}: it is {standings}"),
+        more => format!("none of these {} is a dead letter of run {run}: {standings}", more.len()),
     };
     let one = named.first().map_or("RECIPIENT", String::as_str);
     not_possible(message).next(format!("reveille explain {run} '{one}'"))

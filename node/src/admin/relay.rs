@@ -15,6 +15,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
+use super::naming::absent_relay;
 use super::paging::Paging;
 use super::probe::Found;
 use super::validate::Fields;
@@ -27,9 +28,11 @@ impl Admin {
         stale: bool,
         deadline: Instant,
     ) -> Result<(Relay, Option<Freshness>), Fault> {
-        let (relay, freshness) =
-            self.read(stale, deadline, |ledger| ledger.relays().get(&name.to_owned()).cloned()).await?;
-        Ok((relay.ok_or_else(|| refusals::no_relay(name))?, freshness))
+        let look = self.read(stale, deadline, |ledger| {
+            ledger.relays().get(&name.to_owned()).cloned().ok_or_else(|| absent_relay(ledger, name))
+        });
+        let (relay, freshness) = look.await?;
+        Ok((relay?, freshness))
     }
 
     /// A relay with what this node makes of it.
@@ -122,12 +125,12 @@ impl RelayService for Admin {
     ) -> Result<Response<RemoveRelayResponse>, Status> {
         let deadline = deadline::of(&request);
         let RemoveRelayRequest { name } = request.into_inner();
-        let pool = self.site.replica.read(|ledger| Some(ledger.relays().get(&name)?.pool.clone()));
+        let pool = self.find_relay(&name, false, deadline).await?.0.pool;
         let reply = self.write(Command::RelayRemove(name), "", deadline).await?;
-        let warnings = self.site.replica.read(|ledger| {
-            let used = pool.filter(|pool| is_used(ledger, pool));
-            used.map(|pool| creation::warnings(ledger, &pool)).unwrap_or_default()
-        });
+        let warnings = self
+            .site
+            .replica
+            .read(|ledger| if is_used(ledger, &pool) { creation::warnings(ledger, &pool) } else { Vec::new() });
         Ok(Response::new(RemoveRelayResponse { index: reply.index, warnings }))
     }
 }

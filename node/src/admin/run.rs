@@ -5,7 +5,7 @@ use std::ops::Bound;
 use reveille_ledger::Ledger;
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, RunPause, RunResume};
-use reveille_ledger::ids::RunId;
+use reveille_ledger::ids::{RunId, Time};
 use reveille_proto::admin::v1::run_service_server::RunService;
 use reveille_proto::admin::v1::{
     CancelRunRequest, CancelRunResponse, ExplainRequest, ExplainResponse, GetRunRequest, GetRunResponse,
@@ -38,6 +38,7 @@ struct Filter {
     schedule: String,
     states: Vec<RunState>,
     selector: Selector,
+    since: Option<Time>,
 }
 
 /// Runs, latest first, and the last one that was looked at if there are more.
@@ -45,6 +46,8 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<RunId>) -> (Vec<Run>, 
     let (mut runs, mut last) = (Vec::new(), None);
     let upper = paging.after.map_or(Bound::Unbounded, Bound::Included);
     let pages = ledger.pages().range((Bound::Unbounded, upper)).rev();
+    // Ledger time never goes back: the pages before the first that is too old are older still.
+    let pages = pages.take_while(|(_, page)| filter.since.is_none_or(|since| page.opened_at >= since));
     let all = pages.flat_map(|(id, page)| {
         let name = move |place: usize| RunId { index: id.index, place: id.place + place as u32 };
         page.runs.iter().enumerate().rev().map(move |(place, run)| (name(place), page, run))
@@ -84,7 +87,10 @@ impl RunService for Admin {
         let selector = Selector::parse(&request.selector)?;
         let heeded = selector.to_string();
         let tenant = validate::tenant(&request.tenant)?;
-        let filter = Filter { tenant, schedule: request.schedule, states, selector };
+        let mut fields = Fields::default();
+        let since = request.since.and_then(|since| fields.instant("since", since));
+        fields.done(Some(()))?;
+        let filter = Filter { tenant, schedule: request.schedule, states, selector, since };
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;
         let look = self.read(request.stale, deadline, |ledger| {
             check_schedule(ledger, &filter.tenant, &filter.schedule)?;

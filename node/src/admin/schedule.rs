@@ -303,11 +303,12 @@ impl ScheduleService for Admin {
         let tenant = tenant(&request.tenant)?;
         let paging: Paging<past::Place> = Paging::new("history", request.page_size, &request.page_token)?;
         let look = self.read(request.stale, deadline, |ledger| {
-            let (id, schedule) = ledger.schedule_named(&tenant, &request.name)?;
-            Some(past::list(ledger, id, schedule, &paging))
+            let found = ledger.schedule_named(&tenant, &request.name);
+            let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &request.name))?;
+            Ok::<_, Fault>(past::list(ledger, id, schedule, &paging))
         });
         let (found, freshness) = look.await?;
-        let (entries, last) = found.ok_or_else(|| refusals::no_schedule(&request.name))?;
+        let (entries, last) = found?;
         let next_page_token = paging.token(last.as_ref());
         Ok(Response::new(ListScheduleHistoryResponse { entries, next_page_token, freshness }))
     }

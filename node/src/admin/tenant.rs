@@ -10,6 +10,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
+use super::naming::near;
 use super::paging::Paging;
 use super::{Admin, deadline, refusals, validate};
 
@@ -63,11 +64,16 @@ impl TenantService for Admin {
         let request = request.into_inner();
         let name = validate::tenant(&request.name)?;
         let look = self.read(request.stale, deadline, |ledger| {
-            let known = ledger.tenant_names_from(name.clone()).next().filter(|known| *known == name)?;
-            Some(shown(ledger, known))
+            match ledger.tenant_names_from(name.clone()).next().filter(|known| *known == name) {
+                Some(known) => Ok(shown(ledger, known)),
+                None => {
+                    let names = ledger.tenant_names_from(String::new());
+                    Err(refusals::no_tenant(&name).near(&near(&name, names.map(|name| name.to_owned()))))
+                }
+            }
         });
         let (tenant, freshness) = look.await?;
-        let tenant = Some(tenant.ok_or_else(|| refusals::no_tenant(&name))?);
+        let tenant = Some(tenant?);
         Ok(Response::new(GetTenantResponse { tenant, freshness }))
     }
 

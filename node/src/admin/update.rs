@@ -21,6 +21,7 @@ use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, Update
 
 use super::beside::Beside;
 use super::mask::Mask;
+use super::naming::absent_schedule;
 use super::schedule::INSTANTS_SHOWN;
 use super::validate::{self, Fields, tenant};
 use super::{Admin, Fault, refusals, views};
@@ -176,15 +177,15 @@ async fn present(
 ) -> Result<Present, Fault> {
     let tenant = tenant(&asked.tenant)?;
     let look = admin.read(false, deadline, |ledger| {
-        let (id, schedule) = ledger.schedule_named(&tenant, &asked.name)?;
+        let found = ledger.schedule_named(&tenant, &asked.name);
+        let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &asked.name))?;
         let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
         let blobs = (bytes(&schedule.content), bytes(&schedule.audience));
         let answer = request_id.and_then(|request| ledger.answer_to(&tenant, request)).cloned();
-        Some((id, schedule.clone(), blobs, (answer, Beside::of(ledger, id)), ledger.head().now))
+        Ok::<_, Fault>((id, schedule.clone(), blobs, (answer, Beside::of(ledger, id)), ledger.head().now))
     });
     let (found, _) = look.await?;
-    let (id, schedule, (content, audience), (answer, beside), applied) =
-        found.ok_or_else(|| refusals::no_schedule(&asked.name))?;
+    let (id, schedule, (content, audience), (answer, beside), applied) = found?;
     let unreadable = || refusals::broken(format!("the content or the audience of {} does not read back", asked.name));
     Ok(Present {
         content: Content::from_blob(&content).ok_or_else(unreadable)?,

@@ -6,7 +6,7 @@ use super::args::{Question, ScheduleCommand};
 use super::failure::{Failure, Stop};
 
 /// Fields whose flag has another name, the longer path first.
-const NAMED: [(&str, &str); 35] = [
+const NAMED: [(&str, &str); 36] = [
     ("schedule.audience.recipients", "--to or --recipients"),
     ("schedule.audience.columns", "--recipients"),
     ("schedule.audience.sealed", "--audience"),
@@ -28,6 +28,7 @@ const NAMED: [(&str, &str); 35] = [
     ("relay.max_sessions", "--sessions"),
     ("rate_per_second", "--rate"),
     ("filter.since", "--since"),
+    ("since", "--since"),
     ("update_mask", "--clear"),
     ("finish_within", "--timeout"),
     ("page_size", "--limit"),

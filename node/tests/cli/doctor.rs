@@ -325,3 +325,13 @@ async fn the_folders_of_a_node_here_are_looked_at() {
     let ended = Patient::well().examined("--config /nowhere/reveille.toml -o json").await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(2), Some("CONFIG")));
 }
+
+#[tokio::test]
+async fn node_that_is_stopping_is_warned_of_and_shown() {
+    let mut patient = Patient::well();
+    patient.status.members[1].stopping = true;
+    assert_eq!(patient.clone().found().await, (Some(0), vec!["warning node".into()]));
+    let fake = Fake::answering("GetClusterStatus", patient.status).await;
+    let shown = fake.reveille("cluster status").await;
+    assert!(shown.stdout.contains("follower, stopping"), "{shown:?}");
+}

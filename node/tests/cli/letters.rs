@@ -178,3 +178,16 @@ async fn a_reason_of_which_nobody_died_is_said_to_be_that() {
     }
     assert!(!fake.reveille("dead-letter list").await.stderr.contains("died of"));
 }
+
+#[tokio::test]
+async fn words_of_relay_do_not_reach_terminal_as_control_characters() {
+    let text = "no \u{1b}[2J\u{9b}2J\u{202e}such\r\nuser";
+    let answer = v1::ListDeadLettersResponse { dead_letters: vec![letter(1, text)], ..Default::default() };
+    let fake = Fake::answering("ListDeadLetters", answer).await;
+    for line in ["list", "list -o json", "export", "export --format jsonl"] {
+        let ended = fake.reveille(&format!("dead-letter {line}")).await;
+        assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
+        let harmful = |one: char| one.is_control() && one != '\n' || one == '\u{202e}';
+        assert!(ended.stdout.contains("such") && !ended.stdout.chars().any(harmful), "{line}: {ended:?}");
+    }
+}

@@ -178,3 +178,22 @@ async fn timing_part_alone_is_named_alone() {
     let shown = Fake::answering("GetSchedule", answer).await.reveille("schedule show morning").await;
     assert!(shown.stdout.contains("every 2d from 2026-11-24T09:00:00Z"), "{shown:?}");
 }
+
+#[tokio::test]
+async fn change_is_named_as_its_flag_is() {
+    let gap = |hours: i64| Some(prost_types::Duration { seconds: hours * 3_600, nanos: 0 });
+    let of = |hours, zone: &str| v1::Schedule {
+        policies: Some(v1::Policies { min_gap: gap(hours), ..Default::default() }),
+        zone: zone.to_owned(),
+        audience_hash: format!("{hours:064}"),
+        ..v1::Schedule::default()
+    };
+    let (former, schedule) = (Some(of(20, "UTC")), Some(of(18, "Asia/Tokyo")));
+    let answer = v1::UpdateScheduleResponse { schedule, former, ..Default::default() };
+    let fake = Fake::answering("UpdateSchedule", answer).await;
+    let shown = fake.reveille("schedule update morning --min-gap 18h --tz Asia/Tokyo").await;
+    for line in ["min-gap: 20h → 18h", "tz: UTC → Asia/Tokyo", "recipients: "] {
+        assert!(shown.stdout.contains(line), "{line}: {shown:?}");
+    }
+    assert!(!shown.stdout.contains("_hash") && !shown.stdout.contains("policies."), "{shown:?}");
+}

@@ -184,6 +184,8 @@ pub struct Description {
     pub tzdb: String,
     /// Why it takes no parts of audiences now; empty when there is room.
     pub no_room: String,
+    /// It gives back what it has, and ends.
+    pub stopping: bool,
 }
 
 /// What the application answers to its peers. Each call is given up by its caller after a time-out, so an

@@ -214,6 +214,7 @@ pub(crate) fn from_description(description: Description) -> v1::DescribeResponse
         version: description.version,
         tzdb: description.tzdb,
         no_room: description.no_room,
+        stopping: description.stopping,
     }
 }
 
@@ -232,6 +233,7 @@ pub(crate) fn to_description(response: v1::DescribeResponse) -> Description {
         version: response.version,
         tzdb: response.tzdb,
         no_room: response.no_room,
+        stopping: response.stopping,
     }
 }
 

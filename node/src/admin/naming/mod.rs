@@ -19,7 +19,7 @@ use reveille_ledger::{History, Ledger};
 
 use super::blobs::Blobs;
 use super::{Admin, Fault, refusals, validate};
-pub use schedule::{absent_schedule, check_schedule};
+pub use schedule::{absent_audience, absent_campaign, absent_relay, absent_schedule, check_schedule, near};
 
 /// Recipients that one request names at most.
 const NAMED_MAX: usize = 10_000;

@@ -12,9 +12,33 @@ const NAMES_MAX: usize = 2_000;
 /// No schedule of this tenant has the name.
 pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Fault {
     let schedules = ledger.schedules().iter().take(NAMES_MAX).map(|(_, schedule)| schedule);
-    let names: Vec<&str> =
-        schedules.filter(|one| one.tenant == tenant).map(|schedule| schedule.name.as_str()).collect();
-    refusals::no_schedule_like(name, &nearest_names(name, &names))
+    let names = schedules.filter(|one| one.tenant == tenant).map(|schedule| schedule.name.clone());
+    refusals::no_schedule(name).near(&near(name, names))
+}
+
+/// The same for a campaign.
+pub fn absent_campaign(ledger: &Ledger, tenant: &str, name: &str) -> Fault {
+    let from = ledger.campaigns().range((tenant.to_owned(), String::new())..);
+    let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
+    refusals::no_campaign(name).near(&near(name, names))
+}
+
+/// The same for a sealed audience.
+pub fn absent_audience(ledger: &Ledger, tenant: &str, name: &str) -> Fault {
+    let from = ledger.audiences().range((tenant.to_owned(), String::new())..);
+    let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
+    refusals::no_audience(name).near(&near(name, names))
+}
+
+/// The same for a relay.
+pub fn absent_relay(ledger: &Ledger, name: &str) -> Fault {
+    refusals::no_relay(name).near(&near(name, ledger.relays().iter().map(|(name, _)| name.clone())))
+}
+
+/// The names that are nearly this one.
+pub fn near(name: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+    let names: Vec<String> = names.take(NAMES_MAX).collect();
+    nearest_names(name, &names).into_iter().map(str::to_owned).collect()
 }
 
 /// A filter that names a schedule has to mean something: one that is there, or one that is deleted and has left runs.

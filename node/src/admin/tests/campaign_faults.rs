@@ -7,9 +7,10 @@ use reveille_ledger::command::{Command, Quarantine, Quarantined};
 use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::{
     BackfillScheduleRequest, CampaignState, CancelCampaignRequest, CancelRunRequest, CreateScheduleRequest,
-    DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, LaunchCampaignRequest, ListSchedulesRequest,
-    PauseCampaignRequest, PauseScheduleRequest, ResumeCampaignRequest, ResumeScheduleRequest, TriggerScheduleRequest,
-    UpdateScheduleRequest,
+    DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, GetAudienceRequest, GetPoolRequest,
+    GetRelayRequest, GetTenantRequest, LaunchCampaignRequest, ListScheduleHistoryRequest, ListSchedulesRequest,
+    PauseCampaignRequest, PauseScheduleRequest, RemoveRelayRequest, ResumeCampaignRequest, ResumeScheduleRequest,
+    TriggerScheduleRequest, UpdateScheduleRequest,
 };
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -217,5 +218,45 @@ async fn campaign_is_no_schedule_for_list_pause_and_resume() {
         assert_eq!(next(&refused), one("reveille campaign resume spring"), "{refused}");
     }
     assert_eq!(status(&node, "spring").await.state(), CampaignState::Launched);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn name_that_is_nearly_right_is_offered_for_every_noun() {
+    let node = node("").await;
+    seal(&node, "readers").await;
+    let hour = at(SignedDuration::from_hours(1));
+    node.campaigns().create_campaign(body("spring", "readers", hour)).await.expect("a draft");
+    node.schedules().create_schedule(creation(yearly("daily", &["ann@example.com"]))).await.expect("created");
+    let update = UpdateScheduleRequest {
+        schedule: Some(yearly("dail", &[])),
+        update_mask: Some(prost_types::FieldMask { paths: vec!["priority".to_owned()] }),
+        ..UpdateScheduleRequest::default()
+    };
+    let history = ListScheduleHistoryRequest { name: "dail".into(), ..Default::default() };
+    let cancel = CancelCampaignRequest { name: "sprin".into(), ..Default::default() };
+    let forget = DeleteCampaignRequest { name: "sprin".into(), ..Default::default() };
+    let audience = GetAudienceRequest { name: "reader".into(), ..Default::default() };
+    let delete = DeleteAudienceRequest { name: "reader".into(), ..Default::default() };
+    let relay = GetRelayRequest { name: "mailbo".into(), ..Default::default() };
+    let remove = RemoveRelayRequest { name: "mailbo".into() };
+    let pool = GetPoolRequest { name: "defaul".into(), ..Default::default() };
+    let tenant = GetTenantRequest { name: "defaul".into(), ..Default::default() };
+    for (refused, near) in [
+        (node.schedules().update_schedule(update).await.err(), "daily"),
+        (node.schedules().list_schedule_history(history).await.err(), "daily"),
+        (node.campaigns().cancel_campaign(cancel).await.err(), "spring"),
+        (node.campaigns().delete_campaign(forget).await.err(), "spring"),
+        (node.audiences().get_audience(audience).await.err(), "readers"),
+        (node.audiences().delete_audience(delete).await.err(), "readers"),
+        (node.relays().get_relay(relay).await.err(), "mailbox"),
+        (node.relays().remove_relay(remove).await.err(), "mailbox"),
+        (node.pools().get_pool(pool).await.err(), "default"),
+        (node.tenants().get_tenant(tenant).await.err(), "default"),
+    ] {
+        let refused = refused.expect("no such name");
+        assert_eq!(refused.code(), Code::NotFound, "{refused}");
+        assert!(refused.message().ends_with(&format!("; did you mean {near}?")), "{refused}");
+    }
     node.stop().await;
 }

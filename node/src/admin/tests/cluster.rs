@@ -131,6 +131,14 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
     let lost = status.members.iter().filter(|member| member.role() == MemberRole::Unreachable);
     let names = lost.filter_map(|member| Some(member.member.as_ref()?.name.as_str())).collect::<Vec<_>>();
     assert_eq!(names, ["node-2"], "{status:?}");
+    let leads = status.members.iter().any(|member| member.role() == MemberRole::Leader);
+    assert_eq!(leads, !status.leader.is_empty(), "the status does not contradict itself: {status:?}");
+
+    assert!(!status.members.iter().any(|member| member.stopping));
+    one.site.begin_stop();
+    assert_eq!(crate::health::readiness(&one.site), (false, "stopping".to_owned()));
+    let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
+    assert!(status.members.iter().any(|member| member.stopping), "{status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -110,3 +110,31 @@ async fn nobody_of_a_cancelled_run_goes_again_and_all_can_be_discarded() {
     }
     node.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requeue_of_recipient_that_is_not_dead_is_refused_and_writes_nothing() {
+    let node = node("").await;
+    let run = node.triggered("report", &["ada@x.example"], "").await.run;
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
+    let before = node.site().replica.read(|ledger| ledger.head().applied);
+    for validate_only in [true, false] {
+        let recipients = vec!["ada@x.example".to_owned()];
+        let request = RequeueDeadLettersRequest {
+            run: run.clone(),
+            recipients: recipients.clone(),
+            validate_only,
+            ..Default::default()
+        };
+        let refused = node.dead_letters().requeue_dead_letters(request).await.expect_err("it was sent");
+        assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+        assert_eq!(refused.message(), format!("ada@x.example is no dead letter of run {run}: it is sent"));
+        let request = DiscardDeadLettersRequest { run: run.clone(), recipients, validate_only, ..Default::default() };
+        let refused = node.dead_letters().discard_dead_letters(request).await.expect_err("it was sent");
+        assert_eq!(reason(&refused).0, Code::FailedPrecondition);
+    }
+    let requeued = |entry: u64| entry > before;
+    let events = ExplainRequest { run, recipient: "ada@x.example".to_owned(), ..Default::default() };
+    let story = node.runs().explain(events).await.expect("a story").into_inner();
+    assert!(!story.events.iter().any(|event| event.what == "requeued" && requeued(event.index)), "{story:?}");
+    node.stop().await;
+}

@@ -409,3 +409,17 @@ async fn a_filter_that_names_no_schedule_says_so_and_a_deleted_one_is_still_mean
     assert_eq!(none.runs.len(), 0);
     node.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_are_listed_since_an_instant() {
+    let node = node("").await;
+    let first = node.triggered("first", &["ada@example.net"], "").await;
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    let second = node.triggered("second", &["ada@example.net"], "").await;
+    for (since, expected) in [(first.opened_at, vec!["second", "first"]), (second.opened_at, vec!["second"])] {
+        let request = ListRunsRequest { since, ..ListRunsRequest::default() };
+        let runs = node.runs().list_runs(request).await.expect("a list").into_inner().runs;
+        assert_eq!(runs.iter().map(|run| run.schedule.as_str()).collect::<Vec<_>>(), expected);
+    }
+    node.stop().await;
+}

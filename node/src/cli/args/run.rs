@@ -1,8 +1,10 @@
 //! `reveille run …` and `reveille explain`.
 
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 
 use super::{Paging, SelectorArgs, Watch};
+use crate::cli::instant::parse_instant;
 
 /// The noun.
 #[derive(Debug, Args)]
@@ -22,7 +24,8 @@ pub enum RunCommand {
     #[command(after_long_help = "\
 Examples:
   reveille run list
-  reveille run list --schedule morning --state open,paused")]
+  reveille run list --schedule morning --state open,paused
+  reveille run list --since 2026-03-08T00:00:00Z")]
     List {
         /// How much.
         #[command(flatten)]
@@ -36,6 +39,9 @@ Examples:
         /// Only those in this state
         #[arg(long, value_delimiter = ',', value_parser = ["open", "paused", "finished", "cancelled", "expired"])]
         state: Vec<String>,
+        /// Only those that opened then or later
+        #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+        since: Option<Timestamp>,
     },
     /// One run: who is where, and what it waits for
     #[command(

@@ -181,7 +181,7 @@ fn whom(letters: &Letters) -> Result<String, Failure> {
         of("since", filter.since.map(|since| since.to_string())),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    Ok(if parts.is_empty() { "of all runs".to_owned() } else { parts.join(", ") })
+    Ok(parts.join(", "))
 }
 
 async fn requeue(desk: &Desk<'_>, tenant: String, args: RequeueArgs) -> Result<(), Stop> {
@@ -268,11 +268,12 @@ where
     let run = letters.run.clone();
     if letters.dry_run || asks {
         let looked = total(verb, |token| asked(true, token)).await?;
-        let counted = human::counted(looked.moved, "dead letter");
+        let counted = format!("{} {words}", human::counted(looked.moved, "dead letter"));
+        let counted = counted.trim_end();
         if letters.dry_run || looked.moved == 0 && letters.recipients.is_empty() {
             // With -o json an error is alone on stderr.
             if desk.terminal.format() == Format::Table {
-                desk.terminal.say(&format!("{counted} {words}"));
+                desk.terminal.say(counted);
             }
             if looked.moved == 0 {
                 reason_of_nobody(desk, &letters.filter);
@@ -282,7 +283,7 @@ where
             show(desk, &letters.recipients, &view)?;
             return left_out(looked.cancelled, inside_gap);
         }
-        desk.terminal.confirm(&format!("{question}: {counted} {words}?"))?;
+        desk.terminal.confirm(&format!("{question}: {counted}?"))?;
     }
     let done = total(verb, |token| asked(false, token)).await?;
     let index = (done.index > 0).then_some(done.index);

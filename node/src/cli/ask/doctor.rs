@@ -62,6 +62,7 @@ pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
         desk.terminal.say("disk: not looked at; on a node's machine: --config FILE, or --data-dir DIR");
     }
     findings.extend(folders.iter().filter_map(|(key, path)| folder::judge(key, path)));
+    findings.extend(folders.iter().filter_map(|(key, path)| folder::judge_writing(key, path)));
     let journals = folders.iter().filter(|(key, _)| *key == "journal_dir");
     findings.extend(journals.filter_map(|(_, path)| folder::judge_journal(path)));
     let view = DoctorView::new(findings);

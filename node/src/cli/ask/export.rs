@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Desk, PAGE_SIZE, Page};
 use crate::cli::args::ExportFormat;
 use crate::cli::failure::{Failure, Stop};
+use crate::cli::harmless;
 use crate::cli::human;
 use crate::cli::view::Row;
 
@@ -65,14 +66,17 @@ fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> Vec<u
         ExportFormat::Csv => {
             let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
             let headings = is_first.then(|| R::FIELDS.iter().map(|field| (*field).to_owned()).collect());
-            for record in headings.into_iter().chain(rows.iter().map(Record::values)) {
+            // Words of a relay may hold what repaints a terminal; nothing else of a row can.
+            let spelled = |row: &R| row.values().iter().map(|value| harmless::spelled(value, &[])).collect();
+            for record in headings.into_iter().chain(rows.iter().map(spelled)) {
+                let record: Vec<String> = record;
                 // Into memory, and every row has as many values as there are fields: nothing to refuse.
                 let _ = writer.write_record(&record);
             }
             writer.into_inner().unwrap_or_default()
         }
         ExportFormat::Jsonl => {
-            let line = |row: &R| serde_json::to_string(row).unwrap_or_default() + "\n";
+            let line = |row: &R| harmless::json(&serde_json::to_string(row).unwrap_or_default()) + "\n";
             rows.iter().map(line).collect::<String>().into_bytes()
         }
     }

@@ -13,6 +13,7 @@ use crate::cli::args::{ExplainArgs, Format, RunArgs, RunCommand};
 use crate::cli::client::Nature;
 use crate::cli::doctor;
 use crate::cli::failure::{Failure, Stop};
+use crate::cli::instant::to_wire;
 use crate::cli::view::barrier::BarrierView;
 use crate::cli::view::explain::StoryView;
 use crate::cli::view::run::RunView;
@@ -25,7 +26,7 @@ const RELAYS_LOOKED_AT: i32 = 100;
 pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
-        RunCommand::List { paging, schedule, labels, state } => {
+        RunCommand::List { paging, schedule, labels, state, since } => {
             let states = state.iter().map(|word| state_of(word)).collect();
             let question = ListRunsRequest {
                 tenant,
@@ -33,6 +34,7 @@ pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
                 states,
                 stale: desk.stale,
                 selector: labels.selector.unwrap_or_default(),
+                since: since.map(to_wire),
                 ..ListRunsRequest::default()
             };
             desk.list(paging, |page_size, page_token| {

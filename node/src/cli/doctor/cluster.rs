@@ -76,6 +76,12 @@ fn standing(member: &MemberStatus) -> Option<Finding> {
         let finding = if votes(member) { Finding::problem } else { Finding::warning };
         return Some(finding("node", what, why, next));
     }
+    if member.stopping {
+        let what = format!("{} is stopping", name(member));
+        let why = "it takes no new work, and the cluster survives one loss less until it runs again";
+        let next = format!("wait until it has ended, then start it again: reveille start on {}", name(member));
+        return Some(Finding::warning("node", what, why, next));
+    }
     let lag = member.lag.filter(|lag| *lag > LAG_MAX)?;
     let what = format!("{} lacks {} log entries of what is committed", name(member), human::count(lag));
     let why = "it sends nothing under a claim that it has not applied, and fails over late";

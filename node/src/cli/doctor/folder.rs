@@ -23,6 +23,20 @@ pub fn judge(key: &str, folder: &Path) -> Option<Finding> {
     }
 }
 
+/// Tries to write: a volume may be mounted read-only, and the permissions may be those of another user.
+pub fn judge_writing(key: &str, folder: &Path) -> Option<Finding> {
+    if !folder.is_dir() {
+        // What cannot be looked at was named with its volume.
+        return None;
+    }
+    let file = folder.join(format!(".reveille-doctor-{}", std::process::id()));
+    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&file);
+    let error = written.and_then(|_| std::fs::remove_file(&file)).err()?;
+    let what = format!("nothing can be written in {key} {}: {error}", folder.display());
+    let next = "run doctor as the user of the node; if that finds the same, make the folder writable (mount, chown)";
+    Some(Finding::problem("disk", what, "a node that cannot write there stops", next))
+}
+
 /// P11: a journal on a disk costs its time for each mail, and proves no more.
 pub fn judge_journal(folder: &Path) -> Option<Finding> {
     // What cannot be looked at was named with its volume.
@@ -59,6 +73,18 @@ mod tests {
         let found = judge_journal(folder).map(|found| (found.severity, found.check));
         assert_eq!(found, on_disk.then_some((Severity::Warning, "journal")));
         assert_eq!(judge_journal(Path::new("/dev/shm")), None);
+    }
+
+    #[test]
+    fn folder_that_cannot_be_written_is_problem() {
+        // Nobody creates a file there, root neither.
+        let found = judge_writing("data_dir", Path::new("/proc")).expect("found");
+        assert_eq!((found.severity, found.check), (Severity::Problem, "disk"));
+        assert!(found.what.contains("nothing can be written in data_dir /proc"), "{}", found.what);
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(judge_writing("data_dir", folder.path()), None);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("read").count(), 0, "nothing is left");
+        assert_eq!(judge_writing("data_dir", &folder.path().join("none")), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! Files are read as they come: CRLF, a byte order mark and a missing line end are taken, and told. A line
 //! that is no UTF-8 or holds a NUL is refused by itself.
 
+use super::shell;
 use super::timing::{self, BLANKS};
 
 /// Characters of a command: "The maximum permitted length for the command field is 998 characters",
@@ -184,6 +185,10 @@ impl Reader {
             warnings.push(format!("RANDOM_DELAY={minutes} is not taken over: it fires on the minute"));
         }
         let (command, input) = percent(rest);
+        if input.is_some() && shell::read(&command).is_none() {
+            let cut = "an unescaped % ends the command inside quotes, in cron too, so that it fails there";
+            warnings.push(format!("{cut}; if the % is meant, write \\%"));
+        }
         Ok(Job { cron: timing.cron, user, command, input, comment, settings: self.settings.clone(), warnings })
     }
 }
@@ -287,6 +292,16 @@ mod tests {
             ("echo \\n", "echo \\n", None),
         ] {
             assert_eq!(percent(text), (command.to_owned(), input.map(str::to_owned)), "{text}");
+        }
+    }
+
+    #[test]
+    fn percent_inside_quotes_is_warned_of() {
+        let warnings = |command: &str| jobs(&format!("0 9 * * * {command}\n")).remove(0).warnings;
+        let cut = warnings("mail -s \"Report $(date +%F)\" a@example.com < body.txt");
+        assert!(cut.iter().any(|warning| warning.contains("write \\%")), "{cut:?}");
+        for whole in ["mail -s \"Report $(date +\\%F)\" a@example.com", "mail -s Hi a@example.com%Dear all,%%Bye"] {
+            assert_eq!(warnings(whole), [""; 0], "{whole}");
         }
     }
 

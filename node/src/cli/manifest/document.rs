@@ -318,10 +318,18 @@ fn told(error: &clap::Error, lines: &BTreeMap<String, usize>, first: usize) -> F
                 known => format!("`{key}` cannot be {value}; write one of {}", known.join(", ")),
             }
         }
-        ErrorKind::MissingRequiredArgument => match named.as_slice() {
-            [one] => format!("`{one}` is missing"),
-            several => format!("one is missing of `{}`", several.join("`, `")),
-        },
+        ErrorKind::MissingRequiredArgument => {
+            // Each text is a flag, or a group of which one is needed.
+            let needed = texts(ContextKind::InvalidArg).into_iter().map(|text| match keys_of(text).as_slice() {
+                [one] => format!("`{one}`"),
+                several => format!("one of `{}`", several.join("`, `")),
+            });
+            match needed.collect::<Vec<_>>().as_slice() {
+                [one] if one.starts_with('`') => format!("{one} is missing"),
+                [one] => format!("{one} is needed"),
+                several => format!("these are missing: {}", several.join("; ")),
+            }
+        }
         ErrorKind::ArgumentConflict => {
             let prior = keys(ContextKind::PriorArg);
             format!("`{key}` and `{}` are both there: write one of them", prior.join("`, `"))

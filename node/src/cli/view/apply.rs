@@ -99,7 +99,8 @@ impl AppliedView {
         if let Some(more) = self.changes.len().checked_sub(FIELDS_SHOWN).filter(|more| *more > 0) {
             fields.push_str(&format!(" and {more} more"));
         }
-        let lines = [fields].into_iter().chain(self.notes.iter().cloned()).chain(self.reason.iter().cloned());
+        // Why it failed is said on stderr.
+        let lines = [fields].into_iter().chain(self.notes.iter().cloned());
         lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
     }
 }

@@ -130,6 +130,8 @@ struct MemberStatusView {
     tzdb: Option<String>,
     /// Why it takes no parts of audiences.
     no_room: Option<String>,
+    /// It gives back what it has, and ends.
+    stopping: bool,
 }
 
 /// Who leads now.
@@ -279,6 +281,7 @@ impl From<v1::MemberStatus> for MemberStatusView {
             version: status.version,
             tzdb: status.tzdb,
             no_room: some(status.no_room),
+            stopping: status.stopping,
         }
     }
 }
@@ -366,9 +369,11 @@ impl MemberStatusView {
         let tone = match self.role.as_str() {
             "leader" => Tone::Good,
             UNREACHABLE => Tone::Bad,
-            "candidate" => Tone::Notable,
+            "candidate" | "isolated_leader" => Tone::Notable,
             _ => Tone::Plain,
         };
+        let role = self.role.replace('_', " ");
+        let role = if self.stopping { format!("{role}, stopping") } else { role };
         let number = |number: Option<u64>| Cell::or_dash(number.map(|number| number.to_string()).as_deref());
         let clock = self.clock_offset_ms.map_or_else(
             || Cell::or_dash(None),
@@ -380,7 +385,7 @@ impl MemberStatusView {
         let hash = self.state_hash.as_deref().map(|hash| hash.chars().take(8).collect::<String>());
         vec![
             self.name.as_str().into(),
-            Cell::toned(self.role.as_str(), tone),
+            Cell::toned(role, tone),
             self.address.as_str().into(),
             number(self.incarnation),
             number(self.applied_index),

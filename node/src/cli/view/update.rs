@@ -77,7 +77,18 @@ fn differences(changes: &mut Vec<ChangeView>, within: &str, from: &Value, to: &V
 
 impl ChangeView {
     fn line(&self) -> String {
-        format!("{}: {} → {}", self.field, self.said(&self.from), self.said(&self.to))
+        format!("{}: {} → {}", self.flag(), self.said(&self.from), self.said(&self.to))
+    }
+
+    /// The field as its flag is called: `min-gap` for `policies.min_gap_ms`.
+    fn flag(&self) -> String {
+        let field = self.field.strip_prefix("policies.").unwrap_or(&self.field);
+        match field {
+            "audience_hash" => "recipients".to_owned(),
+            "content_hash" => "content".to_owned(),
+            "zone" => "tz".to_owned(),
+            field => field.strip_suffix("_ms").unwrap_or(field).replace('_', "-"),
+        }
     }
 
     /// A value in words: lengths of time as people say them, hashes cut short.

@@ -78,13 +78,18 @@ impl Asked {
         {
             return create::at_line(failure, &args.recipients, recipients);
         }
+        let message = match &failure.field {
+            // The place says where it stands; the API's path says nothing to who wrote a document.
+            Some(field) if !field.starts_with("--") => failure.message.replace(&format!("{field}: "), ""),
+            _ => failure.message.clone(),
+        };
         let field = match &failure.field {
             // A flag, such as --endpoint: it is not about a document.
             Some(flag) if flag.starts_with("--") => flag.clone(),
             Some(field) => self.document.place_of(field),
             None => self.document.place.clone(),
         };
-        Failure { field: Some(field), ..failure }
+        Failure { field: Some(field), message, ..failure }
     }
 }
 
