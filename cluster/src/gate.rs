@@ -71,11 +71,23 @@ pub(crate) fn may_leave(ledger: &Ledger, me: Holder, job: &Job) -> Result<(), Sh
     if planted::is(Bug::ClaimAfterSend) && ahead::is_ahead(job.place) {
         return Ok(());
     }
-    let row = ledger.rows().get(&job.place.fence).ok_or(Shut::NotInRow)?;
-    if row.holder != me || !row.claimed.contains(job.place.slot) {
+    may_begin(ledger, me, job.place, job.run)?;
+    if ledger.opted_out().contains(&(job.tenant.clone(), job.key.clone())) {
+        return Err(Shut::OptedOut);
+    }
+    Ok(())
+}
+
+/// The part of it that needs no recipient: asked before a session and the relay's pace are spent.
+pub(crate) fn may_begin(ledger: &Ledger, me: Holder, place: Place, run: RunId) -> Result<(), Shut> {
+    if planted::is(Bug::ClaimAfterSend) && ahead::is_ahead(place) {
+        return Ok(());
+    }
+    let row = ledger.rows().get(&place.fence).ok_or(Shut::NotInRow)?;
+    if row.holder != me || !row.claimed.contains(place.slot) {
         return Err(Shut::NotInRow);
     }
-    let run = ledger.run(job.run).ok_or(Shut::NotInRow)?;
+    let run = ledger.run(run).ok_or(Shut::NotInRow)?;
     match run.state {
         RunState::Open => {}
         RunState::Paused { .. } => return Err(Shut::RunPaused),
@@ -83,9 +95,6 @@ pub(crate) fn may_leave(ledger: &Ledger, me: Holder, job: &Job) -> Result<(), Sh
     }
     if run.finish_by <= ledger.head().now {
         return Err(Shut::PastDeadline);
-    }
-    if ledger.opted_out().contains(&(job.tenant.clone(), job.key.clone())) {
-        return Err(Shut::OptedOut);
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ahead;
 use crate::compose::{Stamp, message_id};
-use crate::gate::{LaneGate, may_leave};
+use crate::gate::{LaneGate, may_begin, may_leave};
 use crate::journal::{Act, Answer, Place};
 use crate::keeper::Stopping;
 use crate::lease::{ASK_EVERY, LEASE};
@@ -249,12 +249,19 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
         }
         if gives_back.is_none() {
             let is_last = Some(number) == last;
-            match permit(&room, (&mut waiting, &work.pool), deadline, is_last).await {
+            match permit(&room, (&mut waiting, &work.pool), draft, (deadline, is_last)).await {
                 Ok(way) => {
                     tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, way, deadline));
                     continue;
                 }
-                Err(cause) => gives_back = Some(cause),
+                Err(Denied::Recipient(shut)) => {
+                    waiting.leave();
+                    if let Some(fate) = fate_of_shut(shut) {
+                        room.settler.settle(draft.place, fate).await;
+                    }
+                    continue;
+                }
+                Err(Denied::Row(cause)) => gives_back = Some(cause),
             }
             waiting.leave();
         }
@@ -355,6 +362,14 @@ enum GivesBack {
     Released(Why),
 }
 
+/// Why there is no permit.
+enum Denied {
+    /// This recipient may not leave; the next one of the row may.
+    Recipient(Shut),
+    /// What is left of the row goes back.
+    Row(GivesBack),
+}
+
 /// The relay cannot take it now: back to pending, uncounted, after a while (P6).
 fn waits(place: Place, cause: &str) -> Fate {
     let text = clip(cause);
@@ -365,12 +380,15 @@ fn waits(place: Place, cause: &str) -> Fate {
 async fn permit(
     room: &Room,
     (waiting, pool): (&mut Waiting, &str),
-    deadline: Instant,
-    is_last: bool,
-) -> Result<Way, GivesBack> {
-    let back = |why| Err(GivesBack::Released(why));
+    draft: &Draft,
+    (deadline, is_last): (Instant, bool),
+) -> Result<Way, Denied> {
+    let back = |why| Err(Denied::Row(GivesBack::Released(why)));
     loop {
-        let applied = room.site.replica.read(|ledger| ledger.head().applied);
+        let applied = room.site.replica.read(|ledger| {
+            may_begin(ledger, room.site.me, draft.place, draft.run).map_err(Denied::Recipient)?;
+            Ok(ledger.head().applied)
+        })?;
         if room.drain.is_cancelled() {
             return back(Why::Stopping);
         }
@@ -390,7 +408,8 @@ async fn permit(
             None => return back(Why::Stopping),
             Some(Ok(way)) => return Ok(way),
             Some(Err(None)) => {
-                return Err(GivesBack::Waits(format!("pool '{pool}' has no relay: add one with `relay add`")));
+                let cause = format!("pool '{pool}' has no relay: add one with `relay add`");
+                return Err(Denied::Row(GivesBack::Waits(cause)));
             }
             Some(Err(Some(unavailable))) => unavailable,
         };
@@ -406,7 +425,7 @@ async fn permit(
                 () = tokio::time::sleep_until(deadline) => {}
                 () = room.drain.cancelled() => return back(Why::Stopping),
             }
-            return Err(GivesBack::Waits(unavailable.to_string()));
+            return Err(Denied::Row(GivesBack::Waits(unavailable.to_string())));
         }
         room.drain.run_until_cancelled(tokio::time::sleep_until(until)).await;
     }

@@ -16,7 +16,7 @@ use reveille_cluster::station::{Options, Station};
 use reveille_ledger::Standing;
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Command, Relay};
+use reveille_ledger::command::{Command, Relay, RunPause};
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::tenant::{SHARE_MAX, TenantSet};
@@ -53,18 +53,7 @@ impl Node {
     }
 
     async fn put_relay(&self, (pool, name): (&str, &str), sink: &Sink, max_sessions: u32) {
-        let relay = Relay {
-            name: name.into(),
-            pool: pool.into(),
-            host: "127.0.0.1".into(),
-            port: sink.address().port(),
-            access: Access::default(),
-            rate_milli: 0,
-            max_sessions,
-            late_rate_milli: 0,
-            weight: 1,
-        };
-        assert_eq!(self.put(Command::RelayPut(relay.into())).await, Outcome::Done);
+        assert_eq!(self.put(relay(pool, name, sink, max_sessions)).await, Outcome::Done);
     }
 
     /// One run of a tenant with this share, by a pool.
@@ -84,6 +73,10 @@ impl Node {
         })
     }
 
+    fn claimed(&self) -> u32 {
+        self.site.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(Standing::Claimed)).sum())
+    }
+
     async fn until_sent(&self, tenant: &str, count: u32) {
         let end = Instant::now() + PATIENCE;
         while self.sent(tenant) < count {
@@ -97,6 +90,21 @@ impl Node {
         assert!(self.station.stop(PATIENCE).await, "nothing is left open");
         assert!(self.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
     }
+}
+
+fn relay(pool: &str, name: &str, sink: &Sink, max_sessions: u32) -> Command {
+    let relay = Relay {
+        name: name.into(),
+        pool: pool.into(),
+        host: "127.0.0.1".into(),
+        port: sink.address().port(),
+        access: Access::default(),
+        rate_milli: 0,
+        max_sessions,
+        late_rate_milli: 0,
+        weight: 1,
+    };
+    Command::RelayPut(relay.into())
 }
 
 /// A mailbox that answers the dot after so long.
@@ -188,4 +196,28 @@ async fn stop_before_gate_leaves_recipients_pending_at_once() {
     assert_eq!(claimable, 4, "all of them, now");
     assert!(node.site.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
     slow.stop().await;
+}
+
+/// 1.13: a paused run gives its claims back without a wait for sessions and pace that its recipients cannot use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn paused_run_gives_claims_back_without_spending_pace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = mailbox(None);
+    let node = Node::start(folder.path()).await;
+    let Command::RelayPut(mut put) = relay("default", "paced", &sink, 4) else { panic!("a relay") };
+    put.relay.rate_milli = 1_000;
+    assert_eq!(node.put(Command::RelayPut(put)).await, Outcome::Done);
+    node.open(("default", 1), "default", 50).await;
+    node.until_sent("default", 1).await;
+    let run = node.site.replica.read(|ledger| ledger.runs().next().map(|(run, _, _)| run).expect("a run"));
+    let pause = RunPause { run, reason: "a test".into() };
+    node.put(Command::RunPause(pause)).await;
+    let (paused_at, claimed) = (Instant::now(), node.claimed());
+    assert!(claimed > 4, "{claimed} are claimed: more than the relay takes in four seconds");
+    while node.claimed() > 0 {
+        assert!(paused_at.elapsed() < Duration::from_secs(4), "{} of {claimed} still wait", node.claimed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    node.stop().await;
+    sink.stop().await;
 }
