@@ -243,7 +243,7 @@ impl AudienceService for Admin {
             return Err(absent.into());
         }
         let delete = AudienceDelete { tenant, name };
-        let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), deadline).await?;
+        let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), "", deadline).await?;
         Ok(Response::new(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) }))
     }
 }

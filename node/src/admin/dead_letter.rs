@@ -72,6 +72,9 @@ impl Admin {
             let (run, numbers) = (picked.run, picked.numbers);
             let (count, _) = self
                 .read(true, deadline, |ledger| {
+                    if !cancelled {
+                        ledger.may_send_again(run).map_err(|refusal| refusals::refused(&refusal))?;
+                    }
                     let letters = numbers.iter().filter_map(|number| ledger.dead().get(&(run, *number)));
                     let count = letters.filter(|letter| !letter.discarded).count();
                     if count > 0 || recipients.is_empty() {

@@ -11,7 +11,6 @@ use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, Hash, RunId};
-use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Moved;
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
 use reveille_proto::admin::v1::{
@@ -99,8 +98,8 @@ fn rehearse(
     named: &[String],
     resends: bool,
 ) -> Result<(Vec<DoubtGroup>, u64), Fault> {
-    if resends && ledger.run(picked.run).is_some_and(|run| run.state.is_cancelled()) {
-        return Err(refusals::refused(&Refusal::NotPossible("the run is cancelled".to_owned())));
+    if resends {
+        ledger.may_send_again(picked.run).map_err(|refusal| refusals::refused(&refusal))?;
     }
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
     let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();

@@ -68,10 +68,10 @@ impl PoolService for Admin {
     async fn set_pool(&self, request: Request<SetPoolRequest>) -> Result<Response<SetPoolResponse>, Status> {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
-        let request_id = request.request_id.clone();
+        let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
         let set = validate::warm_up(request)?;
         let name = set.pool.clone();
-        self.write(Command::WarmUpSet(set), &request_id, deadline).await?;
+        self.write_unless(validate_only, Command::WarmUpSet(set), &request_id, deadline).await?;
         let (pool, warnings) = self.site.replica.read(|ledger| {
             let has_relay = ledger.relays().iter().any(|(_, relay)| relay.pool == name);
             let nobody = format!("no relay is in pool {name}: nothing goes by it, and no mail keeps to this");

@@ -138,6 +138,13 @@ pub fn no_schedule(name: &str) -> Fault {
     Fault::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
 }
 
+/// No schedule of that name: it is a campaign that has not been launched.
+pub fn no_schedule_but_campaign(name: &str) -> Fault {
+    let message = format!("no schedule named {0}: {0} is a campaign", quoted(name));
+    let next = format!("reveille campaign status {name}");
+    Fault::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next(next)
+}
+
 /// No such run.
 pub fn no_run(run: impl ToString) -> Fault {
     let message = format!("no run {}", run.to_string());

@@ -19,7 +19,7 @@ use super::naming::absent_relay;
 use super::paging::Paging;
 use super::probe::Found;
 use super::validate::Fields;
-use super::{Admin, Fault, creation, deadline, probe, refusals, validate, views};
+use super::{Admin, Fault, creation, deadline, probe, validate, views};
 
 impl Admin {
     async fn find_relay(
@@ -61,8 +61,7 @@ impl RelayService for Admin {
         let relay = validate::relay(relay)?;
         let answer = views::relay(&relay);
         let put = Command::RelayPut(RelayPut { relay, replace, request });
-        let written = self.try_write_unless(validate_only, put, &request_id, deadline).await?;
-        let reply = written.map_err(|refusal| refusals::refused(&refusal).request(&request_id))?;
+        let reply = self.write_unless(validate_only, put, &request_id, deadline).await?;
         Ok(Response::new(AddRelayResponse { relay: Some(answer), index: reply.map_or(0, |reply| reply.index) }))
     }
 

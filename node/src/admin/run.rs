@@ -146,7 +146,7 @@ impl RunService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let run = self.find_run(&request.tenant, &request.run, deadline).await?;
-        let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), deadline).await? {
+        let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), "", deadline).await? {
             Some(reply) => Some(self.barrier(reply.index, About::Run(run), deadline).await?),
             None => None,
         };

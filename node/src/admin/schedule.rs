@@ -288,7 +288,7 @@ impl ScheduleService for Admin {
         let request = request.into_inner();
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
         let delete = Command::ScheduleDelete(found.id);
-        let reply = self.write_unless(request.validate_only, delete, deadline).await?;
+        let reply = self.write_unless(request.validate_only, delete, "", deadline).await?;
         let index = reply.map_or(0, |reply| reply.index);
         let open_runs = self.site.replica.read(|ledger| open_runs(ledger, found.id));
         Ok(Response::new(DeleteScheduleResponse { index, open_runs }))

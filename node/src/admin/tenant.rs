@@ -31,10 +31,10 @@ impl TenantService for Admin {
     async fn set_tenant(&self, request: Request<SetTenantRequest>) -> Result<Response<SetTenantResponse>, Status> {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
-        let request_id = request.request_id.clone();
+        let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
         let set: TenantSet = validate::tenant_bounds(request)?;
         let name = set.name.clone();
-        self.write(Command::TenantSet(set), &request_id, deadline).await?;
+        self.write_unless(validate_only, Command::TenantSet(set), &request_id, deadline).await?;
         let tenant = Some(self.site.replica.read(|ledger| shown(ledger, name)));
         Ok(Response::new(SetTenantResponse { tenant }))
     }

@@ -22,10 +22,11 @@ impl Admin {
         &self,
         dry_run: bool,
         command: Command,
+        request_id: &str,
         deadline: Instant,
     ) -> Result<Option<Reply>, Fault> {
-        let written = self.try_write_unless(dry_run, command, "", deadline).await?;
-        written.map_err(|refusal| refusals::refused(&refusal))
+        let written = self.try_write_unless(dry_run, command, request_id, deadline).await?;
+        written.map_err(|refusal| refusals::refused(&refusal).request(request_id))
     }
 
     /// As [`Admin::write_unless`], for a caller that words the refusal.

@@ -59,7 +59,10 @@ async fn remembering() -> Fake {
                     index: 3,
                     ..v1::Tenant::default()
                 };
-                one(v1::SetTenantResponse { tenant: Some(tenant.insert(known).clone()) })
+                if !set.validate_only {
+                    *tenant = Some(known.clone());
+                }
+                one(v1::SetTenantResponse { tenant: Some(known) })
             }
             "GetPool" => match pool {
                 Some(pool) => one(v1::GetPoolResponse { pool: Some(pool.clone()), freshness: None }),
@@ -69,7 +72,13 @@ async fn remembering() -> Fake {
                 let set = v1::SetPoolRequest::decode(bytes).expect("a request");
                 let first_day = if set.first_day.is_empty() { "2026-11-22".to_owned() } else { set.first_day };
                 let known = v1::Pool { name: set.name, warm_up: set.warm_up, first_day, ..v1::Pool::default() };
-                one(v1::SetPoolResponse { pool: Some(pool.insert(known).clone()), ..Default::default() })
+                if known.warm_up.contains(&7) {
+                    return Err(refusal(Code::InvalidArgument, "INVALID_FIELD", "seven is no cap"));
+                }
+                if !set.validate_only {
+                    *pool = Some(known.clone());
+                }
+                one(v1::SetPoolResponse { pool: Some(known), ..Default::default() })
             }
             "GetCampaign" => match campaign {
                 Some(known) => one(v1::GetCampaignResponse { campaign: Some(draft(known)), ..Default::default() }),
@@ -181,4 +190,13 @@ async fn bounds_and_warm_ups_are_shown_as_the_documents_that_set_them() {
     folder.write(&format!("{tenant}---\n{pool}"));
     let again = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(outcomes(&again), ["tenant/acme unchanged", "pool/bulk unchanged"], "{again:?}");
+}
+
+#[tokio::test]
+async fn refused_pool_leaves_tenant_before_it_unchanged() {
+    let (fake, folder) = (remembering().await, Folder::with(&ALL.replace("[50, 100]", "[7]")));
+    let refused = folder.reveille(&fake, "apply -o json").await;
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    let set: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
+    assert!(!set.is_empty() && set.iter().all(|asked| asked.validate_only), "{set:?}");
 }

@@ -11,6 +11,9 @@ const NAMES_MAX: usize = 2_000;
 
 /// No schedule of this tenant has the name.
 pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Fault {
+    if ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())) {
+        return refusals::no_schedule_but_campaign(name);
+    }
     let schedules = ledger.schedules().iter().take(NAMES_MAX).map(|(_, schedule)| schedule);
     let names = schedules.filter(|one| one.tenant == tenant).map(|schedule| schedule.name.clone());
     refusals::no_schedule(name).near(&near(name, names))

@@ -8,9 +8,9 @@ use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::{
     BackfillScheduleRequest, CampaignState, CancelCampaignRequest, CancelRunRequest, CreateScheduleRequest,
     DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, GetAudienceRequest, GetPoolRequest,
-    GetRelayRequest, GetTenantRequest, LaunchCampaignRequest, ListScheduleHistoryRequest, ListSchedulesRequest,
-    PauseCampaignRequest, PauseScheduleRequest, RemoveRelayRequest, ResumeCampaignRequest, ResumeScheduleRequest,
-    TriggerScheduleRequest, UpdateScheduleRequest,
+    GetRelayRequest, GetScheduleRequest, GetTenantRequest, LaunchCampaignRequest, ListScheduleHistoryRequest,
+    ListSchedulesRequest, PauseCampaignRequest, PauseScheduleRequest, RemoveRelayRequest, ResumeCampaignRequest,
+    ResumeScheduleRequest, TriggerScheduleRequest, UpdateScheduleRequest,
 };
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -227,6 +227,9 @@ async fn name_that_is_nearly_right_is_offered_for_every_noun() {
     seal(&node, "readers").await;
     let hour = at(SignedDuration::from_hours(1));
     node.campaigns().create_campaign(body("spring", "readers", hour)).await.expect("a draft");
+    let draft = GetScheduleRequest { name: "spring".into(), ..Default::default() };
+    let refused = node.schedules().get_schedule(draft).await.expect_err("a draft is no schedule");
+    assert_eq!(next(&refused), (Code::NotFound, "reveille campaign status spring".to_owned()), "{refused}");
     node.schedules().create_schedule(creation(yearly("daily", &["ann@example.com"]))).await.expect("created");
     let update = UpdateScheduleRequest {
         schedule: Some(yearly("dail", &[])),

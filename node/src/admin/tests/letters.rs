@@ -96,6 +96,16 @@ async fn nobody_of_a_cancelled_run_goes_again_and_all_can_be_discarded() {
         assert_eq!((answer.requeued, answer.cancelled), (1, 1), "{validate_only}");
     }
     node.until(&other, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
+    for validate_only in [true, false] {
+        let named = RequeueDeadLettersRequest {
+            run: stopped.clone(),
+            recipients: vec!["#0".into()],
+            validate_only,
+            ..Default::default()
+        };
+        let refused = node.dead_letters().requeue_dead_letters(named).await.expect_err("the run is cancelled");
+        assert_eq!(refused.message(), "not possible: the run is cancelled", "{validate_only}");
+    }
     let both = RequeueDeadLettersRequest { run: stopped, recipients: vec!["#0".into()], ..all(by_reason("x"), "") };
     let both = RequeueDeadLettersRequest { all: false, ..both };
     assert_eq!(

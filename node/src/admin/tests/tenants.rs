@@ -43,6 +43,10 @@ async fn bounds_are_set_one_by_one_and_taken_away_together() {
     assert_eq!(names(&node, 10).await, ["default"]);
     assert_eq!(get(&node, "default").await.expect("there").index, 0, "nobody has set anything");
     assert_eq!(reason(&get(&node, "acme").await.expect_err("nobody")), (Code::NotFound, "TENANT_NOT_FOUND".to_owned()));
+    let dry = SetTenantRequest { rate_per_second: Some(2.5), validate_only: true, ..set("acme") };
+    node.tenants().set_tenant(dry).await.expect("it can be set");
+    let unset = node.site().replica.read(|ledger| ledger.tenants().iter().count());
+    assert_eq!(unset, 0, "a dry run sets nothing");
     put(&node, SetTenantRequest { rate_per_second: Some(2.5), ..set("acme") }).await.expect("set");
     let known =
         put(&node, SetTenantRequest { concurrency: Some(7), share: Some(3), ..set("acme") }).await.expect("set");

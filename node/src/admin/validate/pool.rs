@@ -8,7 +8,7 @@ use crate::admin::Fault;
 
 /// Validates a warm-up. Whether its first day has come is the ledger's to say, which has the time.
 pub fn warm_up(asked: SetPoolRequest) -> Result<WarmUpSet, Fault> {
-    let SetPoolRequest { name, warm_up: caps, first_day, request_id } = asked;
+    let SetPoolRequest { name, warm_up: caps, first_day, request_id, .. } = asked;
     let mut fields = Fields::default();
     let pool = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);

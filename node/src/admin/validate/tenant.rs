@@ -8,7 +8,7 @@ use crate::admin::Fault;
 
 /// Validates what is to be set; what is not named stays.
 pub fn tenant_bounds(asked: SetTenantRequest) -> Result<TenantSet, Fault> {
-    let SetTenantRequest { name, rate_per_second, concurrency, share, request_id } = asked;
+    let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, .. } = asked;
     let mut fields = Fields::default();
     let name = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);

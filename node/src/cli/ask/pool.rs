@@ -35,6 +35,7 @@ async fn set(desk: &Desk<'_>, args: SetPoolArgs) -> Result<(), Stop> {
         warm_up: args.warm_up,
         first_day: args.first_day.unwrap_or_default(),
         request_id: desk.client.request_id().to_owned(),
+        validate_only: false,
     };
     let call = |channel, question| async move { Service::new(channel).set_pool(question).await };
     let answer = desk.change(question, call).await?;

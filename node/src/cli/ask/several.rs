@@ -51,7 +51,7 @@ impl Act {
 
 /// Chooses, shows, asks, and does it.
 pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dry_run: bool) -> Result<(), Stop> {
-    let chosen = choose(desk, &tenant, &selector).await?;
+    let chosen = choose(desk, &tenant, &selector, &act).await?;
     let all = chosen.len() as u64;
     let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == act.acts_on());
     let mut rows = Vec::with_capacity(meant.len());
@@ -117,7 +117,7 @@ fn capital(verb: &str) -> String {
 }
 
 /// All that have the labels; more than can be looked through are refused, and so are none.
-async fn choose(desk: &Desk<'_>, tenant: &str, selector: &str) -> Result<Vec<ScheduleView>, Failure> {
+async fn choose(desk: &Desk<'_>, tenant: &str, selector: &str, act: &Act) -> Result<Vec<ScheduleView>, Failure> {
     let question = ListSchedulesRequest {
         tenant: tenant.to_owned(),
         selector: selector.to_owned(),
@@ -137,7 +137,10 @@ async fn choose(desk: &Desk<'_>, tenant: &str, selector: &str) -> Result<Vec<Sch
             reason: "SCHEDULE_NOT_FOUND".into(),
             message: format!("no schedule has the labels {selector}"),
             field: Some("--selector".to_owned()),
-            next: Some("reveille schedule list -o json shows the labels that there are".to_owned()),
+            next: Some(format!(
+                "reveille schedule list -o json shows the labels that there are; a campaign: reveille campaign {} NAME",
+                act.verb()
+            )),
             ..Failure::default()
         });
     }

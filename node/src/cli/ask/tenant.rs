@@ -34,6 +34,7 @@ async fn set(desk: &Desk<'_>, args: SetTenantArgs) -> Result<(), Stop> {
         concurrency: args.concurrency,
         share: args.share,
         request_id: desk.client.request_id().to_owned(),
+        validate_only: false,
     };
     let call = |channel, question| async move { Service::new(channel).set_tenant(question).await };
     let answer = desk.change(question, call).await?;

@@ -131,8 +131,11 @@ impl Ledger {
         self.wait(place, slot, until);
     }
 
-    /// A cancelled run stays cancelled: nobody of it is sent again.
-    pub(super) fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
+    /// A cancelled run stays cancelled: none of its recipients is sent to again.
+    ///
+    /// # Errors
+    /// The run is cancelled, or there is none.
+    pub fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
         match self.run(run).ok_or(Refusal::NoSuchRun(run))?.state {
             RunState::Cancelled { .. } => Err(Refusal::NotPossible("the run is cancelled".to_owned())),
             _ => Ok(()),

@@ -54,6 +54,7 @@ pub async fn draft(desk: &Desk<'_>, asked: CreateCampaignRequest) -> Result<(Cam
 
 /// Of a tenant that nobody has bounded all is new.
 pub async fn plan_tenant(desk: &Desk<'_>, wanted: &Tenant) -> Result<Plan, Failure> {
+    set_tenant(desk, wanted, String::new(), true).await?;
     let former = match tenant::get(desk, wanted.name.clone()).await {
         Ok((former, _)) if former.index > 0 => former,
         Ok(_) => return Ok(planned(Step::Create, Vec::new())),
@@ -66,13 +67,19 @@ pub async fn plan_tenant(desk: &Desk<'_>, wanted: &Tenant) -> Result<Plan, Failu
 }
 
 /// Sets all of them.
-pub async fn set_tenant(desk: &Desk<'_>, wanted: &Tenant, request_id: String) -> Result<(), Failure> {
+pub async fn set_tenant(
+    desk: &Desk<'_>,
+    wanted: &Tenant,
+    request_id: String,
+    validate_only: bool,
+) -> Result<(), Failure> {
     let question = SetTenantRequest {
         name: wanted.name.clone(),
         rate_per_second: Some(wanted.rate_per_second),
         concurrency: Some(wanted.concurrency),
         share: Some(wanted.share),
         request_id,
+        validate_only,
     };
     let call = |channel, question| async move { TenantServiceClient::new(channel).set_tenant(question).await };
     desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
@@ -80,6 +87,7 @@ pub async fn set_tenant(desk: &Desk<'_>, wanted: &Tenant, request_id: String) ->
 
 /// A pool that is not warmed up has nothing to compare.
 pub async fn plan_pool(desk: &Desk<'_>, wanted: &Pool) -> Result<Plan, Failure> {
+    set_pool(desk, wanted, String::new(), true).await?;
     let former = match pool::get(desk, wanted.name.clone()).await {
         Ok((former, _)) if !former.warm_up.is_empty() => former,
         Ok(_) => return Ok(planned(Step::Create, Vec::new())),
@@ -96,9 +104,9 @@ pub async fn plan_pool(desk: &Desk<'_>, wanted: &Pool) -> Result<Plan, Failure> 
 }
 
 /// Warms it up.
-pub async fn set_pool(desk: &Desk<'_>, wanted: &Pool, request_id: String) -> Result<(), Failure> {
+pub async fn set_pool(desk: &Desk<'_>, wanted: &Pool, request_id: String, validate_only: bool) -> Result<(), Failure> {
     let Pool { name, warm_up, first_day, .. } = wanted.clone();
-    let question = SetPoolRequest { name, warm_up, first_day, request_id };
+    let question = SetPoolRequest { name, warm_up, first_day, request_id, validate_only };
     let call = |channel, question| async move { PoolServiceClient::new(channel).set_pool(question).await };
     desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
 }

@@ -89,11 +89,11 @@ pub async fn make(desk: &Desk<'_>, asked: &Asked, plan: &Plan) -> Result<(), Fai
         }
         (Message::Tenant(tenant), _) => {
             let request_id = request_id(desk, "tenant", &tenant.encode_to_vec());
-            beside::set_tenant(desk, tenant, request_id).await
+            beside::set_tenant(desk, tenant, request_id, false).await
         }
         (Message::Pool(pool), _) => {
             let request_id = request_id(desk, "pool", &pool.encode_to_vec());
-            beside::set_pool(desk, pool, request_id).await
+            beside::set_pool(desk, pool, request_id, false).await
         }
         (Message::Relay(relay), _) => {
             let request_id = request_id(desk, "relay", &relay.encode_to_vec());
