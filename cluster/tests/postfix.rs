@@ -45,7 +45,7 @@ impl Postfix {
     /// None where this machine has no Postfix for us; says why.
     fn start() -> Option<Postfix> {
         let lacks = |what: &str| {
-            eprintln!("skipped: {what}");
+            reveille_strict::skip(what);
             None
         };
         if !rustix::process::geteuid().is_root() {

@@ -205,7 +205,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let name = "n1".to_owned();
         let Ok(clocks) = Clocks::new(folder.path(), std::slice::from_ref(&name)).unwrap() else {
-            eprintln!("skipped: there is no libfaketime on this machine");
+            reveille_strict::skip("there is no libfaketime on this machine");
             return;
         };
         // A shell that lives on and tells its time whenever it is asked. (Bash answers for the environment itself, so the

@@ -28,8 +28,11 @@ use crate::Outcome;
 use crate::run::commit;
 use record::Summary;
 
-/// A simulated leader shows itself this often; a real one five times as often.
-const HEARTBEAT_MS: u64 = 250;
+/// The heartbeat of the product, in milliseconds (`raft/src/options.rs`). Every third seed has it: several leaders may
+/// follow one another within one lease, as in production.
+const SHIPPED_HEARTBEAT_MS: u64 = 50;
+/// The heartbeat of all other seeds, in milliseconds. A fifth of the messages: these seeds run about twice as fast.
+const SLOW_HEARTBEAT_MS: u64 = 250;
 /// Lines of a failing trace that are shown; `--trace` writes all.
 const LINES_SHOWN: usize = 60;
 /// A seed that takes so long, in real time, hangs: a minute of virtual time takes a second on a slow machine.
@@ -51,9 +54,10 @@ pub struct Args {
     /// Virtual minutes of each seed
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=1_440))]
     pub minutes: u64,
-    /// How often a leader shows itself, in milliseconds; elections take 6 to 12 times as long
-    #[arg(long, default_value_t = HEARTBEAT_MS, value_parser = clap::value_parser!(u64).range(20..=1_000))]
-    pub heartbeat_ms: u64,
+    /// Heartbeat interval in milliseconds; elections take 6 to 12 times as long [default: 50 for seeds that 3 divides,
+    /// as the product has it; 250 for the others]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(20..=1_000))]
+    pub heartbeat_ms: Option<u64>,
     /// Seeds at the same time; as many as there are processors where nothing is said
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub jobs: Option<u64>,
@@ -135,7 +139,7 @@ fn simulate(args: &Args, folder: &Path) -> Result<bool> {
     let options = Options {
         seed: job.seed,
         minutes: args.minutes,
-        heartbeat_ms: args.heartbeat_ms,
+        heartbeat_ms: job.heartbeat_ms,
         faults: !args.calm,
         folder: folder.to_owned(),
         history: args.history.clone(),
@@ -183,10 +187,15 @@ fn cpu_seconds() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
+/// The heartbeat interval of a seed, where the command line names none. Milliseconds.
+fn heartbeat_of(seed: u64) -> u64 {
+    if seed.is_multiple_of(3) { SHIPPED_HEARTBEAT_MS } else { SLOW_HEARTBEAT_MS }
+}
+
 /// The command that does the same again, with everything written down.
 fn repeat(args: &Args, Job { seed, minutes, heartbeat_ms }: Job) -> String {
     let mut command = format!("reveille-jepsen simulate --seeds {seed} --minutes {minutes}");
-    if heartbeat_ms != HEARTBEAT_MS {
+    if heartbeat_ms != heartbeat_of(seed) {
         command += &format!(" --heartbeat-ms {heartbeat_ms}");
     }
     if args.calm {
@@ -259,7 +268,7 @@ impl Args {
     fn jobs_of_seeds(&self) -> impl Iterator<Item = Job> + use<> {
         let (minutes, heartbeat_ms) = (self.minutes, self.heartbeat_ms);
         let seeds = self.seeds.map_or(0..0, |seeds| seeds.from..seeds.to);
-        seeds.map(move |seed| Job { seed, minutes, heartbeat_ms })
+        seeds.map(move |seed| Job { seed, minutes, heartbeat_ms: heartbeat_ms.unwrap_or(heartbeat_of(seed)) })
     }
 
     fn at_a_time(&self) -> usize {
@@ -340,5 +349,11 @@ mod tests {
         for nonsense in ["", "a..b", "7..7", "9..3", "-1"] {
             assert!(nonsense.parse::<Seeds>().is_err(), "{nonsense}");
         }
+    }
+
+    #[test]
+    fn every_third_seed_has_the_shipped_heartbeat() {
+        let heartbeats: Vec<u64> = (9..15).map(heartbeat_of).collect();
+        assert_eq!(heartbeats, [50, 250, 250, 50, 250, 250]);
     }
 }

@@ -106,13 +106,13 @@ mod tests {
     #[test]
     fn a_power_cut_takes_what_was_not_synced_and_nothing_else() {
         if let Some(why) = Volume::missing() {
-            eprintln!("skipped: {why}");
+            reveille_strict::skip(&why);
             return;
         }
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("place");
         let Ok(mut volume) = Volume::new(folder.path(), "one", &place) else {
-            eprintln!("skipped: this machine mounts no images");
+            reveille_strict::skip("this machine mounts no images");
             return;
         };
         fs::write(place.join("synced"), "synced").unwrap();

@@ -33,7 +33,10 @@ fn is_named(folder: &Path) -> bool {
 fn a_kill_leaves_in_doubt_what_was_past_the_gate_and_nothing_of_it_stays_behind() {
     let jepsen = Path::new(env!("CARGO_BIN_EXE_reveille-jepsen"));
     if !jepsen.with_file_name("reveille").is_file() {
-        eprintln!("skipped: no `reveille` beside {}; `cargo build -p reveille` makes it", jepsen.display());
+        reveille_strict::skip(&format!(
+            "no `reveille` beside {}; `cargo build -p reveille` makes it",
+            jepsen.display()
+        ));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -70,7 +73,10 @@ fn a_kill_leaves_in_doubt_what_was_past_the_gate_and_nothing_of_it_stays_behind(
 fn two_days_with_an_outage_and_a_kill_account_for_every_instant() {
     let jepsen = Path::new(env!("CARGO_BIN_EXE_reveille-jepsen"));
     if !jepsen.with_file_name("reveille").is_file() {
-        eprintln!("skipped: no `reveille` beside {}; `cargo build -p reveille` makes it", jepsen.display());
+        reveille_strict::skip(&format!(
+            "no `reveille` beside {}; `cargo build -p reveille` makes it",
+            jepsen.display()
+        ));
         return;
     }
     let line = "calendar --schedules 48 --days 2 --outages 1 --kills 1";
@@ -108,7 +114,10 @@ fn break_a_run_off(jepsen: &Path, folder: &Path, signal: &str) -> String {
 fn ctrl_c_leaves_nothing_behind() {
     let jepsen = Path::new(env!("CARGO_BIN_EXE_reveille-jepsen"));
     if !jepsen.with_file_name("reveille").is_file() {
-        eprintln!("skipped: no `reveille` beside {}; `cargo build -p reveille` makes it", jepsen.display());
+        reveille_strict::skip(&format!(
+            "no `reveille` beside {}; `cargo build -p reveille` makes it",
+            jepsen.display()
+        ));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +130,10 @@ fn ctrl_c_leaves_nothing_behind() {
 fn a_run_is_judged_by_its_history_and_sweeps_away_what_a_killed_one_left() {
     let jepsen = Path::new(env!("CARGO_BIN_EXE_reveille-jepsen"));
     if !jepsen.with_file_name("reveille").is_file() {
-        eprintln!("skipped: no `reveille` beside {}; `cargo build -p reveille` makes it", jepsen.display());
+        reveille_strict::skip(&format!(
+            "no `reveille` beside {}; `cargo build -p reveille` makes it",
+            jepsen.display()
+        ));
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -19,8 +19,8 @@ use crate::observer::fence_of;
 use crate::plan::{Plan, value};
 use crate::relay::Arrival;
 
-/// The only tenant of a simulation.
-pub const TENANT: &str = "default";
+/// Addresses of audiences, by their names: what the ledger does not know of sealed ones.
+pub type Lists = BTreeMap<String, Vec<String>>;
 
 /// Writes down each final dot that the relay saw.
 pub fn mails(chronicle: &Chronicle, arrivals: &[Arrival]) {
@@ -66,14 +66,14 @@ pub fn due(chronicle: &Chronicle, plan: &Plan, created: &[Created], ledger: &Led
             }
             count += 1;
             chronicle.note(Event::Due(Due {
-                tenant: TENANT.to_owned(),
+                tenant: planned.tenant.to_owned(),
                 schedule: planned.name.clone(),
                 due_unix_ms: at,
                 audience: planned.name.clone(),
             }));
             if let (false, Some(outcome)) = (has_opened, told) {
                 chronicle.note(Event::Explained(Explained {
-                    tenant: TENANT.to_owned(),
+                    tenant: planned.tenant.to_owned(),
                     schedule: planned.name.clone(),
                     first_unix_ms: at,
                     last_unix_ms: at,
@@ -123,7 +123,7 @@ fn passed_over(reason: Reason) -> Option<PassedOver> {
 }
 
 /// Writes down every run and everybody in it; answers how many runs there are.
-pub fn runs(chronicle: &Chronicle, ledger: &Ledger) -> u64 {
+pub fn runs(chronicle: &Chronicle, lists: &Lists, ledger: &Ledger) -> u64 {
     let mut addresses = BTreeMap::new();
     for (id, page, run) in ledger.runs() {
         let get = |standing| run.counts.get(standing);
@@ -141,7 +141,7 @@ pub fn runs(chronicle: &Chronicle, ledger: &Ledger) -> u64 {
         if let Some(of) = run.waited_for {
             chronicle.note(Event::Waited(Waited { run: id.to_string(), of: of.to_string() }));
         }
-        let own = recipients(ledger, &run.audience);
+        let own = recipients(ledger, lists, &run.audience);
         for (number, recipient) in (0..).zip(&own) {
             let Some(standing) = ledger.standing(id, number) else { continue };
             let (run, recipient, state) = (id.to_string(), recipient.clone(), fate(standing));
@@ -195,11 +195,12 @@ fn cause(cause: Cause) -> RunCause {
     }
 }
 
-/// Nobody where it cannot be read: then everybody who was due stands nowhere.
-pub fn recipients(ledger: &Ledger, audience: &Hash) -> Vec<String> {
+/// The addresses of an audience, by number. Empty where it cannot be read: then the judge finds no state for any of them.
+pub fn recipients(ledger: &Ledger, lists: &Lists, audience: &Hash) -> Vec<String> {
     match ledger.blob(audience).and_then(Recipients::from_blob) {
         Some(Recipients::Inline(audience)) => audience.recipients.into_iter().map(|one| one.address).collect(),
-        Some(Recipients::Sealed(_)) | None => Vec::new(),
+        Some(Recipients::Sealed(seal)) => lists.get(&seal.name).cloned().unwrap_or_default(),
+        None => Vec::new(),
     }
 }
 
@@ -231,14 +232,19 @@ fn fate(standing: Standing) -> Fate {
 
 /// Writes down the schedules and opt-outs that are there.
 pub fn objects(chronicle: &Chronicle, ledger: &Ledger) {
-    let found = |noun, name: &str, value: String| {
-        let (tenant, name) = (TENANT.to_owned(), name.to_owned());
+    let found = |noun, tenant: &str, name: &str, value: String| {
+        let (tenant, name) = (tenant.to_owned(), name.to_owned());
         chronicle.note(Event::Found(Found { noun, tenant, name, value }));
     };
     for (_, schedule) in ledger.schedules().iter() {
-        found(Noun::Schedule, &schedule.name, value(&schedule.when, &schedule.zone, schedule.recipients));
+        found(
+            Noun::Schedule,
+            &schedule.tenant,
+            &schedule.name,
+            value(&schedule.when, &schedule.zone, schedule.recipients),
+        );
     }
-    for ((_, address), _) in ledger.opted_out().iter() {
-        found(Noun::OptOut, address, OPTED_OUT.to_owned());
+    for ((tenant, address), _) in ledger.opted_out().iter() {
+        found(Noun::OptOut, tenant, address, OPTED_OUT.to_owned());
     }
 }

@@ -1,6 +1,7 @@
 //! Those who ask: each asks whatever node answers, and asks again until it knows. What they ask and what they are told
 //! goes into the history.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use reveille_check::history::{Answer, Crossing, Noun, Operation};
 use reveille_cluster::barrier;
 use reveille_cluster::site::Site;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, Relay, RelayPut};
+use reveille_ledger::command::{AudienceSeal, Command, Relay, RelayPut};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Outcome, Reply};
@@ -19,7 +20,7 @@ use reveille_raft::peer::{About, BarrierReport};
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-use crate::aftermath::TENANT;
+use crate::aftermath::Lists;
 use crate::chronicle::{Chronicle, name};
 use crate::observer::fence_of;
 use crate::plan::Planned;
@@ -28,6 +29,8 @@ use crate::world::Sites;
 
 /// How long one try waits for its answer.
 pub const TRY_FOR: Duration = Duration::from_secs(5);
+/// Nodes that hold the part of an audience when it is sealed: a majority of three.
+const PARTS_ON: usize = 2;
 /// The pause between two tries.
 const AGAIN_AFTER: Duration = Duration::from_millis(700);
 
@@ -51,8 +54,8 @@ pub struct Known {
     pub created: Vec<Created>,
     /// Planned ones that fire no more when they are created.
     pub never: u64,
-    /// Who has opted out.
-    pub opted_out: Vec<String>,
+    /// Opt-outs: tenant and address.
+    pub opted_out: Vec<(String, String)>,
     /// Runs that somebody has paused and means to resume.
     pub paused: Vec<RunId>,
     /// Requests so far, to number them.
@@ -66,6 +69,7 @@ pub struct Clients {
     pub(crate) trace: Trace,
     pub(crate) chronicle: Chronicle,
     pub(crate) known: Arc<Mutex<Known>>,
+    pub(crate) lists: Arc<Lists>,
     stop: CancellationToken,
 }
 
@@ -96,8 +100,9 @@ impl fmt::Display for Missed {
 
 impl Clients {
     /// Who ask these nodes.
-    pub fn new(sites: Sites, trace: Trace, chronicle: Chronicle) -> Clients {
-        Clients { sites, trace, chronicle, known: Arc::default(), stop: CancellationToken::new() }
+    pub fn new(sites: Sites, lists: Lists, trace: Trace, chronicle: Chronicle) -> Clients {
+        let lists = Arc::new(lists);
+        Clients { sites, trace, chronicle, lists, known: Arc::default(), stop: CancellationToken::new() }
     }
 
     /// Nobody asks any more.
@@ -182,10 +187,32 @@ impl Clients {
         });
     }
 
+    /// Seals an audience: writes its part to a majority of the nodes, and asks until the seal is in the ledger. A node
+    /// that lacks the part fetches it from a peer.
+    async fn seal(&self, planned: &Planned) {
+        let part = planned.part();
+        let mut holders = BTreeSet::new();
+        while holders.len() < PARTS_ON {
+            let running: Vec<Arc<Site>> = self.sites.lock().iter().flatten().cloned().collect();
+            let lacking = running.iter().filter(|site| !holders.contains(&site.me.node)).collect::<Vec<_>>();
+            let wrote = lacking.into_iter().filter(|site| site.parts.put(&part).is_ok()).map(|site| site.me.node);
+            holders.extend(wrote.take(PARTS_ON - holders.len()).collect::<Vec<_>>());
+            if self.stop.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await.is_none() {
+                return;
+            }
+        }
+        let request = Some(format!("seal-{}", planned.name));
+        let seal = AudienceSeal { request, tenant: planned.tenant.to_owned(), seal: planned.seal() };
+        self.ask("seal", None, |_| Some(Command::AudienceSeal(seal.clone()))).await;
+    }
+
     /// Creates a schedule as soon as somebody answers.
     pub fn create(&self, planned: Planned) {
         let clients = self.clone();
         tokio::spawn(async move {
+            if planned.is_sealed {
+                clients.seal(&planned).await;
+            }
             let first: Mutex<Option<Time>> = Mutex::new(None);
             let make = |site: &Site| {
                 let zone = site.zones.get(planned.zone.name()).ok()?;
@@ -195,7 +222,7 @@ impl Clients {
             };
             let operation = Operation::Write {
                 noun: Noun::Schedule,
-                tenant: TENANT.to_owned(),
+                tenant: planned.tenant.to_owned(),
                 name: planned.name.clone(),
                 value: Some(planned.value()),
             };

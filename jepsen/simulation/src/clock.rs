@@ -21,14 +21,17 @@ struct Inner {
     up: Duration,
     /// What `up` was at the last start of the machine.
     booted: Duration,
-    /// Goes faster by this much, in parts of a million.
-    drift_ppm: i64,
+    /// The wall clock runs faster by this much, in parts of a million.
+    wall_ppm: i64,
+    /// CLOCK_BOOTTIME runs faster by this much, in parts of a million.
+    boot_ppm: i64,
 }
 
 impl NodeClock {
     /// Shows `wall` now, on a machine that has been up for `boot`.
     pub fn new(wall: Time, boot: Duration) -> NodeClock {
-        let inner = Inner { since: Instant::now(), wall_ms: wall.0, up: boot, booted: Duration::ZERO, drift_ppm: 0 };
+        let booted = Duration::ZERO;
+        let inner = Inner { since: Instant::now(), wall_ms: wall.0, up: boot, booted, wall_ppm: 0, boot_ppm: 0 };
         NodeClock { inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -37,11 +40,20 @@ impl NodeClock {
         self.inner.lock().wall_ms += by_ms;
     }
 
-    /// From now on it goes so much faster (negative: slower).
+    /// From now on both clocks run so much faster (negative: slower).
     pub fn drift(&self, ppm: i64) {
+        self.run_at(ppm, ppm);
+    }
+
+    /// From now on CLOCK_BOOTTIME runs so much faster (negative: slower), and the wall clock runs right.
+    pub fn boot_rate(&self, ppm: i64) {
+        self.run_at(0, ppm);
+    }
+
+    fn run_at(&self, wall_ppm: i64, boot_ppm: i64) {
         let mut inner = self.inner.lock();
         let (wall, up) = inner.read();
-        *inner = Inner { since: Instant::now(), wall_ms: wall.0, up, drift_ppm: ppm, ..*inner };
+        *inner = Inner { since: Instant::now(), wall_ms: wall.0, up, wall_ppm, boot_ppm, ..*inner };
     }
 
     /// The machine starts anew: it has been up for nothing.
@@ -55,7 +67,7 @@ impl NodeClock {
     pub fn set(&self, wall: Time) {
         let mut inner = self.inner.lock();
         let (_, up) = inner.read();
-        *inner = Inner { since: Instant::now(), wall_ms: wall.0, up, drift_ppm: 0, ..*inner };
+        *inner = Inner { since: Instant::now(), wall_ms: wall.0, up, wall_ppm: 0, boot_ppm: 0, ..*inner };
     }
 
     /// As a process reads them that starts now. What still runs of it when the machine starts anew sees no clock run
@@ -73,10 +85,9 @@ pub struct LifeClock {
 
 impl Inner {
     fn read(&self) -> (Time, Duration) {
-        let passed = self.since.elapsed();
-        let nanos = passed.as_nanos() as i128;
-        let seen = Duration::from_nanos((nanos + nanos * i128::from(self.drift_ppm) / 1_000_000) as u64);
-        (Time(self.wall_ms + seen.as_millis() as i64), self.up + seen)
+        let nanos = self.since.elapsed().as_nanos() as i128;
+        let seen = |ppm: i64| Duration::from_nanos((nanos + nanos * i128::from(ppm) / 1_000_000) as u64);
+        (Time(self.wall_ms + seen(self.wall_ppm).as_millis() as i64), self.up + seen(self.boot_ppm))
     }
 }
 
@@ -97,6 +108,18 @@ impl Clock for LifeClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn boot_rate_leaves_the_wall_clock_right_until_it_is_set() {
+        let clock = NodeClock::new(Time(0), Duration::ZERO);
+        clock.boot_rate(-90_000);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let life = clock.of_a_life();
+        assert_eq!((life.wall(), life.boot()), (Time(10_000), Duration::from_millis(9_100)));
+        clock.set(Time(10_000));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((life.wall(), life.boot()), (Time(11_000), Duration::from_millis(10_100)));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_machine_that_starts_anew_turns_no_clock_back_for_what_is_left_of_its_last_life() {

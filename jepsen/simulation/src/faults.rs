@@ -37,6 +37,9 @@ pub enum Fault {
     Jump(Place, i64, Duration),
     /// The clocks of a node go wrong by so many parts of a million, and right again later.
     Drift(Place, i64, Duration),
+    /// CLOCK_BOOTTIME of a node runs at a rate that is wrong by so many parts of a million, and right again later. Leases
+    /// hold while it is within one part in ten (P9).
+    BootRate(Place, i64, Duration),
     /// The relay is in another mood.
     Relay(Mood, Duration),
 }
@@ -69,6 +72,11 @@ pub struct Blow {
     /// When.
     pub moment: Moment,
 }
+
+/// A boot clock with a wrong rate is right again after at most so long. Ledger time follows the boot clock of the leader
+/// and corrects itself by 0.1 % at most (P18), so a longer fault would fire schedules early by more than the error of two
+/// seconds that the judge allows. Milliseconds.
+const BOOT_RATE_STAYS_MS: u64 = 12_000;
 
 /// The pause before the next fault.
 pub fn pause(chance: &mut Chance) -> Duration {
@@ -110,6 +118,11 @@ fn fault(chance: &mut Chance) -> Fault {
         79..82 => {
             let ppm = *chance.one_of(&[-900, -200, 200, 900]);
             Fault::Drift(chance.within(0..3) as Place, ppm, stay(chance))
+        }
+        82..86 => {
+            let ppm = *chance.one_of(&[-90_000, -90_000, -40_000, 40_000, 90_000]);
+            let stay = Duration::from_millis(chance.within(4_000..BOOT_RATE_STAYS_MS));
+            Fault::BootRate(chance.within(0..3) as Place, ppm, stay)
         }
         _ => Fault::Relay(mood(chance), stay(chance)),
     }
@@ -153,6 +166,6 @@ mod tests {
         let mut chance = Chance::of(1, Concern::Faults);
         let blows = (0..4_000).map(|_| draw(&mut chance));
         let drawn: HashSet<_> = blows.map(|blow| (discriminant(&blow.fault), discriminant(&blow.moment))).collect();
-        assert_eq!(drawn.len(), 12 * 3);
+        assert_eq!(drawn.len(), 13 * 3);
     }
 }

@@ -10,6 +10,7 @@ use reveille_check::history::{
     Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer,
 };
 use reveille_cluster::lease::{LEASE, MARGIN};
+use reveille_ledger::policy;
 
 use crate::plan::Plan;
 use crate::world::{FAULTS_AFTER, Options, SESSIONS};
@@ -66,7 +67,11 @@ pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64)
         clock: Clock::Virtual,
         began_unix_ms: plan.begins.0,
         nodes: (1..=3).map(|number| format!("n{number}")).collect(),
-        in_doubt: InDoubt::Hold,
+        in_doubt: match plan.in_doubt {
+            policy::InDoubt::Hold => InDoubt::Hold,
+            policy::InDoubt::Resend => InDoubt::Resend,
+            policy::InDoubt::AssumeSent => InDoubt::AssumeSent,
+        },
         lease_ms: ms(LEASE),
         margin_ms: ms(MARGIN),
         sessions: SESSIONS,

@@ -124,6 +124,16 @@ impl World {
                 self.nodes[place].clock.drift(ppm);
                 self.after(stay, Step::SetClock(place));
             }
+            Fault::BootRate(place, ppm, stay) => {
+                // A second one that is fast would add its error of ledger time to that of the first.
+                if ppm > 0 && std::mem::replace(&mut self.fast_boot_clock, true) {
+                    return Ok(());
+                }
+                self.count("boot clock rate");
+                self.breaks((Thing::Clock(place), FaultKind::Clock), word, &[place]);
+                self.nodes[place].clock.boot_rate(ppm);
+                self.after(stay, Step::SetClock(place));
+            }
             Fault::Relay(mood, stay) => {
                 self.count("relay");
                 self.breaks((Thing::Relay, FaultKind::Relay), word, &[]);

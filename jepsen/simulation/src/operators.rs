@@ -12,7 +12,7 @@ use reveille_ledger::{Ledger, RunState, Standing};
 use reveille_raft::peer::About;
 use tokio::time::Duration;
 
-use crate::aftermath::{TENANT, recipients};
+use crate::aftermath::recipients;
 use crate::chance::Chance;
 use crate::clients::{Clients, Created, Told, answer, try_once};
 
@@ -83,8 +83,11 @@ impl Clients {
     /// The run that came of it, if it is known.
     async fn trigger_as(&self, client: &str, created: &Created, request: &str) -> Option<RunId> {
         let (schedule, name) = (created.id, &created.planned.name);
-        let operation =
-            Operation::Trigger { tenant: TENANT.to_owned(), schedule: name.clone(), audience: name.clone() };
+        let operation = Operation::Trigger {
+            tenant: created.planned.tenant.to_owned(),
+            schedule: name.clone(),
+            audience: name.clone(),
+        };
         let trigger = Trigger { schedule, request: request.to_owned() };
         let told = self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone())));
         match told.await?.reply.outcome {
@@ -116,7 +119,7 @@ impl Clients {
 
     async fn pause_schedule(&self, which: u64) {
         let Some(Created { planned, id, .. }) = self.some_schedule(which) else { return };
-        let target = Target::Schedule { tenant: TENANT.to_owned(), schedule: planned.name };
+        let target = Target::Schedule { tenant: planned.tenant.to_owned(), schedule: planned.name };
         let pause = SchedulePause { schedule: id, reason: "not now".into() };
         let operation = Operation::Pause { target: target.clone() };
         self.call(("operator", None), operation, None, |_| Some(Command::SchedulePause(pause.clone()))).await;
@@ -136,17 +139,18 @@ impl Clients {
 
     /// Somebody who is about to get a mail, if there is anybody.
     async fn opt_out(&self, which: u64) {
-        let Some((_, _, recipient)) = self.somebody(which, &[Standing::Claimed, Standing::Pending, Standing::Sent])
+        let Some(Someone { tenant, address: recipient, .. }) =
+            self.somebody(which, &[Standing::Claimed, Standing::Pending, Standing::Sent])
         else {
             return;
         };
-        let operation = Operation::OptOut { tenant: TENANT.to_owned(), recipient: recipient.clone() };
+        let operation = Operation::OptOut { tenant: tenant.clone(), recipient: recipient.clone() };
         let keys = vec![recipient.clone()];
-        let about = About::OptedOut { tenant: TENANT.to_owned(), keys: keys.iter().cloned().collect() };
-        let command = Command::OptOut(OptOut { tenant: TENANT.to_owned(), keys });
+        let about = About::OptedOut { tenant: tenant.clone(), keys: keys.iter().cloned().collect() };
+        let command = Command::OptOut(OptOut { tenant: tenant.clone(), keys });
         let told = self.call(("recipient", None), operation, Some(about), |_| Some(command.clone())).await;
         if told.is_some() {
-            self.known.lock().opted_out.push(recipient);
+            self.known.lock().opted_out.push((tenant, recipient));
         }
     }
 
@@ -169,9 +173,8 @@ impl Clients {
 
     async fn take_back(&self, which: u64) {
         let opted_out = self.known(|known| known.opted_out.clone());
-        let Some(key) = pick(&opted_out, which) else { return };
-        let operation = Operation::TakeBack { tenant: TENANT.to_owned(), recipient: key.clone() };
-        let place = (TENANT.to_owned(), key.clone());
+        let Some(place) = pick(&opted_out, which) else { return };
+        let operation = Operation::TakeBack { tenant: place.0.clone(), recipient: place.1.clone() };
         self.call(("operator", None), operation, None, |site| {
             // Where a node does not know of it yet, another one will be asked.
             let last = site.replica.read(|ledger| ledger.opted_out().get(&place).map_or(0, |known| known.last));
@@ -183,7 +186,9 @@ impl Clients {
 
     /// Asked once: an answer that is lost may have been given, and a second decision would be another one.
     async fn decide(&self, which: u64) {
-        let Some((run, number, recipient)) = self.somebody(which, &[Standing::InDoubt]) else { return };
+        let Some(Someone { run, number, address: recipient, .. }) = self.somebody(which, &[Standing::InDoubt]) else {
+            return;
+        };
         let (of, whom) = (run.to_string(), Some(recipient));
         let (decision, operation) = match which.is_multiple_of(2) {
             true => (Decision::Resend, Operation::Resend { run: of, recipient: whom }),
@@ -194,7 +199,9 @@ impl Clients {
     }
 
     async fn requeue(&self, which: u64) {
-        let Some((run, number, recipient)) = self.somebody(which, &[Standing::Dead]) else { return };
+        let Some(Someone { run, number, address: recipient, .. }) = self.somebody(which, &[Standing::Dead]) else {
+            return;
+        };
         // A run that finished while it was paused is paused no more, and would be open again: no entry tells of that pause's
         // end, so the judge could not know.
         if self.known(|known| known.paused.contains(&run)) {
@@ -237,19 +244,28 @@ impl Clients {
     }
 
     /// Somebody who stands so in one of the latest runs: the first of these standings in which there is anybody.
-    fn somebody(&self, which: u64, standings: &[Standing]) -> Option<(RunId, u32, String)> {
+    fn somebody(&self, which: u64, standings: &[Standing]) -> Option<Someone> {
         self.look(|ledger| {
             standings.iter().find_map(|standing| {
                 let has_any = |count: &reveille_ledger::Counts| count.get(*standing) > 0;
                 let runs: Vec<_> = ledger.runs().rev().filter(|(_, _, run)| has_any(&run.counts)).take(8).collect();
-                let (id, _, run) = *runs.get((which % runs.len().max(1) as u64) as usize)?;
+                let (id, page, run) = *runs.get((which % runs.len().max(1) as u64) as usize)?;
                 let numbers: Vec<u32> =
                     (0..run.count).filter(|number| ledger.standing(id, *number) == Some(*standing)).collect();
                 let number = pick(&numbers, which >> 8)?;
-                Some((id, number, recipients(ledger, &run.audience).get(number as usize)?.clone()))
+                let address = recipients(ledger, &self.lists, &run.audience).get(number as usize)?.clone();
+                Some(Someone { tenant: page.tenant.clone(), run: id, number, address })
             })
         })
     }
+}
+
+/// A recipient of a run.
+struct Someone {
+    tenant: String,
+    run: RunId,
+    number: u32,
+    address: String,
 }
 
 fn pick<T: Clone>(from: &[T], which: u64) -> Option<T> {

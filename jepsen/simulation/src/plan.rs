@@ -2,14 +2,16 @@
 
 use chrono_tz::Tz;
 use reveille_check::almanac::{Civil, Gap, Named, Rule, Twice};
+use reveille_cluster::parts;
 use reveille_ledger::command::ScheduleCreate;
-use reveille_ledger::content::{Audience, Content, Recipient};
+use reveille_ledger::content::{Audience, Content, Named as NamedAudience, Recipient, Seal, To};
 use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap, Pattern, Weekdays, When};
 use reveille_ledger::decide::catch_up::{Jitter, Zone, first};
-use reveille_ledger::ids::Time;
+use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::Labels;
-use reveille_ledger::policy::{CatchUp, Overlap, Policies};
+use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 
+use crate::aftermath::Lists;
 use crate::chance::Chance;
 
 /// When and where a run plays: it begins ten minutes before something happens to the clocks or the calendar.
@@ -49,6 +51,9 @@ pub const SCENES: [Scene; 18] = [
 /// Nothing becomes due so shortly before the end: what is left has time to be done.
 pub const LAST_MS: i64 = 90_000;
 
+/// The tenants: a schedule belongs to one of them.
+const TENANTS: [&str; 2] = ["default", "second"];
+
 /// The workload.
 pub struct Plan {
     /// When and where.
@@ -59,13 +64,19 @@ pub struct Plan {
     pub schedules: Vec<Planned>,
     /// Addresses that the relay does not know.
     pub unknown: Vec<String>,
+    /// The policy of all schedules for recipients in doubt.
+    pub in_doubt: InDoubt,
 }
 
 /// A schedule of the workload.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// Its name.
+    /// Its tenant.
+    pub tenant: &'static str,
+    /// Its name, unique over all tenants.
     pub name: String,
+    /// Its recipients are a sealed audience of the same name; else a list of its own.
+    pub is_sealed: bool,
     /// Created so long after the beginning, milliseconds.
     pub at_ms: i64,
     /// When it fires, as the product is told.
@@ -82,6 +93,8 @@ pub struct Planned {
     pub recipients: Vec<String>,
     /// Policies beside those of the clock changes.
     pub catch_up: CatchUp,
+    /// For recipients in doubt: that of the plan.
+    pub in_doubt: InDoubt,
     /// See there.
     pub overlap: Overlap,
 }
@@ -92,11 +105,22 @@ impl Plan {
         let scene = *chance.one_of(&SCENES);
         let begins = Time(scene.begins.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond));
         let count = chance.within(4..12);
-        let schedules: Vec<Planned> =
+        let in_doubt = match chance.within(0..100) {
+            0..70 => InDoubt::Hold,
+            70..85 => InDoubt::Resend,
+            _ => InDoubt::AssumeSent,
+        };
+        let mut schedules: Vec<Planned> =
             (0..count).map(|number| planned(chance, number, scene, begins, minutes)).collect();
+        schedules.iter_mut().for_each(|planned| planned.in_doubt = in_doubt);
         let everybody = schedules.iter().flat_map(|planned| planned.recipients.iter().cloned());
         let unknown = everybody.filter(|_| chance.percent(4)).collect();
-        Plan { scene, begins, schedules, unknown }
+        Plan { scene, begins, schedules, unknown, in_doubt }
+    }
+
+    /// The addresses of each schedule, by its name.
+    pub fn lists(&self) -> Lists {
+        self.schedules.iter().map(|planned| (planned.name.clone(), planned.recipients.clone())).collect()
     }
 }
 
@@ -140,7 +164,9 @@ fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes
     // Someone has to have many: what happens in the midst of mail needs mail.
     let people = *chance.one_of(if number == 0 { &[80, 160, 300][..] } else { &[1, 1, 3, 8, 16, 40, 300] });
     Planned {
+        tenant: if chance.percent(30) { TENANTS[1] } else { TENANTS[0] },
         name: format!("s{number}"),
+        is_sealed: chance.percent(25),
         at_ms: i64::try_from(chance.within(0..60_000)).unwrap_or(0),
         when,
         rule,
@@ -148,6 +174,7 @@ fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes
         changes,
         end: begins.plus_ms(minutes * 60_000 - LAST_MS),
         recipients: (0..people).map(|person| format!("p{person}@s{number}.example")).collect(),
+        in_doubt: InDoubt::Hold,
         catch_up: *chance.one_of(&[CatchUp::One, CatchUp::All, CatchUp::All, CatchUp::None]),
         overlap: *chance.one_of(&[Overlap::BufferOne, Overlap::Allow, Overlap::Allow, Overlap::Skip]),
     }
@@ -185,6 +212,31 @@ impl Planned {
         self.rule.named(after + 1, until).unwrap_or_default()
     }
 
+    fn list(&self) -> Vec<Recipient> {
+        let recipient =
+            |address: &String| Recipient { address: address.clone(), key: address.clone(), values: Vec::new() };
+        self.recipients.iter().map(recipient).collect()
+    }
+
+    fn audience(&self) -> To {
+        if self.is_sealed {
+            let (name, seal) = (self.name.clone(), self.seal().blob().hash);
+            return To::Sealed(NamedAudience { name, seal, rows: self.recipients.len() as u32 });
+        }
+        Audience { columns: Vec::new(), recipients: self.list() }.into()
+    }
+
+    /// Of a sealed audience: the bytes of its only part.
+    pub fn part(&self) -> Vec<u8> {
+        parts::encode(&self.list())
+    }
+
+    /// Of a sealed audience: its seal.
+    pub fn seal(&self) -> Seal {
+        let parts = vec![parts::name(&self.part()).unwrap_or(Hash([0; 32]))];
+        Seal { name: self.name.clone(), columns: Vec::new(), rows: self.recipients.len() as u32, parts }
+    }
+
     /// As the admin API would propose it at this ledger time. None: it never fires from then on.
     pub fn create(&self, zone: &Zone, now: Time) -> Option<ScheduleCreate> {
         let (gap, overlap) = self.changes;
@@ -201,20 +253,18 @@ impl Planned {
         let policies = Policies {
             dst: calendar::Policies { gap, overlap },
             catch_up: self.catch_up,
+            in_doubt: self.in_doubt,
             overlap: self.overlap,
             backoff_from_ms: 5_000,
             backoff_to_ms: 20_000,
             ..Policies::default()
         };
         let pattern = Pattern::compile(&self.when).ok()?;
-        let jitter = Jitter { tenant: "default", name: &self.name, window_ms: 0 };
+        let jitter = Jitter { tenant: self.tenant, name: &self.name, window_ms: 0 };
         let next = first(&pattern, zone, &policies.dst, now, (None, Some(self.end)), jitter)?;
-        let recipient =
-            |address: &String| Recipient { address: address.clone(), key: address.clone(), values: Vec::new() };
-        let recipients = self.recipients.iter().map(recipient).collect();
         Some(ScheduleCreate {
             request: Some(format!("create-{}", self.name)),
-            tenant: "default".into(),
+            tenant: self.tenant.into(),
             name: self.name.clone(),
             when: self.when.clone(),
             zone: self.zone.name().into(),
@@ -226,7 +276,7 @@ impl Planned {
             priority: 0,
             paused: None,
             content: content(),
-            audience: Audience { columns: Vec::new(), recipients }.into(),
+            audience: self.audience(),
             after: now,
             next: Some(next),
             tzdb: zone.tzdb.clone(),

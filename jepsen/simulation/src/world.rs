@@ -99,6 +99,8 @@ pub struct World {
     /// Nodes that never come back.
     pub(crate) lost: Vec<Place>,
     sites: Sites,
+    /// A boot clock ran fast already in this run.
+    pub(crate) fast_boot_clock: bool,
     /// What is broken on the network, of the relay, of clocks and of processes, until it is whole again.
     pub(crate) broken: BTreeMap<Thing, Vec<Broken>>,
     /// Kills, by what they were.
@@ -160,7 +162,7 @@ impl World {
         });
         let sites: Sites = Arc::new(Mutex::new(vec![None, None, None]));
         let world = World {
-            clients: Clients::new(Arc::clone(&sites), trace.clone(), chronicle.clone()),
+            clients: Clients::new(Arc::clone(&sites), plan.lists(), trace.clone(), chronicle.clone()),
             nodes: nodes.collect(),
             agenda: BTreeMap::new(),
             steps: 0,
@@ -169,6 +171,7 @@ impl World {
             observer: Observer::new(chronicle),
             begun: Instant::now(),
             lost: Vec::new(),
+            fast_boot_clock: false,
             broken: BTreeMap::new(),
             sites,
             tally: BTreeMap::new(),
@@ -390,7 +393,7 @@ impl World {
         aftermath::mails(chronicle, &self.around.relay.arrivals());
         let applied = sites[newest].replica.read(|ledger| {
             aftermath::due(chronicle, &self.plan, &created.0, ledger);
-            aftermath::runs(chronicle, ledger);
+            aftermath::runs(chronicle, &self.plan.lists(), ledger);
             aftermath::objects(chronicle, ledger);
             ledger.head().applied
         });

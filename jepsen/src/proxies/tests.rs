@@ -243,7 +243,7 @@ impl Stranger {
         match bash {
             Ok(child) => Some(Stranger(child)),
             Err(error) => {
-                eprintln!("skipped: there is no `bash` on this machine: {error}");
+                reveille_strict::skip(&format!("there is no `bash` on this machine: {error}"));
                 None
             }
         }

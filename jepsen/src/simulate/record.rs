@@ -22,7 +22,8 @@ pub struct Summary {
     pub range: Option<String>,
     /// Virtual minutes of each; kept seeds have their own.
     pub minutes: u64,
-    pub heartbeat_ms: u64,
+    /// Heartbeat of all seeds; null: every third seed has 50 ms, the others 250.
+    pub heartbeat_ms: Option<u64>,
     /// How many came to their end.
     pub seeds: u64,
     pub failed: Vec<u64>,

@@ -18,7 +18,7 @@ impl SmallDisk {
         if mounting.is_ok_and(|mounting| mounting.status.success()) {
             return Some(SmallDisk { folder });
         }
-        println!("skipped: needs root to mount a small tmpfs");
+        reveille_strict::skip("only root can mount a small tmpfs");
         None
     }
 

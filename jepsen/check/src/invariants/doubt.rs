@@ -8,7 +8,8 @@
 //!   hand-offs past the gate as the sink saw them, those whose dots it read later and before the node went on (they were
 //!   under way), and those whose dots it read shortly before: their answers may have been under way. Never more than the
 //!   node's sessions, and those where nobody counted;
-//! - the same with the journal lost, a power cut, a node that never comes back: its claim cap;
+//! - the same with the journal lost, a power cut, a node that never comes back, and each of these faults where the policy
+//!   `assume_sent` closes doubts before a journal is heard: its claim cap;
 //! - a partition or a bad link, which may cut dialogues as long as it lasts: its sessions in each begun minute. One that
 //!   never ends, behind which nobody hears what a journal says: the claim cap;
 //! - the clock, the relay, operators, transfers, memberships, overload: nothing. What a relay does shows in the sink's
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 
 use super::blame::{self, Suspects};
 use crate::book::{Book, Grant, Item, rows_of};
-use crate::history::{Answered, Fate, Fault, FaultKind, FaultStatus, Fence, Part};
+use crate::history::{Answered, Fate, Fault, FaultKind, FaultStatus, Fence, InDoubt, Part};
 use crate::time::MS;
 use crate::verdict::{Inquiry, Verdict};
 
@@ -112,7 +113,7 @@ fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     let had_begun = life.is_none_or(|life| life.started_ns <= over_ns);
     let was_over = life
         .and_then(|life| life.ended_ns)
-        .is_some_and(|ended| ended.saturating_add(slack_ns) < fault.from_ns && !hides_journals(fault));
+        .is_some_and(|ended| ended.saturating_add(slack_ns) < fault.from_ns && !hides_journals(book, fault));
     // What was given to a life that ended here may be committed later, when there is a leader again.
     let ended_it = life.and_then(|life| life.ended_ns).is_some_and(|ended| ended.abs_diff(fault.from_ns) <= slack_ns);
     had_begun && !was_over && (ended_it || grant.committed_ns.is_none_or(|committed| committed <= over_ns))
@@ -127,10 +128,21 @@ fn never_ends(fault: &Fault) -> bool {
     is_network(fault) && fault.until_ns.is_none()
 }
 
-/// Nobody hears what the journals of those whom it struck say: they are lost, or behind a cut for good.
-fn hides_journals(fault: &Fault) -> bool {
+/// What the journals of the struck nodes say changes nothing: they are lost, or behind a cut for good, or come too late.
+/// The policy `assume_sent` closes a doubt as soon as its run ends, which may be before the node that held it is back.
+fn hides_journals(book: &Book, fault: &Fault) -> bool {
     let with_its_node = matches!(fault.kind, FaultKind::PowerCut | FaultKind::NodeLost);
-    fault.journals_lost || with_its_node || never_ends(fault)
+    let is_idle = matches!(
+        fault.kind,
+        FaultKind::Clock
+            | FaultKind::Relay
+            | FaultKind::Transfer
+            | FaultKind::Membership
+            | FaultKind::Operator
+            | FaultKind::Overload
+    );
+    let comes_late = book.header.in_doubt == InDoubt::AssumeSent && !is_idle;
+    fault.journals_lost || with_its_node || never_ends(fault) || comes_late
 }
 
 fn doubted(book: &Book) -> impl Iterator<Item = Item> {
@@ -179,7 +191,7 @@ fn allowed_by(book: &Book, fault: &Fault) -> u64 {
     let sessions = nodes * u64::from(book.header.sessions);
     let caps = nodes * u64::from(book.header.claim_cap);
     match fault.kind {
-        _ if hides_journals(fault) => caps,
+        _ if hides_journals(book, fault) => caps,
         FaultKind::Kill
         | FaultKind::Restart
         | FaultKind::Pause

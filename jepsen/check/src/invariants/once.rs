@@ -94,6 +94,9 @@ struct Decision {
     invoked_ns: u64,
     /// `u64::MAX`: it may have been done at any time since.
     answered_ns: u64,
+    /// The ledger recorded that the recipient is sent again. The policy `resend` does so in the entry that puts the
+    /// recipient in doubt, so no step before it says that it is.
+    is_step: bool,
 }
 
 /// Does a decision of its own lie between each two of these, by their fences?
@@ -123,7 +126,8 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
     if book.header.in_doubt == InDoubt::Resend {
         // Operators' decisions are steps too.
         let resent = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Resent);
-        let decision = |came: &Came| Decision { index: Some(came.index), invoked_ns: 0, answered_ns: u64::MAX };
+        let decision =
+            |came: &Came| Decision { index: Some(came.index), invoked_ns: 0, answered_ns: u64::MAX, is_step: true };
         return resent.map(decision).collect();
     }
     let (of, whom) = (book.names.text(item.run), book.names.text(item.recipient));
@@ -136,7 +140,7 @@ fn decisions(book: &Book, item: Item) -> Vec<Decision> {
         };
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
         let is_own = run == of && recipient.as_ref().is_none_or(|recipient| recipient == whom);
-        is_own.then_some(Decision { index, invoked_ns, answered_ns })
+        is_own.then_some(Decision { index, invoked_ns, answered_ns, is_step: false })
     };
     book.calls.iter().filter_map(decision).collect()
 }
@@ -154,7 +158,7 @@ impl Decision {
         };
         // Who is not in doubt is not sent again, whatever is asked for. (A dead letter had no mail.)
         let until = self.index.or(second.fence.map(|fence| fence.index));
-        in_time && was_in_doubt(book, first, until)
+        in_time && (self.is_step || was_in_doubt(book, first, until))
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Somebody has to be there who can revoke it: the time counts from the latest of three moments. The holder's last lease
 //! was over (or its process gone, where leases were not observed); a leader began to act, which has to wait as long
-//! itself, since it does not know what its predecessor granted; a quorum was there again. It does not pass while messages
-//! are lost or late: a revocation is an entry like any other, and whoever loses it or its answer asks again when the time
-//! of the first is over. What then never ends, I13 tells.
+//! itself, since it does not know what its predecessor granted; a quorum was there again. While messages are lost or late
+//! it counts half: a revocation is an entry like any other, and a leader that loses it or its answer proposes it again when
+//! the time of the first is over. While a clock is wrong, lease and margin may last a ninth longer: the leader measures
+//! them on CLOCK_BOOTTIME, which has to be right within one part in ten (P9).
 
 use crate::book::Book;
 use crate::history::{FaultKind, FaultStatus, OpenRow, Part};
@@ -20,12 +21,13 @@ pub fn revoked(book: &Book) -> Verdict {
     if !inquiry.needs(book, &[Part::OpenRows, Part::Lives, Part::Outages]) {
         return inquiry.verdict();
     }
-    let wait_ns = (book.header.lease_ms + book.header.margin_ms + REVOKED_WITHIN_MS).saturating_mul(MS);
+    let lease_ns = (book.header.lease_ms + book.header.margin_ms).saturating_mul(MS);
     for row in book.open_rows.iter().filter(|row| row.claimed > 0) {
         let Some(alone_ns) = alone_since(book, row) else { continue };
         let from_ns = alone_ns.max(able_since(book, row.at_ns));
-        let stayed = row.at_ns.saturating_sub(from_ns).saturating_sub(disturbed(book, from_ns, row.at_ns));
-        if stayed > wait_ns {
+        let stayed = row.at_ns.saturating_sub(from_ns).saturating_sub(disturbed(book, from_ns, row.at_ns) / 2);
+        let slow_clock_ns = if has_wrong_clock(book, from_ns, row.at_ns) { lease_ns / 9 } else { 0 };
+        if stayed > lease_ns + slow_clock_ns + REVOKED_WITHIN_MS * MS {
             let OpenRow { fence, node, incarnation, claimed, .. } = row;
             let stayed = stayed as f64 / 1e9;
             inquiry.offends(|| {
@@ -34,6 +36,14 @@ pub fn revoked(book: &Book) -> Verdict {
         }
     }
     inquiry.verdict()
+}
+
+/// Was a clock wrong at some time of an interval?
+fn has_wrong_clock(book: &Book, from_ns: u64, to_ns: u64) -> bool {
+    let mut clocks = book.faults.iter().filter(|fault| fault.kind == FaultKind::Clock);
+    clocks.any(|fault| {
+        fault.status != FaultStatus::Skipped && fault.from_ns <= to_ns && fault.until_ns.unwrap_or(u64::MAX) >= from_ns
+    })
 }
 
 /// How much of an interval passed while links were slow or lost messages.
