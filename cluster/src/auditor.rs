@@ -18,11 +18,13 @@ use reveille_ledger::command::{
 use reveille_ledger::content::Content;
 use reveille_ledger::decide::prune::{self, Place};
 use reveille_ledger::ids::{Fence, Hash, Holder, RunId, Time};
+use reveille_ledger::moments::Doubt;
 use reveille_ledger::policy::{DAY_MS, InDoubt, MINUTE_MS};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Ledger, Look, Run, RunState, Standing};
 
 use crate::compose::Compiled;
+use crate::relay::Timeouts;
 use crate::site::Site;
 use crate::stumbles::Stumbles;
 use crate::term::Term;
@@ -33,7 +35,7 @@ use crate::{blocked, dispatcher};
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// Items that one entry takes; the next sweep takes the rest.
 const ITEMS_MAX: usize = 1_024;
-/// Decisions that one sweep proposes, one after the other: lost holders must not wait for them (I15).
+/// Decisions that one sweep proposes, all at once: lost holders must not wait for them (I15).
 const DECISIONS_MAX: usize = 32;
 /// Campaigns that one sweep looks at: each costs a look at its templates.
 const CAMPAIGNS_MAX: usize = 4;
@@ -213,7 +215,9 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) 
             let Some(state) = ledger.run(run) else { continue };
             let decision = stumbles.look(run, || decision(state, row.claimed_at, now)).flatten();
             let Some(decision) = decision else { continue };
-            if decision == Decision::Resend && !ledger.may_resend(state, (row.page, row.chunk), slot) {
+            if decision == Decision::Resend
+                && (may_be_answered(row.doubt(slot), now) || !ledger.may_resend(state, (row.page, row.chunk), slot))
+            {
                 continue;
             }
             if decision == Decision::Resend {
@@ -236,6 +240,14 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) 
         }
     }
     found
+}
+
+/// May the first hand-off of a recipient in doubt still get its answer? Its holder is lost, and nothing has come from it
+/// since: it may live, cut off, and wait for its relay as long as for any final dot. A later life of it, or the holder
+/// itself, knows better at once.
+fn may_be_answered(doubt: Option<(Doubt, Time)>, now: Time) -> bool {
+    let dot_ms = i64::try_from(Timeouts::default().dot.as_millis()).unwrap_or(i64::MAX);
+    doubt.is_some_and(|(doubt, since)| doubt == Doubt::HolderLost && now.since_ms(since) < dot_ms)
 }
 
 /// What the policy of a run decides about somebody in doubt since a claim at `claimed_at`, if anything yet.
@@ -292,4 +304,20 @@ fn watch(ledger: &Ledger, term: &Term, now: Time) {
     let in_doubt: u64 = ledger.rows().iter().map(|(_, row)| u64::from(row.in_doubt.len())).sum();
     let (pending, claimed) = (standings[Standing::Pending as usize], standings[Standing::Claimed as usize]);
     Gauges::set(overdue, term.nodes_behind(), blocked, pending, claimed, in_doubt);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policy_resend_waits_for_the_answer_that_a_lost_holder_may_still_get() {
+        let minutes = |count: i64| Time(count * MINUTE_MS);
+        let doubt = |doubt| Some((doubt, minutes(1)));
+        assert!(may_be_answered(doubt(Doubt::HolderLost), minutes(10)));
+        assert!(!may_be_answered(doubt(Doubt::HolderLost), minutes(11)), "no dialogue waits longer for a final dot");
+        let known = [Doubt::NoAnswer, Doubt::Begun, Doubt::NoJournal];
+        assert!(known.into_iter().all(|known| !may_be_answered(doubt(known), minutes(2))), "the dialogue is over");
+        assert!(!may_be_answered(None, minutes(2)));
+    }
 }
