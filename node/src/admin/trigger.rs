@@ -15,7 +15,7 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<Trigger
         return Err(refusals::refused(&Refusal::NotActive(schedule.activity.word().to_owned())));
     }
     let look = admin.site.replica.read(|ledger| {
-        let may = ledger.may_stand(*id, *now).and_then(|()| ledger.may_anybody(*id, *now));
+        let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.may_anybody(*id, *now));
         may.map(|()| creation::warnings(ledger, &schedule.pool))
     });
     let warnings = look.map_err(|refusal| refusals::refused(&refusal))?;

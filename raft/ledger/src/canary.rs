@@ -1,7 +1,8 @@
 //! A canary: some recipients of a run go first, and the others wait until it is known how that went (P6).
 //!
-//! They are spread evenly over the list, whatever it is sorted by, and known by arithmetic alone: nothing is kept of
-//! whom it is. The verdict falls as soon as nobody who is undecided can change it: more of them are dead or in doubt than
+//! The list is divided into as many equal strides as the canary has recipients, and a hash of the run and the stride
+//! picks one recipient of each. So the canary is spread evenly, and a list with a pattern (every second address of one
+//! provider) does not defeat it. Nothing is stored but the seed: membership is computed. The verdict falls as soon as nobody who is undecided can change it: more of them are dead or in doubt than
 //! may be, and the run is paused; or as many may be as are, those who are undecided among them, and the rest goes on.
 //! So a mailbox that asks to be tried again in an hour holds up nobody else.
 //!
@@ -14,6 +15,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::{Bitmap, CHUNK};
+use crate::ids::RunId;
 use crate::refusal::Refusal;
 use crate::state::{Ledger, Run, RunState, Standing};
 
@@ -42,6 +44,8 @@ pub struct Trial {
     pub bad: u32,
     /// What came of it.
     pub verdict: Verdict,
+    /// Picks the recipients: a hash of the run's id.
+    pub seed: u64,
 }
 
 /// What came of a canary.
@@ -55,6 +59,19 @@ pub enum Verdict {
     Held,
     /// It was, and somebody let it go on.
     Overruled,
+}
+
+/// The finalizer of SplitMix64: every bit of the input changes half of the output's.
+fn mix(of: u64) -> u64 {
+    let mut of = of.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    of = (of ^ (of >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    of = (of ^ (of >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    of ^ (of >> 31)
+}
+
+/// A number below `length`, which is at most 2^32, for a stride.
+fn pick(seed: u64, stride: u64, length: u64) -> u64 {
+    ((mix(seed ^ stride) >> 32) * length) >> 32
 }
 
 fn is_undecided(standing: Standing) -> bool {
@@ -74,21 +91,40 @@ fn numbers_in((first, count): (u32, u32), chunk: u32) -> Range<u32> {
 
 impl Trial {
     /// Of a run that opens to so many.
-    pub(crate) fn begin(canary: Canary, count: u32) -> Trial {
+    pub(crate) fn begin(canary: Canary, count: u32, run: RunId) -> Trial {
+        let seed = mix(run.index ^ mix(u64::from(run.place)));
         let part = |of: u32, share: u16| u64::from(of) * u64::from(share);
         let recipients = part(count, canary.share).div_ceil(WHOLE).clamp(1, u64::from(count).max(1)) as u32;
         let bad_max = (part(recipients, canary.limit) / WHOLE).min(u64::from(recipients)) as u32;
-        Trial { recipients, bad_max, undecided: recipients, bad: 0, verdict: Verdict::Undecided }
+        Trial { recipients, bad_max, undecided: recipients, bad: 0, verdict: Verdict::Undecided, seed }
+    }
+
+    /// In which stride recipient `number` of `count` lies.
+    fn stride_of(&self, number: u32, count: u32) -> u64 {
+        u64::from(number) * u64::from(self.recipients) / u64::from(count.max(1))
+    }
+
+    /// The first number of a stride.
+    fn begin_of(&self, stride: u64, count: u32) -> u64 {
+        (stride * u64::from(count)).div_ceil(u64::from(self.recipients))
+    }
+
+    /// The number that is picked in a stride.
+    fn picked(&self, stride: u64, count: u32) -> u64 {
+        let begin = self.begin_of(stride, count);
+        begin + pick(self.seed, stride, self.begin_of(stride + 1, count) - begin)
     }
 
     /// How many of the first `numbers` recipients of `count` it has.
     fn among(&self, numbers: u32, count: u32) -> u64 {
-        u64::from(numbers) * u64::from(self.recipients) / u64::from(count.max(1))
+        let stride = self.stride_of(numbers, count);
+        let is_within = stride < u64::from(self.recipients) && self.picked(stride, count) < u64::from(numbers);
+        stride + u64::from(is_within)
     }
 
     /// Is recipient `number` of `count` of it?
     fn has(&self, number: u32, count: u32) -> bool {
-        self.among(number + 1, count) > self.among(number, count)
+        self.picked(self.stride_of(number, count), count) == u64::from(number)
     }
 
     /// Which of them, the first one being 0, are among these recipients of `count`.
@@ -100,20 +136,19 @@ impl Trial {
     fn slots_in(&self, (first, count): (u32, u32), chunk: u32) -> Bitmap {
         let places = self.places(&numbers_in((first, count), chunk), count);
         let (all, of) = (u64::from(count), u64::from(self.recipients));
-        // The k-th of them is the first number among which, itself included, there are k + 1: (k + 1) * all / of,
-        // rounded up, less one. A large canary has thousands in each of a thousand chunks, so that only the first one
-        // of a chunk is divided for.
-        let begin = (places.start + 1) * all + of - 1;
-        let (mut above, mut rest) = (begin / of, begin % of);
+        // Stride k begins at k * all / of, rounded up. A large canary has thousands in each of a thousand chunks, so
+        // only the first stride of a chunk costs a division.
+        let first_begin = places.start * all + of - 1;
+        let (mut begin, mut rest) = (first_begin / of, first_begin % of);
         let (whole, part) = (all / of, all % of);
         let base = u64::from(chunk) * u64::from(CHUNK);
-        let slots = places.filter_map(|_| {
-            let slot = u16::try_from(u64::from(first) + above - 1 - base).ok();
-            (above, rest) = (above + whole, rest + part);
+        let slots = places.filter_map(|stride| {
+            let this = begin;
+            (begin, rest) = (begin + whole, rest + part);
             if rest >= of {
-                (above, rest) = (above + 1, rest - of);
+                (begin, rest) = (begin + 1, rest - of);
             }
-            slot
+            u16::try_from(u64::from(first) + this + pick(self.seed, stride, begin - this) - base).ok()
         });
         Bitmap::of_many(slots)
     }
@@ -237,18 +272,38 @@ mod tests {
 
     use super::*;
 
+    /// A list in which every second address is of one kind: a fixed step through it would take one kind alone.
+    #[test]
+    fn canary_of_a_patterned_list_takes_every_kind_in_proportion() {
+        let count = 200_000;
+        for (place, period) in [(0, 2_u32), (1, 10), (2, 20), (3, 100)] {
+            let run = RunId { index: 77, place };
+            let canary = Trial::begin(Canary { share: 500, limit: 500 }, count, run);
+            let mut kinds = vec![0_u32; period as usize];
+            (0..count).filter(|number| canary.has(*number, count)).for_each(|one| kinds[(one % period) as usize] += 1);
+            let fair = 10_000 / period;
+            let is_fair = kinds.iter().all(|taken| (fair / 2..=fair * 3 / 2).contains(taken));
+            assert!(is_fair, "{kinds:?}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn it_is_spread_evenly_and_has_exactly_its_share(count in 1_u32..200_000, share in 1_u16..=10_000) {
-            let canary = Trial::begin(Canary { share, limit: 500 }, count);
+        fn it_is_spread_evenly_and_has_exactly_its_share(
+            count in 1_u32..200_000,
+            share in 1_u16..=10_000,
+            index in any::<u64>(),
+        ) {
+            let canary = Trial::begin(Canary { share, limit: 500 }, count, RunId { index, place: 3 });
             let wanted = (u64::from(count) * u64::from(share)).div_ceil(10_000);
             prop_assert_eq!(u64::from(canary.recipients), wanted);
             let of = |numbers| canary.among(numbers, count);
             let first: Vec<u32> = (0..count).filter(|number| of(number + 1) > of(*number)).collect();
             prop_assert_eq!(first.len() as u64, wanted);
-            let gaps: Vec<u32> = first.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            let (least, most) = (gaps.iter().min(), gaps.iter().max());
-            prop_assert!(least.zip(most).is_none_or(|(least, most)| most - least <= 1), "{least:?} to {most:?}");
+            // One in each stride: so never further apart than two strides.
+            let stride = u64::from(count).div_ceil(wanted);
+            let apart = first.windows(2).map(|pair| u64::from(pair[1] - pair[0])).max();
+            prop_assert!(apart.is_none_or(|apart| apart < 2 * stride), "{apart:?} of {stride}");
         }
 
         /// Whichever way is the shorter one, and wherever its run lies in the chunks of a page.
@@ -260,8 +315,9 @@ mod tests {
             chunk in 0_u32..4,
             (from, length) in (0_u32..CHUNK, 0_u32..=CHUNK),
             (step, is_whole) in (1_usize..9, any::<bool>()),
+            seed in any::<u64>(),
         ) {
-            let canary = Trial::begin(Canary { share, limit: 500 }, count);
+            let canary = Trial::begin(Canary { share, limit: 500 }, count, RunId { index: seed, place: 0 });
             let stretch = if is_whole { Bitmap::range(0, CHUNK) } else { Bitmap::range(from, length) };
             let slots = Bitmap::of_many(stretch.iter().step_by(step));
             let number = |slot: u16| (chunk * CHUNK + u32::from(slot)).checked_sub(first);

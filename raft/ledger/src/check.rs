@@ -4,11 +4,12 @@
 
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Hash, RunId};
 use crate::renumber;
+use crate::rows::ROW_BYTES_MAX;
 use crate::rulings::RULINGS_MAX;
 use crate::state::{Chunk, Counts, History, Ledger, Page, Run, RunState, Standing};
 use crate::tenant::SHARE_MAX;
@@ -53,6 +54,8 @@ pub fn check_again(ledger: &Ledger, seen: &mut Seen) -> Vec<Violation> {
     check_warm_ups(ledger, &mut found);
     check_summaries(ledger, &mut found);
     check_opt_outs(ledger, &mut found);
+    let bytes = ledger.largest_row();
+    report(&mut found, "P24", bytes <= ROW_BYTES_MAX, || format!("a row has {bytes} bytes"));
     found
 }
 
@@ -222,6 +225,8 @@ fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
     }
     let unfinished = derived.unfinished == ledger.derived.unfinished;
     report(found, "P1", unfinished, || "the index of unfinished runs is wrong".to_owned());
+    let holding = derived.holding == ledger.derived.holding;
+    report(found, "P16", holding, || "the index of runs that hold up the next instant is wrong".to_owned());
     report(found, "P8", derived.names == ledger.derived.names, || "the index of names is wrong".to_owned());
     let open = derived.open_pages == ledger.derived.open_pages;
     report(found, "P1", open, || "the index of open pages is wrong".to_owned());
@@ -323,11 +328,11 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<Violation>) {
     let orphan = |page: &RunId| ledger.pages().get(page).is_none();
     let rows =
         ledger.rows().iter().map(|(_, row)| row.page).chain(ledger.evidence().iter().map(|((page, _, _), _)| *page));
-    let mut rulings: BTreeMap<RunId, usize> = BTreeMap::new();
-    for ((run, _), _) in ledger.rulings().iter() {
-        *rulings.entry(*run).or_default() += 1;
+    let mut rulings: BTreeMap<RunId, BTreeSet<u64>> = BTreeMap::new();
+    for ((run, index, _), _) in ledger.rulings().iter() {
+        rulings.entry(*run).or_default().insert(*index);
     }
-    for (run, count) in rulings {
+    for (run, count) in rulings.into_iter().map(|(run, entries)| (run, entries.len())) {
         report(found, "P24", ledger.run(run).is_some(), || {
             format!("{count} rulings of {run} are left, and not the run")
         });

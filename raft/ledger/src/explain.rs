@@ -2,7 +2,7 @@
 
 use crate::ids::{Fence, Holder, RunId, Time};
 use crate::moments::Moment;
-use crate::rulings::Ruling;
+use crate::rulings::{self, Ruling};
 use crate::state::{DeadLetter, Ledger, Row, Standing, wave_start};
 
 /// What happened to a recipient, in the order of log indices.
@@ -48,9 +48,11 @@ impl Ledger {
         rows.extend(closed.map(|(fence, row)| chapter(fence, &row, slot)));
         rows.sort_by_key(|chapter| chapter.fence);
         let waiting = slots.waves.iter().find(|(_, wave)| wave.contains(slot));
-        let rulings = self.rulings.range((run, 0)..=(run, u64::MAX));
-        let rulings = rulings.flat_map(|((_, index), rulings)| rulings.iter().map(move |ruling| (*index, ruling)));
-        let rulings = rulings.filter(|(_, ruling)| ruling.concerns(chunk, slot));
+        let rulings = self.rulings.range(rulings::keys_of(run));
+        let rulings = rulings.flat_map(|((_, index, of), rulings)| {
+            let concerns = |ruling: &&Ruling| ruling.concerns(*of, (chunk, slot));
+            rulings.iter().filter(concerns).map(move |ruling| (*index, ruling))
+        });
         Some(Story {
             standing: slots.standing(slot)?,
             rows,

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::command::{Cause, Unreadable};
+use crate::command::Unreadable;
 use crate::evidence::SheetKey;
 use crate::ids::{Fence, Hash, NodeId, Nominal, RunId, ScheduleId};
 use crate::key::Key;
@@ -19,6 +19,10 @@ use crate::weight::{Held, Weight};
 
 /// A key and its value; no value: the row was removed.
 pub type Change = (Vec<u8>, Option<Vec<u8>>);
+
+/// The size of a row, at most: a snapshot's chunk holds a row whole, and travels in one message between nodes, so a
+/// larger row would leave a follower without a snapshot. Bytes.
+pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 const HEAD: u8 = 0;
 
@@ -172,7 +176,7 @@ tables! {
     11 => opted_out: (String, String),
     12 => answers: (String, String),
     13 => summaries: RunId,
-    14 => rulings: (RunId, u64),
+    14 => rulings: (RunId, u64, u32),
     15 => audiences: (String, String),
     16 => campaigns: (String, String),
     17 => tenants: String,
@@ -201,6 +205,15 @@ impl Ledger {
         Hash(*hasher.finalize().as_bytes())
     }
 
+    /// The size of the largest row among those that no entry and no chunk bounds: runs of a page, rulings, packed
+    /// rows. Costs a walk over these.
+    pub(crate) fn largest_row(&self) -> usize {
+        let pages = self.pages.iter().map(|(_, page)| encode(page).len());
+        let rulings = self.rulings.iter().map(|(_, rulings)| encode(rulings).len());
+        let closed = self.closed.iter().map(|(_, sheet)| encode(sheet).len());
+        pages.chain(rulings).chain(closed).max().unwrap_or(0)
+    }
+
     /// What is computed from the rows and never stored.
     pub(crate) fn derive(&self) -> Derived {
         let mailed = self.runs().filter(|(_, _, run)| run.counts.mails());
@@ -210,9 +223,11 @@ impl Ledger {
             forgotten: forgotten.map(|(id, summary)| (summary.schedule, summary.due, *id)).collect(),
             ..Derived::default()
         };
-        let unfinished = self.runs().filter(|(_, _, run)| !run.counts.is_finished() && run.cause != Cause::Backfill);
+        let unfinished = self.runs().filter(|(_, _, run)| run.takes_part_in_overlap());
         derived.unfinished = unfinished.map(|(id, _, run)| (run.schedule, id)).collect();
-        let busy: BTreeSet<ScheduleId> = derived.unfinished.iter().map(|(schedule, _)| *schedule).collect();
+        let holding = self.runs().filter(|(_, _, run)| run.may_hold_up());
+        derived.holding = holding.map(|(id, _, run)| (run.schedule, id)).collect();
+        let busy: BTreeSet<ScheduleId> = derived.holding.iter().map(|(schedule, _)| *schedule).collect();
         for (id, schedule) in self.schedules.iter() {
             derived.names.insert((schedule.tenant.clone(), schedule.name.clone()), *id);
             derived.due.extend(schedule.wakes_at(busy.contains(id)).map(|due| (due, *id)));

@@ -1,7 +1,7 @@
 //! What befell recipients of a run without a row's doing: a pause, a cancel, the deadline, a requeue. Kept as
 //! long as the run's details are, so that `explain` can tell of it after the log was purged.
 
-use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,28 +37,37 @@ pub enum Ruled {
     CanaryPassed,
 }
 
-/// A ruling, under the run and the log index of its entry.
+/// A ruling, under the run, the log index of its entry and a chunk: a row holds one chunk of 65,536 recipients at most,
+/// so its size does not grow with the audience.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ruling {
     /// Ledger time of the entry.
     pub at: Time,
     /// What.
     pub what: Ruled,
-    /// Whom, by chunk of the page; nobody named: all of the run.
-    pub whom: BTreeMap<u32, Bitmap>,
+    /// The recipients, as slots of the chunk in the row's key; none: all of the run.
+    pub slots: Option<Bitmap>,
+}
+
+/// Where rulings are kept. A ruling over the whole run is kept under chunk 0.
+pub type RulingKey = (RunId, u64, u32);
+
+/// The keys of all rulings of a run.
+pub(crate) fn keys_of(run: RunId) -> RangeInclusive<RulingKey> {
+    (run, 0, 0)..=(run, u64::MAX, u32::MAX)
 }
 
 impl Ruling {
-    /// Does it concern this slot?
-    pub fn concerns(&self, chunk: u32, slot: u16) -> bool {
-        self.whom.is_empty() || self.whom.get(&chunk).is_some_and(|slots| slots.contains(slot))
+    /// Does it, of this chunk, concern this slot of that one?
+    pub fn concerns(&self, chunk: u32, slot: (u32, u16)) -> bool {
+        self.slots.as_ref().is_none_or(|slots| chunk == slot.0 && slots.contains(slot.1))
     }
 }
 
 impl Ledger {
     /// How long a run that is not paused now has been so since it opened, as far as rulings of it are kept. Milliseconds.
     pub fn paused_ms(&self, run: RunId) -> i64 {
-        let rulings = self.rulings.range((run, 0)..=(run, u64::MAX));
+        let rulings = self.rulings.range(keys_of(run));
         paused_ms(rulings.flat_map(|(_, rulings)| rulings))
     }
 }
@@ -66,10 +75,10 @@ impl Ledger {
 /// From each pause that changed something to what let the run go on.
 fn paused_ms<'a>(rulings: impl Iterator<Item = &'a Ruling>) -> i64 {
     let (mut sum, mut since) = (0_i64, None);
-    for Ruling { at, what, whom } in rulings {
+    for Ruling { at, what, slots } in rulings {
         match what {
             // Paused again with another reason, it has been so since the first.
-            Ruled::Paused(_) if whom.is_empty() => since = since.or(Some(*at)),
+            Ruled::Paused(_) if slots.is_none() => since = since.or(Some(*at)),
             Ruled::Resumed => sum = sum.saturating_add(since.take().map_or(0, |since: Time| at.since_ms(since))),
             _ => {}
         }
@@ -82,7 +91,7 @@ mod tests {
     use super::*;
 
     fn at(ms: i64, what: Ruled) -> Ruling {
-        Ruling { at: Time(ms), what, whom: BTreeMap::new() }
+        Ruling { at: Time(ms), what, slots: None }
     }
 
     #[test]

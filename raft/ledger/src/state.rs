@@ -22,7 +22,7 @@ use crate::moments::{Doubt, Moments, What};
 use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
 use crate::renumber::Tables;
 use crate::reply::Outcome;
-use crate::rulings::Ruling;
+use crate::rulings::{Ruling, RulingKey};
 use crate::strides::Strides;
 use crate::table::Table;
 use crate::tenant::Tenant;
@@ -378,6 +378,9 @@ pub struct Run {
     pub blocked: Option<Blocked>,
     /// How many have died of those decided lately (P6).
     pub toll: Toll,
+    /// A requeue or a resend gave it a deadline of its own after it was over: like a backfill, it takes no part in
+    /// `overlap`.
+    pub reopened: bool,
 }
 
 /// A part of an audience that no live node has.
@@ -390,8 +393,25 @@ pub struct Blocked {
 }
 
 impl Run {
-    /// Does it stand in the way of its schedule's next run at `now` (`overlap`)? What is past its deadline
-    /// expires, so only what is claimed of it does.
+    /// Is it unfinished, and do its schedule's other runs see it (`overlap`)? Backfills and reopened runs go beside
+    /// them: `cancel_other` leaves them alone, and a trigger is not refused because of them.
+    pub(crate) fn takes_part_in_overlap(&self) -> bool {
+        !self.counts.is_finished() && self.cause != Cause::Backfill && !self.reopened
+    }
+
+    /// May it hold up its schedule's next instant? Only what the calendar opened does. A paused run waits for an
+    /// operator, and a triggered run may take all of `finish_by`: neither may cost the schedule its next run.
+    pub(crate) fn may_hold_up(&self) -> bool {
+        let state = match self.state {
+            RunState::Open | RunState::Finished => true,
+            RunState::Paused { .. } => false,
+            RunState::Cancelled { .. } | RunState::Expired { .. } => self.counts.get(Standing::Claimed) > 0,
+        };
+        state && self.takes_part_in_overlap() && matches!(self.cause, Cause::Due | Cause::CatchUp)
+    }
+
+    /// Does it stand in the way of another run at `now`, if it may? What is past its deadline expires, so only what
+    /// is claimed of it does.
     pub fn holds_up(&self, now: Time) -> bool {
         self.counts.get(Standing::Claimed) > 0 || self.counts.get(Standing::Pending) > 0 && self.finish_by > now
     }
@@ -798,7 +818,7 @@ pub struct Ledger {
     pub(crate) opted_out: Table<(String, String), OptedOut>,
     pub(crate) answers: Table<(String, String), Answer>,
     pub(crate) summaries: Table<RunId, Summary>,
-    pub(crate) rulings: Table<(RunId, u64), Vec<Ruling>>,
+    pub(crate) rulings: Table<RulingKey, Vec<Ruling>>,
     pub(crate) audiences: Table<(String, String), SealedAudience>,
     pub(crate) campaigns: Table<(String, String), Campaign>,
     pub(crate) tenants: Table<String, Tenant>,
@@ -856,8 +876,10 @@ pub(crate) struct Derived {
     pub to_seals: BTreeSet<(Hash, RunId)>,
     /// Where people of edited lists stand in the former ones (P17); as far as it was asked.
     pub tables: Tables,
-    /// Runs with something pending or claimed, but for backfills: they hold up the next one (`overlap`).
+    /// Runs that take part in `overlap` (`Run::takes_part_in_overlap`).
     pub unfinished: BTreeSet<(ScheduleId, RunId)>,
+    /// Of those: runs that may hold up the next instant (`Run::may_hold_up`).
+    pub holding: BTreeSet<(ScheduleId, RunId)>,
     /// Seals that somebody holds.
     pub seals: BTreeSet<Hash>,
     pub answers_by_index: BTreeMap<u64, (String, String)>,
@@ -962,8 +984,8 @@ impl Ledger {
         &self.summaries
     }
 
-    /// What befell a run's recipients without a row's doing, by run and log index.
-    pub fn rulings(&self) -> &Table<(RunId, u64), Vec<Ruling>> {
+    /// What befell a run's recipients without a row's doing, by run, log index and chunk.
+    pub fn rulings(&self) -> &Table<RulingKey, Vec<Ruling>> {
         &self.rulings
     }
 
@@ -1063,11 +1085,23 @@ impl Ledger {
         self.derived.due.iter().copied()
     }
 
-    /// Runs of a schedule with something pending or claimed, oldest first; no backfills, which go after what is
-    /// on time and hold up nothing.
+    /// Unfinished runs of a schedule that take part in `overlap`, oldest first: no backfills, no reopened runs.
     pub fn unfinished(&self, id: ScheduleId) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+        self.listed(&self.derived.unfinished, id)
+    }
+
+    /// Of those: runs that may hold up the schedule's next instant. No paused and no triggered ones.
+    pub fn holding(&self, id: ScheduleId) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+        self.listed(&self.derived.holding, id)
+    }
+
+    fn listed<'a>(
+        &'a self,
+        index: &'a BTreeSet<(ScheduleId, RunId)>,
+        id: ScheduleId,
+    ) -> impl Iterator<Item = (RunId, &'a Run)> + 'a {
         let first = RunId { index: 0, place: 0 };
-        let of = self.derived.unfinished.range((id, first)..).take_while(move |(schedule, _)| *schedule == id);
+        let of = index.range((id, first)..).take_while(move |(schedule, _)| *schedule == id);
         of.filter_map(|(_, run)| Some((*run, self.run(*run)?)))
     }
 
@@ -1075,7 +1109,7 @@ impl Ledger {
     pub fn waits_for(&self, id: ScheduleId) -> Option<RunId> {
         let opens = self.schedules.get(&id)?.plan.next.as_ref()?.opens();
         let waits = opens <= self.head.now && self.waits_at(id, self.head.now);
-        let mut holding = self.unfinished(id).filter(|(_, run)| run.holds_up(self.head.now));
+        let mut holding = self.holding(id).filter(|(_, run)| run.holds_up(self.head.now));
         holding.next().map(|(run, _)| run).filter(|_| waits)
     }
 
@@ -1085,7 +1119,7 @@ impl Ledger {
         let Some(schedule) = self.schedules.get(&id) else { return false };
         let is_due = schedule.plan.next.as_ref().is_some_and(|next| next.due <= now);
         let waits = schedule.wakes_at(true) != schedule.wakes_at(false);
-        is_due && waits && self.unfinished(id).any(|(_, run)| run.holds_up(now))
+        is_due && waits && self.holding(id).any(|(_, run)| run.holds_up(now))
     }
 
     /// Pages with something pending or claimed, oldest first.

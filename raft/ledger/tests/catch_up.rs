@@ -16,7 +16,7 @@ use jiff::tz::TimeZoneDatabase;
 use proptest::prelude::*;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    Cause, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Next, Reading, Reason, Replan, ScheduleCreate, Trigger,
+    Cause, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Next, Reading, Reason, Replan, ScheduleCreate,
 };
 use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
@@ -669,74 +669,4 @@ fn a_plan_that_has_moved_on_or_is_due_is_not_replanned() {
     assert_eq!(drill.put(Command::Replan(vec![right])), Outcome::Moved(0));
     drill.catch_up();
     assert_eq!(drill.opened().len(), 1);
-}
-
-/// Nine o'clock of the second of March, seven o'clock UTC by the rules of [`nine_by_other_rules`], behind a run
-/// that was triggered half an hour before.
-fn nine_behind_a_run() -> Drill {
-    let mut drill = nine_by_other_rules("Etc/GMT-2", CatchUp::None);
-    drill.leap_to(at("2026-03-02T06:30:00Z"));
-    let trigger = Trigger { schedule: drill.schedule, request: "now".into() };
-    assert!(matches!(drill.put(Command::Trigger(trigger)), Outcome::Run(_)));
-    drill
-}
-
-/// Nine o'clock of the second and of the third of March, wherever the third is, and nothing else of the calendar.
-fn assert_each_nine_opens_once(mut drill: Drill, second: &str, rules: &str) {
-    drill.leap_to(at("2026-03-02T08:00:00Z"));
-    drill.catch_up();
-    drill.finish();
-    for time in ["2026-03-03T06:00:00Z", "2026-03-03T07:00:00Z", "2026-03-03T08:00:00Z"] {
-        drill.leap_to(at(time));
-        drill.catch_up();
-        drill.finish();
-    }
-    let nine = |day: &str| Nominal::Civil { civil_ms: at(&format!("2026-03-{day}T09:00:00Z")).0, fold: 0 };
-    let of_calendar = drill.opened().into_iter().filter(|(_, _, cause)| *cause != Cause::Trigger);
-    let opened: Vec<(Nominal, Time, Cause)> = of_calendar.collect();
-    let names: Vec<Nominal> = opened.iter().map(|(name, ..)| name.clone()).collect();
-    assert_eq!(names, [nine("02"), nine("03")], "{rules}");
-    assert_eq!((opened[0].1, opened[0].2), (at(second), Cause::Due), "{rules}");
-    assert!(drill.explained().is_empty(), "{rules}: {:?}", drill.explained());
-}
-
-#[test]
-fn what_waits_for_a_run_is_no_replans_and_opens_once_by_the_rules_of_then() {
-    for (rules, due) in [
-        ("Etc/GMT-2", "2026-03-02T07:00:00Z"),
-        ("Etc/GMT-3", "2026-03-02T06:00:00Z"),
-        ("Etc/GMT-1", "2026-03-02T08:00:00Z"),
-    ] {
-        let mut drill = nine_behind_a_run();
-        drill.wait_until(at("2026-03-02T07:15:00Z"));
-        assert_eq!(drill.catch_up(), 0, "{rules}: it waits");
-        let waiting = drill.ledger.schedules().get(&drill.schedule).cloned();
-        drill.zone = Zone { tzdb: "another release".into(), ..zone(rules) };
-        assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}");
-        assert_eq!(drill.ledger.schedules().get(&drill.schedule), waiting.as_ref(), "{rules}: it still waits");
-        // Nor by who looked before it was due.
-        let known = waiting.expect("it is there");
-        let early = replan(drill.schedule, &known, &drill.pattern, &drill.zone).expect("it is planned");
-        assert_eq!(drill.put(Command::Replan(vec![early])), Outcome::Moved(0), "{rules}");
-        assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&known), "{rules}: it waits all the same");
-        drill.finish();
-        assert_each_nine_opens_once(drill, due, rules);
-    }
-}
-
-#[test]
-fn what_is_replanned_behind_a_run_waits_for_it_where_it_is_due_by_that() {
-    for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
-        let mut drill = nine_behind_a_run();
-        drill.zone = zone(rules);
-        assert_eq!(drill.replan(), Outcome::Moved(1), "{rules}");
-        for time in ["2026-03-02T07:15:00Z", "2026-03-02T08:00:00Z"] {
-            drill.wait_until(at(time));
-            assert_eq!(drill.catch_up(), 0, "{rules}: it is to come, or waits");
-            assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}");
-        }
-        assert_eq!(drill.ledger.waits_for(drill.schedule), drill.unfinished().first().copied(), "{rules}");
-        drill.finish();
-        assert_each_nine_opens_once(drill, due, rules);
-    }
 }

@@ -178,3 +178,37 @@ fn a_recipient_of_a_finished_run_costs_less_than_a_byte() {
         assert!(memory <= 1.0 + fixed && disk <= 1.0 + fixed, "rows of {slice}: {memory} and {disk}");
     }
 }
+
+/// The largest audience of all, when its run is cancelled or ends at its deadline while what is pending is scattered
+/// over all 1,024 chunks: together the rulings have more than a mebibyte, and no row has.
+#[test]
+fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
+    const CHUNKS: u32 = 1_024;
+    const ROW_BYTES_MAX: usize = 1024 * 1024;
+    let slice: Bitmap = (0..=u16::MAX).step_by(257).collect();
+    for is_cancelled in [true, false] {
+        let mut world = World::new(CHUNKS * CHUNK);
+        let page = world.open();
+        for first in (0..CHUNKS).step_by(64) {
+            let claim = |chunk| Claim { page, chunk, slice: slice.clone(), holder: holder(0) };
+            let claimed = world.put(Command::Claim((first..first + 64).map(claim).collect()));
+            assert!(matches!(&claimed, Outcome::Claimed(fences) if fences.iter().all(Result::is_ok)), "{claimed:?}");
+        }
+        let finish_by = world.ledger.run(page).expect("the run").finish_by.0;
+        let ruling = match is_cancelled {
+            true => Command::RunCancel(page),
+            false => {
+                while world.now < finish_by {
+                    world.now = (world.now + 60_000).min(finish_by);
+                    world.put(Command::Tick);
+                }
+                Command::Expire(vec![page])
+            }
+        };
+        let moved = world.put(ruling);
+        assert!(matches!(moved, Outcome::Moved(moved) if moved > 66_000_000), "{moved:?}");
+        assert_eq!(world.ledger.rulings().iter().count(), CHUNKS as usize);
+        let largest = world.ledger.all_rows().map(|(_, value)| value.len()).max();
+        assert!(largest.is_some_and(|bytes| bytes <= ROW_BYTES_MAX), "{largest:?}");
+    }
+}

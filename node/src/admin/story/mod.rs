@@ -33,11 +33,11 @@ pub fn tell(
         events.push(claimed(ledger, chapter));
         events.extend(settled(ledger, chapter, run));
     }
-    let own = story.rulings.iter().filter(|(_, ruling)| !ruling.whom.is_empty());
+    let own = story.rulings.iter().filter(|(_, ruling)| ruling.slots.is_some());
     events.extend(own.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     let last = events.iter().map(|event| event.index).max().unwrap_or(id.index);
     // What happened to its run after it was over does not concern it.
-    let of_all = story.rulings.iter().filter(|(_, ruling)| ruling.whom.is_empty());
+    let of_all = story.rulings.iter().filter(|(_, ruling)| ruling.slots.is_none());
     let of_all = of_all.filter(|(index, _)| *index < last || !story.standing.is_terminal());
     events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
     complete_with_letter(&story, run, &mut events);

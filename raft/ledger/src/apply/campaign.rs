@@ -84,12 +84,19 @@ impl Ledger {
         let launch = Launch { index: context.index, at: context.now, again: asked.again, tzdb: asked.tzdb.clone() };
         let sealed = self.audiences.get(&(place.0.clone(), launched.audience.clone())).copied();
         let sealed = sealed.filter(|sealed| asked.checked == Some(sealed.seal));
+        // A refusal changes nothing: what can be refused is checked before the former schedule goes.
+        let create = match sealed {
+            Some(sealed) => {
+                Some((self.schedule_of(&asked.campaign, (&launched, former), &launch, sealed, context.now)?, sealed))
+            }
+            None => None,
+        };
         // What missed its instant makes room for what does not.
         if let Some(former) = former {
             self.schedule_delete(context, former)?;
         }
-        launched.stage = match sealed {
-            Some(sealed) => Stage::Armed(self.arm(context, &asked.campaign, &launched, launch, sealed)?),
+        launched.stage = match create {
+            Some((create, sealed)) => Stage::Armed(self.arm(context, &create, launch, sealed)?),
             None => Stage::Waiting(launch),
         };
         self.campaigns.put(place, launched);
@@ -141,7 +148,9 @@ impl Ledger {
             }
             (None, Some(sealed)) => {
                 let may = self.not_sent_lately(context.now, asked, &campaign, (launch.again, sealed));
-                let armed = may.and_then(|()| self.arm(context, asked, &campaign, launch.clone(), sealed));
+                let create =
+                    may.and_then(|()| self.schedule_of(asked, (&campaign, None), &launch, sealed, context.now));
+                let armed = create.and_then(|create| self.arm(context, &create, launch.clone(), sealed));
                 armed.map_err(|refusal| refusal.to_string())
             }
             (_, None) if context.now < campaign.due => return Err(Refusal::NotDue(campaign.due)),
@@ -159,15 +168,15 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
-    /// Makes the schedule of its one instant. Changes nothing where it refuses.
-    fn arm(
-        &mut self,
-        context: &mut Context,
+    /// The schedule of its one instant, which can be created once `former` is deleted.
+    fn schedule_of(
+        &self,
         named: &CampaignName,
-        campaign: &Campaign,
-        launch: Launch,
+        (campaign, former): (&Campaign, Option<ScheduleId>),
+        launch: &Launch,
         sealed: SealedAudience,
-    ) -> Result<Armed, Refusal> {
+        now: Time,
+    ) -> Result<ScheduleCreate, Refusal> {
         let content = self.blob(&campaign.content).and_then(Content::from_blob);
         let content = content.ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))?;
         let audience = Named { name: campaign.audience.clone(), seal: sealed.seal, rows: sealed.rows };
@@ -182,7 +191,7 @@ impl Ledger {
             end: None,
             max_runs: Some(1),
             policies: Policies {
-                finish_by_ms: self.finish_by_ms_of(&named.tenant, campaign, sealed.rows, context.now),
+                finish_by_ms: self.finish_by_ms_of(&named.tenant, campaign, sealed.rows, now),
                 ..campaign.policies.clone()
             },
             pool: campaign.pool.clone(),
@@ -195,12 +204,24 @@ impl Ledger {
             tzdb: launch.tzdb.clone(),
             labels: campaign.labels.clone(),
         };
-        if self.schedule_named(&named.tenant, &named.name).is_some() {
+        if self.schedule_named(&named.tenant, &named.name).is_some_and(|(known, _)| Some(known) != former) {
             return Err(Refusal::NameTaken(named.name.clone()));
         }
-        match self.schedule_create(context, &create)? {
+        self.check_create(&create)?;
+        Ok(create)
+    }
+
+    /// Creates the schedule that [`Ledger::schedule_of`] has made and checked.
+    fn arm(
+        &mut self,
+        context: &mut Context,
+        create: &ScheduleCreate,
+        launch: Launch,
+        sealed: SealedAudience,
+    ) -> Result<Armed, Refusal> {
+        match self.schedule_create(context, create)? {
             Outcome::Schedule(schedule) => Ok(Armed { launch, schedule, audience: sealed.seal }),
-            _ => Err(Refusal::NameTaken(named.name.clone())),
+            _ => Err(Refusal::NameTaken(create.name.clone())),
         }
     }
 

@@ -53,7 +53,7 @@ impl Ledger {
             moved += slots.len();
         }
         if resends {
-            self.change_run(decide.run, |run| {
+            self.change_run(context, decide.run, |run| {
                 run.resent = run.resent.saturating_add(moved);
                 Ok(())
             })?;
@@ -144,9 +144,15 @@ impl Ledger {
 
     /// A decision to send somebody again gives a run that is past its deadline a new one. A pause stays, also one that
     /// the deadline overtook: nobody has taken it back, and whoever else comes back waits until somebody does (P15).
-    pub(super) fn reopen(&mut self, context: &Context, run: RunId) -> Result<(), Refusal> {
+    ///
+    /// The run's other recipients keep their deadline: what is pending past it expires first, whether or not the
+    /// auditor has been there. A run that was over takes no part in `overlap` from now on, since its new deadline is
+    /// not cut at the schedule's next instant.
+    pub(super) fn reopen(&mut self, context: &mut Context, run: RunId) -> Result<(), Refusal> {
+        self.expire(context, &[run]);
         let now = context.now;
-        self.change_run(run, |run| {
+        self.change_run(context, run, |run| {
+            run.reopened |= run.counts.is_finished() || run.finish_by <= now;
             if run.finish_by <= now {
                 run.finish_by = now.plus_ms(run.policies.finish_by_ms);
             }

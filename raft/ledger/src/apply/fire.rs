@@ -9,7 +9,7 @@ use crate::command::{Cause, Explained, Fire, Next, Opening};
 use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
 use crate::planted::{self, Bug};
-use crate::policy::Policies;
+use crate::policy::{Overlap, Policies};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Activity, Chunk, Counts, Held, History, Ledger, Page, Run, RunState, Schedule, Standing};
@@ -56,7 +56,8 @@ impl Ledger {
         for fire in fires {
             let before = self.due_key(fire.schedule);
             let place = self.check_place(fire, context.now);
-            let answer = place.and_then(|()| self.fire_one(context, fire, &mut names));
+            let alone = place.and_then(|()| self.check_alone(fire, &names));
+            let answer = alone.and_then(|()| self.fire_one(context, fire, &mut names));
             match &answer {
                 Ok(_) if fire.opened.is_empty() => self.tell_missed(context, fire.schedule),
                 Ok(waited_for) => opened.extend(Opened::by(fire, *waited_for)),
@@ -81,6 +82,18 @@ impl Ledger {
         match planned.filter(|next| next.nominal == fire.from).map(Next::opens) {
             Some(opens) if opens > now => Err(Refusal::NotDue(opens)),
             _ => Ok(()),
+        }
+    }
+
+    /// The runs of an entry open behind its last fire, so `check_overlap` does not see those of an earlier fire of the
+    /// same schedule. Where runs must not overlap, the later fire is out of date.
+    fn check_alone(&self, fire: &Fire, names: &Names) -> Result<(), Refusal> {
+        let first = (fire.schedule, Nominal::Civil { civil_ms: i64::MIN, fold: 0 });
+        let has_opened = names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
+        let overlap = self.schedules.get(&fire.schedule).map(|schedule| schedule.policies.overlap);
+        match has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow) {
+            true => Err(Refusal::StalePlan),
+            false => Ok(()),
         }
     }
 
@@ -227,7 +240,7 @@ impl Ledger {
                 self.make_way(context, number, run);
             }
             let Some(schedule) = self.schedules.get(&number) else { continue };
-            let entry = Run { waited_for, ..open_run(number, schedule, &opening, page.slots) };
+            let entry = Run { waited_for, ..open_run(number, schedule, &opening, (run, page.slots)) };
             page.slots += entry.count;
             self.hold_again(&entry.content);
             self.hold_again(&entry.audience);
@@ -254,7 +267,7 @@ impl Ledger {
     }
 }
 
-fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u32) -> Run {
+fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, (id, first): (RunId, u32)) -> Run {
     Run {
         schedule: number,
         name: schedule.name.clone(),
@@ -279,7 +292,8 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, first: u
         waited_for: None,
         blocked: None,
         toll: Toll::default(),
-        canary: schedule.policies.canary.map(|canary| Trial::begin(canary, schedule.recipients)),
+        reopened: false,
+        canary: schedule.policies.canary.map(|canary| Trial::begin(canary, schedule.recipients, id)),
     }
 }
 

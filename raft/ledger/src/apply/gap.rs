@@ -17,7 +17,7 @@ use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{RunId, ScheduleId, Time};
 use crate::refusal::Refusal;
 use crate::renumber::Tables;
-use crate::rulings::Ruled;
+use crate::rulings::{self, Ruled};
 use crate::state::{Ledger, Run, Standing, bucket_after};
 
 /// What one look behind the gap, or several in a row, has cost, and the tables of numbers that it had to make.
@@ -124,11 +124,11 @@ impl Ledger {
         let chunk = self.chunks.get(&(page, place))?;
         let asking = Asking::of(run, self.run(run)?);
         // What opened after it was suppressed is not why.
-        let rulings = self.rulings.range((run, 0)..=(run, u64::MAX));
-        let suppressed = rulings.filter(|(_, rulings)| {
-            rulings.iter().any(|ruling| ruling.what == Ruled::TooNear && ruling.concerns(place, slot))
+        let rulings = self.rulings.range(rulings::keys_of(run));
+        let suppressed = rulings.filter(|((_, _, chunk), rulings)| {
+            rulings.iter().any(|ruling| ruling.what == Ruled::TooNear && ruling.concerns(*chunk, (place, slot)))
         });
-        let through = suppressed.map(|((_, index), _)| *index).next_back().unwrap_or(u64::MAX);
+        let through = suppressed.map(|((_, index, _), _)| *index).next_back().unwrap_or(u64::MAX);
         let whom: Bitmap = u16::try_from(number).ok().into_iter().collect();
         let beside = self.beside(&mut Look::default(), &Asking { through, ..asking }, &whom);
         match beside.mailed {

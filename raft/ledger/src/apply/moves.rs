@@ -105,6 +105,9 @@ impl Ledger {
                 _ => Ruled::CanaryPassed,
             });
             let of_toll = run.note_toll((from, to), count).map(Ruled::Paused);
+            if matches!((&of_canary, &of_toll), (Some(Ruled::Paused(_)), _) | (_, Some(_))) {
+                turned.push((run.schedule, name));
+            }
             judged.extend([of_canary, of_toll].into_iter().flatten().map(|ruled| (name, run.name.clone(), ruled)));
         }
         if !page.is_open() {

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use crate::command::{Cause, Fire, Next};
+use crate::command::{Fire, Next};
 use crate::decide::catch_up::ON_TIME_MS;
 use crate::ids::{RunId, ScheduleId, Time};
 use crate::policy::Overlap;
@@ -26,7 +26,7 @@ impl Ledger {
     pub(crate) fn held_up(&self, id: ScheduleId, now: Time) -> Option<Held> {
         let schedule = self.schedules.get(&id)?;
         let waits = schedule.policies.overlap == Overlap::BufferOne;
-        let stands = self.unfinished(id).filter(|_| waits).map(|(by, run)| {
+        let stands = self.holding(id).filter(|_| waits).map(|(by, run)| {
             let through = if run.holds_up(now) { now } else { run.finish_by };
             Held { through, by }
         });
@@ -49,21 +49,25 @@ impl Ledger {
     /// way. Where none does, that is seen when it opens.
     pub(super) fn note_leap(&mut self, from: Time, now: Time) {
         if now.since_ms(from) > ON_TIME_MS {
-            let held_up: BTreeSet<ScheduleId> = self.derived.unfinished.iter().map(|(schedule, _)| *schedule).collect();
+            let held_up: BTreeSet<ScheduleId> = self.derived.holding.iter().map(|(schedule, _)| *schedule).collect();
             held_up.into_iter().for_each(|schedule| self.note_missed(schedule, now));
         }
     }
 
-    /// May one more run of a schedule open beside those that are not finished?
-    pub fn may_stand(&self, id: ScheduleId, now: Time) -> Result<(), Refusal> {
-        let forbidden = self.schedules.get(&id).is_some_and(|schedule| match schedule.policies.overlap {
-            Overlap::BufferOne | Overlap::Skip => true,
-            Overlap::Allow | Overlap::CancelOther => false,
-        });
+    /// May a triggered run open beside the unfinished ones? A trigger is refused also because of a paused or another
+    /// triggered run: the operator is there and can decide about that one first.
+    pub fn may_trigger(&self, id: ScheduleId, now: Time) -> Result<(), Refusal> {
         match self.unfinished(id).find(|(_, run)| run.holds_up(now)) {
-            Some((run, _)) if forbidden => Err(Refusal::RunOpen(run)),
+            Some((run, _)) if self.forbids_overlap(id) => Err(Refusal::RunOpen(run)),
             _ => Ok(()),
         }
+    }
+
+    fn forbids_overlap(&self, id: ScheduleId) -> bool {
+        self.schedules.get(&id).is_some_and(|schedule| match schedule.policies.overlap {
+            Overlap::BufferOne | Overlap::Skip => true,
+            Overlap::Allow | Overlap::CancelOther => false,
+        })
     }
 
     /// The same for what a fire opens: one at a time, where two are not allowed.
@@ -72,7 +76,10 @@ impl Ledger {
         if schedule.policies.overlap != Overlap::Allow && fire.opened.len() > 1 {
             return Err(Refusal::NotPossible("several openings at once where runs must not overlap".to_owned()));
         }
-        self.may_stand(id, now)
+        match self.holding(id).find(|(_, run)| run.holds_up(now)) {
+            Some((run, _)) if self.forbids_overlap(id) => Err(Refusal::RunOpen(run)),
+            _ => Ok(()),
+        }
     }
 
     /// What is past its deadline expires before `run` opens, and `cancel_other` cancels the rest.
@@ -92,18 +99,23 @@ impl Ledger {
         }
     }
 
-    /// A run has something pending or claimed, or has not any more: the schedule's next instant waits, or has
-    /// waited.
+    /// After a run was opened, moved or changed: keeps the two indices of `overlap`, and says when the schedule's next
+    /// instant begins to wait for a run, or has waited.
     pub(super) fn note_unfinished(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
-        let Some(known) = self.run(run).filter(|known| known.cause != Cause::Backfill) else { return };
-        let is_finished = known.counts.is_finished();
+        let Some(known) = self.run(run) else { return };
+        let (takes_part, may_hold_up) = (known.takes_part_in_overlap(), known.may_hold_up());
+        let key = (id, run);
         let before = self.due_key(id);
-        if !is_finished {
+        let _ = match takes_part {
+            true => self.derived.unfinished.insert(key),
+            false => self.derived.unfinished.remove(&key),
+        };
+        if may_hold_up && !self.derived.holding.contains(&key) {
             if self.held_up(id, context.now).is_none() {
                 self.note_missed(id, context.now);
             }
-            self.derived.unfinished.insert((id, run));
-        } else if self.derived.unfinished.remove(&(id, run)) && self.unfinished(id).next().is_none() {
+            self.derived.holding.insert(key);
+        } else if !may_hold_up && self.derived.holding.remove(&key) && self.holding(id).next().is_none() {
             self.note_waited(id, run, context.now);
         }
         self.index_due(context, id, before);

@@ -13,6 +13,7 @@ use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
 use crate::policy::DAY_MS;
 use crate::reply::Outcome;
+use crate::rulings;
 use crate::state::{History, Ledger, Page, Run, SUMMARIES_MS, Summary};
 
 /// A civil time is read as UTC where it is only compared with days; it is never further from the instant.
@@ -69,7 +70,7 @@ impl Ledger {
             for key in &letters {
                 self.dead.remove(key);
             }
-            let rulings: Vec<_> = self.rulings.range((name, 0)..=(name, u64::MAX)).map(|(key, _)| *key).collect();
+            let rulings: Vec<_> = self.rulings.range(rulings::keys_of(name)).map(|(key, _)| *key).collect();
             for key in &rulings {
                 self.rulings.remove(key);
             }

@@ -83,6 +83,9 @@ impl Ledger {
             self.rule(context, id, Ruled::Paused(reason), BTreeMap::new());
             context.emit(Effect::RunChanged(place.0));
             context.alarm(text);
+            if let Some(schedule) = self.run(id).map(|run| run.schedule) {
+                self.note_unfinished(context, schedule, id);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::effect::Effect;
 use crate::ids::RunId;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
-use crate::rulings::{RULINGS_MAX, Ruled, Ruling};
+use crate::rulings::{RULINGS_MAX, Ruled, Ruling, RulingKey};
 use crate::state::{Blocked, DeadLetter, Ledger, Run, RunState, Standing};
 
 /// Where those who are pending go when a run ends.
@@ -34,7 +34,7 @@ impl Ledger {
     /// Pauses a run; pausing it again with another reason changes that. A finished one can be paused as long as somebody
     /// may come back to it.
     pub(super) fn halt_run(&mut self, context: &mut Context, run: RunId, reason: String) -> Result<Outcome, Refusal> {
-        let page = self.change_run(run, |run| {
+        let page = self.change_run(context, run, |run| {
             stoppable(run)?;
             run.state = RunState::Paused { reason: reason.clone() };
             Ok(())
@@ -47,7 +47,7 @@ impl Ledger {
 
     pub(super) fn run_resume(&mut self, context: &mut Context, resume: RunResume) -> Result<Outcome, Refusal> {
         let RunResume { run, without_canary } = resume;
-        let page = self.change_run(run, |run| match run.state {
+        let page = self.change_run(context, run, |run| match run.state {
             RunState::Paused { .. } => {
                 run.overrule_canary(without_canary)?;
                 run.overrule_toll();
@@ -82,7 +82,7 @@ impl Ledger {
         run: RunId,
         made_way_for: Option<RunId>,
     ) -> Result<Outcome, Refusal> {
-        let page = self.change_run(run, |run| {
+        let page = self.change_run(context, run, |run| {
             if !run.state.is_cancelled() {
                 stoppable(run)?;
                 run.state = RunState::Cancelled { made_way_for };
@@ -113,7 +113,7 @@ impl Ledger {
                 run.state = RunState::Expired { paused };
                 Ok(())
             };
-            if let Ok(page) = self.change_run(*run, due) {
+            if let Ok(page) = self.change_run(context, *run, due) {
                 let closing = Closing { fresh: Standing::Expired, tried: Standing::Dead };
                 moved += self.close_pending(context, *run, closing);
                 context.emit(Effect::RunChanged(page));
@@ -139,7 +139,7 @@ impl Ledger {
                 });
                 Ok(())
             };
-            if let Ok(page) = self.change_run(*run, mark) {
+            if let Ok(page) = self.change_run(context, *run, mark) {
                 changed += 1;
                 alarm.into_iter().for_each(|text| context.alarm(text));
                 context.emit(Effect::RunChanged(page));
@@ -148,15 +148,18 @@ impl Ledger {
         Outcome::Moved(changed)
     }
 
-    /// Edits a run; answers its page.
+    /// Edits a run; answers its page. A pause, a resume or a reopening changes whether the run takes part in `overlap`.
     pub(super) fn change_run(
         &mut self,
+        context: &mut Context,
         run: RunId,
         change: impl FnOnce(&mut Run) -> Result<(), Refusal>,
     ) -> Result<RunId, Refusal> {
         let (id, _, place) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
         let page = self.pages.edit(&id).ok_or(Refusal::NoSuchRun(run))?;
         change(&mut page.runs[place])?;
+        let schedule = page.runs[place].schedule;
+        self.note_unfinished(context, schedule, run);
         Ok(id)
     }
 
@@ -206,18 +209,32 @@ impl Ledger {
 
     /// Keeps what befalls `whom` of a run, all of it where nobody is named; the oldest of too many is forgotten.
     pub(super) fn rule(&mut self, context: &Context, run: RunId, what: Ruled, whom: BTreeMap<u32, Bitmap>) {
-        let key = (run, context.index);
-        let mut rulings = self.rulings.get(&key).cloned().unwrap_or_default();
-        match rulings.iter_mut().find(|ruling| ruling.what == what && !whom.is_empty()) {
-            Some(known) => whom.iter().for_each(|(chunk, slots)| known.whom.entry(*chunk).or_default().add(slots)),
-            None => rulings.push(Ruling { at: context.now, what, whom }),
+        let parts: Vec<(u32, Option<Bitmap>)> = match whom.is_empty() {
+            true => vec![(0, None)],
+            false => whom.into_iter().map(|(chunk, slots)| (chunk, Some(slots))).collect(),
+        };
+        for (chunk, slots) in parts {
+            let key = (run, context.index, chunk);
+            let mut rulings = self.rulings.get(&key).cloned().unwrap_or_default();
+            let known = rulings.iter_mut().find(|ruling| ruling.what == what && ruling.slots.is_some());
+            match (known.and_then(|known| known.slots.as_mut()), slots) {
+                (Some(known), Some(slots)) => known.add(&slots),
+                (_, slots) => rulings.push(Ruling { at: context.now, what: what.clone(), slots }),
+            }
+            self.rulings.put(key, rulings);
         }
-        self.rulings.put(key, rulings);
-        let kept = || self.rulings.range((run, 0)..=(run, u64::MAX)).map(|(key, _)| *key);
-        if kept().count() > RULINGS_MAX
-            && let Some(oldest) = kept().next()
-        {
-            self.rulings.remove(&oldest);
+        self.forget_old_rulings(run);
+    }
+
+    /// Of too many entries with rulings the oldest is forgotten, with all of its chunks.
+    fn forget_old_rulings(&mut self, run: RunId) {
+        let after = |index: u64| self.rulings.range((run, index, 0)..=(run, u64::MAX, u32::MAX)).next();
+        let mut entries = std::iter::successors(after(0), |((_, index, _), _)| after(index.saturating_add(1)));
+        let oldest = entries.next().map(|((_, index, _), _)| *index);
+        if let (Some(oldest), Some(_)) = (oldest, entries.nth(RULINGS_MAX - 1)) {
+            let rows = self.rulings.range((run, oldest, 0)..=(run, oldest, u32::MAX));
+            let rows: Vec<RulingKey> = rows.map(|(key, _)| *key).collect();
+            rows.iter().for_each(|key| drop(self.rulings.remove(key)));
         }
     }
 

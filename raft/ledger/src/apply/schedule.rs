@@ -65,16 +65,8 @@ impl Ledger {
             self.remember(context, &create.tenant, request, body, &outcome);
             return Ok(outcome);
         }
+        self.check_create(create)?;
         let content = create.content.blob();
-        bounded("content (bytes)", content.bytes.len(), CONTENT_BYTES_MAX)?;
-        self.check_audience(&create.tenant, &create.audience)?;
-        if create.max_runs == Some(0) {
-            return Err(Refusal::NotPossible("a schedule that may never run (max_runs is 0)".to_owned()));
-        }
-        labelled(&create.labels)?;
-        gap_within_retention(&create.policies)?;
-        gap_needs_a_list(&create.policies, matches!(create.audience, To::Sealed(_)))?;
-        inside_window(create.next.as_ref(), &create.policies)?;
         let id = ScheduleId(context.index);
         let schedule = Schedule {
             tenant: create.tenant.clone(),
@@ -118,6 +110,19 @@ impl Ledger {
         let outcome = Outcome::Schedule(id);
         self.remember(context, &create.tenant, request, body, &outcome);
         Ok(outcome)
+    }
+
+    /// Can this schedule be created, its name aside?
+    pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
+        bounded("content (bytes)", create.content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
+        self.check_audience(&create.tenant, &create.audience)?;
+        if create.max_runs == Some(0) {
+            return Err(Refusal::NotPossible("a schedule that may never run (max_runs is 0)".to_owned()));
+        }
+        labelled(&create.labels)?;
+        gap_within_retention(&create.policies)?;
+        gap_needs_a_list(&create.policies, matches!(create.audience, To::Sealed(_)))?;
+        inside_window(create.next.as_ref(), &create.policies)
     }
 
     /// Changes what a schedule does; raises the plan's version.
@@ -198,7 +203,7 @@ impl Ledger {
             return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
         }
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
-        self.may_stand(id, context.now)?;
+        self.may_trigger(id, context.now)?;
         self.may_anybody(id, context.now)?;
         let opening = Opening { nominal, due: context.now, cause: Cause::Trigger, finish_by };
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
@@ -209,7 +214,7 @@ impl Ledger {
 
     /// The schedule's place in the due index: only an active one has one.
     pub(super) fn due_key(&self, id: ScheduleId) -> Option<Time> {
-        self.schedules.get(&id)?.wakes_at(self.unfinished(id).next().is_some())
+        self.schedules.get(&id)?.wakes_at(self.holding(id).next().is_some())
     }
 
     /// Moves a schedule in the due index from where it was `before`, and tells the wheel.

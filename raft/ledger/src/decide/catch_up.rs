@@ -128,7 +128,7 @@ fn plan(
         let last = found.last().map_or(end, |step| step.instant().into());
         first(pattern, zone, dst, last, (schedule.start, Some(end)), Jitter::NONE).is_some()
     };
-    let is_busy = ledger.unfinished(id).any(|(_, run)| run.holds_up(now));
+    let is_busy = ledger.holding(id).any(|(_, run)| run.holds_up(now));
     let opens_at = |firing: &Firing| match Nominal::from(firing.nominal) == next.nominal {
         // The plan has its place, whatever rules it is by.
         true => opens(next),

@@ -325,6 +325,23 @@ impl World {
             chosen = pick(&chosen, which).into_iter().collect();
         }
         let mut fires: Vec<Fire> = chosen.iter().filter_map(|id| self.next_fire(*id, which)).collect();
+        // Two distinct fires of one schedule in one entry.
+        let now = self.ledger.head().now;
+        if let Some(first) = fires.first().cloned().filter(|first| which.is_multiple_of(5) && first.through < now)
+            && let Some(policies) =
+                self.ledger.schedules().get(&first.schedule).map(|schedule| schedule.policies.clone())
+        {
+            let here = Next { nominal: Nominal::Instant(now), due: now, jitter_ms: 0 };
+            let opening = Opening { due: now, finish_by: now.plus_ms(120_000), ..first.opened[0].clone() };
+            fires[0].next = Some(here.clone());
+            fires.push(Fire {
+                from: here.nominal.clone(),
+                opened: vec![Opening { nominal: here.nominal, ..opening }],
+                through: now,
+                next: Some(next_at(now.plus_ms(60_000), &policies)),
+                ..first
+            });
+        }
         // The same fire twice in one entry: a leader whose first proposal had no answer.
         fires.extend(fires.first().cloned());
         self.put(Command::Fire(fires));

@@ -119,7 +119,11 @@ fn judge_concurrency(before: &Ledger, entry: &Entry, after: &Ledger) {
 /// P16: beside a run that has just opened stands no other one of its schedule that its policy forbids. Backfills
 /// do not count.
 fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
-    let counts = |run: &Run| run.cause != Cause::Backfill;
+    let counts = |run: &Run| run.cause != Cause::Backfill && !run.reopened;
+    // A trigger looks at all of them; what the calendar opens only at those of the calendar that are not paused.
+    let is_trigger = run.cause == Cause::Trigger;
+    let holds_up =
+        |run: &Run| is_trigger || run.cause != Cause::Trigger && !matches!(run.state, RunState::Paused { .. });
     let beside = after.runs().filter(|(other, _, beside)| {
         let is_open = beside.counts.get(Standing::Pending) + beside.counts.get(Standing::Claimed) > 0;
         *other != id && beside.schedule == run.schedule && counts(beside) && is_open
@@ -127,7 +131,7 @@ fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
     for (other, _, beside) in beside.filter(|_| counts(run)) {
         let allowed = match run.policies.overlap {
             Overlap::Allow => true,
-            Overlap::BufferOne | Overlap::Skip => false,
+            Overlap::BufferOne | Overlap::Skip => !holds_up(beside),
             Overlap::CancelOther => matches!(beside.state, RunState::Cancelled { .. } | RunState::Expired { .. }),
         };
         assert!(allowed, "{id} opened beside {other}, {beside:?}");

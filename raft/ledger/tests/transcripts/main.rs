@@ -59,6 +59,7 @@ scripts! {
     min_gap_p17
     names_p7
     opt_out_taken_back_p15
+    overlap_again_p16
     overlap_p16
     pages
     policy_refusals_p6

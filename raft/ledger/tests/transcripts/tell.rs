@@ -197,7 +197,7 @@ pub fn state(run: &Run) -> String {
 
 /// How its canary stands.
 fn canary(run: &Run) -> String {
-    run.canary.map_or("none".to_owned(), |Trial { recipients, bad_max, undecided, bad, verdict }| {
+    run.canary.map_or("none".to_owned(), |Trial { recipients, bad_max, undecided, bad, verdict, .. }| {
         format!("{verdict:?}: of {recipients} {undecided} undecided, {bad} bad of at most {bad_max}")
     })
 }
