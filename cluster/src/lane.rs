@@ -219,7 +219,7 @@ pub(crate) fn work_of_row(ledger: &Ledger, fence: Fence, row: &Row) -> Option<Wo
         tenant: page.tenant.clone(),
         share: ledger.tenants().get(&page.tenant).map_or(1, |tenant| tenant.share),
         pool: ledger.pool_of_row(page, row).to_owned(),
-        date: page.opened_at,
+        date: row.claimed_at,
         cluster_incarnation: page.cluster_incarnation,
         drafts: drafts.collect(),
         read: BTreeMap::new(),

@@ -12,6 +12,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, RwLock};
 use reveille_ledger::Ledger;
+use reveille_ledger::access::is_loopback;
 use reveille_ledger::command::Relay;
 use reveille_raft::peer::RelayFlow;
 use tokio::time::{Instant, timeout_at};
@@ -28,7 +29,8 @@ const BURST_SECONDS: f64 = 0.1;
 /// Pools by relay name.
 pub struct Relays {
     dialer: Arc<dyn Dial>,
-    hello_name: String,
+    name: String,
+    hello_name: Option<String>,
     pools: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
     parkings: Mutex<Parkings>,
@@ -52,10 +54,11 @@ struct Entry {
 }
 
 impl Relays {
-    /// No pools yet. `hello_name` is what this node calls itself in EHLO.
-    pub fn new(dialer: Arc<dyn Dial>, hello_name: String) -> Relays {
+    /// No pools yet. `name` is the node's, `hello_name` what it calls itself in EHLO; none: the address literal of
+    /// each connection.
+    pub fn new(dialer: Arc<dyn Dial>, name: String, hello_name: Option<String>) -> Relays {
         let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
-        Relays { dialer, hello_name, pools, turn, parkings: Mutex::default() }
+        Relays { dialer, name, hello_name, pools, turn, parkings: Mutex::default() }
     }
 
     /// Makes the pools what the ledger says. Must be called inside a runtime; its dialogues run there. A relay
@@ -86,12 +89,24 @@ impl Relays {
     }
 
     fn pool(&self, relay: &Relay, voters: usize) -> Result<Pool, crate::relay::BadTarget> {
-        let target = Target::new(&relay.host, relay.port, &self.hello_name, &relay.access)?;
+        let target = self.target(relay)?;
         let (rate_per_second, burst) = budget(relay, voters);
         let limits = Limits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..Limits::default() };
-        let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.hello_name, relay.name).as_bytes());
+        let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.name, relay.name).as_bytes());
         let seed = seed.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         Ok(Pool::new(target, Arc::clone(&self.dialer), limits, seed))
+    }
+
+    /// How this node reaches a relay.
+    ///
+    /// # Errors
+    /// When the relay cannot be reached so: the ledger keeps none of these.
+    pub fn target(&self, relay: &Relay) -> Result<Target, crate::relay::BadTarget> {
+        let hello_name = self.hello_name.as_deref();
+        if hello_name.is_some_and(is_short) && !is_loopback(&relay.host) {
+            tracing::warn!(relay = relay.name, "the name in EHLO has no dot: many relays refuse it; set hello_name");
+        }
+        Target::new(&relay.host, relay.port, hello_name, &relay.access)
     }
 
     /// The right to send one mail through a relay of this pool, before `deadline`. Dropping the future gives
@@ -239,6 +254,11 @@ fn until(unavailable: &Unavailable) -> Option<Instant> {
 fn scattered(turn: u32, whole: u64) -> u64 {
     const GOLDEN: u32 = 0x9E37_79B9;
     (u64::from(turn.wrapping_mul(GOLDEN)) * whole) >> 32
+}
+
+/// A name without a dot, and no address literal: a relay on another machine may refuse it at each RCPT.
+fn is_short(hello_name: &str) -> bool {
+    !hello_name.contains('.') && !hello_name.starts_with('[')
 }
 
 /// Do the same dialogues serve both?

@@ -41,8 +41,10 @@ const CATCH_UP_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a station needs beside its site.
 pub struct Options {
-    /// This node's name, for people and for EHLO.
+    /// This node's name, for people.
     pub name: String,
+    /// What it calls itself in EHLO; none: the address literal of each connection.
+    pub hello_name: Option<String>,
     /// Where journals are: a memory-backed file system (P11).
     pub journal_dir: PathBuf,
     /// How relays are reached.
@@ -106,7 +108,7 @@ impl Station {
         let owner = Owner { cluster: site.cluster(), holder: site.me };
         let journal = Journal::create(&options.journal_dir, &owner, &boot)
             .map_err(|error| StationError::Journal(error.to_string()))?;
-        let relays = Arc::new(Relays::new(options.dialer, options.name));
+        let relays = Arc::new(Relays::new(options.dialer, options.name, options.hello_name));
         site.show_relays(Arc::clone(&relays));
         let (settler, settling) = Settler::new(Arc::clone(&site));
         let stopping = Stopping::default();

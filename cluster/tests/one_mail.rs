@@ -53,8 +53,9 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
     let leading = Station::lead(&site);
     let options = Options {
         name: "n1".into(),
+        hello_name: None,
         journal_dir: folder.join("journal"),
-        dialer: Arc::new(TcpDialer::new(Duration::from_secs(5))),
+        dialer: Arc::new(TcpDialer::default()),
     };
     let station = Station::start(Arc::clone(&site), leading, options, &CancellationToken::new()).await;
     Node { site, station: station.expect("a station") }

@@ -42,8 +42,8 @@ impl Node {
         let member = Member { name: "n1".into(), address, votes: true };
         site.replica.initialize(ClusterId(7), &[(site.me.node, member)].into()).await.expect("a cluster");
         let leading = Station::lead(&site);
-        let dialer = Arc::new(TcpDialer::new(Duration::from_secs(5)));
-        let options = Options { name: "n1".into(), journal_dir: folder.join("journal"), dialer };
+        let dialer = Arc::new(TcpDialer::default());
+        let options = Options { name: "n1".into(), hello_name: None, journal_dir: folder.join("journal"), dialer };
         let station = Station::start(Arc::clone(&site), leading, options, &CancellationToken::new()).await;
         Node { site, station: station.expect("a station") }
     }

@@ -143,8 +143,9 @@ async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     let leading = Station::lead(&life.site);
     let options = Options {
         name: "n1".into(),
+        hello_name: None,
         journal_dir: life.journal_dir.clone(),
-        dialer: Arc::new(TcpDialer::new(Duration::from_secs(5))),
+        dialer: Arc::new(TcpDialer::default()),
     };
     let station = Station::start(Arc::clone(&life.site), leading, options, &CancellationToken::new()).await;
     let station = station.expect("a station");

@@ -119,6 +119,7 @@ impl Node {
             .args(rest)
             .arg("start")
             .args(["--name", &self.name])
+            .args(["--hello-name", &self.name])
             .arg("--data-dir")
             .arg(&self.folder)
             .arg("--journal-dir")

@@ -23,10 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Admin};
 use crate::config::Config;
-use crate::{health, life, logging, unsubscribe};
+use crate::{fqdn, health, life, logging, unsubscribe};
 
-/// How long a connection to one address of a relay may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How often a node looks whether it was taken into a cluster.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -184,8 +182,9 @@ async fn work(site: Arc<Site>, options: &Config, leading: Leading, asked: &Cance
     }
     let station = station::Options {
         name: options.name.clone(),
+        hello_name: hello_name(options),
         journal_dir: options.journal_dir.join(format!("reveille-{}", site.me.node)),
-        dialer: Arc::new(TcpDialer::new(CONNECT_WITHIN)),
+        dialer: Arc::new(TcpDialer::default()),
     };
     let station = match Station::start(Arc::clone(&site), leading, station, asked).await {
         Ok(station) => station,
@@ -204,6 +203,17 @@ async fn work(site: Arc<Site>, options: &Config, leading: Leading, asked: &Cance
         None if clean => Ok(End::Clean),
         None => Ok(End::LeftOpen),
     }
+}
+
+/// What the node calls itself in EHLO: what is configured, else the machine's full name, else none.
+fn hello_name(options: &Config) -> Option<String> {
+    let given = Some(options.hello_name.clone()).filter(|name| !name.is_empty());
+    let name = given.or_else(fqdn::of_this_machine);
+    match &name {
+        Some(name) => tracing::info!(name, "name in EHLO"),
+        None => tracing::info!("this machine has no full name: EHLO says the address of each connection"),
+    }
+    name
 }
 
 async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {

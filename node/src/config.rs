@@ -31,9 +31,13 @@ pub use source::ConfigError;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// The node's name, for people and for EHLO; unique in the cluster; letters, digits, -, _ and ., at most 64
+    /// The node's name, for people; unique in the cluster; letters, digits, -, _ and ., at most 64
     #[arg(long)]
     pub name: Option<String>,
+    /// The name that relays get in EHLO: this machine's full name in the DNS, or [ADDRESS]; many relays refuse a name
+    /// without a dot [default: the FQDN, else the address]
+    #[arg(long, value_name = "NAME")]
+    pub hello_name: Option<String>,
     /// Where identity, log and state lie, everything durable; one node's alone
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
@@ -105,6 +109,8 @@ pub struct UnsubscribeSettings {
 pub struct Config {
     /// The node's name.
     pub name: String,
+    /// What it calls itself in EHLO; empty: the machine's full name, else the address of each connection.
+    pub hello_name: String,
     /// Its data folder.
     pub data_dir: PathBuf,
     /// Admin listener.
@@ -227,6 +233,7 @@ impl From<Config> for Settings {
     fn from(config: Config) -> Settings {
         Settings {
             name: Some(config.name),
+            hello_name: Some(config.hello_name),
             data_dir: Some(config.data_dir),
             listen: Some(config.listen),
             peer_listen: Some(config.peer_listen),
@@ -258,6 +265,7 @@ impl Settings {
     fn over(self, below: Settings) -> Settings {
         Settings {
             name: self.name.or(below.name),
+            hello_name: self.hello_name.or(below.hello_name),
             data_dir: self.data_dir.or(below.data_dir),
             listen: self.listen.or(below.listen),
             peer_listen: self.peer_listen.or(below.peer_listen),

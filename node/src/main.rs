@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod demo;
 mod dev;
+mod fqdn;
 mod health;
 mod human;
 mod life;

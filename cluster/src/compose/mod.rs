@@ -6,7 +6,7 @@
 //!
 //! What it promises:
 //! - **The same bytes.** Two calls with the same recipient and stamp give identical bytes; a retry
-//!   differs by the field `X-Reveille-Fence` alone.
+//!   differs by the fields `Date` and `X-Reveille-Fence` alone.
 //! - **One message.** CRLF everywhere, no line above 998 octets, no bare CR or LF, and no field that a
 //!   recipient's data or a content's header could add, override or break.
 //! - **Bounded.** In time by fuel, in memory by [`RENDERED_BYTES_MAX`]; a panic on the way is caught here

@@ -6,14 +6,14 @@ use reveille_ledger::ids::{Fence, RunId, Time};
 
 use super::{ComposeError, LIST_UNSUBSCRIBE_BYTES_MAX, mime};
 
-/// What one hand-off adds to the content. All but the fence stays the same for a (run, recipient).
+/// What one hand-off adds to the content. All but fence and date stays the same for a (run, recipient).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// From [`message_id`], without angle brackets.
     pub message_id: String,
     /// The claim row's.
     pub fence: Fence,
-    /// The run's date.
+    /// Ledger time of the claim.
     pub date: Time,
     /// The run.
     pub run: RunId,

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::{
     cause::Cause,
-    dialer::Dial,
+    dialer::{Connected, Dial},
     envelope::{Mail, Offer, Offers},
     findings::Findings,
     gate::Gate,
@@ -80,14 +80,14 @@ impl Session {
         findings: &mut Findings,
     ) -> Result<Session, Box<Verdict>> {
         let dialed = AssertUnwindSafe(dialer.dial(target.host(), target.port())).catch_unwind();
-        let transport = match patience.bound(timeouts.connect, dialed).await {
-            Ok(Ok(Ok(transport))) => Ok(transport),
+        let connected = match patience.bound(timeouts.connect, dialed).await {
+            Ok(Ok(Ok(connected))) => Ok(connected),
             Ok(Ok(Err(error))) => Err(Cause::Dial(error.to_string())),
             Ok(Err(panic)) => Err(Cause::of_panic(panic.as_ref())),
             Err(cause) => Err(cause),
         };
-        let transport = transport.map_err(|cause| Verdict::lost(Stage::Connect, cause))?;
-        let opening = Opening { target, timeouts: &timeouts, patience, findings };
+        let Connected { transport, local } = connected.map_err(|cause| Verdict::lost(Stage::Connect, cause))?;
+        let opening = Opening { target, local, timeouts: &timeouts, patience, findings };
         let (stream, offers) = opening.open(transport).await?;
         crash::point("smtp.after-connect");
         Ok(Session { stream, offers, timeouts, needs_reset: false, mails: 0 })

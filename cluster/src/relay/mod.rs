@@ -40,7 +40,7 @@ mod tests;
 
 pub use auth::Mechanism;
 pub use cause::{Cause, Mend, Trouble};
-pub use dialer::{Dial, TcpDialer};
+pub use dialer::{Connected, Dial, TcpDialer};
 pub use dialogue::Session;
 pub use envelope::{Mail, Offers};
 pub use findings::{Encryption, Findings};

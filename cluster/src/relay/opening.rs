@@ -8,9 +8,8 @@
 //!
 //! Not lettre's `starttls`: that would put our stream, and the gate, below TLS.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
-use lettre::transport::smtp::{commands::Ehlo, extension::ClientId};
 use reveille_ledger::access::{Secret, Tls};
 
 use super::{
@@ -29,6 +28,8 @@ use super::{
 /// What one opening works with.
 pub(super) struct Opening<'a> {
     pub target: &'a Target,
+    /// Our own end of the connection.
+    pub local: Option<IpAddr>,
     pub timeouts: &'a Timeouts,
     pub patience: &'a Patience,
     pub findings: &'a mut Findings,
@@ -65,8 +66,12 @@ impl Opening<'_> {
     }
 
     async fn hello(&mut self, stream: &mut Stream) -> Step<()> {
-        let hello = Ehlo::new(ClientId::Domain(self.target.hello_name().to_owned())).to_string();
-        let reply = self.ask(stream, Stage::Ehlo, &hello, self.timeouts.ehlo).await?;
+        let name = self.target.hello_name(self.local);
+        let mut reply = self.ask(stream, Stage::Ehlo, &format!("EHLO {name}\r\n"), self.timeouts.ehlo).await?;
+        // RFC 5321 3.2: a server that does not know EHLO is greeted the old way, and offers nothing.
+        if matches!(reply.code, 500 | 502 | 504) {
+            reply = self.ask(stream, Stage::Ehlo, &format!("HELO {name}\r\n"), self.timeouts.ehlo).await?;
+        }
         let reply = expect(Stage::Ehlo, reply, 2)?;
         self.findings.extensions = reply.text.lines().skip(1).map(str::to_owned).collect();
         Ok(())

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::cause::Cause;
 
 /// Stands for a limit that no instant can hold.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What a relay may take, by stage. The defaults are those of RFC 5321 4.5.3.2 where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// What is left of it for opening a session.
+    /// How long the mail waits for a session.
     pub(super) fn to_open(&self) -> Patience {
         let begin_by = [self.open_by, self.begin_by].into_iter().flatten().min();
         Patience { begin_by, ..self.clone() }

@@ -15,22 +15,27 @@ use std::{
 };
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     cause::Cause,
     circuit::Told,
     envelope::Mail,
     gate::{Gate, GateAnswer},
-    patience::Patience,
+    patience::{FAR, Patience},
     reply::{Scope, Verdict},
     shared::{Held, Shared, Ticket},
     status::Counted,
     stream::Stage,
 };
 
-/// A relay that had this long, and did not get as far as the caller's limit demanded, is slow: that
+/// A relay that had this long after MAIL, and did not get as far as the caller's limit demanded, is slow: that
 /// counts against it. With less, the caller simply came late.
 const SLOW: Duration = Duration::from_secs(3);
+
+/// A relay that had this long for opening a session, while the mail that wanted it went back, has failed. As long as
+/// the connect time-out; far above what servers delay their greeting by to uncover bad clients (postscreen: 6 s).
+const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The right to send one mail now. Dropped unused, it gives its session back.
 pub struct Permit {
@@ -58,10 +63,27 @@ impl Permit {
         let passed = Arc::new(AtomicBool::new(false));
         if let Some((slot, ticket)) = self.rest.take() {
             let (shared, held) = (self.shared.clone(), self.held.take());
-            let gate = Watched { gate, shared: shared.clone(), waiting: None, passed: Arc::clone(&passed) };
+            let begun = Instant::now();
+            let mut gate = Watched { gate, shared: shared.clone(), waiting: None, passed: Arc::clone(&passed) };
             self.shared.tasks.spawn(async move {
                 let running = shared.begin();
-                let (held, verdict) = converse(&shared, held, &mail, gate, &patience).await;
+                let mut opening = Box::pin(session(&shared, held));
+                let opened = match patience.to_open().bound(FAR, &mut opening).await {
+                    Ok(opened) => opened,
+                    Err(cause) => {
+                        let verdict = Verdict::Broken { stage: Stage::Connect, cause };
+                        shared.learn(&verdict, Ticket::of_no_use(&shared), Told::Nothing, running);
+                        let _ = tell.send(verdict);
+                        return finish_opening(&shared, opening, begun, ticket).await;
+                    }
+                };
+                let (held, verdict) = match opened {
+                    Ok(mut held) => {
+                        let verdict = held.session.deliver(&mail, &mut gate, &patience).await;
+                        (held.session.is_open().then_some(held), verdict)
+                    }
+                    Err(verdict) => (None, *verdict),
+                };
                 let told = what_it_told(&verdict, running.lasts(), shared.has_open_session());
                 shared.learn(&verdict, ticket, told, running);
                 let retired = held.and_then(|held| shared.keep(held));
@@ -98,23 +120,31 @@ impl Future for Delivery {
     }
 }
 
-async fn converse(
+/// The mail went back, and the relay keeps its own time: a session that opens late is left to the next mail, and
+/// what goes wrong is the relay's.
+async fn finish_opening(
     shared: &Shared,
-    held: Option<Held>,
-    mail: &Mail,
-    mut gate: impl Gate,
-    patience: &Patience,
-) -> (Option<Held>, Verdict) {
-    let mut held = match session(shared, held, patience).await {
-        Ok(held) => held,
-        Err(verdict) => return (None, *verdict),
+    opening: impl Future<Output = Result<Held, Box<Verdict>>>,
+    begun: Instant,
+    mut ticket: Ticket,
+) {
+    let opened = timeout_at(begun + OPENS_WITHIN, opening);
+    let told = match shared.closing.run_until_cancelled(opened).await {
+        None => return,
+        Some(Ok(Ok(held))) => {
+            if let Some(retired) = shared.keep(held) {
+                retired.quit().await;
+            }
+            return;
+        }
+        Some(Ok(Err(verdict))) => what_it_told(&verdict, Duration::ZERO, shared.has_open_session()),
+        Some(Err(_)) => Told::NotOpened(format!("no session within {} s", OPENS_WITHIN.as_secs())),
     };
-    let verdict = held.session.deliver(mail, &mut gate, patience).await;
-    (held.session.is_open().then_some(held), verdict)
+    shared.note(told, &mut ticket);
 }
 
 /// The given session or the next idle one that still lives, else a new one.
-async fn session(shared: &Shared, held: Option<Held>, patience: &Patience) -> Result<Held, Box<Verdict>> {
+async fn session(shared: &Shared, held: Option<Held>) -> Result<Held, Box<Verdict>> {
     let mut candidate = held;
     while let Some(mut held) = candidate {
         if held.session.is_still_idle().await {
@@ -122,7 +152,7 @@ async fn session(shared: &Shared, held: Option<Held>, patience: &Patience) -> Re
         }
         candidate = shared.take_idle();
     }
-    shared.open(&patience.to_open()).await
+    shared.open().await
 }
 
 /// What a verdict says about the relay as such. A relay that is too busy for one more session, while

@@ -47,7 +47,7 @@ pub(super) struct Shared {
     pub(super) waiting: Gauge,
     pub(super) gate_passes: AtomicU64,
     pub(super) tasks: TaskTracker,
-    closing: CancellationToken,
+    pub(super) closing: CancellationToken,
 }
 
 /// So long after it refused a mail for its own sake a relay is called slowed.
@@ -304,8 +304,10 @@ impl Shared {
         None
     }
 
-    pub async fn open(&self, patience: &Patience) -> Result<Held, Box<Verdict>> {
-        let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, patience).await?;
+    /// Opens a session, with the relay's own time for each answer.
+    pub async fn open(&self) -> Result<Held, Box<Verdict>> {
+        let patience = Patience::default();
+        let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &patience).await?;
         self.desk.lock().counters.sessions += 1;
         Ok(Held { session, _open: self.open.one_more() })
     }
@@ -320,6 +322,12 @@ impl Shared {
         let now = self.now();
         self.desk.lock().dialogues.begin(now);
         Running { shared: self.clone(), began: now, used_its_session: false }
+    }
+
+    /// Tells the circuit of an opening without a mail.
+    pub fn note(&self, told: Told, ticket: &mut Ticket) {
+        let now = self.now();
+        self.desk.lock().note(told, ticket, now);
     }
 
     /// Learns from the verdict of a dialogue: what it says about the relay changes circuit, pace and measures.
@@ -372,6 +380,11 @@ impl Ticket {
         Ok(Ticket { shared: shared.clone(), admitted })
     }
 
+    /// That of a mail that went back before there was a session: the opening keeps the one that the circuit gave.
+    pub fn of_no_use(shared: &Arc<Shared>) -> Ticket {
+        Ticket { shared: shared.clone(), admitted: Admitted::Normally }
+    }
+
     /// Asks again after a wait, in which the circuit may have opened. A probe stays one.
     pub fn renew(&mut self) -> Result<(), Unavailable> {
         if self.admitted == Admitted::Normally {
@@ -400,13 +413,12 @@ async fn greet(mut ticket: Ticket) {
     if let Some(idle) = shared.take_idle() {
         idle.quit().await;
     }
-    let patience = Patience { stop: shared.closing.clone(), ..Patience::default() };
-    let (told, retired) = match shared.open(&patience).await {
-        Ok(held) => (Told::Reached, shared.keep(held)),
-        Err(verdict) => (what_it_told(&verdict, Duration::ZERO, shared.has_open_session()), None),
+    let (told, retired) = match shared.closing.run_until_cancelled(shared.open()).await {
+        None => (Told::Nothing, None),
+        Some(Ok(held)) => (Told::Reached, shared.keep(held)),
+        Some(Err(verdict)) => (what_it_told(&verdict, Duration::ZERO, shared.has_open_session()), None),
     };
-    let now = shared.now();
-    shared.desk.lock().note(told, &mut ticket, now);
+    shared.note(told, &mut ticket);
     if let Some(held) = retired {
         held.quit().await;
     }

@@ -1,6 +1,7 @@
 //! Which relay, as whom we greet it, and how it is entered. Made from the ledger's relay object by whoever
 //! builds the pool; checked once, here.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use reveille_ledger::access::{Access, Secret, Tls, is_path};
@@ -18,7 +19,8 @@ use super::{
 pub struct Target {
     host: String,
     port: u16,
-    hello_name: String,
+    /// None: the address literal of each connection.
+    hello_name: Option<String>,
     access: Access,
     /// None: in the clear.
     encryptor: Option<Arc<Encryptor>>,
@@ -46,15 +48,22 @@ pub enum BadTarget {
 
 impl Target {
     /// `host` is a name or an address (IPv6 without brackets), `hello_name` the argument of EHLO: a
-    /// host name, or an address in brackets (RFC 5321 4.1.3). `access` says how it is entered.
+    /// host name, or an address in brackets (RFC 5321 4.1.3); without one, the address literal of each
+    /// connection's own end. `access` says how it is entered.
     ///
     /// # Errors
     /// When a name could not stand in a command line or in a certificate, or a secret would be told.
-    pub fn new(host: &str, port: u16, hello_name: &str, access: &Access) -> Result<Target, BadTarget> {
+    pub fn new<'a>(
+        host: &str,
+        port: u16,
+        hello_name: impl Into<Option<&'a str>>,
+        access: &Access,
+    ) -> Result<Target, BadTarget> {
+        let hello_name = hello_name.into();
         if !is_name(host) {
             return Err(BadTarget::Host);
         }
-        if !is_name(hello_name) {
+        if hello_name.is_some_and(|name| !is_name(name)) {
             return Err(BadTarget::HelloName);
         }
         if !access.keeps_its_secret(host) {
@@ -65,7 +74,7 @@ impl Target {
             Some(trust) => Some(Arc::new(Encryptor::new(host, trust).ok_or(BadTarget::TlsName)?)),
             None => None,
         };
-        let (host, hello_name) = (host.to_owned(), hello_name.to_owned());
+        let (host, hello_name) = (host.to_owned(), hello_name.map(str::to_owned));
         Ok(Target { host, port, hello_name, access: access.clone(), encryptor })
     }
 
@@ -79,9 +88,14 @@ impl Target {
         self.port
     }
 
-    /// Our name in EHLO.
-    pub fn hello_name(&self) -> &str {
-        &self.hello_name
+    /// Our name in EHLO, over a connection whose own end is `local` (RFC 5321 4.1.1.1 and 4.1.3).
+    pub fn hello_name(&self, local: Option<IpAddr>) -> String {
+        match (&self.hello_name, local.map(|local| local.to_canonical())) {
+            (Some(name), _) => name.clone(),
+            (None, Some(IpAddr::V6(address))) => format!("[IPv6:{address}]"),
+            (None, Some(IpAddr::V4(address))) => format!("[{address}]"),
+            (None, None) => "[127.0.0.1]".to_owned(),
+        }
     }
 
     pub(super) fn tls(&self) -> &Tls {
@@ -121,6 +135,17 @@ mod tests {
         assert_eq!(refused("::1", "[127.0.0.1]", &clear), None);
         assert_eq!(refused("", "a", &clear), Some(BadTarget::Host));
         assert_eq!(refused("a", "a\r\nMAIL FROM:<>", &clear), Some(BadTarget::HelloName));
+    }
+
+    #[test]
+    fn hello_name_absent_is_address_literal_of_connection() {
+        let target = Target::new("relay.example.org", 25, None, &Access::default()).expect("a target");
+        let hello = |local: &str| target.hello_name(local.parse().ok());
+        assert_eq!(hello("192.0.2.7"), "[192.0.2.7]");
+        assert_eq!(hello("2001:db8::7"), "[IPv6:2001:db8::7]");
+        assert_eq!(hello("::ffff:192.0.2.7"), "[192.0.2.7]", "a mapped address is an IPv4 address");
+        let target = Target::new("relay.example.org", 25, "a.example.org", &Access::default()).expect("a target");
+        assert_eq!(target.hello_name("192.0.2.7".parse().ok()), "a.example.org");
     }
 
     #[test]

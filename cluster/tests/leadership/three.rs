@@ -56,7 +56,7 @@ async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> V
 async fn station((site, leading): (Arc<Site>, Leading), folder: &Path) -> Station {
     let name = site.introduction.name.clone();
     let journal_dir = folder.join(format!("{name}-journal"));
-    let options = Options { name, journal_dir, dialer: Arc::new(TcpDialer::new(Duration::from_secs(5))) };
+    let options = Options { name, hello_name: None, journal_dir, dialer: Arc::new(TcpDialer::default()) };
     Station::start(site, leading, options, &CancellationToken::new()).await.expect("a station")
 }
 

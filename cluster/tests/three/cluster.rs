@@ -152,6 +152,7 @@ impl Node {
     async fn start_station(&mut self, leading: Leading) {
         let options = station::Options {
             name: self.name.clone(),
+            hello_name: Some(self.name.clone()),
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(self.valve.clone()),
         };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
-use reveille_cluster::relay::{Dial, Transport};
+use reveille_cluster::relay::{Connected, Dial};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -60,7 +60,7 @@ impl Valve {
 
 #[async_trait]
 impl Dial for Valve {
-    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Transport>> {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Connected> {
         let stream = TcpStream::connect((host, port)).await?;
         stream.set_nodelay(true)?;
         let mut opened = None;
@@ -71,7 +71,7 @@ impl Dial for Valve {
                 let _ = open.wait_for(|open| *open).await;
             }) as Pin<Box<dyn Future<Output = ()> + Send>>);
         }
-        Ok(Box::new(Line { stream, opened }))
+        Ok(Line { stream, opened }.into())
     }
 }
 

@@ -140,6 +140,7 @@ impl Node {
         let site = Arc::new(parking_lot::Mutex::new(None));
         let station = station::Options {
             name: format!("n{}", self.id.0),
+            hello_name: None,
             journal_dir: self.folder(self.lives).join("journal"),
             dialer: self.around.relay.way(life),
         };

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use reveille_cluster::relay::{Dial, Transport};
+use reveille_cluster::relay::{Connected, Dial};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, sleep};
@@ -187,7 +187,7 @@ struct Way {
 
 #[async_trait]
 impl Dial for Way {
-    async fn dial(&self, _host: &str, _port: u16) -> io::Result<Box<dyn Transport>> {
+    async fn dial(&self, _host: &str, _port: u16) -> io::Result<Connected> {
         self.relay.take_its_time().await;
         let connection = {
             let mut state = self.relay.state.lock();
@@ -199,7 +199,7 @@ impl Dial for Way {
         };
         let (here, there) = tokio::io::duplex(STREAM_BYTES);
         tokio::spawn(Session::new(self.relay.clone(), self.life, connection, there).serve());
-        Ok(Box::new(Socket { stream: here, life: self.life, network: self.relay.network.clone() }))
+        Ok(Socket { stream: here, life: self.life, network: self.relay.network.clone() }.into())
     }
 }
 

@@ -61,7 +61,7 @@ mod watch;
 mod writes;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use reveille_cluster::barrier;
 use reveille_cluster::relay::{Dial, TcpDialer};
@@ -81,9 +81,6 @@ pub use upload::PART_BYTES_MAX;
 const WATCHERS_MAX: usize = 256;
 /// Parts of audiences that are received at once on one node, each whole in memory; further ones wait.
 const UPLOADS_MAX: usize = 4;
-/// How long one address of a relay that is tested may take to connect.
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-
 /// What all services of the API share.
 pub struct Admin {
     site: Arc<Site>,
@@ -104,7 +101,7 @@ impl Admin {
         Admin {
             site,
             join,
-            dialer: Arc::new(TcpDialer::new(CONNECT_WITHIN)),
+            dialer: Arc::new(TcpDialer::default()),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
             checks: Arc::new(Semaphore::new(1)),

@@ -94,7 +94,10 @@ impl RelayService for Admin {
         let TestRelayRequest { name, stale } = request.into_inner();
         let (relay, _) = self.find_relay(&name, stale, deadline).await?;
         let node = self.site.introduction.name.clone();
-        let target = Target::new(&relay.host, relay.port, &node, &relay.access);
+        let target = match self.site.relays() {
+            Some(relays) => relays.target(&relay),
+            None => Target::new(&relay.host, relay.port, None, &relay.access),
+        };
         let target = target.map_err(|error| Fault::of_field("name", error.to_string()))?;
         let begun = Instant::now();
         let Found { reachable, problem, next, findings } = probe::probe(&relay, &target, self.dialer.as_ref()).await;

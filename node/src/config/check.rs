@@ -36,6 +36,7 @@ impl Settings {
         join.iter().try_for_each(|address| host_and_port("join", address))?;
         Ok(Config {
             name: named(self.name)?,
+            hello_name: hello_name(self.hello_name.unwrap_or_default())?,
             data_dir: self.data_dir.ok_or_else(|| {
                 setting("data_dir", "it is not set".to_owned(), "say where with `data_dir = \"…\"` or --data-dir DIR")
             })?,
@@ -142,6 +143,24 @@ fn named(name: Option<String>) -> Result<String, ConfigError> {
     } else {
         Err(setting("name", format!("'{name}' cannot be a name"), next))
     }
+}
+
+/// A host name, or an address in brackets (RFC 5321 4.1.3). A name without a dot is taken: relays on this machine
+/// and in closed networks know it.
+fn hello_name(name: String) -> Result<String, ConfigError> {
+    let literal = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let fits = match literal {
+        Some(address) => match address.strip_prefix("IPv6:") {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => address.parse::<std::net::Ipv4Addr>().is_ok(),
+        },
+        None => name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)),
+    };
+    if fits {
+        return Ok(name);
+    }
+    let next = "write the full name of this machine, such as mail-1.example.com, or its address as [192.0.2.1]";
+    Err(setting("hello_name", format!("'{name}' is neither a host name nor an address in brackets"), next))
 }
 
 /// Nobody has to prove who they are yet: what others reach must be asked for in so many words.

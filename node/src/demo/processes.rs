@@ -99,6 +99,7 @@ impl Node {
         let process = Command::new(std::env::current_exe().context("where this program is")?)
             .arg("start")
             .args(["--name", &self.name])
+            .args(["--hello-name", &self.name])
             .arg("--data-dir")
             .arg(&self.folder)
             .arg("--journal-dir")

@@ -515,7 +515,7 @@ pub struct Page {
     pub priority: u8,
     /// When its runs were due.
     pub due: Time,
-    /// Ledger time at which it opened: the `Date` of its mails.
+    /// Ledger time at which it opened.
     pub opened_at: Time,
     /// Cluster incarnation in which it opened: part of every Message-ID (P21).
     pub cluster_incarnation: u64,
@@ -633,7 +633,7 @@ pub struct Row {
     pub chunk: u32,
     /// Who works it.
     pub holder: Holder,
-    /// Ledger time of the claim.
+    /// Ledger time of the claim: the `Date` of its mails.
     pub claimed_at: Time,
     /// What was granted; never changes.
     pub granted: Bitmap,

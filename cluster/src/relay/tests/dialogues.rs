@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    super::{Cause, Gate, GateAnswer, Mail, Patience, Scope, Stage, Timeouts, Verdict},
+    super::{Cause, Gate, GateAnswer, Mail, Offers, Patience, Scope, Stage, Timeouts, Verdict},
     server::{Act, Counting, Exchange, Moment, Script, mail, script, stepwise, until, when, willing},
 };
 
@@ -38,6 +38,18 @@ fn stage_of(moment: Moment) -> Stage {
 }
 
 const QUESTIONS: [Moment; 6] = [Moment::Banner, Moment::Ehlo, Moment::Mail, Moment::Rcpt, Moment::Data, Moment::Dot];
+
+#[tokio::test]
+async fn ehlo_not_understood_falls_back_to_helo() {
+    for refusal in ["500 what\r\n", "502 5.5.1 not implemented\r\n", "504 5.5.2 no\r\n"] {
+        let exchange = Exchange::new(when(Moment::Ehlo, Act::Say(refusal)));
+        let session = exchange.session().await.expect("a session");
+        assert_eq!(session.offers(), Offers::default(), "nothing is offered");
+        assert_eq!(exchange.commands(), ["EHLO node-1.example.org", "HELO node-1.example.org"]);
+    }
+    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("554 5.3.2 no service\r\n")));
+    assert!(exchange.session().await.is_err(), "a refusal of the service is none of the command");
+}
 
 #[tokio::test]
 async fn a_refusal_is_definite_at_every_stage_also_after_the_dot() {

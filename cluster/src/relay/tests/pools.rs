@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     super::{
-        Cause, CircuitStatus, Dial, Gate, GateAnswer, Limits, Patience, Pool, Stage, Timeouts, Transport, Unavailable,
+        Cause, CircuitStatus, Connected, Dial, Gate, GateAnswer, Limits, Patience, Pool, Stage, Timeouts, Unavailable,
         Verdict, circuit::Backoff,
     },
     server::{Act, Exchange, Moment, Script, mail, target, until, when, willing},
@@ -59,8 +59,8 @@ struct Panics;
 
 #[async_trait]
 impl Dial for Panics {
-    async fn dial(&self, _: &str, _: u16) -> io::Result<Box<dyn Transport>> {
-        Ok(Box::new(tokio::io::join(PanicsAtRead, tokio::io::sink())))
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Connected> {
+        Ok(tokio::io::join(PanicsAtRead, tokio::io::sink()).into())
     }
 }
 
@@ -161,7 +161,7 @@ struct Unreachable {
 
 #[async_trait]
 impl Dial for Unreachable {
-    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Transport>> {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Connected> {
         self.dialed.fetch_add(1, Ordering::SeqCst);
         let left = self.refusals_left.load(Ordering::SeqCst);
         if left > 0 {
@@ -228,10 +228,12 @@ async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
     };
     let permit = pool.acquire(soon()).await.expect("a permit");
     let verdict = permit.deliver(mail(b"a"), Open, patience()).await;
-    assert_eq!(verdict, Verdict::Broken { stage: Stage::Banner, cause: Cause::NotBegunInTime });
+    assert_eq!(verdict, Verdict::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     assert!(begun.elapsed() < seconds(11), "{:?}", begun.elapsed());
-    let CircuitStatus::Open { cause, .. } = pool.status().circuit else { panic!("it is told at once") };
-    assert_eq!(cause, "Banner: no answer within 10 s");
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed, "the relay has not had its time yet");
+    tokio::time::sleep_until(begun + seconds(31)).await;
+    let CircuitStatus::Open { cause, .. } = pool.status().circuit else { panic!("it had its time") };
+    assert_eq!(cause, "no session within 30 s");
     for _ in 0..20 {
         let refused = pool.acquire(soon()).await.map(|_| ());
         let Err(Unavailable::CircuitOpen { until, .. }) = refused else { panic!("{refused:?}") };
@@ -250,6 +252,23 @@ async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
     assert_eq!(pool.status().sessions_open, 1, "the mail that probes has a session that greets");
     assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, Verdict::Accepted { .. }));
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+}
+
+/// What postscreen does to every client that it does not know: the greeting comes after six seconds.
+#[tokio::test(start_paused = true)]
+async fn greeting_after_six_seconds_does_not_open_circuit() {
+    let exchange = Exchange::new(when(Moment::Banner, Act::SayAfter(Duration::from_secs(6), "220 relay ESMTP\r\n")));
+    let pool = pool(&exchange, quick());
+    let patience = || Patience { open_by: Some(Instant::now() + Duration::from_secs(4)), ..Patience::default() };
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    let verdict = permit.deliver(mail(b"a"), Open, patience()).await;
+    assert_eq!(verdict, Verdict::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let status = pool.status();
+    assert_eq!((status.circuit, status.sessions_idle), (CircuitStatus::Closed, 1), "it opened for the next mail");
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    assert!(matches!(permit.deliver(mail(b"b"), Open, patience()).await, Verdict::Accepted { .. }));
+    assert_eq!(exchange.seen.lock().connections, 1);
 }
 
 #[tokio::test]

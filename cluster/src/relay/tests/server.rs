@@ -20,7 +20,9 @@ use tokio_rustls::TlsAcceptor;
 
 use reveille_ledger::access::Access;
 
-use super::super::{Dial, Gate, GateAnswer, Mail, Patience, Session, Shut, Target, Timeouts, Transport, Verdict};
+use super::super::{
+    Connected, Dial, Gate, GateAnswer, Mail, Patience, Session, Shut, Target, Timeouts, Transport, Verdict,
+};
 
 /// When the script is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,6 +30,7 @@ pub enum Moment {
     Banner,
     /// EHLO, before any TLS.
     Ehlo,
+    Helo,
     StartTls,
     /// EHLO under TLS.
     SecureEhlo,
@@ -48,6 +51,7 @@ pub enum Moment {
 pub enum Act {
     Say(&'static str),
     SayAndClose(&'static str),
+    SayAfter(Duration, &'static str),
     Close,
     /// Neither says nor reads anything, and keeps the connection.
     Hang,
@@ -157,7 +161,7 @@ impl Exchange {
 
 #[async_trait]
 impl Dial for Exchange {
-    async fn dial(&self, _: &str, _: u16) -> io::Result<Box<dyn Transport>> {
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Connected> {
         let (ours, theirs) = duplex(self.buffer);
         let (script, seen, tls) = (self.script.clone(), self.seen.clone(), self.tls.clone());
         tokio::spawn(async move {
@@ -180,7 +184,7 @@ impl Dial for Exchange {
             let _ = server.serve().await;
             seen.lock().open -= 1;
         });
-        Ok(Box::new(Taped { inner: ours, tape: self.tape.clone(), gulp: self.gulp }))
+        Ok(Taped { inner: ours, tape: self.tape.clone(), gulp: self.gulp }.into())
     }
 }
 
@@ -241,6 +245,7 @@ impl Server {
                     }
                     self.act(Moment::Auth, "235 2.7.0 welcome\r\n").await?;
                 }
+                "HELO" => _ = self.act(Moment::Helo, "250 relay\r\n").await?,
                 "EHLO" => {
                     self.act(Moment::Ehlo, "250-relay\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 SMTPUTF8\r\n").await?;
                 }
@@ -303,6 +308,12 @@ impl Server {
                 self.stream.write_all(words.as_bytes()).await?;
                 self.stream.flush().await?;
                 Err(Over)
+            }
+            Act::SayAfter(delay, words) => {
+                tokio::time::sleep(delay).await;
+                self.stream.write_all(words.as_bytes()).await?;
+                self.stream.flush().await?;
+                Ok(words)
             }
             Act::Close => Err(Over),
             Act::Hang => {

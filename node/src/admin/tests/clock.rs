@@ -347,3 +347,19 @@ async fn a_schedule_is_told_with_the_clock_of_the_cluster() {
     assert!(next > told && next - told <= DAY, "the next midnight is within a day of {told}: {next}");
     node.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn email_that_waited_is_dated_by_its_claim() {
+    let node = node_with_test_clock("").await;
+    let opened = now(&node).await;
+    let run = node.triggered("late", &[address("late").as_str()], "elsewhere").await;
+    jump(&node, by(5 * HOUR)).await;
+    let relay = Relay { name: "late".to_owned(), pool: "elsewhere".to_owned(), ..node.relay() };
+    node.relays().add_relay(AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() }).await.expect("added");
+    // What found no relay comes back after half a minute.
+    jump(&node, by(MINUTE)).await;
+    node.until(&run.run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
+    let date = dates(&node, "late")[0].as_second();
+    assert!(date - opened >= 5 * HOUR, "{date} is the instant of the opening, {opened}");
+    node.stop().await;
+}

@@ -143,6 +143,7 @@ impl Founder {
     pub async fn work(self, faults: &str) -> Node {
         let options = station::Options {
             name: "node-1".to_owned(),
+            hello_name: Some("node-1".to_owned()),
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(TcpDialer::default()),
         };

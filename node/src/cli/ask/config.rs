@@ -43,6 +43,13 @@ fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
     let said = Said::read(Some(file), std::env::vars(), Settings::default());
     let config = said.and_then(|said| said.check()).map_err(failure)?;
     desk.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })?;
+    let hello_name = &config.hello_name;
+    if !(hello_name.is_empty() || hello_name.contains('.') || hello_name.starts_with('[')) {
+        desk.terminal.say(&format!(
+            "warning: hello_name {hello_name} has no dot: relays on other machines may refuse it with every mail; write \
+             the full name, such as {hello_name}.example.com"
+        ));
+    }
     // Where that folder is made is said by the nearest one above it that is there.
     if let Some(folder) = config.journal_dir.ancestors().find(|folder| folder.exists())
         && folder::judge_journal(folder).is_some()

@@ -1,0 +1,53 @@
+//! The full name of this machine, for EHLO (RFC 5321 4.1.1.1).
+//!
+//! Called once, at the start of a node. It reads two local files and asks no resolver: a name server that does not
+//! answer must not delay a start, and where the files have no full name the address of the connection is correct.
+
+use std::fs;
+
+/// The host name if it has a dot, else its full name in `/etc/hosts`; none where neither is one.
+pub fn of_this_machine() -> Option<String> {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    of(host.trim(), &fs::read_to_string("/etc/hosts").unwrap_or_default())
+}
+
+/// In `hosts` the full name stands on a line with the short one (hosts(5)).
+fn of(host: &str, hosts: &str) -> Option<String> {
+    let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let of_host = lines.filter_map(|line| {
+        let names: Vec<&str> = line.split_ascii_whitespace().skip(1).collect();
+        names.contains(&host).then_some(names)
+    });
+    std::iter::once(host).chain(of_host.flatten()).find(|name| is_full(name)).map(str::to_owned)
+}
+
+/// A name that can be known outside of this machine.
+fn is_full(name: &str) -> bool {
+    let is_local = ["localhost", "localdomain"].iter().any(|end| name.ends_with(end));
+    let fits = name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+    let labels_fit = name.split('.').all(|label| (1..=63).contains(&label.len()));
+    // An address is no name.
+    let is_address = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    fits && labels_fit && name.contains('.') && !is_local && !is_address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_name_is_host_name_or_its_line_in_hosts() {
+        let hosts = "127.0.0.1 localhost\n127.0.1.1 mail-1.example.org mail-1 # a comment mail-1.wrong.org\n";
+        assert_eq!(of("mail-1", hosts).as_deref(), Some("mail-1.example.org"));
+        assert_eq!(of("a.example.net", hosts).as_deref(), Some("a.example.net"));
+    }
+
+    #[test]
+    fn short_or_local_name_is_none() {
+        assert_eq!(of("mail-2", "10.0.0.2 mail-2 other\n"), None);
+        assert_eq!(of("localhost.localdomain", ""), None);
+        assert_eq!(of("10.0.0.2", ""), None);
+        assert_eq!(of("under_score.example.org", ""), None);
+        assert_eq!(of("", "127.0.0.1\n"), None);
+    }
+}
