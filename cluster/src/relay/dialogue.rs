@@ -24,7 +24,7 @@ use super::{
     lines::Reply,
     opening::Opening,
     patience::{Patience, Timeouts},
-    reply::Verdict,
+    reply::{Scope, Verdict},
     stream::{Stage, Stream},
     target::Target,
     text::Stuffed,
@@ -209,14 +209,14 @@ impl Session {
         let mail = self.hear(Stage::Mail).await?;
         crash::point("smtp.after-mail");
         if mail.code == 421 {
-            return Ok(self.refuse(Stage::Mail, &mail));
+            return self.refuse(Stage::Mail, &mail);
         }
         let (rcpt, data) = match self.hear_rest().await {
             Ok(rest) => rest,
             // The first refusal is an answer, whatever happened to the others.
             Err(_) if mail.class() >= 4 => {
                 self.stream.close();
-                return Ok(self.refuse(Stage::Mail, &mail));
+                return self.refuse(Stage::Mail, &mail);
             }
             Err(cause) => return Err(cause),
         };
@@ -304,14 +304,22 @@ impl Session {
             self.stream.at(stage);
             return Err(Cause::OutOfStep(reply.summary()));
         }
-        Ok(self.refuse(stage, reply))
+        self.refuse(stage, reply)
     }
 
-    fn refuse(&mut self, stage: Stage, reply: &Reply) -> Offered {
+    /// A 421 in a session that was used before is how relays end it (RFC 5321 3.8): after so many messages, when idle, at a
+    /// restart. It says nothing of this message, unless it says "too fast" or "too much".
+    fn refuse(&mut self, stage: Stage, reply: &Reply) -> Result<Offered, Cause> {
+        let verdict = Verdict::refused(stage, reply);
         if reply.code == 421 {
+            self.stream.at(stage);
             self.stream.close();
+            let about_relay = matches!(verdict, Verdict::Refused { scope: Scope::Relay, .. });
+            if self.mails > 1 && about_relay {
+                return Err(Cause::ClosedBetweenMails);
+            }
         }
-        Offered::Refused(Box::new(Verdict::refused(stage, reply)))
+        Ok(Offered::Refused(Box::new(verdict)))
     }
 
     /// What the relay says to it changes nothing; without an answer the session is of no more use.

@@ -14,6 +14,7 @@
 mod auth;
 pub mod cause;
 pub mod circuit;
+mod classes;
 mod credentials;
 pub mod dialer;
 pub mod dialogue;

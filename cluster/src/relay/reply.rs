@@ -1,13 +1,19 @@
 //! What an answer means for the mail, the relay, the tenant and the run (P6).
 //!
 //! Called by the dialogue for each answer that is not the hoped-for one, and by nobody else; read by
-//! the lane, which acts on the [`Verdict`]. The scope is a pure function of (stage, code, text), so
-//! that the table in its tests *is* the rule. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced
+//! the lane, which acts on the [`Verdict`]. The scope is a pure function of (stage, code, text): the
+//! rules are data (`replies.toml`), and the answers in `tests/replies.tsv` hold them to what relays say. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced
 //! codes), RFC 2034 (the class must agree with the first digit), and what relays do.
 //!
 //! It does not decide what happens then: how long to wait, when to give up, whom to alarm.
 
-use super::{cause::Cause, gate::Shut, lines::Reply, stream::Stage};
+use super::{
+    cause::Cause,
+    classes::{ReplyClass, classify},
+    gate::Shut,
+    lines::Reply,
+    stream::Stage,
+};
 
 /// The longest text of an answer that is kept, in characters.
 pub(super) const MAX_TEXT_CHARS: usize = 400;
@@ -69,13 +75,13 @@ pub enum Permanence {
 pub enum Scope {
     /// This recipient: the only scope that uses up an attempt.
     Mailbox,
-    /// The relay: its circuit opens or it slows, and the mail waits or moves within the pool.
+    /// The relay: its circuit may open, and the mail waits or moves within the pool.
     Relay,
     /// The sender or what it may do here: pause the tenant and raise an alarm.
     Tenant,
     /// This message: pause the run and raise an alarm.
     Content,
-    /// Asked to come back later (greylisting): waits uncounted.
+    /// Asked to come back later (greylisting, a full mailbox, any other 4yz about the recipient): waits uncounted.
     Greylisted,
     /// Too fast, or too much.
     Throttle {
@@ -112,88 +118,32 @@ impl Verdict {
 }
 
 /// Whom a 4yz or 5yz answer concerns. `enhanced` as [`enhanced_code`] reads it from `text`.
+///
+/// Of what concerns the recipient only a 5yz uses up an attempt. A 4yz waits uncounted, whatever it says: a directory that
+/// is down for a quarter of an hour must cost no recipient.
 pub fn scope(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> Scope {
-    let text = text.to_ascii_lowercase();
-    let about_mailbox = matches!(enhanced, Some((_, 1 | 2, _)));
-    if let Some(throttle) = throttle(stage, code, enhanced, about_mailbox, &text) {
-        return throttle;
-    }
-    match stage {
-        Stage::Connect | Stage::Tls | Stage::Banner | Stage::Ehlo | Stage::Auth => Scope::Relay,
-        Stage::Mail => scope_at_mail(code, enhanced),
-        Stage::Rcpt => scope_at_rcpt(code, enhanced, &text),
-        Stage::Data | Stage::Body => scope_at_data(code, enhanced),
-        Stage::DotHanded | Stage::Answered => scope_after_dot(code, enhanced),
+    match classify(stage, code, enhanced, text) {
+        ReplyClass::RecipientPermanent | ReplyClass::RecipientTransient | ReplyClass::RecipientDomain => {
+            if code >= 500 { Scope::Mailbox } else { Scope::Greylisted }
+        }
+        ReplyClass::Sender => Scope::Tenant,
+        ReplyClass::Content => Scope::Content,
+        ReplyClass::Quota => Scope::Throttle { daily_quota: true },
+        ReplyClass::Throttle => Scope::Throttle { daily_quota: false },
+        ReplyClass::Relay | ReplyClass::Protocol => Scope::Relay,
     }
 }
 
-/// MAIL names the sender only. What is said about it is the tenant's; the rest is the relay's.
-fn scope_at_mail(code: u16, enhanced: Option<(u8, u16, u16)>) -> Scope {
-    match (enhanced, code) {
-        (Some((_, 3, 4)), _) | (None, 552) => Scope::Content,
-        (Some((_, 1, _)), _) | (Some((5, 7, _)), 531..) => Scope::Tenant,
-        (None, 550 | 551 | 553) => Scope::Tenant,
-        _ => Scope::Relay,
-    }
-}
-
-fn scope_at_rcpt(code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> Scope {
-    let greylisted = code < 500 && (text.contains("greylist") || text.contains("graylist"));
-    match enhanced {
-        _ if greylisted => Scope::Greylisted,
-        None | Some((_, 1 | 2, _)) => Scope::Mailbox,
-        Some((4, 7, _)) => Scope::Greylisted,
-        Some((_, 7, _)) => Scope::Tenant,
-        Some((_, 6, _) | (_, 3, 4)) => Scope::Content,
-        Some(_) => Scope::Relay,
-    }
-}
-
-/// DATA comes before any content, and after this mailbox was taken: it concerns neither.
-fn scope_at_data(code: u16, enhanced: Option<(u8, u16, u16)>) -> Scope {
-    match (enhanced, code) {
-        (Some((5, 7, _)), _) => Scope::Tenant,
-        _ => Scope::Relay,
-    }
-}
-
-fn scope_after_dot(code: u16, enhanced: Option<(u8, u16, u16)>) -> Scope {
-    match (enhanced, code) {
-        (None | Some((_, 1 | 2, _)), _) => Scope::Mailbox,
-        (Some((4, 7, _)), _) => Scope::Greylisted,
-        (Some((_, 6 | 7, _) | (_, 3, 4)), _) => Scope::Content,
-        _ => Scope::Relay,
-    }
-}
-
-/// Too fast, or too much. What is said about a mailbox (x.1.x, x.2.x) never slows the relay, except
-/// by 421 and 454, which end or suspend the service for everybody.
-fn throttle(
-    stage: Stage,
-    code: u16,
-    enhanced: Option<(u8, u16, u16)>,
-    about_mailbox: bool,
-    text: &str,
-) -> Option<Scope> {
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let daily_quota = !about_mailbox && text.contains("daily") && says(&["quota", "limit"]);
-    let by_words = says(&["throttl", "too many", "too fast", "rate limit", "ratelimit", "sending rate"]);
-    let slows = match code {
-        // "TLS not available" (RFC 3207 4) and "temporary authentication failure" (RFC 4954 6).
-        454 if matches!(stage, Stage::Tls | Stage::Auth) => by_words,
-        421 | 454 => true,
-        450..=452 if about_mailbox => false,
-        452 if matches!(enhanced, Some((4, 5, 3))) => true,
-        450..=452 => by_words,
-        _ => false,
-    };
-    let at_a_question = stage >= Stage::Mail || slows;
-    (at_a_question && (slows || daily_quota)).then_some(Scope::Throttle { daily_quota })
-}
-
-/// The enhanced code that `text` begins with, when its class agrees with the code's first digit.
+/// The enhanced code of an answer, when its class agrees with the code's first digit: the first word of `text`, or as qmail
+/// puts it, the last one: `(#5.1.1)`.
 pub fn enhanced_code(code: u16, text: &str) -> Option<(u8, u16, u16)> {
-    let mut parts = text.split_ascii_whitespace().next()?.splitn(3, '.');
+    let last = || text.split_ascii_whitespace().next_back()?.strip_prefix("(#")?.strip_suffix(')');
+    let first = text.split_ascii_whitespace().next()?;
+    enhanced_of(code, first).or_else(|| enhanced_of(code, last()?))
+}
+
+fn enhanced_of(code: u16, word: &str) -> Option<(u8, u16, u16)> {
+    let mut parts = word.splitn(3, '.');
     let class = digits(parts.next()?, 1)?;
     let subject = digits(parts.next()?, 3)?;
     let detail = digits(parts.next()?, 3)?;
@@ -204,7 +154,8 @@ pub fn enhanced_code(code: u16, text: &str) -> Option<(u8, u16, u16)> {
 pub fn without_enhanced_code(text: &str, enhanced: Option<(u8, u16, u16)>) -> String {
     let Some((class, subject, detail)) = enhanced else { return text.to_owned() };
     let code = format!("{class}.{subject}.{detail}");
-    text.split(' ').filter(|word| *word != code).collect::<Vec<_>>().join(" ")
+    let at_the_end = format!("(#{code})");
+    text.split(' ').filter(|word| *word != code && *word != at_the_end).collect::<Vec<_>>().join(" ")
 }
 
 fn digits(text: &str, most: usize) -> Option<u16> {

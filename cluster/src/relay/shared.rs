@@ -50,11 +50,11 @@ pub(super) struct Shared {
     pub(super) closing: CancellationToken,
 }
 
-/// So long after it refused a mail for its own sake a relay is called slowed.
+/// How long after a throttle answer the status of a relay says so.
 const SLOWED_FOR: Duration = Duration::from_secs(60);
 
 struct Desk {
-    /// When it last refused a mail for its own sake, and in what words.
+    /// When it last answered that mail comes too fast, and in what words.
     slowed: Option<(Duration, String)>,
     /// Oldest first; the youngest is used first, so that what is not needed grows old.
     idle: Vec<Idle>,
@@ -340,13 +340,14 @@ impl Shared {
         desk.note(told, &mut ticket, now);
         if let Verdict::Refused { scope, code, text, .. } = verdict {
             match scope {
-                Scope::Throttle { daily_quota: false } | Scope::Relay => {
+                Scope::Throttle { daily_quota: false } => {
                     desk.pace.halve(now);
                     desk.slowed = Some((now, format!("{code} {text}")));
                 }
                 // A used-up day is the circuit's: a relay that takes no more is not too fast.
                 Scope::Throttle { daily_quota: true } => {}
-                Scope::Mailbox | Scope::Tenant | Scope::Content | Scope::Greylisted => {}
+                // One recipient, or one message, slows nobody else.
+                Scope::Relay | Scope::Mailbox | Scope::Tenant | Scope::Content | Scope::Greylisted => {}
             }
         }
     }

@@ -378,6 +378,38 @@ async fn closing_waits_no_longer_than_asked_for_a_dot_without_an_answer() {
 }
 
 #[tokio::test]
+async fn relay_refusal_of_one_recipient_keeps_rate() {
+    for words in ["452 4.3.1 Insufficient system storage\r\n", "450 4.4.3 no DNS\r\n", "550 5.4.1 no route\r\n"] {
+        let exchange = Exchange::new(when(Moment::Rcpt, Act::Say(words)));
+        let pool = pool(&exchange, quick());
+        let before = pool.status().rate_per_second;
+        assert!(matches!(send(&pool, "a").await, Verdict::Refused { .. }), "{words}");
+        assert!(pool.status().rate_per_second >= before, "{words}");
+        assert_eq!(pool.status().slowed, None, "{words}");
+    }
+}
+
+#[tokio::test]
+async fn closing_reply_in_used_session_is_no_throttle() {
+    let offered = Arc::new(AtomicUsize::new(0));
+    let counted = offered.clone();
+    let exchange = Exchange::new(Arc::new(move |moment, _| match moment {
+        Moment::Mail if counted.fetch_add(1, Ordering::SeqCst) == 1 => {
+            Some(Act::SayAndClose("421 4.4.2 closing connection\r\n"))
+        }
+        _ => None,
+    }));
+    let pool = pool(&exchange, quick());
+    let before = pool.status().rate_per_second;
+    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }));
+    let ended = send(&pool, "b").await;
+    assert!(matches!(ended, Verdict::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
+    assert!(matches!(send(&pool, "c").await, Verdict::Accepted { .. }), "in a session of its own");
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+    assert!(pool.status().rate_per_second >= before && pool.status().slowed.is_none());
+}
+
+#[tokio::test]
 async fn one_more_session_than_the_relay_likes_slows_it_only() {
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = connections.clone();

@@ -1,7 +1,8 @@
-//! The scope of each answer (P6): this table is the rule.
+//! The class and the scope of replies (P6). `replies.tsv` has replies that relays document, with their class.
 
 use super::super::{
     Cause, Permanence, Scope, Stage, Verdict,
+    classes::{ReplyClass, classify},
     lines::Reply,
     reply::{MAX_TEXT_CHARS, enhanced_code, scope, without_enhanced_code},
 };
@@ -49,10 +50,10 @@ fn each_answer_has_its_scope() {
         (Rcpt, 550, "no such user", Mailbox),
         (Rcpt, 550, "5.1.10 null MX", Mailbox),
         (Rcpt, 550, "5.2.1 disabled", Mailbox),
-        (Rcpt, 452, "4.2.2 mailbox full", Mailbox),
-        (Rcpt, 452, "4.2.2 too many messages in this mailbox", Mailbox),
-        (Rcpt, 450, "4.2.1 receiving mail at a rate that is too fast", Mailbox),
-        (Rcpt, 450, "busy", Mailbox),
+        (Rcpt, 452, "4.2.2 mailbox full", Greylisted),
+        (Rcpt, 452, "4.2.2 too many messages in this mailbox", Greylisted),
+        (Rcpt, 450, "4.2.1 receiving mail at a rate that is too fast", Greylisted),
+        (Rcpt, 450, "busy", Greylisted),
         (Rcpt, 599, "never heard of", Mailbox),
         (Rcpt, 450, "4.7.1 come back", Greylisted),
         (Rcpt, 451, "4.7.650 rate limit", QUICK),
@@ -63,7 +64,7 @@ fn each_answer_has_its_scope() {
         (Rcpt, 571, "5.7.1 blocked", Tenant),
         (Rcpt, 452, "4.5.3 too many recipients", QUICK),
         (Rcpt, 452, "4.3.1 disk full", Relay),
-        (Rcpt, 550, "5.4.1 no route", Relay),
+        (Rcpt, 550, "5.4.1 no route", Mailbox),
         (Rcpt, 554, "5.6.7 needs SMTPUTF8", Content),
         (Rcpt, 550, "5.4.5 Daily user sending limit exceeded", QUOTA),
         // DATA concerns neither the mailbox nor the content.
@@ -74,14 +75,15 @@ fn each_answer_has_its_scope() {
         // After the dot: all of it.
         (Answered, 550, "5.1.1 no such user", Mailbox),
         (Answered, 554, "rejected", Mailbox),
-        (Answered, 451, "try again", Mailbox),
+        (Answered, 451, "try again", Greylisted),
         (Answered, 552, "5.2.2 over quota, daily limit", Mailbox),
         (Answered, 550, "5.7.1 looks like spam", Content),
         (Answered, 554, "5.6.0 bad MIME", Content),
         (Answered, 552, "5.3.4 too big", Content),
         (Answered, 451, "4.7.1 greylisted", Greylisted),
         (Answered, 421, "4.7.28 unusual rate", QUICK),
-        (Answered, 451, "4.3.0 queue trouble", Relay),
+        (Answered, 451, "4.3.0 no such luck", Greylisted),
+        (Answered, 451, "4.3.0 queue file write error", Relay),
         (Answered, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
         (Answered, 454, "Throttling failure: Daily message quota exceeded.", QUOTA),
         (Answered, 550, "4.1.1 classes that disagree count as none", Mailbox),
@@ -94,6 +96,74 @@ fn each_answer_has_its_scope() {
         assert_eq!(scope, expected, "{stage:?} {code} {text}");
         assert_eq!(counts_attempt, expected == Mailbox, "{stage:?} {code} {text}");
         assert_eq!(permanence == Permanence::Permanent, code >= 500, "{code}");
+    }
+}
+
+/// The class as `replies.tsv` writes it.
+fn class_named(name: &str) -> Option<ReplyClass> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        class: ReplyClass,
+    }
+    toml::from_str::<Named>(&format!("class = {name:?}")).ok().map(|named| named.class)
+}
+
+#[test]
+fn documented_replies_have_their_class() {
+    let mut wrong = Vec::new();
+    let mut lines = 0;
+    for line in include_str!("replies.tsv").lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [stage, reply, class, source] = fields[..] else { panic!("{line:?} has not four fields") };
+        let stage = match stage {
+            "banner" => Stage::Banner,
+            "ehlo" => Stage::Ehlo,
+            "tls" => Stage::Tls,
+            "auth" => Stage::Auth,
+            "mail" => Stage::Mail,
+            "rcpt" => Stage::Rcpt,
+            "data" => Stage::Data,
+            "dot" => Stage::Answered,
+            other => panic!("{other:?} is no stage"),
+        };
+        let (code, text) = reply.split_once(' ').expect("a code and a text");
+        let code = code.parse().expect("a code");
+        let expected = class_named(class).unwrap_or_else(|| panic!("{class:?} is no class"));
+        let found = classify(stage, code, enhanced_code(code, text), text);
+        if found != expected {
+            wrong.push(format!("{stage:?} {reply}: {found:?}, not {expected:?} ({source})"));
+        }
+        assert!(!source.is_empty(), "{line}");
+        lines += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(lines >= 150, "{lines}");
+}
+
+#[test]
+fn transient_reply_never_counts_as_attempt() {
+    let texts =
+        ["", "4.1.1 x", "4.2.1 x", "4.2.2 mailbox full", "4.4.3 x", "4.0.0 x", "4.7.1 x", "try again (#4.3.0)", "x"];
+    for stage in Stage::ALL {
+        for code in 400..500 {
+            for text in texts {
+                let found = scope(stage, code, enhanced_code(code, text), text);
+                assert_ne!(found, Scope::Mailbox, "{stage:?} {code} {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reply_about_the_recipients_domain_never_concerns_the_relay() {
+    for stage in [Stage::Rcpt, Stage::Answered] {
+        for subject in [0, 3, 4, 5] {
+            let says = |code: u16| {
+                let text = format!("{}.{subject}.0 x", code / 100);
+                scope(stage, code, enhanced_code(code, &text), &text)
+            };
+            assert_eq!((says(450), says(550)), (Scope::Greylisted, Scope::Mailbox), "{stage:?} x.{subject}.0");
+        }
     }
 }
 
@@ -114,7 +184,20 @@ fn only_rcpt_and_the_dot_can_use_up_an_attempt() {
 fn enhanced_codes_are_read_strictly() {
     assert_eq!(enhanced_code(550, "5.1.10 x"), Some((5, 1, 10)));
     assert_eq!(enhanced_code(550, "5.1.1"), Some((5, 1, 1)));
-    for text in ["4.1.1 x", "5.1 x", "5.1.1234 x", "5.x.1 x", "x 5.1.1", "", "5..1", "5.1.1.1 x"] {
+    assert_eq!(enhanced_code(550, "sorry, no mailbox here by that name (#5.1.1)"), Some((5, 1, 1)));
+    for text in [
+        "4.1.1 x",
+        "5.1 x",
+        "5.1.1234 x",
+        "5.x.1 x",
+        "x 5.1.1",
+        "",
+        "5..1",
+        "5.1.1.1 x",
+        "x (#4.1.1)",
+        "x (5.1.1)",
+        "(#5.1.1) x",
+    ] {
         assert_eq!(enhanced_code(550, text), None, "{text}");
     }
 }
@@ -133,6 +216,7 @@ fn the_words_of_an_answer_come_without_its_enhanced_code() {
     assert_eq!(words("5.1.1 no such user"), "no such user");
     assert_eq!(words("5.1.1 no such user 5.1.1 ask 15.1.1 postmaster"), "no such user ask 15.1.1 postmaster");
     assert_eq!(words("no such user"), "no such user");
+    assert_eq!(words("no such user (#5.1.1)"), "no such user");
     assert_eq!(words("4.1.1 of another class"), "4.1.1 of another class");
     assert_eq!(words("5.1.1"), "");
 }

@@ -92,6 +92,16 @@ async fn a_relay_that_is_full_for_the_day_is_parked_and_who_waits_for_it_is_told
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transient_reply_without_enhanced_code_uses_up_no_attempt() {
+    let node = node_with_test_clock("rcpt:451=Temporary local problem - please try later#2").await;
+    let run = opened(&node, "deferred", &["ada@x.example", "bob@x.example"]).await;
+    walk(&node, by(HOUR)).await;
+    let (known, counts) = shown(&node, &run).await;
+    assert_eq!((counts.sent, counts.dead), (2, 0), "of one attempt each: {known:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_greylisted_comes_again_later_and_has_used_up_nothing() {
     let node = node_with_test_clock("rcpt:450=4.7.1 Come back later#4").await;
     let run = opened(&node, "grey", &["ada@x.example", "bob@x.example"]).await;
