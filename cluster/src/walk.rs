@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use reveille_ledger::command::{Advance, Command};
 use reveille_ledger::deaths::Allowance;
 use reveille_ledger::ids::{NodeId, Time};
+use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Chunk, Ledger, Page, Run, RunState, Standing};
@@ -78,8 +79,7 @@ pub async fn walk(site: &Site, to: Time, jump: bool, mut tell: impl FnMut(Walked
     site.replica.linearizable(Instant::now() + PATIENCE).await.map_err(WalkError::NotRead)?;
     let (from, opened_before) = site.replica.read(|ledger| (ledger.head().now, opened(ledger)));
     if to <= from {
-        let why = format!("it is {from} already, and the clock only goes forward");
-        return Err(WalkError::Refused(Refusal::NotPossible(why)));
+        return Err(WalkError::Refused(Impossible::ClockGoesForward { now: from }.into()));
     }
     let look = |steps: u64| {
         let alone = alone(site);

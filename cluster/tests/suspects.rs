@@ -275,7 +275,7 @@ fn who_was_alone_at_a_second_death_is_dead_until_somebody_requeues_it() {
         life.until_counted(Standing::Dead, 1).await;
         life.until_counted(Standing::Sent, 2).await;
         let letters = life.site.replica.read(|ledger| {
-            let letters = ledger.dead().iter().map(|((run, number), letter)| (*run, *number, letter.text.clone()));
+            let letters = ledger.dead().iter().map(|((run, number), letter)| (*run, *number, letter.text().to_owned()));
             letters.collect::<Vec<_>>()
         });
         let [(run, 1, text)] = &letters[..] else { panic!("{letters:?}") };

@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 use reveille_check::history::{Answer, Crossing, Noun, Operation};
 use reveille_cluster::barrier;
 use reveille_cluster::site::Site;
+use reveille_ledger::RunKind;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{AudienceSeal, Command, Relay, RelayPut};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
+use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_raft::ProposeError;
@@ -274,8 +276,8 @@ pub(crate) async fn try_once(
 /// A run that finishes is paused no more (P15): by the entry that says so the pause is over, and what an operator sends
 /// again of it later is claimed. That a run is open, though somebody has paused it, is no such word.
 fn ends_the_pause(command: &Command, refusal: &Refusal) -> bool {
-    let is_finished = |why: &String| why == "the run is finished";
-    matches!((command, refusal), (Command::RunResume(_), Refusal::NotPossible(why)) if is_finished(why))
+    let finished = Refusal::from(Impossible::RunIs(RunKind::Finished));
+    matches!(command, Command::RunResume(_)) && *refusal == finished
 }
 
 /// As histories write it. What an earlier try may have done is no longer there to be done: that the second one is

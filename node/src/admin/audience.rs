@@ -52,7 +52,7 @@ impl Order {
         let request = fields.request_id(&request.unwrap_or_default());
         let order = Order { tenant, name, columns, rows, request };
         if let Some(wrong) = order.seal(vec![Hash([0; 32]); rows.div_ceil(CHUNK) as usize]).wrong() {
-            fields.refuse("recipients", wrong);
+            fields.refuse("recipients", wrong.to_string());
         }
         fields.done(Some(order))
     }

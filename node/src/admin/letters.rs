@@ -18,7 +18,7 @@ pub type Key = (RunId, u32);
 /// reason are one group.
 pub fn reason(letter: &DeadLetter) -> String {
     match (letter.code, letter.enhanced) {
-        (0, _) => letter.text.clone(),
+        (0, _) => letter.text().to_owned(),
         (code, None) => code.to_string(),
         (code, Some((class, subject, detail))) => format!("{code} {class}.{subject}.{detail}"),
     }

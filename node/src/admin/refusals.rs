@@ -264,7 +264,7 @@ pub fn refused_of_campaign(name: &str, refusal: &Refusal) -> Fault {
         Refusal::StalePlan => {
             Fault::new(Code::Aborted, ErrorReason::EtagMismatch, "the campaign has changed meanwhile").next(status)
         }
-        Refusal::CampaignIs(stage) => not_possible(format!("campaign {name} is {stage} already")).next(status),
+        Refusal::CampaignIs(stage) => not_possible(format!("campaign {name} is {} already", stage.word())).next(status),
         Refusal::NotPossible(_) | Refusal::NotActive(_) | Refusal::NoSuchRun(_) | Refusal::NoSuchSchedule(_) => {
             not_possible(format!("campaign {name}: {refusal}")).next(status)
         }

@@ -12,7 +12,7 @@ use super::{Admin, Fault, creation, refusals, views};
 pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<TriggerScheduleResponse, Fault> {
     let Found { id, schedule, now, .. } = found;
     if let Activity::Blocked { .. } = schedule.activity {
-        return Err(refusals::refused(&Refusal::NotActive(schedule.activity.word().to_owned())));
+        return Err(refusals::refused(&Refusal::NotActive(schedule.activity.kind())));
     }
     let look = admin.site.replica.read(|ledger| {
         let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.may_anybody(*id, *now));

@@ -316,6 +316,8 @@ fn retimed(
 
 #[cfg(test)]
 mod tests {
+    use reveille_ledger::impossible::Impossible;
+
     use super::*;
 
     #[test]
@@ -323,7 +325,7 @@ mod tests {
         for overtaken in [Refusal::StalePlan, Refusal::FiredThrough, Refusal::NotDue(Time(0))] {
             assert!(is_overtaken(&overtaken), "{overtaken}");
         }
-        for wrong in [Refusal::ClocksDisagree, Refusal::NotPossible("wrong".to_owned())] {
+        for wrong in [Refusal::ClocksDisagree, Impossible::NoRecipients.into()] {
             assert!(!is_overtaken(&wrong), "{wrong}");
         }
     }

@@ -91,7 +91,7 @@ impl Admin {
         let order = Order::read(Order { tenant, name, columns, rows: recipients, request: Some(request_id) })?;
         let seal = order.seal(hashes(&parts)?);
         if let Some(wrong) = seal.wrong() {
-            return Err(Fault::of_field("parts", wrong));
+            return Err(Fault::of_field("parts", wrong.to_string()));
         }
         // What is sealed has been looked at. Who has it is asked each time: it may be taken away just now, and its
         // parts be as old as they are.

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::causes::MissedCause;
 use crate::command::CampaignCreate;
 use crate::ids::{Hash, ScheduleId, Time};
 use crate::labels::Labels;
@@ -91,7 +92,7 @@ pub enum Stage {
         /// When that was known.
         at: Time,
         /// Why.
-        cause: String,
+        cause: MissedCause,
         /// Its launch.
         launch: Launch,
     },
@@ -106,16 +107,49 @@ pub enum Stage {
     },
 }
 
+/// How far a campaign has come, without details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StageKind {
+    /// See [`Stage::Draft`].
+    Draft,
+    /// See [`Stage::Waiting`].
+    Waiting,
+    /// See [`Stage::Armed`].
+    Launched,
+    /// See [`Stage::Missed`].
+    Missed,
+    /// See [`Stage::Cancelled`].
+    Cancelled,
+}
+
+impl StageKind {
+    /// One word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            StageKind::Draft => "draft",
+            StageKind::Waiting => "waiting",
+            StageKind::Launched => "launched",
+            StageKind::Missed => "missed",
+            StageKind::Cancelled => "cancelled",
+        }
+    }
+}
+
 impl Stage {
+    /// The stage without its details.
+    pub fn kind(&self) -> StageKind {
+        match self {
+            Stage::Draft => StageKind::Draft,
+            Stage::Waiting(_) => StageKind::Waiting,
+            Stage::Armed(_) => StageKind::Launched,
+            Stage::Missed { .. } => StageKind::Missed,
+            Stage::Cancelled { .. } => StageKind::Cancelled,
+        }
+    }
+
     /// One word for it.
     pub fn word(&self) -> &'static str {
-        match self {
-            Stage::Draft => "draft",
-            Stage::Waiting(_) => "waiting",
-            Stage::Armed(_) => "launched",
-            Stage::Missed { .. } => "missed",
-            Stage::Cancelled { .. } => "cancelled",
-        }
+        self.kind().word()
     }
 
     /// What it has made of itself.

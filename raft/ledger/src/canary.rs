@@ -10,12 +10,15 @@
 //! them seconds later; a canary that was held for them stays so until somebody overrules it. To wait for a journal that
 //! may never come back would be to decide nothing for as long as that takes.
 
+use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::{Bitmap, CHUNK};
+use crate::causes::PauseReason;
 use crate::ids::RunId;
+use crate::impossible::Impossible;
 use crate::refusal::Refusal;
 use crate::state::{Ledger, Run, RunState, Standing};
 
@@ -184,11 +187,13 @@ impl Trial {
             () => None,
         }
     }
+}
 
-    /// Why the run is paused.
-    fn reason(&self) -> String {
+impl fmt::Display for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Trial { recipients, bad_max, undecided, bad, .. } = self;
-        format!(
+        write!(
+            f,
             "canary: of {recipients} recipients {bad} are dead or in doubt and {bad_max} may be; {undecided} were undecided"
         )
     }
@@ -236,18 +241,18 @@ impl Run {
 
     /// The verdict, where it falls now: one that went badly pauses the run. What has ended needs none, and where
     /// nobody is left to be sent there is nobody to hold.
-    pub(crate) fn judge_canary(&mut self) -> Option<(Verdict, String)> {
+    pub(crate) fn judge_canary(&mut self) -> Option<Trial> {
         if matches!(self.state, RunState::Cancelled { .. } | RunState::Expired { .. }) {
             return None;
         }
         let canary = self.canary.as_mut()?;
         let verdict = canary.judged().filter(|one| *one != Verdict::Held || self.state != RunState::Finished)?;
         canary.verdict = verdict;
-        let reason = canary.reason();
+        let judged = *canary;
         if verdict == Verdict::Held {
-            self.state = RunState::Paused { reason: reason.clone() };
+            self.state = RunState::Paused { reason: PauseReason::Canary(judged) };
         }
-        Some((verdict, reason))
+        Some(judged)
     }
 
     /// Somebody lets a paused run go on, and says whether its canary has held it. It may have done so since he looked,
@@ -256,9 +261,9 @@ impl Run {
         let held = self.canary.as_mut().filter(|canary| canary.verdict == Verdict::Held);
         match (held, without_canary) {
             (Some(canary), true) => canary.verdict = Verdict::Overruled,
-            (Some(canary), false) => return Err(Refusal::CanaryHeld(canary.reason())),
+            (Some(canary), false) => return Err(Refusal::CanaryHeld(*canary)),
             (None, true) => {
-                return Err(Refusal::NotPossible("no canary has held it, so there is none to overrule".into()));
+                return Err(Impossible::NoCanary.into());
             }
             (None, false) => {}
         }

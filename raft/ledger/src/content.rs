@@ -135,6 +135,46 @@ impl Audience {
     }
 }
 
+/// What is wrong with a seal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum WrongSeal {
+    /// Name of the audience or of a column.
+    #[error("a name of an audience or of a column has 1 to {max} bytes")]
+    Name {
+        /// Bytes at most.
+        max: u32,
+    },
+    /// Too many columns.
+    #[error("{given} columns are more than {max}")]
+    Columns {
+        /// How many.
+        given: u32,
+        /// At most.
+        max: u32,
+    },
+    /// No recipient.
+    #[error("an audience needs at least one recipient")]
+    Empty,
+    /// Too many recipients.
+    #[error("{given} recipients are more than {max}")]
+    Rows {
+        /// How many.
+        given: u32,
+        /// At most.
+        max: u32,
+    },
+    /// Another number of parts than the recipients need.
+    #[error("{rows} recipients are in {parts} parts, not in {given}")]
+    Parts {
+        /// Recipients.
+        rows: u32,
+        /// Parts that these need.
+        parts: u32,
+        /// Parts that are named.
+        given: u32,
+    },
+}
+
 impl Seal {
     /// The canonical bytes and their hash: those of [`Recipients::Sealed`].
     pub fn blob(&self) -> Blob {
@@ -142,23 +182,23 @@ impl Seal {
     }
 
     /// Why it cannot be one.
-    pub fn wrong(&self) -> Option<String> {
+    pub fn wrong(&self) -> Option<WrongSeal> {
         let named = |name: &String| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
         if !named(&self.name) || !self.columns.iter().all(named) {
-            return Some(format!("a name of an audience or of a column has 1 to {NAME_BYTES_MAX} bytes"));
+            return Some(WrongSeal::Name { max: NAME_BYTES_MAX as u32 });
         }
         if self.columns.len() > COLUMNS_MAX {
-            return Some(format!("{} columns are more than {COLUMNS_MAX}", self.columns.len()));
+            return Some(WrongSeal::Columns { given: self.columns.len() as u32, max: COLUMNS_MAX as u32 });
         }
         if self.rows == 0 {
-            return Some("an audience needs at least one recipient".to_owned());
+            return Some(WrongSeal::Empty);
         }
-        let parts = self.rows.div_ceil(CHUNK) as usize;
-        if parts > PARTS_MAX {
-            return Some(format!("{} recipients are more than {}", self.rows, PARTS_MAX as u32 * CHUNK));
+        let (rows, parts) = (self.rows, self.rows.div_ceil(CHUNK));
+        if parts as usize > PARTS_MAX {
+            return Some(WrongSeal::Rows { given: rows, max: PARTS_MAX as u32 * CHUNK });
         }
         let given = self.parts.len();
-        (given != parts).then(|| format!("{} recipients are in {parts} parts, not in {given}", self.rows))
+        (given != parts as usize).then_some(WrongSeal::Parts { rows, parts, given: given as u32 })
     }
 
     /// Hash of whom it names, in their order: equal where the same list was sealed under another name (P20).

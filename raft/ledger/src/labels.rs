@@ -19,7 +19,7 @@ pub const LABEL_CHARS_MAX: usize = 63;
 pub struct Labels(BTreeMap<String, String>);
 
 /// What is wrong with labels.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WrongLabel {
     /// More than [`LABELS_MAX`].
     TooMany(usize),

@@ -5,7 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::campaign::StageKind;
+use crate::canary::Trial;
 use crate::ids::{Epoch, Incarnation, RunId, ScheduleId, Time};
+use crate::impossible::{Bounded, Impossible};
+use crate::state::ActivityKind;
 
 /// Why the ledger did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -70,8 +74,8 @@ pub enum Refusal {
     #[error("at or below what has fired already")]
     FiredThrough,
     /// The schedule is paused, blocked, done or deleted.
-    #[error("the schedule is {0}")]
-    NotActive(String),
+    #[error("the schedule is {}", .0.word())]
+    NotActive(ActivityKind),
     /// P4: the holder is not a node's current life.
     #[error("the holder is not alive in the ledger")]
     HolderGone,
@@ -82,13 +86,13 @@ pub enum Refusal {
     #[error("{what} is above the bound of {bound}")]
     TooLarge {
         /// What.
-        what: String,
+        what: Bounded,
         /// The bound.
         bound: u64,
     },
     /// The state does not allow it.
     #[error("not possible: {0}")]
-    NotPossible(String),
+    NotPossible(#[from] Impossible),
     /// A relay of that name is there, and is another.
     #[error("relay '{0}' exists with another body; replace it, or choose another name")]
     RelayNameTaken(String),
@@ -123,8 +127,8 @@ pub enum Refusal {
     #[error("no campaign named '{0}'")]
     NoSuchCampaign(String),
     /// What was asked of a campaign does not fit how far it has come.
-    #[error("the campaign is {0} already")]
-    CampaignIs(String),
+    #[error("the campaign is {} already", .0.word())]
+    CampaignIs(StageKind),
     /// P7: a campaign opens once, and nobody moves it by its schedule.
     #[error("'{0}' is a campaign: it opens once, and is cancelled or deleted as one")]
     OfCampaign(String),
@@ -181,7 +185,7 @@ pub enum Refusal {
     },
     /// P6: the run's canary has held it, and whoever lets it go on has not said so.
     #[error("its canary has held it, and it goes on only where that is overruled; {0}")]
-    CanaryHeld(String),
+    CanaryHeld(Trial),
 }
 
 /// Campaigns that a refusal names; of more it says how many they are.

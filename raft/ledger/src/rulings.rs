@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
+use crate::causes::PauseReason;
 use crate::ids::{RunId, Time};
 use crate::state::Ledger;
 
@@ -16,7 +17,7 @@ pub const RULINGS_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ruled {
     /// The run was paused, for this reason.
-    Paused(String),
+    Paused(PauseReason),
     /// The run was let go on.
     Resumed,
     /// Pending, and cancelled.
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn pauses_are_summed_up() {
-        let paused = |reason: &str| Ruled::Paused(reason.to_owned());
+        let paused = |reason: &str| Ruled::Paused(PauseReason::Operator(reason.to_owned()));
         let twice = [
             at(1_000, Ruled::CanaryPassed),
             at(2_000, paused("a look at it")),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::bitmap::Bitmap;
 use crate::campaign::Campaign;
 use crate::canary::Trial;
+use crate::causes::{BlockCause, DeathCause, PauseReason};
 use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
 use crate::content::{Recipients, Seal};
 use crate::deaths::Deaths;
@@ -170,20 +171,50 @@ pub enum Activity {
     /// It cannot fire, and an operator must look.
     Blocked {
         /// Why.
-        cause: String,
+        cause: BlockCause,
     },
     /// No instant is left.
     Done,
 }
 
 impl Activity {
+    /// The activity without its details.
+    pub fn kind(&self) -> ActivityKind {
+        match self {
+            Activity::Active => ActivityKind::Active,
+            Activity::Paused { .. } => ActivityKind::Paused,
+            Activity::Blocked { .. } => ActivityKind::Blocked,
+            Activity::Done => ActivityKind::Done,
+        }
+    }
+
     /// One word for it.
     pub fn word(&self) -> &'static str {
+        self.kind().word()
+    }
+}
+
+/// What a schedule does, without details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ActivityKind {
+    /// See [`Activity::Active`].
+    Active,
+    /// See [`Activity::Paused`].
+    Paused,
+    /// See [`Activity::Blocked`].
+    Blocked,
+    /// See [`Activity::Done`].
+    Done,
+}
+
+impl ActivityKind {
+    /// One word for it.
+    pub fn word(self) -> &'static str {
         match self {
-            Activity::Active => "active",
-            Activity::Paused { .. } => "paused",
-            Activity::Blocked { .. } => "blocked",
-            Activity::Done => "done",
+            ActivityKind::Active => "active",
+            ActivityKind::Paused => "paused",
+            ActivityKind::Blocked => "blocked",
+            ActivityKind::Done => "done",
         }
     }
 }
@@ -292,7 +323,7 @@ pub enum RunState {
     /// Nothing is claimed, no gate passes.
     Paused {
         /// Why.
-        reason: String,
+        reason: PauseReason,
     },
     /// An operator ended it, or another run of its schedule.
     Cancelled {
@@ -302,27 +333,60 @@ pub enum RunState {
     /// Its deadline ended it.
     Expired {
         /// Why it was paused then: it is so again when somebody of it is sent again (P15). None: it was open.
-        paused: Option<String>,
+        paused: Option<PauseReason>,
     },
     /// Nothing is pending or claimed, nor is it paused, cancelled or expired.
     Finished,
 }
 
 impl RunState {
+    /// The state without its details.
+    pub fn kind(&self) -> RunKind {
+        match self {
+            RunState::Open => RunKind::Open,
+            RunState::Paused { .. } => RunKind::Paused,
+            RunState::Cancelled { .. } => RunKind::Cancelled,
+            RunState::Expired { .. } => RunKind::Expired,
+            RunState::Finished => RunKind::Finished,
+        }
+    }
+
     /// One word for it.
     pub fn word(&self) -> &'static str {
-        match self {
-            RunState::Open => "open",
-            RunState::Paused { .. } => "paused",
-            RunState::Cancelled { .. } => "cancelled",
-            RunState::Expired { .. } => "expired",
-            RunState::Finished => "finished",
-        }
+        self.kind().word()
     }
 
     /// Did somebody end it before it was over?
     pub fn is_cancelled(&self) -> bool {
         matches!(self, RunState::Cancelled { .. })
+    }
+}
+
+/// What a run does, without details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunKind {
+    /// See [`RunState::Open`].
+    Open,
+    /// See [`RunState::Paused`].
+    Paused,
+    /// See [`RunState::Cancelled`].
+    Cancelled,
+    /// See [`RunState::Expired`].
+    Expired,
+    /// See [`RunState::Finished`].
+    Finished,
+}
+
+impl RunKind {
+    /// One word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            RunKind::Open => "open",
+            RunKind::Paused => "paused",
+            RunKind::Cancelled => "cancelled",
+            RunKind::Expired => "expired",
+            RunKind::Finished => "finished",
+        }
     }
 }
 
@@ -684,13 +748,20 @@ pub struct DeadLetter {
     /// Enhanced status code.
     pub enhanced: Option<(u8, u16, u16)>,
     /// The answer, or the cause.
-    pub text: String,
+    pub cause: DeathCause,
     /// Counted attempts.
     pub attempts: u8,
     /// Since when.
     pub since: Time,
     /// Taken off the list by an operator.
     pub discarded: bool,
+}
+
+impl DeadLetter {
+    /// The answer, or the cause.
+    pub fn text(&self) -> &str {
+        self.cause.text()
+    }
 }
 
 /// What became of an instant of a schedule.

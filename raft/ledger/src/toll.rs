@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::causes::PauseReason;
 use crate::state::{Run, RunState, Standing};
 
 /// Recipients of the first stretch. A run with no more than that is never paused for its toll: it is what a list that
@@ -59,7 +60,7 @@ impl Toll {
 impl Run {
     /// Counts those who have moved. Answers why the run is paused, where it is now: one that has ended or is paused
     /// already needs none, and where nobody is left to be sent there is nobody to hold.
-    pub(crate) fn note_toll(&mut self, moved: (Standing, Standing), count: u32) -> Option<String> {
+    pub(crate) fn note_toll(&mut self, moved: (Standing, Standing), count: u32) -> Option<PauseReason> {
         if self.count <= STRETCH {
             return None;
         }
@@ -67,11 +68,7 @@ impl Run {
         if self.state != RunState::Open || !self.toll.is_too_high() {
             return None;
         }
-        let Toll { stretch, decided, dead } = self.toll;
-        let reason = format!(
-            "{dead} of the last {decided} recipients are dead, and a tenth of {stretch} may be: look at the dead letters, \
-             then resume or cancel"
-        );
+        let reason = PauseReason::Toll(self.toll);
         self.state = RunState::Paused { reason: reason.clone() };
         Some(reason)
     }

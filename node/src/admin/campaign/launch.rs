@@ -102,7 +102,7 @@ impl Admin {
 /// Why what it has made of itself does not open before somebody resumes it; none where it may.
 fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<String> {
     match &ledger.schedules().get(&campaign.stage.schedule()?)?.activity {
-        Activity::Blocked { cause } => Some(cause.clone()),
+        Activity::Blocked { cause } => Some(cause.to_string()),
         _ => None,
     }
 }

@@ -135,8 +135,7 @@ fn not_sent_by(run: &Run) -> String {
 /// What befell it without a row's doing.
 fn ruled(index: u64, ruling: &Ruling, run: &Run, story: &Story) -> Event {
     let (what, detail) = match &ruling.what {
-        Ruled::Paused(reason) if reason.is_empty() => ("run paused", String::new()),
-        Ruled::Paused(reason) => ("run paused", reason.clone()),
+        Ruled::Paused(reason) => ("run paused", reason.to_string()),
         Ruled::Resumed => ("run resumed", String::new()),
         Ruled::Cancelled => ("cancelled", cancelled(run)),
         Ruled::Expired => ("expired", not_sent_by(run)),
@@ -172,8 +171,8 @@ fn too_near(story: &Story, run: &Run) -> String {
 fn complete_with_letter(story: &Story, run: &Run, events: &mut [Event]) {
     let Some(letter) = &story.dead else { return };
     let answer = match letter.code {
-        0 => letter.text.clone(),
-        code => moment::answer(code, letter.enhanced, &letter.text),
+        0 => letter.text().to_owned(),
+        code => moment::answer(code, letter.enhanced, letter.text()),
     };
     let since = Some(timestamp(letter.since));
     if let Some(death) = events.iter_mut().rev().find(|event| event.what == "dead" && event.instant == since) {

@@ -40,7 +40,8 @@ pub fn told(
     let pool = place.map_or(page.pool.as_str(), |(id, chunk, slot)| ledger.pool_of(id, page, chunk, slot));
     Some(match &run.state {
         RunState::Paused { reason } => {
-            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            let reason = reason.to_string();
+            let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
             format!("the run is paused{reason}")
         }
         _ if run.finish_by <= now => format!("its deadline {} has passed: it expires", run.finish_by),

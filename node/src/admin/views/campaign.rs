@@ -153,14 +153,14 @@ fn state(
         Stage::Draft if is_sealed => (CampaignState::Draft, String::new()),
         Stage::Draft => (CampaignState::Draft, not_sealed(known)),
         Stage::Waiting(_) => (CampaignState::Waiting, not_sealed(known)),
-        Stage::Missed { cause, .. } => (CampaignState::Missed, cause.clone()),
+        Stage::Missed { cause, .. } => (CampaignState::Missed, cause.to_string()),
         Stage::Cancelled { .. } => (CampaignState::Cancelled, String::new()),
         Stage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity) {
             Some(Activity::Active) => (CampaignState::Launched, String::new()),
             Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.clone()),
-            Some(Activity::Blocked { cause }) => (CampaignState::Blocked, cause.clone()),
+            Some(Activity::Blocked { cause }) => (CampaignState::Blocked, cause.to_string()),
             Some(Activity::Done) | None => match ledger.missed_because(known, armed) {
-                Some(why) => (CampaignState::Missed, why),
+                Some(why) => (CampaignState::Missed, why.to_string()),
                 None => (CampaignState::Finished, String::new()),
             },
         },

@@ -140,7 +140,7 @@ pub fn dead_letter(run: RunId, number: u32, recipient: String, letter: &DeadLett
             .enhanced
             .map(|(class, subject, detail)| format!("{class}.{subject}.{detail}"))
             .unwrap_or_default(),
-        text: letter.text.clone(),
+        text: letter.text().to_owned(),
         attempts: u32::from(letter.attempts),
         since: Some(timestamp(letter.since)),
     }

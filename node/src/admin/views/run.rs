@@ -1,6 +1,7 @@
 //! A run as a message.
 
 use reveille_ledger::canary::{Trial, Verdict};
+use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::Cause;
 use reveille_ledger::ids::RunId;
 use reveille_ledger::{Blocked, Counts, Page, Run, RunState, Standing, Summary};
@@ -112,12 +113,13 @@ pub fn made_way(run: RunId) -> String {
 }
 
 /// That its deadline ended it; and why it was paused then, where it was: a pause stays until it is taken back (P15).
-fn expired(paused: Option<&str>) -> String {
+fn expired(paused: Option<&PauseReason>) -> String {
     let expired = "finish_by: what was not sent by then expired";
     match paused {
         None => expired.to_owned(),
         Some(reason) => {
-            let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+            let reason = reason.to_string();
+            let reason = if reason.is_empty() { reason } else { format!(" ({reason})") };
             format!("{expired}; it was paused{reason}, and is so again when somebody of it is sent again")
         }
     }
@@ -127,12 +129,12 @@ fn expired(paused: Option<&str>) -> String {
 pub fn run_state(state: &RunState) -> (v1::RunState, String) {
     match state {
         RunState::Open => (v1::RunState::Open, String::new()),
-        RunState::Paused { reason } => (v1::RunState::Paused, reason.clone()),
+        RunState::Paused { reason } => (v1::RunState::Paused, reason.to_string()),
         RunState::Finished => (v1::RunState::Finished, String::new()),
         RunState::Cancelled { made_way_for } => {
             (v1::RunState::Cancelled, made_way_for.map(made_way).unwrap_or_default())
         }
-        RunState::Expired { paused } => (v1::RunState::Expired, expired(paused.as_deref())),
+        RunState::Expired { paused } => (v1::RunState::Expired, expired(paused.as_ref())),
     }
 }
 
@@ -172,7 +174,9 @@ mod tests {
 
     #[test]
     fn a_run_that_expired_in_a_pause_says_that_the_pause_is_not_over() {
-        let told = |paused: Option<&str>| run_state(&RunState::Expired { paused: paused.map(str::to_owned) });
+        let told = |paused: Option<&str>| {
+            run_state(&RunState::Expired { paused: paused.map(|words| PauseReason::Operator(words.to_owned())) })
+        };
         let expired = "finish_by: what was not sent by then expired";
         assert_eq!(told(None), (v1::RunState::Expired, expired.to_owned()));
         let again = "and is so again when somebody of it is sent again";

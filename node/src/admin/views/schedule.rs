@@ -109,7 +109,7 @@ pub fn schedule_state(activity: &Activity) -> (v1::ScheduleState, String) {
     match activity {
         Activity::Active => (v1::ScheduleState::Active, String::new()),
         Activity::Paused { reason, .. } => (v1::ScheduleState::Paused, reason.clone()),
-        Activity::Blocked { cause } => (v1::ScheduleState::Blocked, cause.clone()),
+        Activity::Blocked { cause } => (v1::ScheduleState::Blocked, cause.to_string()),
         Activity::Done => (v1::ScheduleState::Done, String::new()),
     }
 }

@@ -9,6 +9,7 @@ use super::schedule::bounded;
 use crate::campaign::Stage;
 use crate::command::{AudienceDelete, AudienceSeal, body_hash};
 use crate::content::{INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, To};
+use crate::impossible::{Bounded, Impossible};
 use crate::policy::Policies;
 use crate::refusal::{CAMPAIGNS_NAMED, Refusal};
 use crate::reply::Outcome;
@@ -17,7 +18,7 @@ use crate::state::{Ledger, SealedAudience};
 /// P17: two mails to one address are kept apart by its key, which the ledger has of listed audiences alone.
 pub(super) fn gap_needs_a_list(policies: &Policies, is_sealed: bool) -> Result<(), Refusal> {
     match policies.min_gap_ms > 0 && is_sealed {
-        true => Err(Refusal::NotPossible("a min_gap for a sealed audience: leave one of them out".to_owned())),
+        true => Err(Impossible::GapOfSealed.into()),
         false => Ok(()),
     }
 }
@@ -31,7 +32,7 @@ impl Ledger {
             return Ok(outcome);
         }
         if let Some(wrong) = seal.wrong() {
-            return Err(Refusal::NotPossible(wrong));
+            return Err(Impossible::Seal(wrong).into());
         }
         let (name, blob) = ((tenant.clone(), seal.name.clone()), seal.blob());
         match self.audiences.get(&name).copied() {
@@ -91,10 +92,10 @@ impl Ledger {
     pub(super) fn check_audience(&self, tenant: &str, to: &To) -> Result<(), Refusal> {
         match to {
             To::Listed(audience) => {
-                bounded("inline audience (bytes)", audience.blob().bytes.len(), INLINE_BYTES_MAX)?;
-                bounded("inline audience (recipients)", audience.recipients.len(), INLINE_RECIPIENTS_MAX)?;
+                bounded(Bounded::InlineBytes, audience.blob().bytes.len(), INLINE_BYTES_MAX)?;
+                bounded(Bounded::InlineRecipients, audience.recipients.len(), INLINE_RECIPIENTS_MAX)?;
                 match audience.recipients.is_empty() {
-                    true => Err(Refusal::NotPossible("a schedule needs at least one recipient".to_owned())),
+                    true => Err(Impossible::NoRecipients.into()),
                     false => Ok(()),
                 }
             }

@@ -11,6 +11,7 @@ use super::gap::Look;
 use super::schedule::bounded;
 use crate::command::{Backfill, Cause, Opening};
 use crate::ids::{Nominal, ScheduleId};
+use crate::impossible::{Bounded, Impossible};
 use crate::policy::DAY_MS;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
@@ -69,9 +70,9 @@ impl Ledger {
         if let Some(outcome) = self.answered_again(context, &tenant, request, backfill.body)? {
             return Ok(outcome);
         }
-        bounded("occurrences in one backfill", backfill.openings.len(), BACKFILL_MAX)?;
+        bounded(Bounded::Backfill, backfill.openings.len(), BACKFILL_MAX)?;
         if matches!(schedule.activity, Activity::Blocked { .. }) {
-            return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
+            return Err(Refusal::NotActive(schedule.activity.kind()));
         }
         let (through, forgotten) = (schedule.plan.fired_through, schedule.plan.forgotten_through);
         let names: BTreeSet<&Nominal> = backfill.openings.iter().map(|opening| &opening.nominal).collect();
@@ -82,7 +83,7 @@ impl Ledger {
                 && !matches!(opening.nominal, Nominal::Trigger(_))
         };
         if names.len() < backfill.openings.len() || !backfill.openings.iter().all(is_behind) {
-            return Err(Refusal::NotPossible("a backfill of what the plan has not left behind, or twice".to_owned()));
+            return Err(Impossible::BackfillAhead.into());
         }
         let fresh = backfill.openings.iter().filter(|opening| !self.has_opened(&(id, opening.nominal.clone())));
         let fresh: Vec<Opening> = fresh.cloned().collect();

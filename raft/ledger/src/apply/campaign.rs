@@ -4,19 +4,16 @@ use super::Context;
 use super::audience::gap_needs_a_list;
 use super::schedule::{bounded, labelled};
 use crate::campaign::{Armed, Campaign, Launch, Stage};
+use crate::causes::MissedCause;
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, Next, ScheduleCreate};
 use crate::content::{CONTENT_BYTES_MAX, Content, NAME_BYTES_MAX, Named, To};
 use crate::decide::calendar::When;
 use crate::ids::{Hash, Nominal, RunId, ScheduleId, Time};
+use crate::impossible::{Bounded, Impossible};
 use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, SealedAudience};
-
-/// Why a campaign did not open that could have, as of `now`.
-fn passed(due: Time, now: Time) -> String {
-    format!("it could not open before {now}, later than its instant {due} by more than start_within: nothing was sent")
-}
 
 impl Ledger {
     /// Idempotent by its name: the same body again is the same campaign, whatever has become of it.
@@ -39,8 +36,8 @@ impl Ledger {
                     return Err(Refusal::NameTaken(asked.name.clone()));
                 }
                 let content = asked.content.blob();
-                bounded("content (bytes)", content.bytes.len(), CONTENT_BYTES_MAX)?;
-                bounded("name of the audience (bytes)", asked.audience.len(), NAME_BYTES_MAX)?;
+                bounded(Bounded::ContentBytes, content.bytes.len(), CONTENT_BYTES_MAX)?;
+                bounded(Bounded::AudienceNameBytes, asked.audience.len(), NAME_BYTES_MAX)?;
                 labelled(&asked.labels)?;
                 gap_needs_a_list(&asked.policies, true)?;
                 let campaign = Campaign {
@@ -112,11 +109,11 @@ impl Ledger {
                 return Ok(Some(launch));
             }
             Stage::Draft | Stage::Missed { .. } => {}
-            other => return Err(Refusal::CampaignIs(other.word().to_owned())),
+            other => return Err(Refusal::CampaignIs(other.kind())),
         }
         let over = asked.due.plus_ms(campaign.policies.start_within_ms);
         if over <= now {
-            return Err(Refusal::NotPossible(format!("an instant that is over since {over}: give a later one")));
+            return Err(Impossible::InstantOver(over).into());
         }
         let sealed = self.audiences.get(&(asked.campaign.tenant.clone(), campaign.audience.clone())).copied();
         if sealed.is_none() && asked.due <= now {
@@ -133,7 +130,7 @@ impl Ledger {
         let asked = &arm.campaign;
         let mut campaign = self.campaign(asked)?.clone();
         let Stage::Waiting(launch) = campaign.stage.clone() else {
-            return Err(Refusal::CampaignIs(campaign.stage.word().to_owned()));
+            return Err(Refusal::CampaignIs(campaign.stage.kind()));
         };
         let sealed = self.audiences.get(&(asked.tenant.clone(), campaign.audience.clone())).copied();
         let in_time = sealed.filter(|sealed| sealed.at <= campaign.due);
@@ -142,19 +139,19 @@ impl Ledger {
             return Err(Refusal::NoSuchAudience(campaign.audience.clone()));
         }
         let armed = match (&arm.wrong, in_time) {
-            (Some(wrong), Some(_)) => Err(format!("its content does not fit its audience: {wrong}")),
+            (Some(wrong), Some(_)) => Err(MissedCause::Unfit(wrong.clone())),
             (None, Some(_)) if campaign.due.plus_ms(campaign.policies.start_within_ms) <= context.now => {
-                Err(passed(campaign.due, context.now))
+                Err(MissedCause::TooLate { due: campaign.due, now: context.now })
             }
             (None, Some(sealed)) => {
                 let may = self.not_sent_lately(context.now, asked, &campaign, (launch.again, sealed));
                 let create =
                     may.and_then(|()| self.schedule_of(asked, (&campaign, None), &launch, sealed, context.now));
                 let armed = create.and_then(|create| self.arm(context, &create, launch.clone(), sealed));
-                armed.map_err(|refusal| refusal.to_string())
+                armed.map_err(|refusal| MissedCause::Refused(Box::new(refusal)))
             }
             (_, None) if context.now < campaign.due => return Err(Refusal::NotDue(campaign.due)),
-            (_, None) => Err(format!("its audience '{}' was not sealed at {}", campaign.audience, campaign.due)),
+            (_, None) => Err(MissedCause::NotSealed { audience: campaign.audience.clone(), due: campaign.due }),
         };
         campaign.index = context.index;
         campaign.stage = match armed {
@@ -226,9 +223,10 @@ impl Ledger {
     }
 
     /// P16: why a campaign's schedule has opened nothing and never will; none where it has, or still may.
-    pub fn missed_because(&self, campaign: &Campaign, armed: &Armed) -> Option<String> {
+    pub fn missed_because(&self, campaign: &Campaign, armed: &Armed) -> Option<MissedCause> {
         let plan = &self.schedules.get(&armed.schedule)?.plan;
-        (plan.next.is_none() && plan.opened == 0).then(|| passed(campaign.due, plan.fired_through))
+        (plan.next.is_none() && plan.opened == 0)
+            .then_some(MissedCause::TooLate { due: campaign.due, now: plan.fired_through })
     }
 
     /// A campaign whose run has ended cannot be cancelled.
@@ -272,12 +270,8 @@ impl Ledger {
         };
         match (is_over, &campaign.stage) {
             (true, _) => Ok(()),
-            (false, Stage::Cancelled { .. }) => Err(Refusal::NotPossible(
-                "to delete it yet: it is cancelled, and some of its recipients are still claimed; try again when its run \
-                 is finished"
-                    .to_owned(),
-            )),
-            (false, _) => Err(Refusal::NotPossible("to delete a campaign that is not over: cancel it first".to_owned())),
+            (false, Stage::Cancelled { .. }) => Err(Impossible::CampaignStillClaimed.into()),
+            (false, _) => Err(Impossible::CampaignNotOver.into()),
         }
     }
 
@@ -304,7 +298,8 @@ impl Ledger {
     /// P16: said aloud when what a campaign has made of itself opens nothing.
     pub(super) fn tell_missed(&self, context: &mut Context, id: ScheduleId) {
         if let Some((name, campaign)) = self.campaign_of(id) {
-            context.alarm(format!("campaign {name} does not fire: {}", passed(campaign.due, context.now)));
+            let cause = MissedCause::TooLate { due: campaign.due, now: context.now };
+            context.alarm(format!("campaign {name} does not fire: {cause}"));
         }
     }
 

@@ -6,6 +6,7 @@ use crate::bitmap::Bitmap;
 use crate::command::{Claim, SLICE_MAX};
 use crate::effect::Effect;
 use crate::ids::{Fence, GROUP, NodeId, Time};
+use crate::impossible::Bounded;
 use crate::moments::{Doubt, Moments, What};
 use crate::planted::{self, Bug};
 use crate::refusal::Refusal;
@@ -20,7 +21,7 @@ impl Ledger {
 
     fn claim_one(&mut self, context: &mut Context, place: u32, claim: &Claim) -> Result<Fence, Refusal> {
         if claim.slice.len() > SLICE_MAX {
-            return Err(Refusal::TooLarge { what: "slice (recipients)".to_owned(), bound: u64::from(SLICE_MAX) });
+            return Err(Refusal::TooLarge { what: Bounded::Slice, bound: u64::from(SLICE_MAX) });
         }
         if !self.is_current(claim.holder) {
             return Err(Refusal::HolderGone);

@@ -7,10 +7,11 @@ use super::gap::Look;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::command::{Decide, Decider, Decision};
 use crate::ids::{Fence, RunId, Time};
+use crate::impossible::Impossible;
 use crate::moments::What;
 use crate::refusal::Refusal;
 use crate::reply::{Moved, Outcome};
-use crate::state::{Ledger, Run, RunState, Standing};
+use crate::state::{Ledger, Run, RunKind, RunState, Standing};
 
 impl Ledger {
     /// A recipient is in doubt only when its holder said so, having met its gate once and for all, or when
@@ -26,7 +27,7 @@ impl Ledger {
         }
         let counts = resends && decide.by == Decider::Policy;
         if counts && self.run(decide.run).is_some_and(|run| run.finish_by <= context.now) {
-            return Err(Refusal::NotPossible("past its deadline only a person sends again".to_owned()));
+            return Err(Impossible::PastDeadline.into());
         }
         let mut chosen = self.doubts(decide)?;
         if counts {
@@ -137,7 +138,7 @@ impl Ledger {
     /// The run is cancelled, or there is none.
     pub fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
         match self.run(run).ok_or(Refusal::NoSuchRun(run))?.state {
-            RunState::Cancelled { .. } => Err(Refusal::NotPossible("the run is cancelled".to_owned())),
+            RunState::Cancelled { .. } => Err(Impossible::RunIs(RunKind::Cancelled).into()),
             _ => Ok(()),
         }
     }

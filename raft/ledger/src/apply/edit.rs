@@ -14,6 +14,7 @@ use super::schedule::{body_of, bounded, gap_within_retention, labelled};
 use crate::command::{Explained, Reason, Retiming, ScheduleCreate, ScheduleEdit};
 use crate::content::{CONTENT_BYTES_MAX, Content, Recipients, To};
 use crate::ids::{Hash, ScheduleId, Time};
+use crate::impossible::{Bounded, Impossible};
 use crate::policy::Overlap;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
@@ -32,7 +33,7 @@ impl Ledger {
             return Err(Refusal::StalePlan);
         }
         if let Some(content) = &edit.content {
-            bounded("content (bytes)", content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
+            bounded(Bounded::ContentBytes, content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
         }
         edit.policies.as_ref().map_or(Ok(()), gap_within_retention)?;
         let is_sealed = match &edit.audience {
@@ -48,7 +49,7 @@ impl Ledger {
                 self.check_ranges(id, &timing.explained)?;
             }
             None if edit.moves_instants(schedule) => {
-                return Err(Refusal::NotPossible("a policy of the calendar changes without the plan".to_owned()));
+                return Err(Impossible::CalendarWithoutPlan.into());
             }
             None => {}
         }
@@ -87,7 +88,7 @@ impl Ledger {
         let lost =
             |range: &Explained| range.reason != Reason::OpenedBefore && self.has_opened(&(id, range.first.clone()));
         match explained.iter().any(lost) {
-            true => Err(Refusal::NotPossible("a range of missed instants that begins with a run".to_owned())),
+            true => Err(Impossible::RangeBeginsWithRun.into()),
             false => Ok(()),
         }
     }
@@ -198,7 +199,7 @@ fn check_timing(
     now: Time,
 ) -> Result<(), Refusal> {
     let plan = &schedule.plan;
-    let wrong = |what: &str| Err(Refusal::NotPossible(what.to_owned()));
+    let wrong = |what: Impossible| Err(what.into());
     if timing.through > now {
         return Err(Refusal::NotDue(timing.through));
     }
@@ -206,17 +207,17 @@ fn check_timing(
     let is_due = plan.next.as_ref().is_some_and(|next| next.due <= timing.through);
     match &timing.due {
         Some(fire) if fire.schedule != edit.schedule || !timing.explained.is_empty() => {
-            return wrong("an edit that fires something else");
+            return wrong(Impossible::FiresElse);
         }
         Some(fire) if fire.through > timing.through || fire.next.iter().any(|next| next.due <= timing.through) => {
-            return wrong("more is due than this entry opens or explains");
+            return wrong(Impossible::MoreIsDue);
         }
         // It waited for a run when the edit was computed, and the run is finished since.
         None if is_due && schedule.activity == Activity::Active && !waits => return Err(Refusal::StalePlan),
         None if is_due && timing.explained.is_empty() => {
-            return wrong("what is due is neither opened nor explained");
+            return wrong(Impossible::DueUnexplained);
         }
-        None if !is_due && !timing.explained.is_empty() => return wrong("nothing was missed that could be explained"),
+        None if !is_due && !timing.explained.is_empty() => return wrong(Impossible::NothingMissed),
         _ => {}
     }
     if timing.next.iter().any(|next| next.due <= plan.fired_through.max(timing.through)) {
@@ -224,7 +225,7 @@ fn check_timing(
     }
     let opened = u64::from(plan.opened) + timing.due.as_ref().map_or(0, |fire| fire.opened.len() as u64);
     if timing.max_runs.is_some_and(|most| u64::from(most) <= opened) && timing.next.is_some() {
-        return wrong("max_runs is used up");
+        return wrong(Impossible::RunsUsedUp);
     }
     Ok(())
 }

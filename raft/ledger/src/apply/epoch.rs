@@ -7,6 +7,7 @@ use crate::command::{EpochStart, NodeUp, Reading};
 use crate::deaths::{DEATHS_KEPT, Deaths};
 use crate::effect::Effect;
 use crate::ids::{Epoch, Holder, NodeId, Time};
+use crate::impossible::Impossible;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{EpochState, LEVEL, Ledger, Node, SoleClock};
@@ -90,7 +91,7 @@ impl Ledger {
 
     pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<Outcome, Refusal> {
         if up.level < LEVEL {
-            return Err(Refusal::NotPossible(format!("the ledger is at level {LEVEL}, this node knows {}", up.level)));
+            return Err(Impossible::LevelTooLow { ledger: LEVEL, node: up.level }.into());
         }
         let asked = up.holder.incarnation;
         if let Some(node) = self.nodes.get(&up.holder.node) {

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::canary::Trial;
+use crate::causes::BlockCause;
 use crate::command::{Cause, Explained, Fire, Next, Opening};
 use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
+use crate::impossible::{Bounded, Impossible};
 use crate::planted::{self, Bug};
 use crate::policy::{Overlap, Policies};
 use crate::refusal::Refusal;
@@ -114,7 +116,7 @@ impl Ledger {
             return Err(Refusal::StalePlan);
         }
         if schedule.activity != Activity::Active {
-            return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
+            return Err(Refusal::NotActive(schedule.activity.kind()));
         }
         if !self.head.epoch.is_some_and(|epoch| epoch.clocks_agree) {
             return Err(Refusal::ClocksDisagree);
@@ -123,7 +125,7 @@ impl Ledger {
             check_instants(schedule, next.due, fire, context.now)?;
         }
         if names.len() + fire.opened.len() > OPENINGS_MAX {
-            return Err(Refusal::TooLarge { what: "openings in one entry".to_owned(), bound: OPENINGS_MAX as u64 });
+            return Err(Refusal::TooLarge { what: Bounded::Openings, bound: OPENINGS_MAX as u64 });
         }
         let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
         let is_new = |name: &(ScheduleId, Nominal)| !names.contains(name) && !self.has_opened(name);
@@ -188,7 +190,7 @@ impl Ledger {
         let Some(schedule) = self.schedules.edit(&fire.schedule) else { return };
         schedule.plan.refusals = schedule.plan.refusals.saturating_add(1);
         if schedule.plan.refusals >= 2 {
-            let cause = format!("its fire was refused twice: {refusal}");
+            let cause = BlockCause::FireRefused(Box::new(refusal.clone()));
             context.alarm(format!("schedule {} is blocked: {cause}", schedule.name));
             schedule.activity = Activity::Blocked { cause };
             schedule.plan.version += 1;
@@ -301,7 +303,7 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, (id, fir
 pub(super) fn inside_window(next: Option<&Next>, policies: &Policies) -> Result<(), Refusal> {
     match next.is_none_or(|next| next.is_within(policies.jitter_ms)) {
         true => Ok(()),
-        false => Err(Refusal::NotPossible("an instant that opens outside its window".to_owned())),
+        false => Err(Impossible::OutsideWindow.into()),
     }
 }
 
@@ -315,11 +317,11 @@ fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Res
         return Err(Refusal::NotDue(fire.through));
     }
     if fire.opened.is_empty() && fire.explained.is_empty() {
-        return Err(Refusal::NotPossible("a fire that neither opens nor explains".to_owned()));
+        return Err(Impossible::EmptyFire.into());
     }
     let opened = u64::from(schedule.plan.opened) + fire.opened.len() as u64;
     if schedule.max_runs.is_some_and(|most| opened > u64::from(most)) {
-        return Err(Refusal::NotPossible("max_runs is used up".to_owned()));
+        return Err(Impossible::RunsUsedUp.into());
     }
     let inside = |opening: &Opening| opening.due > schedule.plan.fired_through && opening.due <= fire.through;
     let ahead = fire.next.as_ref().is_none_or(|next| next.due > fire.through);
@@ -328,7 +330,7 @@ fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Res
         return Err(Refusal::FiredThrough);
     }
     if !fire.opened.is_sorted_by(|one, other| one.due < other.due) {
-        return Err(Refusal::NotPossible("openings that are out of order or twice the same".to_owned()));
+        return Err(Impossible::Unordered.into());
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::Context;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::canary::Verdict;
+use crate::causes::PauseReason;
 use crate::effect::Effect;
 use crate::ids::RunId;
 use crate::rulings::Ruled;
@@ -100,8 +101,8 @@ impl Ledger {
             }
             run.state = state_after_move(run);
             run.note_canary(chunk, slots, (from, to));
-            let of_canary = run.judge_canary().map(|(verdict, reason)| match verdict {
-                Verdict::Held => Ruled::Paused(reason),
+            let of_canary = run.judge_canary().map(|canary| match canary.verdict {
+                Verdict::Held => Ruled::Paused(PauseReason::Canary(canary)),
                 _ => Ruled::CanaryPassed,
             });
             let of_toll = run.note_toll((from, to), count).map(Ruled::Paused);

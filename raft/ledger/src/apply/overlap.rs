@@ -16,6 +16,7 @@ use super::Context;
 use crate::command::{Fire, Next};
 use crate::decide::catch_up::ON_TIME_MS;
 use crate::ids::{RunId, ScheduleId, Time};
+use crate::impossible::Impossible;
 use crate::policy::Overlap;
 use crate::refusal::Refusal;
 use crate::state::{Held, Ledger};
@@ -74,7 +75,7 @@ impl Ledger {
     pub(super) fn check_overlap(&self, id: ScheduleId, fire: &Fire, now: Time) -> Result<(), Refusal> {
         let Some(schedule) = self.schedules.get(&id).filter(|_| !fire.opened.is_empty()) else { return Ok(()) };
         if schedule.policies.overlap != Overlap::Allow && fire.opened.len() > 1 {
-            return Err(Refusal::NotPossible("several openings at once where runs must not overlap".to_owned()));
+            return Err(Impossible::SeveralOpenings.into());
         }
         match self.holding(id).find(|(_, run)| run.holds_up(now)) {
             Some((run, _)) if self.forbids_overlap(id) => Err(Refusal::RunOpen(run)),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::Context;
 use super::moves::Place;
 use super::settle::Verdict;
+use crate::causes::{DeathCause, PauseReason};
 use crate::command::{Refused, Scope};
 use crate::effect::Effect;
 use crate::ids::{RunId, Time};
@@ -66,12 +67,12 @@ impl Ledger {
                 earlier.clone_from(&run.policy_refusals);
             }
             if is_suspicious(run) && matches!(run.state, RunState::Open | RunState::Finished) {
-                let reason = format!(
-                    "{POLICY_REFUSALS_MAX} refusals in a row do not name a mailbox, the last one: {} {}{}",
-                    answer.code,
-                    answer.enhanced.map(|(class, of, what)| format!("{class}.{of}.{what} ")).unwrap_or_default(),
-                    answer.text
-                );
+                let reason = PauseReason::PolicyRefusals {
+                    count: POLICY_REFUSALS_MAX as u32,
+                    code: answer.code,
+                    enhanced: answer.enhanced,
+                    text: answer.text.clone(),
+                };
                 halted = Some((format!("run of {} is paused: {reason}", run.name), reason.clone()));
                 run.state = RunState::Paused { reason };
             }
@@ -131,8 +132,8 @@ pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Ti
     match run.state {
         RunState::Cancelled { .. } => Verdict { to: Standing::Cancelled, wait_until: None, letter: None },
         _ if stale && attempts > 0 => {
-            let text = "the deadline passed before another attempt".to_owned();
-            let letter = DeadLetter { code: 0, enhanced: None, text, attempts, since: now, discarded: false };
+            let cause = DeathCause::DeadlinePassed;
+            let letter = DeadLetter { code: 0, enhanced: None, cause, attempts, since: now, discarded: false };
             Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) }
         }
         _ if stale => Verdict { to: Standing::Expired, wait_until: None, letter: None },
@@ -158,7 +159,7 @@ fn judge_mailbox(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Verdic
     let letter = DeadLetter {
         code: answer.code,
         enhanced: answer.enhanced,
-        text: answer.text.clone(),
+        cause: DeathCause::Answer(answer.text.clone()),
         attempts,
         since: now,
         discarded: false,

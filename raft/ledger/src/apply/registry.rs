@@ -3,10 +3,12 @@
 use super::Context;
 use crate::DEFAULT_TENANT;
 use crate::access::is_loopback;
+use crate::causes::{BlockCause, PauseReason};
 use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut, body_hash};
 use crate::content::Blob;
 use crate::effect::Effect;
 use crate::ids::Hash;
+use crate::impossible::Impossible;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Activity, Ledger, OptedOut, StoredBlob, TakenBack};
@@ -34,11 +36,7 @@ impl Ledger {
             return Ok(());
         }
         if self.head.test_clock.is_some() && !is_loopback(&relay.host) {
-            let why = format!(
-                "the time is a test's, so no mail leaves this machine, and {} is another; give a relay on 127.0.0.1",
-                relay.host
-            );
-            return Err(Refusal::NotPossible(why));
+            return Err(Impossible::RelayElsewhere { host: relay.host.clone() }.into());
         }
         match self.relays.get(&relay.name) {
             Some(known) if known != relay && !replace => Err(Refusal::RelayNameTaken(relay.name.clone())),
@@ -77,13 +75,13 @@ impl Ledger {
         let OptOutTakeBack { tenant, key, last, reason } = back;
         let place = (tenant.clone(), key.clone());
         if reason.trim().is_empty() {
-            return Err(Refusal::NotPossible("an opt-out is taken back for a reason, and there is none".to_owned()));
+            return Err(Impossible::NoReason.into());
         }
         match self.opted_out.get(&place) {
             Some(known) if known.last == *last => {}
-            Some(_) => return Err(Refusal::NotPossible(format!("{key} has opted out again meanwhile"))),
+            Some(_) => return Err(Impossible::OptedOutAgain(key.clone()).into()),
             None if self.taken_back.contains(&place) => return Ok(Outcome::Moved(0)),
-            None => return Err(Refusal::NotPossible(format!("{key} has not opted out"))),
+            None => return Err(Impossible::NotOptedOut(key.clone()).into()),
         }
         self.opted_out.remove(&place);
         let reason = reason.clone();
@@ -94,13 +92,13 @@ impl Ledger {
     pub(super) fn quarantine(&mut self, context: &mut Context, quarantine: &Quarantine) -> Result<Outcome, Refusal> {
         match quarantine.item {
             Quarantined::Schedule(id) => {
-                let cause = quarantine.cause.clone();
+                let cause = BlockCause::Quarantined(quarantine.cause.clone());
                 self.change_activity(context, id, |_| Activity::Blocked { cause })?;
                 context.alarm(format!("schedule {} is blocked: {}", id.0, quarantine.cause));
                 Ok(Outcome::Done)
             }
             Quarantined::Run(run) => {
-                let outcome = self.halt_run(context, run, quarantine.cause.clone())?;
+                let outcome = self.halt_run(context, run, PauseReason::Quarantined(quarantine.cause.clone()))?;
                 context.alarm(format!("run {run} is paused: {}", quarantine.cause));
                 Ok(outcome)
             }

@@ -10,6 +10,7 @@ use super::gap::Look;
 use super::moves::Place;
 use crate::bitmap::Bitmap;
 use crate::command::{Picked, Requeue};
+use crate::impossible::Impossible;
 use crate::refusal::Refusal;
 use crate::reply::{Moved, Outcome};
 use crate::rulings::Ruled;
@@ -22,7 +23,7 @@ impl Ledger {
         if let Some(pool) = &requeue.pool
             && !self.serves(pool)
         {
-            return Err(Refusal::NotPossible(format!("no relay of pool '{pool}' takes mail")));
+            return Err(Impossible::PoolWithoutRelay(pool.clone()).into());
         }
         let moved = requeue.picked.iter().map(|picked| self.requeue_of(context, picked, requeue.pool.as_deref()));
         Ok(Outcome::MovedOf(moved.collect()))

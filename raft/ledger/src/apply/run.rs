@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use crate::bitmap::Bitmap;
+use crate::causes::{DeathCause, PauseReason};
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::ids::RunId;
+use crate::impossible::Impossible;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::rulings::{RULINGS_MAX, Ruled, Ruling, RulingKey};
@@ -26,14 +28,19 @@ impl Ledger {
         let known = self.page_of(pause.run).map(|(_, page, place)| &page.runs[place].state);
         let reason = match known {
             Some(RunState::Paused { reason }) if pause.reason.is_empty() => reason.clone(),
-            _ => pause.reason.clone(),
+            _ => PauseReason::Operator(pause.reason.clone()),
         };
         self.halt_run(context, pause.run, reason)
     }
 
     /// Pauses a run; pausing it again with another reason changes that. A finished one can be paused as long as somebody
     /// may come back to it.
-    pub(super) fn halt_run(&mut self, context: &mut Context, run: RunId, reason: String) -> Result<Outcome, Refusal> {
+    pub(super) fn halt_run(
+        &mut self,
+        context: &mut Context,
+        run: RunId,
+        reason: PauseReason,
+    ) -> Result<Outcome, Refusal> {
         let page = self.change_run(context, run, |run| {
             stoppable(run)?;
             run.state = RunState::Paused { reason: reason.clone() };
@@ -55,7 +62,7 @@ impl Ledger {
                 run.policy_refusals.clear();
                 Ok(())
             }
-            ref other => Err(Refusal::NotPossible(format!("the run is {}", other.word()))),
+            ref other => Err(Impossible::RunIs(other.kind()).into()),
         })?;
         self.rule(context, run, Ruled::Resumed, BTreeMap::new());
         context.emit(Effect::RunChanged(page));
@@ -186,9 +193,9 @@ impl Ledger {
             }
             for (slot, attempts) in attempts.into_iter().filter(|(slot, _)| tried.contains(*slot)) {
                 if let Some(key) = self.recipient_at((id, number), slot) {
-                    let text = "the deadline passed before another attempt".to_owned();
-                    let since = context.now;
-                    self.dead.put(key, DeadLetter { code: 0, enhanced: None, text, attempts, since, discarded: false });
+                    let (cause, since) = (DeathCause::DeadlinePassed, context.now);
+                    self.dead
+                        .put(key, DeadLetter { code: 0, enhanced: None, cause, attempts, since, discarded: false });
                 }
             }
             moved += u64::from(pending.len());
@@ -256,6 +263,6 @@ fn stoppable(run: &Run) -> Result<(), Refusal> {
     match run.state {
         RunState::Open | RunState::Paused { .. } => Ok(()),
         RunState::Finished if run.may_come_back() => Ok(()),
-        ref ended => Err(Refusal::NotPossible(format!("the run is {}", ended.word()))),
+        ref ended => Err(Impossible::RunIs(ended.kind()).into()),
     }
 }

@@ -11,6 +11,7 @@ use crate::command::{
 use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, To};
 use crate::effect::Effect;
 use crate::ids::{Hash, Nominal, ScheduleId, Time};
+use crate::impossible::{Bounded, Impossible};
 use crate::labels::Labels;
 use crate::policy::Policies;
 use crate::refusal::Refusal;
@@ -20,18 +21,18 @@ use crate::state::{Activity, History, Ledger, Plan, Schedule};
 // Content and audience travel once, in the entry that creates their schedule.
 const _: () = assert!(CONTENT_BYTES_MAX + INLINE_BYTES_MAX <= ENTRY_BYTES_MAX * 5 / 4);
 
-pub(super) fn bounded(what: &str, value: usize, bound: usize) -> Result<(), Refusal> {
-    if value <= bound { Ok(()) } else { Err(Refusal::TooLarge { what: what.to_owned(), bound: bound as u64 }) }
+pub(super) fn bounded(what: Bounded, value: usize, bound: usize) -> Result<(), Refusal> {
+    if value <= bound { Ok(()) } else { Err(Refusal::TooLarge { what, bound: bound as u64 }) }
 }
 
 pub(super) fn labelled(labels: &Labels) -> Result<(), Refusal> {
-    labels.check().map_err(|wrong| Refusal::NotPossible(format!("labels: {wrong}")))
+    labels.check().map_err(|wrong| Impossible::Labels(wrong).into())
 }
 
 /// P17: what was sent within the gap is still known.
 pub(super) fn gap_within_retention(policies: &Policies) -> Result<(), Refusal> {
     match policies.min_gap_ms > policies.retention_ms {
-        true => Err(Refusal::NotPossible("a min_gap above the retention: what was sent would be forgotten".to_owned())),
+        true => Err(Impossible::GapAboveRetention.into()),
         false => Ok(()),
     }
 }
@@ -114,10 +115,10 @@ impl Ledger {
 
     /// Can this schedule be created, its name aside?
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
-        bounded("content (bytes)", create.content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
+        bounded(Bounded::ContentBytes, create.content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
         self.check_audience(&create.tenant, &create.audience)?;
         if create.max_runs == Some(0) {
-            return Err(Refusal::NotPossible("a schedule that may never run (max_runs is 0)".to_owned()));
+            return Err(Impossible::NoRuns.into());
         }
         labelled(&create.labels)?;
         gap_within_retention(&create.policies)?;
@@ -163,7 +164,7 @@ impl Ledger {
             return Err(Refusal::StalePlan);
         }
         if !matches!(schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
-            return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
+            return Err(Refusal::NotActive(schedule.activity.kind()));
         }
         // What fell in the pause lies between `next` and now: the next fire opens or explains it.
         self.change_activity(context, id, |schedule| match schedule.plan.next {
@@ -200,7 +201,7 @@ impl Ledger {
             return Ok(outcome);
         }
         if matches!(schedule.activity, Activity::Blocked { .. }) {
-            return Err(Refusal::NotActive(schedule.activity.word().to_owned()));
+            return Err(Refusal::NotActive(schedule.activity.kind()));
         }
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;

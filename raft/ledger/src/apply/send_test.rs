@@ -10,6 +10,7 @@ use crate::command::{Cause, Opening, SendTest, body_hash};
 use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::decide::calendar::When;
 use crate::ids::{Nominal, ScheduleId};
+use crate::impossible::{Bounded, Impossible};
 use crate::labels::Labels;
 use crate::policy::{Overlap, Policies};
 use crate::refusal::Refusal;
@@ -27,10 +28,10 @@ impl Ledger {
             return Ok(outcome);
         }
         let (content, audience) = (test.content.blob(), test.audience.blob());
-        bounded("content (bytes)", content.bytes.len(), CONTENT_BYTES_MAX)?;
-        bounded("inline audience (bytes)", audience.bytes.len(), INLINE_BYTES_MAX)?;
+        bounded(Bounded::ContentBytes, content.bytes.len(), CONTENT_BYTES_MAX)?;
+        bounded(Bounded::InlineBytes, audience.bytes.len(), INLINE_BYTES_MAX)?;
         if test.audience.recipients.len() != 1 {
-            return Err(Refusal::NotPossible("a test mail that does not go to exactly one recipient".to_owned()));
+            return Err(Impossible::NotOneRecipient.into());
         }
         let id = ScheduleId(context.index);
         let schedule = Schedule {

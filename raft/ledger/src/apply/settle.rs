@@ -8,6 +8,7 @@ use super::Context;
 use super::moves::Place;
 use super::refused::demanded;
 use crate::bitmap::{Bitmap, CHUNK};
+use crate::causes::DeathCause;
 use crate::command::{RowOutcome, Why, Witness};
 use crate::effect::Effect;
 use crate::ids::{Fence, RunId, Time};
@@ -214,7 +215,7 @@ impl Ledger {
                 letter: Some(DeadLetter {
                     code: 0,
                     enhanced: None,
-                    text: cause.clone(),
+                    cause: DeathCause::Unsendable(cause.clone()),
                     attempts,
                     since: now,
                     discarded: false,
@@ -356,7 +357,7 @@ fn name_relay(context: &Context, row: &mut Row, outcome: &RowOutcome) {
 
 /// P12: prepared with nothing else open, it has killed its holder a second time.
 fn killed_its_holder(attempts: u8, now: Time) -> Verdict {
-    let text = "holder died preparing it".to_owned();
-    let letter = DeadLetter { code: 0, enhanced: None, text, attempts, since: now, discarded: false };
+    let cause = DeathCause::HolderDied;
+    let letter = DeadLetter { code: 0, enhanced: None, cause, attempts, since: now, discarded: false };
     Verdict { to: Standing::Dead, wait_until: None, letter: Some(letter) }
 }

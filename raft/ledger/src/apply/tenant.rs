@@ -8,6 +8,7 @@ use super::schedule::bounded;
 use crate::bitmap::Bitmap;
 use crate::command::body_hash;
 use crate::ids::RunId;
+use crate::impossible::{Bounded, Impossible};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::Ledger;
@@ -27,10 +28,10 @@ impl Ledger {
             share: share.unwrap_or(known.share),
             index: known.index,
         };
-        bounded("rate of a tenant (thousandths)", wanted.rate_milli as usize, TENANT_RATE_MILLI_MAX as usize)?;
-        bounded("share of a tenant", wanted.share as usize, SHARE_MAX as usize)?;
+        bounded(Bounded::TenantRate, wanted.rate_milli as usize, TENANT_RATE_MILLI_MAX as usize)?;
+        bounded(Bounded::TenantShare, wanted.share as usize, SHARE_MAX as usize)?;
         if wanted.share == 0 {
-            return Err(Refusal::NotPossible("a tenant has a share of 1 at least; pause what it must not send".into()));
+            return Err(Impossible::NoShare.into());
         }
         if wanted != known || known.index == 0 {
             self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });

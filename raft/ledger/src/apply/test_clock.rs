@@ -6,6 +6,7 @@
 use super::Context;
 use crate::command::Advance;
 use crate::effect::Effect;
+use crate::impossible::Impossible;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, TestClock};
@@ -19,8 +20,7 @@ impl Ledger {
         let is_fresh = self.relays.is_empty() && self.schedules.is_empty() && self.history.is_empty();
         let is_used = !is_fresh || !self.pages.is_empty() || !self.opted_out.is_empty() || !self.taken_back.is_empty();
         if is_used {
-            let why = "a test clock is chosen when a cluster is made, and this one is in use with real time";
-            return Err(Refusal::NotPossible(why.to_owned()));
+            return Err(Impossible::InUse.into());
         }
         self.head.test_clock = Some(TestClock { index: context.index, offset_ms: 0 });
         Ok(Outcome::Done)
@@ -28,16 +28,15 @@ impl Ledger {
 
     pub(super) fn advance(&mut self, context: &mut Context, advance: &Advance) -> Result<Outcome, Refusal> {
         let Some(clock) = &mut self.head.test_clock else {
-            let why = "this cluster keeps real time; `cluster init --test-clock` makes one whose time can be moved";
-            return Err(Refusal::NotPossible(why.to_owned()));
+            return Err(Impossible::RealTime.into());
         };
         let (now, to) = (context.now, advance.to);
         if to <= now {
-            return Err(Refusal::NotPossible(format!("it is {now} already, and the clock only goes forward")));
+            return Err(Impossible::ClockGoesForward { now }.into());
         }
         let due = self.derived.due.first().map(|(due, _)| *due);
         if let Some(due) = due.filter(|due| *due < to && !advance.jump) {
-            return Err(Refusal::NotPossible(format!("a schedule is due {due}, before {to}: advance to it, or jump")));
+            return Err(Impossible::DueBefore { due, to }.into());
         }
         clock.offset_ms = clock.offset_ms.saturating_add(to.since_ms(now));
         self.head.now = to;

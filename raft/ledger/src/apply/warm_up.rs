@@ -10,6 +10,7 @@ use crate::DEFAULT_TENANT;
 use crate::bitmap::Bitmap;
 use crate::command::body_hash;
 use crate::ids::Time;
+use crate::impossible::{Bounded, Impossible};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, Standing};
@@ -23,15 +24,15 @@ impl Ledger {
         if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
             return Ok(outcome);
         }
-        bounded("warm-up (days)", caps.len(), WARM_UP_DAYS_MAX)?;
+        bounded(Bounded::WarmUpDays, caps.len(), WARM_UP_DAYS_MAX)?;
         if caps.is_empty() || caps.contains(&0) {
-            return Err(Refusal::NotPossible("a warm-up has a cap for each of its days, 1 at least".to_owned()));
+            return Err(Impossible::DayWithoutCap.into());
         }
         let (today, known) = (Day::of(context.now), self.warm_ups.get(pool).cloned());
         if let Some(first) = first
             && (*first > today || today.0.saturating_sub(first.0) > WARM_UP_DAYS_MAX as i64)
         {
-            return Err(Refusal::NotPossible("a warm-up begins today, or began within the last 400 days".to_owned()));
+            return Err(Impossible::WarmUpBegin.into());
         }
         // A plan that is over says nothing of the day on which another one begins; the same one again is no other.
         let kept = known.as_ref().filter(|known| known.cap(today).is_some() || known.caps == *caps);

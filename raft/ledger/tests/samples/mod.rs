@@ -2,11 +2,13 @@
 
 use reveille_ledger::access::{Access, Secret, Tls, Trust};
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::canary::Canary;
+use reveille_ledger::campaign::StageKind;
+use reveille_ledger::canary::{Canary, Trial, Verdict};
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Named, Recipient, Seal, To};
 use reveille_ledger::decide::calendar::{DstGap, DstOverlap, Policies as Dst, Weekdays, When};
 use reveille_ledger::ids::*;
+use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::refusal::Refusal;
@@ -14,7 +16,7 @@ use reveille_ledger::reply::{Moved, Outcome, Reply};
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::warm_up::{Day, WarmUpSet};
-use reveille_ledger::{Ledger, RunState};
+use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
 pub const COMMANDS: u8 = 43;
@@ -452,11 +454,11 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::StalePlan,
         Refusal::NotDue(Time(5)),
         Refusal::FiredThrough,
-        Refusal::NotActive("paused".into()),
+        Refusal::NotActive(ActivityKind::Paused),
         Refusal::HolderGone,
         Refusal::NothingPending,
-        Refusal::TooLarge { what: "content (bytes)".into(), bound: 524_288 },
-        Refusal::NotPossible("the run is cancelled".into()),
+        Refusal::TooLarge { what: Bounded::ContentBytes, bound: 524_288 },
+        Impossible::RunIs(RunKind::Cancelled).into(),
         Refusal::RelayNameTaken("main".into()),
         Refusal::RunOpen(RUN),
         Refusal::NoSuchAudience("all".into()),
@@ -465,13 +467,20 @@ pub fn replies() -> Vec<(String, Reply)> {
         Refusal::NoSuchCampaign("spring".into()),
         Refusal::AudienceOfCampaign { name: "all".into(), campaigns: vec!["spring".into()], more: 0 },
         Refusal::CampaignNameTaken("spring".into()),
-        Refusal::CampaignIs("cancelled".into()),
+        Refusal::CampaignIs(StageKind::Cancelled),
         Refusal::OfCampaign("spring".into()),
         Refusal::LaunchedBefore { campaign: "spring".into(), at: Time(1_772_409_600_000) },
         Refusal::SentBefore { run: RUN, name: "spring".into(), at: Time(1_772_409_600_000) },
         Refusal::AtConcurrency { tenant: "acme".into(), most: 300 },
         Refusal::CapUsedUp { pool: "bulk".into(), until: Time(1_772_409_600_000) },
-        Refusal::CanaryHeld("canary: of 10 recipients 2 are dead".into()),
+        Refusal::CanaryHeld(Trial {
+            recipients: 10,
+            bad_max: 1,
+            undecided: 3,
+            bad: 2,
+            verdict: Verdict::Held,
+            seed: 7,
+        }),
     ];
     let refused = refusals.into_iter().map(Outcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();

@@ -168,7 +168,7 @@ impl World {
             let _ = writeln!(text, "  waits until {}", self.time(until));
         }
         if let Some(letter) = story.dead {
-            let _ = writeln!(text, "  dead: {} {}", letter.code, letter.text);
+            let _ = writeln!(text, "  dead: {} {}", letter.code, letter.text());
         }
         if let Some(run) = story.kept_apart_by {
             let _ = writeln!(text, "  kept apart by {run}");

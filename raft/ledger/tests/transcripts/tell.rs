@@ -233,7 +233,7 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
     });
     let dead = ledger.dead().get(&(run, number)).map_or("no letter".to_owned(), |letter| {
         let discarded = if letter.discarded { ", discarded" } else { "" };
-        format!("letter: {} {}, {} attempts{discarded}", letter.code, letter.text, letter.attempts)
+        format!("letter: {} {}, {} attempts{discarded}", letter.code, letter.text(), letter.attempts)
     });
     let attempts = chunk.attempts.get(&slot).copied().unwrap_or(0);
     let suspect = if chunk.suspects.contains(slot) { "a suspect" } else { "no suspect" };
