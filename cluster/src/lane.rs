@@ -540,10 +540,17 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
         boundary_seed: draft.content.0,
         list_unsubscribe,
     };
-    let mail = letter.compiled.compose(recipient, &stamp).map_err(|error| {
+    let mut mail = letter.compiled.compose(recipient, &stamp).map_err(|error| {
         tracing::warn!(recipient = job.name(), %error, "a mail cannot be composed");
         Fate::Unsendable(clip(&error.to_string()))
     })?;
+    if planted::is(Bug::SwapContents)
+        && let Recipients::Inline(audience) = &*letter.recipients
+        && let Some(other) = audience.recipients.get(draft.recipient as usize ^ 1)
+        && let Ok(swapped) = letter.compiled.compose(other, &stamp)
+    {
+        mail.data = swapped.data;
+    }
     Ok((job, Mail { from: letter.compiled.sender().wire(), to: mail.to, data: mail.data }))
 }
 

@@ -158,7 +158,7 @@ impl Admin {
     }
 
     /// Makes a sealed audience by one node; returns when it is known.
-    pub async fn generate_audience(&self, name: &str, recipients: u32, seed: u64) -> Result<()> {
+    pub async fn generate_audience(&self, name: &str, recipients: u32, seed: u64, columns: &[&str]) -> Result<()> {
         let endpoint = self.endpoints.first().context("a cluster without nodes")?;
         // No limit for the whole: it takes as long as the disks of the nodes do. But a word is to come now and then.
         let channel =
@@ -169,6 +169,7 @@ impl Admin {
             name,
             recipients,
             seed,
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
             ..GenerateAudienceRequest::default()
         };
         let silent = || format!("audience generate: no word from {endpoint} for {} s", WORDS_WITHIN.as_secs());

@@ -109,7 +109,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     admin.add_relay_of(("dead", "dead"), address, (args.sessions, 0)).await?;
 
     let idle = rounds(&cluster, &record, args, "idle").await?;
-    admin.generate_audience("backlog", args.recipients, SEED).await?;
+    admin.generate_audience("backlog", args.recipients, SEED, &[]).await?;
     let due = SystemTime::now() + AHEAD;
     for (name, pool) in [("backlog", "default"), ("dead", "dead")] {
         admin.create(run_to_all(name, pool, due)).await?;

@@ -17,6 +17,20 @@ pub fn made_address(seed: u64, recipient: u32) -> String {
     format!("r{recipient:08}.s{seed}@audience.invalid")
 }
 
+/// The value of a recipient's only variable in that audience.
+pub fn made_value(seed: u64, column: &str, recipient: u32) -> String {
+    let chance = mixed(seed ^ mixed(u64::from(recipient) << 8));
+    format!("{column} {:06x}", chance & 0xff_ffff)
+}
+
+/// SplitMix64's last step.
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
 /// The same mail to a sealed audience.
 pub fn to_sealed(body: ScheduleBody, audience: &str) -> ScheduleBody {
     ScheduleBody { audience: Some(Audience { sealed: audience.to_owned(), ..Audience::default() }), ..body }

@@ -94,6 +94,8 @@ mod tests {
                 answer: Answered::Accepted,
                 message_id: Some("<1@example.net>".to_owned()),
                 body: None,
+                content: None,
+                repeated_headers: Vec::new(),
             })
         }));
         events.push(Event::Standing(Standing {

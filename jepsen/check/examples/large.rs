@@ -40,7 +40,8 @@ fn address(number: u64) -> String {
 fn write(recipients: u64, path: &str) -> Result<(), Error> {
     let mut writer = Writer::begin(BufWriter::new(File::create(path)?), &header())?;
     let (tenant, schedule, audience) = ("default".to_owned(), "campaign".to_owned(), "all".to_owned());
-    let all = Audience { name: audience.clone(), recipients: (0..recipients).map(address).collect() };
+    let all =
+        Audience { name: audience.clone(), recipients: (0..recipients).map(address).collect(), codes: Vec::new() };
     writer.event(&Event::Audience(all))?;
     writer.event(&Event::Due(Due { tenant: tenant.clone(), schedule: schedule.clone(), due_unix_ms: 0, audience }))?;
     writer.event(&Event::Run(Run {
@@ -92,6 +93,8 @@ fn one(writer: &mut Writer<BufWriter<File>>, number: u64, fence: Fence) -> Resul
         answer: Answered::Accepted,
         message_id: Some(format!("<{number:040x}@example.net>")),
         body: Some(format!("{number:064x}")),
+        content: None,
+        repeated_headers: Vec::new(),
     }))?;
     let (step, detail) = (Step::Sent, String::new());
     let (index, fence) = (fence.index + 1, Some(fence));

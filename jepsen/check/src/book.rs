@@ -40,6 +40,19 @@ pub struct Dot {
     pub message_id: Option<Digest>,
     /// Its body.
     pub body: Option<Digest>,
+    /// What the body says of itself.
+    pub says: Option<Says>,
+}
+
+/// A [`Content`](crate::history::Content).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Says {
+    /// The schedule or campaign.
+    pub schedule: Name,
+    /// The recipient.
+    pub recipient: Name,
+    /// The value of the recipient's variable.
+    pub code: Name,
 }
 
 /// Stands for a text that is only compared: 128 bits of it, which by chance no two of a run have in common.
@@ -146,6 +159,10 @@ pub struct Book {
     pub due: BTreeMap<Instant, Name>,
     /// Audiences by name, each sorted.
     pub audiences: BTreeMap<Name, Vec<Name>>,
+    /// The value of each recipient's variable, by audience and recipient.
+    pub codes: BTreeMap<(Name, Name), Name>,
+    /// Emails that have an identity header more than once, with the header.
+    pub repeated_headers: Vec<(Item, String)>,
     /// Instants without a run, by tenant and schedule.
     pub explained: BTreeMap<(Name, Name), Vec<Explained>>,
     /// Calls, by their beginning.
@@ -200,6 +217,8 @@ impl Book {
             waited: BTreeMap::new(),
             due: BTreeMap::new(),
             audiences: BTreeMap::new(),
+            codes: BTreeMap::new(),
+            repeated_headers: Vec::new(),
             explained: BTreeMap::new(),
             calls: Vec::new(),
             resumptions: BTreeSet::new(),
@@ -259,10 +278,14 @@ impl Book {
                 self.waited.insert(run, of);
             }
             Event::Audience(audience) => {
+                let name = self.names.keep(&audience.name);
                 let mut recipients: Vec<Name> = audience.recipients.iter().map(|text| self.names.keep(text)).collect();
+                for (recipient, code) in recipients.iter().zip(&audience.codes) {
+                    self.codes.insert((name, *recipient), self.names.keep(code));
+                }
                 recipients.sort_unstable();
                 recipients.dedup();
-                self.audiences.insert(self.names.keep(&audience.name), recipients);
+                self.audiences.insert(name, recipients);
             }
             Event::Due(due) => {
                 let instant = self.instant(&due.tenant, &due.schedule, due.due_unix_ms);
@@ -385,7 +408,13 @@ impl Book {
         let node = self.names.keep(&mail.node);
         let Mail { at_ns, data_ns, fence, answer, .. } = *mail;
         let [message_id, body] = [&mail.message_id, &mail.body].map(|text| text.as_deref().map(Digest::of));
-        self.dots.push(Dot { item, at_ns, data_ns, fence, node, answer, message_id, body });
+        let says = mail.content.as_ref().map(|content| Says {
+            schedule: self.names.keep(&content.schedule),
+            recipient: self.names.keep(&content.recipient),
+            code: self.names.keep(&content.code),
+        });
+        self.repeated_headers.extend(mail.repeated_headers.iter().map(|header| (item, header.clone())));
+        self.dots.push(Dot { item, at_ns, data_ns, fence, node, answer, message_id, body, says });
     }
 
     fn note_claim(&mut self, claim: &Claim) {

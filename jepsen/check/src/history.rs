@@ -29,7 +29,8 @@ pub use ledger::{
     Waited,
 };
 pub use world::{
-    Answered, Audience, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd, Mail, Outage, Overload,
+    Answered, Audience, Content, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd, Mail, Outage,
+    Overload,
 };
 
 /// The format that this crate writes and reads.
@@ -230,6 +231,8 @@ pub enum Part {
     Accepts,
     /// And every other final dot: refused, or left without an answer; and every message that the sink cut off.
     Dots,
+    /// Every whole message among them has its [`Content`], if its body has one.
+    Contents,
     /// Every claim of every run is a [`Claim`].
     Claims,
     /// Every step of every recipient is an [`Outcome`].

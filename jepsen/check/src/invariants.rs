@@ -8,6 +8,7 @@ pub mod barriers;
 pub mod blame;
 pub mod calendar;
 pub mod claims;
+pub mod contents;
 pub mod doubt;
 pub mod ends;
 pub mod hashes;
@@ -34,7 +35,7 @@ pub struct Invariant {
 pub const ALWAYS: [u8; 4] = [1, 2, 4, 9];
 
 /// All of them, by number.
-pub const ALL: [Invariant; 15] = [
+pub const ALL: [Invariant; 16] = [
     invariant(1, "no recipient of a run is accepted twice", once::accepted_once),
     invariant(2, "every accept is covered by a committed claim", claims::covered),
     invariant(3, "one fence an attempt, one past the gate", once::one_fence_past_the_gate),
@@ -50,6 +51,7 @@ pub const ALL: [Invariant; 15] = [
     invariant(13, "the backlog drains after healing", loss::drains),
     invariant(14, "accepts are at most gate passes", claims::passed_the_gate),
     invariant(15, "no row stays with a holder that is gone", rows::revoked),
+    invariant(16, "the content is the recipient's own", contents::own),
 ];
 
 const fn invariant(number: u8, says: &'static str, judge: fn(&Book) -> Verdict) -> Invariant {

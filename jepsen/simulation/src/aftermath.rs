@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use reveille_check::almanac::Named;
 use reveille_check::history::{
-    Answered, Audience, Claim, Due, Event, Explained, Fate, Found, Mail, Noun, OPTED_OUT, Outcome, PassedOver, Run,
-    RunCause, Step, Waited,
+    Answered, Audience, Claim, Content, Due, Event, Explained, Fate, Found, Mail, Noun, OPTED_OUT, Outcome, PassedOver,
+    Run, RunCause, Step, Waited,
 };
 use reveille_ledger::command::{Cause, Reason};
 use reveille_ledger::content::Recipients;
@@ -41,6 +41,8 @@ pub fn mails(chronicle: &Chronicle, arrivals: &[Arrival]) {
             },
             message_id: Some(arrival.message_id.clone()),
             body: None,
+            content: Content::read(&arrival.body),
+            repeated_headers: arrival.repeated_headers(),
         }));
     }
 }
@@ -52,7 +54,8 @@ pub fn mails(chronicle: &Chronicle, arrivals: &[Arrival]) {
 pub fn due(chronicle: &Chronicle, plan: &Plan, created: &[Created], ledger: &Ledger) -> u64 {
     for planned in &plan.schedules {
         let (name, recipients) = (planned.name.clone(), planned.recipients.clone());
-        chronicle.note(Event::Audience(Audience { name, recipients }));
+        let codes = recipients.iter().map(|recipient| Content::code_of(&name, recipient)).collect();
+        chronicle.note(Event::Audience(Audience { name, recipients, codes }));
     }
     let mut count = 0;
     for Created { planned, id, after_first, after_last } in created {

@@ -24,12 +24,13 @@ const LATE_MS: u64 = 10_000;
 const CLAIM_CAP: u32 = 4_096;
 /// The invariants that a simulation can say something about. Of I12 it has no second tenant, and of I14 nobody counts
 /// the passes of each gate.
-const ASKS: [u8; 9] = [3, 5, 6, 7, 8, 10, 11, 13, 15];
+const ASKS: [u8; 10] = [3, 5, 6, 7, 8, 10, 11, 13, 15, 16];
 
 /// A simulation sees everything, but for these two parts.
-const WHOLE: [Part; 15] = [
+const WHOLE: [Part; 16] = [
     Part::Accepts,
     Part::Dots,
+    Part::Contents,
     Part::Claims,
     Part::Outcomes,
     Part::Standings,

@@ -2,6 +2,7 @@
 
 use chrono_tz::Tz;
 use reveille_check::almanac::{Civil, Gap, Named, Rule, Twice};
+use reveille_check::history as checked;
 use reveille_cluster::parts;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Audience, Content, Named as NamedAudience, Recipient, Seal, To};
@@ -213,8 +214,11 @@ impl Planned {
     }
 
     fn list(&self) -> Vec<Recipient> {
-        let recipient =
-            |address: &String| Recipient { address: address.clone(), key: address.clone(), values: Vec::new() };
+        let recipient = |address: &String| Recipient {
+            address: address.clone(),
+            key: address.clone(),
+            values: vec![checked::Content::code_of(&self.name, address)],
+        };
         self.recipients.iter().map(recipient).collect()
     }
 
@@ -223,7 +227,7 @@ impl Planned {
             let (name, seal) = (self.name.clone(), self.seal().blob().hash);
             return To::Sealed(NamedAudience { name, seal, rows: self.recipients.len() as u32 });
         }
-        Audience { columns: Vec::new(), recipients: self.list() }.into()
+        Audience { columns: columns(), recipients: self.list() }.into()
     }
 
     /// Of a sealed audience: the bytes of its only part.
@@ -234,7 +238,7 @@ impl Planned {
     /// Of a sealed audience: its seal.
     pub fn seal(&self) -> Seal {
         let parts = vec![parts::name(&self.part()).unwrap_or(Hash([0; 32]))];
-        Seal { name: self.name.clone(), columns: Vec::new(), rows: self.recipients.len() as u32, parts }
+        Seal { name: self.name.clone(), columns: columns(), rows: self.recipients.len() as u32, parts }
     }
 
     /// As the admin API would propose it at this ledger time. None: it never fires from then on.
@@ -275,7 +279,7 @@ impl Planned {
             pool: "default".into(),
             priority: 0,
             paused: None,
-            content: content(),
+            content: content(&self.name),
             audience: self.audience(),
             after: now,
             next: Some(next),
@@ -285,12 +289,18 @@ impl Planned {
     }
 }
 
-fn content() -> Content {
+/// The only variable of each recipient.
+fn columns() -> Vec<String> {
+    vec![checked::Content::VARIABLE.into()]
+}
+
+/// It names its schedule, its recipient and the recipient's code (I16).
+fn content(schedule: &str) -> Content {
     Content {
         sender: "Simulation <from@example.org>".into(),
         reply_to: None,
         subject: "Hello".into(),
-        text: Some("As planned.\n".into()),
+        text: Some(checked::Content::template(schedule)),
         html: None,
         headers: Vec::new(),
         variables: Vec::new(),

@@ -75,10 +75,23 @@ pub struct Arrival {
     pub fence: String,
     /// `X-Reveille-Run`.
     pub run: String,
+    /// Names of the identity headers, in order, as often as they came.
+    pub identity: Vec<String>,
+    /// What follows the header section.
+    pub body: String,
     /// Whether it was accepted.
     pub accepted: bool,
     /// The code that was answered; none where nothing was.
     pub code: Option<u16>,
+}
+
+impl Arrival {
+    /// Identity headers that came more than once.
+    pub fn repeated_headers(&self) -> Vec<String> {
+        let places = self.identity.iter().enumerate();
+        let again = places.filter(|(place, name)| self.identity.iter().take(*place).any(|before| before == *name));
+        again.map(|(_, name)| name.clone()).collect()
+    }
 }
 
 struct State {

@@ -194,6 +194,8 @@ mod tests {
                 sender: String::new(),
                 fence: None,
                 headers: Default::default(),
+                repeated: Vec::new(),
+                excerpt: None,
                 data_unix_us: 0,
                 data_monotonic_us: 0,
                 accept_unix_us: 0,

@@ -36,6 +36,8 @@ pub struct SinkOptions {
     pub keep_bodies: usize,
     /// How many bytes those texts may take together; the oldest go first.
     pub keep_body_bytes: usize,
+    /// How many bytes of each body an accept keeps, for a caller that compares contents with envelopes.
+    pub excerpt_bytes: usize,
     /// The lenient twin: LF alone ends a line, as some relays have it, so that smuggled mails show up.
     pub lenient_line_ends: bool,
     /// The largest message in bytes (offered as SIZE); larger ones are read to their end and refused with 552.
@@ -69,6 +71,7 @@ impl Default for SinkOptions {
             dots: None,
             keep_bodies: 1_000,
             keep_body_bytes: 64 << 20,
+            excerpt_bytes: 0,
             lenient_line_ends: false,
             max_message_bytes: 10 << 20,
             max_recipients: 1_000,

@@ -216,6 +216,12 @@ impl Dialogue {
         Ok(())
     }
 
+    fn excerpt(&self, body: &[u8]) -> Option<String> {
+        let bytes = self.sink.options.excerpt_bytes.min(body.len());
+        let start = body.get(..bytes).filter(|start| !start.is_empty())?;
+        Some(String::from_utf8_lossy(start).into_owned())
+    }
+
     async fn between_mails(&mut self) -> Result<(), End> {
         match self.strike(FaultStage::Between).await? {
             Struck::Refuse(code, text) => self.refuse(code, &text),
@@ -250,6 +256,8 @@ impl Dialogue {
             sender: envelope.sender,
             fence: None,
             headers: BTreeMap::new(),
+            repeated: Vec::new(),
+            excerpt: self.excerpt(body),
             data_unix_us: started.unix_us,
             data_monotonic_us: started.monotonic_us,
             accept_unix_us: now.unix_us,
@@ -266,8 +274,13 @@ impl Dialogue {
     }
 }
 
+/// Headers that say which email this is. Readers differ in which one of two they take.
+const IDENTITY: [&str; 3] = ["Message-ID", "X-Reveille-Run", "X-Reveille-Fence"];
+
 /// Takes over the headers that say which claim a mail belongs to.
 fn read_marks(head: &[u8], accept: &mut Accepted) {
+    let count = |name: &str| headers::fields(head).filter(|field| field.name.eq_ignore_ascii_case(name)).count();
+    accept.repeated = IDENTITY.into_iter().filter(|name| count(name) > 1).map(str::to_owned).collect();
     for field in headers::fields(head) {
         if field.name.eq_ignore_ascii_case("Message-ID") {
             accept.message_id.get_or_insert_with(|| kept(field.value()));

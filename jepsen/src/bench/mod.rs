@@ -117,7 +117,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let mut cluster = Cluster::start(start, args.nodes).await?;
     cluster.admin().add_relay(relay, args.sessions).await?;
     let begun = Instant::now();
-    let made = cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED);
+    let made = cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED, &[]);
     telling(&format!("the audience of {mails} recipients"), made).await?;
     let generate_seconds = begun.elapsed().as_secs_f64();
     eprintln!("{mails} recipients are sealed, in {generate_seconds:.1} s");

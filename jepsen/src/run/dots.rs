@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use reveille_check::history::{Answered, Event, Mail};
+use reveille_check::history::{Answered, Content, Event, Mail};
 use reveille_sink::{Accepted, DotAnswer, DotWatcher, Sink};
 
 use super::recorder::Recorder;
@@ -64,5 +64,7 @@ fn mail(recorder: &Recorder, accept: &Accepted, answer: Answered) -> Event {
         answer,
         message_id: accept.message_id.clone(),
         body: Some(accept.body_blake3.to_string()),
+        content: accept.excerpt.as_deref().and_then(Content::read),
+        repeated_headers: accept.repeated.clone(),
     })
 }

@@ -11,6 +11,7 @@
 //! `aftermath.rs` with `stories.rs` (what is read at the end), `verdict.rs` (the last line). `crash/` is a command of its
 //! own on the same ground.
 
+mod accepts;
 mod aftermath;
 mod blows;
 pub mod crash;

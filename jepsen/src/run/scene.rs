@@ -13,6 +13,7 @@ use reveille_check::history::{Event, Header, Part, Phase, PhaseName};
 use reveille_sink::{Sink, SinkOptions};
 use tokio::task::JoinSet;
 
+use super::accepts;
 use super::aftermath;
 use super::dots::Dots;
 use super::gates::Gates;
@@ -26,6 +27,10 @@ use crate::watch::Watch;
 
 /// Accepts that are kept in memory.
 const MAILS: usize = 2_000_000;
+/// The lines of a body that are compared stand within so many bytes.
+const CONTENT_BYTES: usize = 512;
+/// The sink's own record, in the folder of the cluster.
+const ACCEPTS: &str = "accepts.jsonl";
 /// Of the time that is left, so much is for judging when the reading has to be over.
 const TO_JUDGE: Duration = Duration::from_secs(8);
 
@@ -86,11 +91,12 @@ impl Scene {
         let dots = Dots::default();
         let sink = Sink::start(SinkOptions {
             listen: SocketAddr::from((cluster.footing().ours(), 0)),
-            record: Some(cluster.folder().join("accepts.jsonl")),
+            record: Some(cluster.folder().join(ACCEPTS)),
             faults: pace.parse().context("the pace of the sink")?,
             dots: Some(dots.watcher(&recorder)),
             keep_records: MAILS,
             keep_bodies: 0,
+            excerpt_bytes: CONTENT_BYTES,
             ..SinkOptions::default()
         })?;
         cluster.admin().add_relay(cluster.footing().reach(sink.address())?, sessions).await?;
@@ -133,6 +139,7 @@ impl Scene {
         let clocks = Clocks::new(lives.clone(), self.ledger_time, &nemesis.stage.sink, &recorder);
         let read = aftermath::read(admin, workload, &recorder, &clocks, ends - TO_JUDGE).await;
         let mut whole = trouble.note(read).unwrap_or_default();
+        trouble.note(accepts::compare(&nemesis.stage.cluster.folder().join(ACCEPTS), &nemesis.stage.sink).await);
         // Accepts first: a mail on its way passes its gate before.
         self.dots.record_the_rest(&recorder, &nemesis.stage.sink);
         if self.gates.record(&nemesis.stage.cluster, &recorder, &lives).await {
@@ -145,7 +152,16 @@ impl Scene {
         workload.record_overload(&recorder, &nemesis.stage.sink);
         nemesis.stage.record_living();
         // What was observed completely, beside what was read.
-        whole.extend([Part::Accepts, Part::Dots, Part::Due, Part::Calls, Part::Lives, Part::Faults, Part::Outages]);
+        whole.extend([
+            Part::Accepts,
+            Part::Dots,
+            Part::Contents,
+            Part::Due,
+            Part::Calls,
+            Part::Lives,
+            Part::Faults,
+            Part::Outages,
+        ]);
         recorder.end(whole)?;
         let surprises = std::mem::take(&mut nemesis.stage.surprises);
         Ok(Closed { judgement: check::judge(&self.history)?, drained, surprises })

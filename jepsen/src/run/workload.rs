@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use reveille_check::history::{Answer, Audience, Call, Due, Event, Noun, Operation, Overload};
+use reveille_check::history::{Answer, Audience, Call, Content, Due, Event, Noun, Operation, Overload};
 use reveille_proto::admin::v1::{Every, InDoubt, Policies, ScheduleBody, When, when};
 use reveille_sink::Sink;
 
@@ -94,6 +94,14 @@ impl Item {
         (0..self.recipients).map(|number| self.address(number))
     }
 
+    /// The value of this recipient's variable, which the body shows.
+    fn code(&self, recipient: u32) -> String {
+        match self.kind {
+            Kind::Once | Kind::Daily(_) | Kind::Held(_) => Content::code_of(&self.name, &self.address(recipient)),
+            Kind::Campaign(seed) => campaigns::made_value(seed, Content::VARIABLE, recipient),
+        }
+    }
+
     /// When it is due; milliseconds since 1970.
     pub fn instants_ms(&self) -> Vec<i64> {
         match &self.kind {
@@ -164,7 +172,10 @@ impl Workload {
         let items = self.items().clone();
         for item in &items {
             if let Kind::Campaign(seed) = item.kind {
-                admin.of_tenant(item.tenant()).generate_audience(&item.name, item.recipients, seed).await?;
+                admin
+                    .of_tenant(item.tenant())
+                    .generate_audience(&item.name, item.recipients, seed, &[Content::VARIABLE])
+                    .await?;
             }
         }
         let mut clients = tokio::task::JoinSet::new();
@@ -228,8 +239,20 @@ impl Workload {
         came
     }
 
-    /// As the API has it.
+    /// As the API has it. The content names its schedule, its recipient and the recipient's code (I16).
     pub fn body(&self, item: &Item) -> ScheduleBody {
+        let mut body = self.plain_body(item);
+        if let Some(content) = body.content.as_mut() {
+            content.text = Some(Content::template(&item.name));
+        }
+        if let Some(audience) = body.audience.as_mut().filter(|audience| !audience.recipients.is_empty()) {
+            audience.columns = vec![Content::VARIABLE.to_owned()];
+            (0..).zip(&mut audience.recipients).for_each(|(number, one)| one.values = vec![item.code(number)]);
+        }
+        body
+    }
+
+    fn plain_body(&self, item: &Item) -> ScheduleBody {
         let at = UNIX_EPOCH + Duration::from_millis(item.due_ms);
         let policies = Policies { in_doubt: self.in_doubt.into(), ..Policies::default() };
         match &item.kind {
@@ -341,7 +364,8 @@ impl Workload {
     pub fn record(&self, recorder: &Recorder) {
         for item in self.items().iter().chain([&bell()]) {
             let recipients = item.addresses().collect();
-            recorder.event(&Event::Audience(Audience { name: item.name.clone(), recipients }));
+            let codes = (0..item.recipients).map(|recipient| item.code(recipient)).collect();
+            recorder.event(&Event::Audience(Audience { name: item.name.clone(), recipients, codes }));
         }
         for item in self.items().iter() {
             for due_unix_ms in item.instants_ms() {

@@ -40,11 +40,13 @@ pub enum Bug {
     OverlapTwice,
     /// A sync of the log is reported and not done.
     FsyncLies,
+    /// Of two neighbours in an inline audience each gets the content of the other.
+    SwapContents,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 11] = [
+    pub const ALL: [Bug; 12] = [
         Bug::ClaimAfterSend,
         Bug::NoEpochCheck,
         Bug::NoStartupDelay,
@@ -56,6 +58,7 @@ impl Bug {
         Bug::WheelTrustsLeader,
         Bug::OverlapTwice,
         Bug::FsyncLies,
+        Bug::SwapContents,
     ];
 
     /// As the variable names it.
@@ -72,6 +75,7 @@ impl Bug {
             Bug::WheelTrustsLeader => "wheel-trusts-leader",
             Bug::OverlapTwice => "overlap-twice",
             Bug::FsyncLies => "fsync-lies",
+            Bug::SwapContents => "swap-contents",
         }
     }
 }

@@ -32,6 +32,50 @@ pub struct Mail {
     /// Hash of what follows the header section.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
+    /// What the body says of itself; none where it does not say it, or was not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Content>,
+    /// Identity headers (`Message-ID`, `X-Reveille-Run`, `X-Reveille-Fence`) that this email has more than once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeated_headers: Vec<String>,
+}
+
+/// What a body of the judge's workload says of itself, so that the wrong content for a recipient is seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// The schedule or campaign. It stands in the template.
+    pub schedule: String,
+    /// The recipient's address, as the template's own variable has it.
+    pub recipient: String,
+    /// The value of a variable that each recipient has: [`Audience::codes`] says which.
+    pub code: String,
+}
+
+impl Content {
+    /// The variable that each recipient has.
+    pub const VARIABLE: &str = "code";
+
+    /// The text of a schedule, as a template.
+    #[must_use]
+    pub fn template(schedule: &str) -> String {
+        format!("Schedule: {schedule}\nRecipient: {{{{ recipient }}}}\nCode: {{{{ {} }}}}\n", Content::VARIABLE)
+    }
+
+    /// Reads a body; none where one of the three lines is missing.
+    #[must_use]
+    pub fn read(body: &str) -> Option<Content> {
+        let value = |name: &str| body.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        Some(Content { schedule: value("Schedule: ")?, recipient: value("Recipient: ")?, code: value("Code: ")? })
+    }
+
+    /// The value of [`Content::VARIABLE`] for a recipient that a schedule names: 64 bits of both (FNV-1a).
+    #[must_use]
+    pub fn code_of(schedule: &str, recipient: &str) -> String {
+        let bytes = schedule.bytes().chain([0]).chain(recipient.bytes());
+        let hash = bytes
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        format!("{hash:016x}")
+    }
 }
 
 /// How the sink answered a final dot.
@@ -75,6 +119,9 @@ pub struct Audience {
     pub name: String,
     /// Addresses, each once.
     pub recipients: Vec<String>,
+    /// The value of [`Content::VARIABLE`] of each recipient, in the same order; empty where recipients have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub codes: Vec<String>,
 }
 
 /// An instant of a schedule, or the one of a campaign, by a model of its own.
@@ -184,4 +231,22 @@ pub struct Lease {
     pub incarnation: u64,
     /// Until when it may pass gates, by its own clock.
     pub until_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Content;
+
+    #[test]
+    fn body_of_the_template_reads_back_and_a_shorter_one_says_nothing() {
+        let code = Content::code_of("once-7", "ann@example.net");
+        let body =
+            Content::template("once-7").replace("{{ recipient }}", "ann@example.net").replace("{{ code }}", &code);
+        let content =
+            Content { schedule: "once-7".to_owned(), recipient: "ann@example.net".to_owned(), code: code.clone() };
+        assert_eq!(Content::read(&body.replace('\n', "\r\n")), Some(content));
+        assert_eq!(Content::read("Schedule: once-7\nRecipient: ann@example.net\n"), None);
+        assert_ne!(code, Content::code_of("once-7", "bob@example.net"));
+        assert_ne!(code, Content::code_of("once-8", "ann@example.net"));
+    }
 }

@@ -3,6 +3,8 @@
 //! is the same at each attempt too. And what came was a message: a line end that two readers may take for two different
 //! things (RFC 5321 2.3.8) was never written.
 //!
+//! An identity header that comes twice is an offence too: the sink reads the first, another reader may read the last.
+//!
 //! Of a message that was cut off nobody knows how much was missing; it is left out.
 
 use crate::book::{Book, Dot};
@@ -16,6 +18,9 @@ pub fn of_mails(book: &Book, inquiry: &mut Inquiry) {
     }
     for dot in book.accepts().filter(|dot| dot.message_id.is_none()) {
         inquiry.offends(|| format!("{} came without a Message-ID: {}", book.describe(dot.item), told(book, dot)));
+    }
+    for (item, header) in &book.repeated_headers {
+        inquiry.offends(|| format!("{} came with more than one {header}", book.describe(*item)));
     }
     for (item, dots) in book.dots_by_item() {
         let differ = |what: fn(&Dot) -> Option<_>| {
@@ -39,10 +44,10 @@ pub fn of_mails(book: &Book, inquiry: &mut Inquiry) {
     }
 }
 
-fn is_whole(dot: &Dot) -> bool {
+pub(super) fn is_whole(dot: &Dot) -> bool {
     !matches!(dot.answer, Answered::Cut | Answered::Malformed)
 }
 
-fn told(book: &Book, dot: &Dot) -> String {
+pub(super) fn told(book: &Book, dot: &Dot) -> String {
     format!("from {} at {:.3} s", book.names.text(dot.node), dot.at_ns as f64 / 1e9)
 }

@@ -2,7 +2,7 @@
 
 use reveille_check::history::*;
 
-use crate::good::{History, backfill, fence, good, ms, ns, ok, opened, read, shows, trigger, write};
+use crate::good::{History, backfill, code_of, fence, good, ms, ns, ok, opened, read, shows, trigger, write};
 use crate::{rejected, with};
 
 impl History {
@@ -665,4 +665,50 @@ fn i15_a_row_that_stays_with_a_holder_that_is_gone() {
     by_lives.ended.whole.retain(|part| *part != Part::Leases);
     rejected(&by_lives, &[15]);
     assert_eq!(ms(0.0), by_lives.header.began_unix_ms);
+}
+
+/// The content of one email of the good history.
+fn with_content(change: impl Fn(&mut Content)) -> History {
+    with(|history| history.alter_mail("r100.0", "a", |mail| change(mail.content.as_mut().unwrap())))
+}
+
+#[test]
+fn i16_content_of_another_recipient_is_rejected() {
+    rejected(&with_content(|content| content.recipient = "b".to_owned()), &[16]);
+    rejected(&with_content(|content| content.code = code_of("b")), &[16]);
+}
+
+#[test]
+fn i16_content_of_another_schedule_is_rejected() {
+    rejected(&with_content(|content| content.schedule = "ping".to_owned()), &[16]);
+}
+
+#[test]
+fn i16_body_that_names_nothing_is_rejected_unless_it_was_cut_off() {
+    rejected(&with(|history| history.alter_mail("r100.0", "a", |mail| mail.content = None)), &[16]);
+    // Another email of the same relay fault, cut off within its body.
+    let cut = with(|history| {
+        history.claim("r250.0", "d", fence(210, 252), ("n1", 1), 34.6);
+        history.dot("r250.0", "d", fence(210, 252), "n1", 34.7, Answered::Cut);
+        let Some(Event::Mail(mail)) = history.events.last_mut() else { unreachable!() };
+        mail.content = None;
+    });
+    assert!(!cut.judge().invariants[&reveille_check::judgement::Name(16)].is_false());
+}
+
+#[test]
+fn i16_refused_email_with_wrong_content_is_rejected() {
+    let refused = |mail: &mut Mail| {
+        assert_eq!(mail.answer, Answered::Refused);
+        mail.content.as_mut().unwrap().recipient = "a".to_owned();
+    };
+    rejected(&with(|history| history.alter_mail("r100.0", "b", refused)), &[16]);
+}
+
+#[test]
+fn i9_identity_header_that_comes_twice_is_rejected() {
+    for header in ["Message-ID", "X-Reveille-Run", "X-Reveille-Fence"] {
+        let twice = |mail: &mut Mail| mail.repeated_headers = vec![header.to_owned()];
+        rejected(&with(|history| history.alter_mail("r100.0", "a", twice)), &[9]);
+    }
 }

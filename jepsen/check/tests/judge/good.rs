@@ -29,6 +29,11 @@ pub fn ms(seconds: f64) -> i64 {
     BEGAN + (seconds * 1e3) as i64
 }
 
+/// The value of a recipient's variable.
+pub fn code_of(who: &str) -> String {
+    format!("code of {who}")
+}
+
 pub fn fence(epoch: u64, index: u64) -> Fence {
     Fence { group: 1, epoch, index, place: 0 }
 }
@@ -86,6 +91,11 @@ impl History {
     }
 
     pub fn dot(&mut self, run: &str, who: &str, fence: Fence, node: &str, at_s: f64, answer: Answered) {
+        let schedule = self.events.iter().find_map(|event| match event {
+            Event::Run(of) if of.run == run => Some(of.schedule.clone()),
+            _ => None,
+        });
+        let schedule = schedule.unwrap_or_else(|| "a schedule without a run".to_owned());
         self.events.push(Event::Mail(Mail {
             data_ns: ns(at_s - 0.01),
             at_ns: ns(at_s),
@@ -97,6 +107,8 @@ impl History {
             answer,
             message_id: Some(format!("<{run}.{who}@example.net>")),
             body: Some(format!("what {run} says to {who}")),
+            content: Some(Content { schedule, recipient: who.to_owned(), code: code_of(who) }),
+            repeated_headers: Vec::new(),
         }));
     }
 
@@ -228,7 +240,7 @@ fn header() -> Header {
         drain_within_ms: 15_000,
         start_bound_ms: Some(2_000),
         policies: Policies::default(),
-        asks: (1..=15).collect(),
+        asks: (1..=16).collect(),
         coverage: Coverage {
             mails_per_second: 3,
             kills_inside_data: 1,
@@ -240,9 +252,10 @@ fn header() -> Header {
 }
 
 /// Everything that can be observed.
-pub const PARTS: [Part; 17] = [
+pub const PARTS: [Part; 18] = [
     Part::Accepts,
     Part::Dots,
+    Part::Contents,
     Part::Claims,
     Part::Outcomes,
     Part::Standings,
@@ -326,7 +339,8 @@ fn audiences(history: &mut History) {
         ("many", (0..MANY).map(|number| format!("m{number}")).collect()),
     ];
     for (name, recipients) in lists {
-        history.events.push(Event::Audience(Audience { name: name.to_owned(), recipients }));
+        let codes = recipients.iter().map(|who| code_of(who)).collect();
+        history.events.push(Event::Audience(Audience { name: name.to_owned(), recipients, codes }));
     }
 }
 

@@ -103,6 +103,8 @@ impl Session {
             message_id: String::new(),
             fence: String::new(),
             run: String::new(),
+            identity: Vec::new(),
+            body: String::new(),
             accepted: false,
             code: None,
         };
@@ -113,7 +115,14 @@ impl Session {
                 break;
             }
             in_head &= !line.is_empty();
+            if !in_head {
+                arrival.body.push_str(&line);
+                arrival.body.push('\n');
+            }
             if let (true, Some((name, value))) = (in_head, line.split_once(": ")) {
+                if matches!(name, "Message-ID" | "X-Reveille-Fence" | "X-Reveille-Run") {
+                    arrival.identity.push(name.to_owned());
+                }
                 match name {
                     "Message-ID" => arrival.message_id = value.to_owned(),
                     "X-Reveille-Fence" => arrival.fence = value.to_owned(),

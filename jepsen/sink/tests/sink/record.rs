@@ -106,3 +106,20 @@ async fn every_cut_of_a_record_is_read_and_damage_in_its_middle_is_an_error() {
     let refused = Sink::start(SinkOptions { record: Some(path), ..SinkOptions::default() }).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidData);
 }
+
+#[tokio::test]
+async fn accept_keeps_the_start_of_the_body_and_names_repeated_identity_headers() {
+    let sink = Sink::start(SinkOptions { excerpt_bytes: 6, ..SinkOptions::default() }).unwrap();
+    let mut client = Client::greeted(sink.address()).await;
+    client.say("MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nDATA\r\n").await;
+    assert_eq!([client.code().await, client.code().await, client.code().await], [250, 250, 354]);
+    client.say("X-Reveille-Run: r1.0\r\nx-reveille-run: r2.0\r\nMessage-ID: <1@x>\r\n\r\nbody of it\r\n.\r\n").await;
+    assert_eq!(client.code().await, 250);
+    let mails = sink.mails();
+    let accept = mails.get(1).unwrap();
+    assert_eq!(
+        (accept.repeated.as_slice(), accept.excerpt.as_deref()),
+        (["X-Reveille-Run".to_owned()].as_slice(), Some("body o"))
+    );
+    sink.stop().await;
+}
