@@ -4,6 +4,7 @@ use crate::book::Book;
 use crate::verdict::Verdict;
 
 pub mod accounts;
+pub mod availability;
 pub mod barriers;
 pub mod blame;
 pub mod calendar;
@@ -35,7 +36,7 @@ pub struct Invariant {
 pub const ALWAYS: [u8; 4] = [1, 2, 4, 9];
 
 /// All of them, by number.
-pub const ALL: [Invariant; 16] = [
+pub const ALL: [Invariant; 17] = [
     invariant(1, "no recipient of a run is accepted twice", once::accepted_once),
     invariant(2, "every accept is covered by a committed claim", claims::covered),
     invariant(3, "one fence an attempt, one past the gate", once::one_fence_past_the_gate),
@@ -52,6 +53,7 @@ pub const ALL: [Invariant; 16] = [
     invariant(14, "accepts are at most gate passes", claims::passed_the_gate),
     invariant(15, "no row stays with a holder that is gone", rows::revoked),
     invariant(16, "the content is the recipient's own", contents::own),
+    invariant(17, "a majority that is up has a leader", availability::led),
 ];
 
 const fn invariant(number: u8, says: &'static str, judge: fn(&Book) -> Verdict) -> Invariant {

@@ -125,5 +125,5 @@ pub(super) fn plain_header(seed: u64, command: String, in_doubt: Policy, cluster
 pub(super) fn asks(clocks_are_right: bool, starts_are_timed: bool) -> Vec<u8> {
     let timed = clocks_are_right.then_some(15);
     let apart = starts_are_timed.then_some(12);
-    [3, 5, 6, 7, 8, 10, 11, 13, 14, 16].into_iter().chain(timed).chain(apart).collect()
+    [3, 5, 6, 7, 8, 10, 11, 13, 14, 16, 17].into_iter().chain(timed).chain(apart).collect()
 }

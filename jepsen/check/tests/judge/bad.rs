@@ -712,3 +712,50 @@ fn i9_identity_header_that_comes_twice_is_rejected() {
         rejected(&with(|history| history.alter_mail("r100.0", "a", twice)), &[9]);
     }
 }
+
+/// Nobody leads from 44 s on, for so long; every node is up since 24 s.
+fn without_a_leader(seconds: f64, change: impl FnOnce(&mut History)) -> History {
+    with(|history| {
+        history.events.push(Event::Outage(Outage { from_ns: ns(44.0), until_ns: ns(44.0 + seconds) }));
+        change(history);
+    })
+}
+
+#[test]
+fn i17_majority_without_a_leader_for_longer_than_ten_seconds_is_rejected() {
+    rejected(&without_a_leader(10.5, |_| ()), &[17]);
+    assert!(without_a_leader(9.5, |_| ()).judge().valid);
+    // One node of three that is down is no excuse.
+    rejected(
+        &without_a_leader(10.5, |history| {
+            history.fault(FaultKind::NodeLost, &["n3"], 44.0);
+        }),
+        &[17],
+    );
+}
+
+#[test]
+fn i17_outage_without_a_majority_is_excused_while_it_lasts() {
+    let two_faults = |kind, until_s: f64| {
+        without_a_leader(14.0, |history| {
+            for node in ["n1", "n2"] {
+                history.fault(kind, &[node], 43.0).until_ns = Some(ns(until_s));
+            }
+        })
+    };
+    assert!(two_faults(FaultKind::Clock, 49.0).judge().valid, "8 s are left with a majority");
+    rejected(&two_faults(FaultKind::Clock, 46.0), &[17]);
+    assert!(two_faults(FaultKind::Damage, 46.0).judge().valid, "a torn log does not vote before there is a leader");
+    rejected(&two_faults(FaultKind::Relay, 57.0), &[17]);
+}
+
+#[test]
+fn i17_outage_while_any_link_is_cut_is_excused() {
+    let cut = |until_s: f64| {
+        without_a_leader(14.0, |history| {
+            history.fault(FaultKind::Partition, &["n3"], 43.0).until_ns = Some(ns(until_s));
+        })
+    };
+    assert!(cut(50.0).judge().valid);
+    rejected(&cut(46.0), &[17]);
+}

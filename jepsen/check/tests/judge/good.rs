@@ -240,7 +240,7 @@ fn header() -> Header {
         drain_within_ms: 15_000,
         start_bound_ms: Some(2_000),
         policies: Policies::default(),
-        asks: (1..=16).collect(),
+        asks: (1..=17).collect(),
         coverage: Coverage {
             mails_per_second: 3,
             kills_inside_data: 1,

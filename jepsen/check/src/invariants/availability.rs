@@ -1,0 +1,118 @@
+//! I17: with a majority of the nodes up and undisturbed there is a leader within ten seconds.
+//!
+//! A node counts from the start of its process to its end, except while a fault is in force that names it. While a link
+//! between any two nodes is cut or bad, no majority counts. A node whose disk failed or lost something may have to catch up
+//! with a leader before it votes (its log may be torn): it counts again one second after there was a leader, and after the
+//! minute that it waits for one at the latest.
+
+use crate::book::Book;
+use crate::history::{Fault, FaultKind, FaultStatus, Part};
+use crate::time::MS;
+use crate::verdict::{Inquiry, Verdict};
+
+/// A majority has a leader within this. An election takes under a second; a process needs some seconds to start on a busy
+/// machine.
+const LED_WITHIN_NS: u64 = 10_000 * MS;
+/// A node with a torn log waits so long for a leader.
+const WITHOUT_LEADER_NS: u64 = 60_000 * MS;
+/// From a leader until a node has caught up.
+const CATCHES_UP_NS: u64 = 1_000 * MS;
+
+/// An interval, its end excluded.
+type Interval = (u64, u64);
+
+/// I17.
+pub fn led(book: &Book) -> Verdict {
+    let mut inquiry = Inquiry::default();
+    if !inquiry.needs(book, &[Part::Lives, Part::Faults, Part::Outages]) {
+        return inquiry.verdict();
+    }
+    let majorities = majorities(book);
+    for outage in &book.outages {
+        for (from_ns, until_ns) in &majorities {
+            let (first, last) = ((*from_ns).max(outage.from_ns), (*until_ns).min(outage.until_ns));
+            let without = last.saturating_sub(first);
+            if without > LED_WITHIN_NS {
+                let (first, without) = (first as f64 / 1e9, without as f64 / 1e9);
+                inquiry
+                    .offends(|| format!("a majority was up from {first:.3} s on and had no leader for {without:.3} s"));
+            }
+        }
+    }
+    inquiry.verdict()
+}
+
+/// When a majority was up and undisturbed: in order, and none touches the next.
+fn majorities(book: &Book) -> Vec<Interval> {
+    let mut changes: Vec<(u64, i32)> = Vec::new();
+    let of_all: Vec<Interval> =
+        book.faults.iter().filter(|fault| is_network(fault)).map(|fault| in_force(book, fault)).collect();
+    for node in &book.header.nodes {
+        let own = book.faults.iter().filter(|fault| fault.nodes.contains(node) && disturbs(fault));
+        let mut without: Vec<Interval> = own.map(|fault| in_force(book, fault)).chain(of_all.iter().copied()).collect();
+        without.sort_unstable();
+        for life in book.lives.iter().filter(|life| life.node == *node) {
+            for (from_ns, until_ns) in rest_of((life.started_ns, life.ended_ns.unwrap_or(u64::MAX)), &without) {
+                changes.extend([(from_ns, 1), (until_ns, -1)]);
+            }
+        }
+    }
+    // At one instant a node that goes is counted before one that comes.
+    changes.sort_unstable();
+    let needed = book.header.nodes.len() as i32 / 2 + 1;
+    let (mut up, mut since, mut found) = (0, None, Vec::new());
+    for (at_ns, change) in changes {
+        up += change;
+        match since {
+            None if up >= needed => since = Some(at_ns),
+            Some(from_ns) if up < needed => {
+                found.push((from_ns, at_ns));
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    found.extend(since.map(|from_ns| (from_ns, u64::MAX)));
+    found
+}
+
+/// What is left of an interval without these, which are sorted.
+fn rest_of((mut from_ns, until_ns): Interval, without: &[Interval]) -> Vec<Interval> {
+    let mut left = Vec::new();
+    for (first, last) in without {
+        if *first > from_ns && *last > from_ns && from_ns < until_ns {
+            left.push((from_ns, (*first).min(until_ns)));
+        }
+        from_ns = from_ns.max(*last);
+    }
+    if from_ns < until_ns {
+        left.push((from_ns, until_ns));
+    }
+    left
+}
+
+fn is_network(fault: &Fault) -> bool {
+    fault.status != FaultStatus::Skipped && matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
+}
+
+/// Can it keep the nodes that it names from leading and voting?
+fn disturbs(fault: &Fault) -> bool {
+    let not_the_node =
+        matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Transfer | FaultKind::Overload);
+    fault.status != FaultStatus::Skipped && !not_the_node
+}
+
+/// While it is in force, and until what it struck can vote again.
+fn in_force(book: &Book, fault: &Fault) -> Interval {
+    // The end of a process is in the lives.
+    let has_no_length = matches!(fault.kind, FaultKind::Kill | FaultKind::CrashPoint);
+    let until_ns = fault.until_ns.unwrap_or(if has_no_length { fault.from_ns } else { u64::MAX });
+    let may_be_torn =
+        matches!(fault.kind, FaultKind::PowerCut | FaultKind::Damage | FaultKind::Disk | FaultKind::CrashPoint);
+    if !may_be_torn {
+        return (fault.from_ns, until_ns);
+    }
+    let outage = book.outages.iter().find(|outage| outage.from_ns <= until_ns && until_ns < outage.until_ns);
+    let led_ns = outage.map_or(until_ns, |outage| outage.until_ns).saturating_add(CATCHES_UP_NS);
+    (fault.from_ns, led_ns.min(until_ns.saturating_add(WITHOUT_LEADER_NS)))
+}
