@@ -18,7 +18,8 @@ use crate::rulings::Ruled;
 use crate::state::{DeadLetter, Ledger, Row, Run, RunState, Standing};
 
 /// How long greylisting is waited out before the next attempt. Milliseconds (RFC 6647 section 2.1 speaks of
-/// one minute to an hour; five minutes is what most greylisters ask for).
+/// one minute to an hour; five minutes is what most greylisters ask for). Never longer than the longest back-off of the
+/// run's policies.
 const GREYLIST_MS: i64 = 5 * 60_000;
 /// How long a recipient waits whose refusal concerned content or sender. Milliseconds.
 const POLICY_WAIT_MS: i64 = 5 * 60_000;
@@ -32,9 +33,11 @@ impl Ledger {
         let mut moved = 0;
         for answer in refused {
             let held = row.claimed.contains(answer.slot) || row.in_doubt.contains(answer.slot);
+            // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
+            let is_policy = answer.scope == Scope::Policy && answer.code >= 500;
             // What concerns the relay says nothing of the content, whatever its code: a password that was
             // changed, a used-up day.
-            if held && answer.scope != Scope::Relay && is_unnamed(answer.code, answer.enhanced) {
+            if held && answer.scope != Scope::Relay && (is_policy || is_unnamed(answer.code, answer.enhanced)) {
                 self.note_unnamed(context, place, answer);
             }
             if held && answer.scope != Scope::Relay {
@@ -148,7 +151,10 @@ fn judge(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Verdict {
             demanded(run, attempts, now, Some(now.plus_ms(POLICY_WAIT_MS)))
         }
         Scope::Relay => demanded(run, attempts, now, Some(now)),
-        Scope::Greylist => demanded(run, attempts, now, Some(now.plus_ms(GREYLIST_MS))),
+        Scope::Greylist => {
+            let wait_ms = GREYLIST_MS.min(run.policies.backoff_to_ms);
+            demanded(run, attempts, now, Some(now.plus_ms(wait_ms)))
+        }
         Scope::Policy => demanded(run, attempts, now, Some(now.plus_ms(POLICY_WAIT_MS))),
         Scope::Mailbox => judge_mailbox(run, attempts.saturating_add(1), now, answer),
     }
