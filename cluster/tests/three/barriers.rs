@@ -8,9 +8,9 @@ use std::time::Duration;
 use reveille_cluster::barrier;
 use reveille_cluster::site::Site;
 use reveille_ledger::Standing;
-use reveille_ledger::command::{Command, OptOut, RowOutcome};
+use reveille_ledger::command::{Command, Decide, Decider, Decision, OptOut, RowOutcome};
 use reveille_ledger::ids::NodeId;
-use reveille_ledger::policy::{InDoubt, Policies};
+use reveille_ledger::policy::Policies;
 use reveille_raft::peer::{About, BarrierReport, Response};
 
 use crate::books::*;
@@ -40,16 +40,12 @@ struct Halfway {
 }
 
 async fn halfway() -> Halfway {
-    halfway_with(Policies::default()).await
-}
-
-async fn halfway_with(policies: Policies) -> Halfway {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let holder = (leads + 1) % 3;
     cluster.nodes[holder].valve.shut_after(1);
     let mut hold = cluster.hold_a_mail_of(holder);
-    open_with(&cluster, leads, 200, policies).await;
+    open_with(&cluster, leads, 200, Policies::default()).await;
     let held = hold.next(PATIENCE).await.expect("the holder sends");
     let valve = &cluster.nodes[holder].valve;
     until("a dialogue is short of its gate", || (valve.stopped() > 0).then_some(())).await;
@@ -134,16 +130,19 @@ async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
-    let resend = Policies { in_doubt: InDoubt::Resend, ..Policies::default() };
-    let Halfway { cluster, leads, holder, held } = halfway_with(resend).await;
+    let Halfway { cluster, leads, holder, held } = halfway().await;
     let (me, site) = (&cluster.nodes[holder], cluster.nodes[leads].site());
     let crossed = number_of(&held.accepted.recipient);
     me.valve.open();
     cluster.isolate(holder);
     let standing = |site: &Site| site.replica.read(|ledger| ledger.standing(run(site), crossed));
-    until("the doubt is decided", || (standing(site) == Some(Standing::Pending)).then_some(())).await;
+    until("its row is revoked", || (standing(site) == Some(Standing::InDoubt)).then_some(())).await;
+    let (run, recipients) = (run(site), vec![crossed]);
+    let assume = Decide { run, recipients, decision: Decision::Assume, by: Decider::Operator };
+    site.replica.propose(&Command::Decide(assume), soon()).await.expect("an answer");
+    until("the doubt is decided", || (standing(site) == Some(Standing::Assumed)).then_some(())).await;
     cluster.network.heal();
-    until("its holder knows", || (standing(me.site()) == Some(Standing::Pending)).then_some(())).await;
+    until("its holder knows", || (standing(me.site()) == Some(Standing::Assumed)).then_some(())).await;
     // As long as its lanes take to look at the state.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let report = opt_out(site, crossed).await;
