@@ -16,10 +16,10 @@ use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
 use openraft::storage::{ApplyResponder, EntryResponder};
 use prost::bytes::Bytes;
-use reveille_ledger::Ledger;
 use reveille_ledger::command::Entry as LedgerEntry;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::Reply;
+use reveille_ledger::{LEVEL, Ledger};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::applied::{Core, Place};
@@ -222,9 +222,18 @@ impl Worker {
         let core = Arc::clone(&self.core);
         let mut ledger = core.ledger.write();
         let mut place = core.place.lock().clone();
+        let mut fault = None;
         for (step, command) in steps.iter().zip(commands) {
             let index = step.id.index;
             self.applying.store(index, Ordering::Relaxed);
+            // P23: from such an entry on, what follows may mean something that this build does not know.
+            if let Read::Command(entry) = &command
+                && let Some(level) = ledger.raises_to(entry).filter(|level| *level > LEVEL)
+            {
+                let detail = format!("it raises the ledger to level {level}, and this build applies up to {LEVEL}");
+                fault = Some(Fault::Unreadable { index, detail });
+                break;
+            }
             replies.push(match command {
                 Read::Command(entry) => {
                     let applied = ledger.apply(index, &entry);
@@ -260,7 +269,7 @@ impl Worker {
         }
         crash::point("machine.after-apply-before-persist");
         self.keeper.note();
-        Ok(())
+        fault.map_or(Ok(()), Err)
     }
 
     fn replace(&mut self, ledger: Ledger, place: Place) {

@@ -18,6 +18,7 @@ use openraft::raft::ClientWriteResult;
 use openraft::vote::RaftLeaderId;
 use prost::bytes::Bytes;
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry};
+use reveille_ledger::form;
 use reveille_ledger::ids::{Epoch, NodeId, Time};
 use reveille_ledger::planted::{self, Bug};
 use reveille_ledger::refusal::Refusal;
@@ -31,8 +32,8 @@ use crate::in_flight::{IN_FLIGHT_MAX, InFlight, Room};
 use crate::machine::decode_reply;
 use crate::types::{EntryBytes, LeaderId, TypeConfig};
 
-/// A stamp in front of a command: two numbers of at most ten bytes.
-const STAMP_BYTES_MAX: usize = 20;
+/// A stamp in front of a command: the form, and two numbers of at most ten bytes.
+const STAMP_BYTES_MAX: usize = 21;
 
 /// What a leader stamps on every command: set when a term stands, cleared when it ends.
 pub trait Stamp: Send + Sync + 'static {
@@ -66,6 +67,14 @@ pub enum ProposeError {
     /// The epoch for which it was proposed is over here. It did not happen.
     #[error("the epoch for which it was proposed is over")]
     EpochOver,
+    /// The ledger's level does not have this command yet. It did not happen.
+    #[error("this needs ledger level {needs}, and the ledger is at {ledger}: finish the upgrade of all nodes first")]
+    AboveLevel {
+        /// Level of the command.
+        needs: u32,
+        /// Level of the ledger.
+        ledger: u32,
+    },
     /// This node is stopping. It did not happen.
     #[error("this node is stopping")]
     Stopped,
@@ -188,9 +197,9 @@ fn check_size(bytes: usize) -> Result<(), ProposeError> {
     if bytes > bound { Err(ProposeError::TooLarge { bytes, bound }) } else { Ok(()) }
 }
 
-/// The entry's bytes: an [`Entry`] is its epoch, its time and its command, one after the other.
+/// The entry's bytes: an [`Entry`] is its form, its epoch, its time and its command, one after the other.
 fn stamped(epoch: Epoch, now: Time, command: &[u8]) -> Bytes {
-    let mut entry = postcard::to_stdvec(&(epoch, now)).unwrap_or_default();
+    let mut entry = form::encode(&(epoch, now));
     entry.extend_from_slice(command);
     entry.into()
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use openraft::ReadPolicy;
 use openraft::async_runtime::WatchReceiver;
 use prost::bytes::Bytes;
+use reveille_ledger::GENESIS_LEVEL;
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_ledger::reply::Reply;
@@ -82,7 +83,7 @@ impl Router {
         deadline: Instant,
         patience: Patience,
     ) -> Result<Reply, ProposeError> {
-        let command = encode(command)?;
+        let command = self.encode(command)?;
         let room = self.proposer.in_flight.room(command.len(), deadline).await?;
         let mut pause = Pause::new();
         loop {
@@ -131,7 +132,7 @@ impl Router {
         command: &Command,
         deadline: Instant,
     ) -> Result<Reply, ProposeError> {
-        let command = encode(command)?;
+        let command = self.encode(command)?;
         let room = self.proposer.in_flight.room(command.len(), deadline).await?;
         match self.proposer.attempt(command, Some(epoch), room, deadline).await {
             Attempt::Done(reply) => Ok(reply),
@@ -139,6 +140,19 @@ impl Router {
             Attempt::Again(ProposeError::NotReady) => Err(ProposeError::EpochOver),
             Attempt::Failed(error) | Attempt::Again(error) => Err(error),
         }
+    }
+
+    /// The bytes of a command, if the ledger's level allows it (P23). The level never falls, so what this node has
+    /// applied is never above the leader's level.
+    fn encode(&self, command: &Command) -> Result<Bytes, ProposeError> {
+        let needs = command.level();
+        if needs > GENESIS_LEVEL {
+            let ledger = self.core.ledger.read().head().level;
+            if needs > ledger {
+                return Err(ProposeError::AboveLevel { needs, ledger });
+            }
+        }
+        encode(command)
     }
 
     async fn forward(&self, leader: NodeId, command: Bytes, deadline: Instant) -> Attempt {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_cluster::zones::Zones;
-use reveille_ledger::command::{Command, ScheduleCreate, body_hash};
+use reveille_ledger::command::{Command, ScheduleCreate};
 use reveille_ledger::content::Content;
+use reveille_ledger::fingerprint::fingerprint;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
@@ -113,7 +114,7 @@ async fn existing(
 
 /// As the ledger tells one body from another: without the request id and what was computed here.
 fn body_of(create: &ScheduleCreate) -> Hash {
-    body_hash(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..create.clone() })
+    fingerprint(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..create.clone() })
 }
 
 /// The schedule as it would be.

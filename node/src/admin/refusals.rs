@@ -62,6 +62,9 @@ pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &
         }
         ProposeError::Busy => Fault::new(Code::Unavailable, ErrorReason::Busy, format!("{error}; nothing happened")),
         ProposeError::Unknown => Fault::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, error.to_string()),
+        ProposeError::AboveLevel { .. } => {
+            Fault::new(Code::FailedPrecondition, ErrorReason::NotPossible, format!("{error}; nothing happened"))
+        }
         ProposeError::Stopped => stopping(error),
     };
     fault.leader(leader).request(request_id)

@@ -10,9 +10,12 @@ use crate::access::Access;
 use crate::bitmap::Bitmap;
 use crate::content::{Audience, Content, Seal, To};
 use crate::decide::calendar::When;
+use crate::fingerprint::fingerprint;
+use crate::form;
 use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
 use crate::policy::Policies;
+use crate::state::GENESIS_LEVEL;
 use crate::strides::Strides;
 use crate::tenant::TenantSet;
 use crate::warm_up::WarmUpSet;
@@ -124,6 +127,8 @@ pub enum Command {
     WarmUpSet(WarmUpSet),
     /// Takes the warm-up of a pool away.
     WarmUpEnd(String),
+    /// Raises the ledger's level, after which commands and row forms of that level may be used (P23).
+    RaiseLevel(RaiseLevel),
 }
 
 /// One voter's clock at the start of an epoch.
@@ -630,7 +635,7 @@ pub struct CampaignCreate {
 impl CampaignCreate {
     /// Hash of what it makes, whoever asks for it: the same again is the same campaign.
     pub fn body(&self) -> Hash {
-        body_hash(&("campaign", &CampaignCreate { request: None, ..self.clone() }))
+        fingerprint(&("campaign", &CampaignCreate { request: None, ..self.clone() }))
     }
 }
 
@@ -985,21 +990,33 @@ pub struct Quarantine {
     pub cause: String,
 }
 
+/// See [`Command::RaiseLevel`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RaiseLevel {
+    /// The new level.
+    pub level: u32,
+    /// The voters, as the proposer knows them: each must have announced the level.
+    pub voters: Vec<NodeId>,
+}
+
+impl Command {
+    /// The lowest level of the ledger at which this command may be proposed (P23). A command that a later release
+    /// adds gets its own arm here, with the level of that release.
+    pub fn level(&self) -> u32 {
+        GENESIS_LEVEL
+    }
+}
+
 impl Entry {
     /// The bytes that go into the log.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Plain data in memory: postcard has nothing to refuse there.
-        postcard::to_stdvec(self).unwrap_or_default()
+        form::encode(self)
     }
 
-    /// Reads an entry; bytes left over, an unknown ordinal or a set in another form is an error, and the
+    /// Reads an entry; bytes left over, an unknown form or ordinal or a set in another form is an error, and the
     /// node that meets one in its log stops (P23).
     pub fn from_bytes(bytes: &[u8]) -> Result<Entry, Unreadable> {
-        match postcard::take_from_bytes(bytes) {
-            Ok((entry, [])) => Ok(entry),
-            Ok((_, rest)) => Err(Unreadable(format!("{} bytes are left over", rest.len()))),
-            Err(error) => Err(Unreadable(error.to_string())),
-        }
+        form::decode(bytes)
     }
 }
 
@@ -1007,8 +1024,3 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not readable by this build: {0}")]
 pub struct Unreadable(pub String);
-
-/// A request body's hash, by which a request id used again is told from one used for something else.
-pub fn body_hash<T: Serialize>(body: &T) -> Hash {
-    Hash::of(&postcard::to_stdvec(body).unwrap_or_default())
-}

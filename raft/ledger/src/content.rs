@@ -9,6 +9,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::CHUNK;
+use crate::fingerprint::fingerprint;
+use crate::form;
 use crate::ids::Hash;
 
 /// Bytes of one content, all parts together.
@@ -107,29 +109,29 @@ pub struct Named {
     pub rows: u32,
 }
 
-/// Bytes that are kept by hash.
+/// A content or a list as it is kept by hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
-    /// Hash of the bytes.
+    /// Fingerprint of the value: unlike the bytes, it stays the same when a release adds a field.
     pub hash: Hash,
-    /// The bytes.
+    /// The bytes, in a form that begins with its version.
     pub bytes: Vec<u8>,
 }
 
 impl Content {
-    /// The canonical bytes and their hash.
+    /// The stored bytes and the fingerprint.
     pub fn blob(&self) -> Blob {
         blob(self)
     }
 
-    /// Reads the canonical bytes.
+    /// Reads the stored bytes.
     pub fn from_blob(bytes: &[u8]) -> Option<Content> {
-        postcard::from_bytes(bytes).ok()
+        form::decode(bytes).ok()
     }
 }
 
 impl Audience {
-    /// The canonical bytes and their hash: those of [`Recipients::Inline`].
+    /// The stored bytes and the fingerprint: those of [`Recipients::Inline`].
     pub fn blob(&self) -> Blob {
         blob(&Kept::Inline(self))
     }
@@ -176,7 +178,7 @@ pub enum WrongSeal {
 }
 
 impl Seal {
-    /// The canonical bytes and their hash: those of [`Recipients::Sealed`].
+    /// The stored bytes and the fingerprint: those of [`Recipients::Sealed`].
     pub fn blob(&self) -> Blob {
         blob(&Kept::Sealed(self))
     }
@@ -221,9 +223,9 @@ enum Kept<'a> {
 }
 
 impl Recipients {
-    /// Reads the canonical bytes.
+    /// Reads the stored bytes.
     pub fn from_blob(bytes: &[u8]) -> Option<Recipients> {
-        postcard::from_bytes(bytes).ok()
+        form::decode(bytes).ok()
     }
 
     /// Reads them as a seal, without reading a list.
@@ -280,7 +282,5 @@ impl From<Audience> for To {
 }
 
 fn blob<T: Serialize>(value: &T) -> Blob {
-    // Strings and lists of strings in memory: postcard has nothing to refuse there.
-    let bytes = postcard::to_stdvec(value).unwrap_or_default();
-    Blob { hash: Hash::of(&bytes), bytes }
+    Blob { hash: fingerprint(value), bytes: form::encode(value) }
 }

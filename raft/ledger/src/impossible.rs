@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::content::WrongSeal;
-use crate::ids::Time;
+use crate::ids::{NodeId, Time};
 use crate::labels::WrongLabel;
 use crate::state::RunKind;
 
@@ -142,6 +142,26 @@ pub enum Impossible {
         ledger: u32,
         /// Highest level of the node.
         node: u32,
+    },
+    /// P23: the level never falls.
+    #[error("the ledger is at level {ledger} and never goes back to {asked}")]
+    LevelRaised {
+        /// The level asked for.
+        asked: u32,
+        /// Level of the ledger.
+        ledger: u32,
+    },
+    /// P23: a node has not announced the level.
+    #[error(
+        "node {node} has announced level {announced} (0: none), below {asked}; start it with the new release first"
+    )]
+    LevelNotAnnounced {
+        /// The level asked for.
+        asked: u32,
+        /// The node.
+        node: NodeId,
+        /// The level that it announced; 0 if it never came up.
+        announced: u32,
     },
 }
 

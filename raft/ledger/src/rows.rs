@@ -1,7 +1,7 @@
 //! The state as rows of bytes: what the state store mirrors, what snapshots hold, what is hashed.
 //!
 //! Keys keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind and of
-//! neighbouring numbers lie together. Values are postcard. Equal states are equal rows, byte for byte.
+//! neighbouring numbers lie together. Values are postcard behind the version of their form. Equal states are equal rows, byte for byte.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::command::Unreadable;
 use crate::evidence::SheetKey;
+use crate::form::{decode, encode};
 use crate::ids::{Fence, Hash, NodeId, Nominal, RunId, ScheduleId};
 use crate::key::Key;
 use crate::state::{Derived, Ledger, Standing};
@@ -25,19 +26,6 @@ pub type Change = (Vec<u8>, Option<Vec<u8>>);
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 const HEAD: u8 = 0;
-
-fn encode<V: Serialize>(value: &V) -> Vec<u8> {
-    // Plain data in memory: postcard has nothing to refuse there.
-    postcard::to_stdvec(value).unwrap_or_default()
-}
-
-fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Unreadable> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(Unreadable(format!("{} bytes are left over in a row", rest.len()))),
-        Err(error) => Err(Unreadable(error.to_string())),
-    }
-}
 
 fn key_bytes<K: Key>(tag: u8, key: &K) -> Vec<u8> {
     let mut bytes = vec![tag];

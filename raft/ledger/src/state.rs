@@ -130,7 +130,7 @@ pub struct Node {
     pub incarnation: Incarnation,
     /// Log index of the entry that said so.
     pub up_index: u64,
-    /// The highest ledger level that it can apply.
+    /// The highest ledger level that it can apply, as it announced it.
     pub level: u32,
     /// What its process drew: the same life asks again under the same number.
     pub life: u64,
@@ -869,7 +869,9 @@ impl Head {
     }
 }
 
-/// The level that this build applies (P23).
+/// The level of a new ledger (P23). It never changes: an empty ledger must be the same in every release.
+pub const GENESIS_LEVEL: u32 = 1;
+/// The highest level that this build applies (P23). `apply` never reads it: it goes by [`Head::level`].
 pub const LEVEL: u32 = 1;
 
 /// The whole state. Rows are public to be read; only `apply` changes them.
@@ -978,7 +980,7 @@ impl Ledger {
                 sole_clock: None,
                 group: GROUP,
                 cluster_incarnation: 1,
-                level: LEVEL,
+                level: GENESIS_LEVEL,
                 forbidden_index: 0,
                 test_clock: None,
             },

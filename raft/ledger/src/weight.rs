@@ -50,9 +50,10 @@ impl Weight {
     }
 }
 
+/// Of the stored row: the version of its form, and the value.
 fn encoded_len<V: Serialize>(value: &V) -> usize {
     // Plain data in memory: postcard has nothing to refuse there.
-    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).unwrap_or_default()
+    1 + postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).unwrap_or_default()
 }
 
 /// What is held in a table.

@@ -1,4 +1,4 @@
-//! The bytes of the log, of the stored rows and of the replies, recorded (P23).
+//! The bytes of the log, of the stored rows and of the replies, and the fingerprints, recorded (P23).
 //!
 //! A change of the format must fail here, loudly: old logs and old stores are read by new builds. Variants
 //! are only ever added at the end; what is recorded in `tests/format.txt` is never recorded anew, only
@@ -12,6 +12,9 @@ use std::fmt::Write as _;
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Claim, Command, Entry};
+use reveille_ledger::content::Content;
+use reveille_ledger::fingerprint::fingerprint;
+use reveille_ledger::form::FORM;
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, RunId, Time};
 
 const RECORD: &str = "tests/format.txt";
@@ -39,6 +42,9 @@ fn samples() -> BTreeMap<String, Vec<u8>> {
     }
     for (name, reply) in samples::replies() {
         all.insert(format!("reply {name}"), postcard::to_stdvec(&reply).expect("plain data"));
+    }
+    for (name, command) in samples::commands() {
+        all.insert(format!("fingerprint {name}"), fingerprint(&command).0.to_vec());
     }
     for (number, (key, value)) in samples::ledger().all_rows().enumerate() {
         all.insert(format!("row {number:02} key {}", hex(&key)), value);
@@ -92,18 +98,38 @@ fn every_command_has_its_ordinal_and_its_sample() {
     }
 }
 
-/// The byte behind epoch and time.
+/// The byte behind form, epoch and time.
 fn ordinal(command: &Command) -> u8 {
-    Entry { epoch: Epoch(0), now: Time(0), command: command.clone() }.to_bytes()[2]
+    Entry { epoch: Epoch(0), now: Time(0), command: command.clone() }.to_bytes()[3]
 }
 
 #[test]
 fn an_unknown_ordinal_is_refused() {
     for ordinal in [samples::COMMANDS, 100, 127] {
-        assert!(Entry::from_bytes(&[0, 0, ordinal]).is_err(), "{ordinal}");
-        assert!(Entry::from_bytes(&[0, 0, ordinal, 0, 0, 0, 0, 0]).is_err(), "{ordinal}");
+        assert!(Entry::from_bytes(&[FORM, 0, 0, ordinal]).is_err(), "{ordinal}");
+        assert!(Entry::from_bytes(&[FORM, 0, 0, ordinal, 0, 0, 0, 0, 0]).is_err(), "{ordinal}");
     }
-    assert!(Entry::from_bytes(&[0, 0, 0xc8, 0x01]).is_err());
+    assert!(Entry::from_bytes(&[FORM, 0, 0, 0xc8, 0x01]).is_err());
+}
+
+#[test]
+fn another_form_of_entry_row_or_content_is_refused() {
+    let entry = entry(Command::Tick).to_bytes();
+    assert!(Entry::from_bytes(&entry).is_ok());
+    let (key, row) = samples::ledger().all_rows().next().expect("the head");
+    assert!(Ledger::from_rows([(key.clone(), row.clone())]).is_ok());
+    let content = samples::commands().into_iter().find_map(|(_, command)| match command {
+        Command::SendTest(test) => Some(test.content.blob().bytes),
+        _ => None,
+    });
+    let content = content.expect("a content among the samples");
+    assert!(Content::from_blob(&content).is_some());
+    for form in [0, FORM + 1, 255] {
+        let other = |bytes: &[u8]| [&[form], &bytes[1..]].concat();
+        assert!(Entry::from_bytes(&other(&entry)).is_err(), "{form}");
+        assert!(Ledger::from_rows([(key.clone(), other(&row))]).is_err(), "{form}");
+        assert_eq!(Content::from_blob(&other(&content)), None, "{form}");
+    }
 }
 
 #[test]

@@ -387,6 +387,9 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             Command::WarmUpSet(WarmUpSet { request: None, pool, caps, first: first.map(|day| Day(day as i64)) })
         }),
         text().prop_map(Command::WarmUpEnd),
+        (number(), prop::collection::vec(long(), 0..3)).prop_map(|(level, voters)| {
+            Command::RaiseLevel(RaiseLevel { level, voters: voters.into_iter().map(NodeId).collect() })
+        }),
         Just(Command::TestClock),
         wild_advance(),
     ]

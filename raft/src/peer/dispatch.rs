@@ -221,7 +221,9 @@ fn refused(error: ProposeError) -> Result<v1::propose_response::Outcome, Rejecti
         ProposeError::NotReady => Cause::NotReady,
         ProposeError::Busy => Cause::Busy,
         ProposeError::Stopped => Cause::Stopped,
-        ProposeError::TooLarge { .. } => return Err(Rejection::Malformed(error.to_string())),
+        ProposeError::TooLarge { .. } | ProposeError::AboveLevel { .. } => {
+            return Err(Rejection::Malformed(error.to_string()));
+        }
         ProposeError::Unknown => return Ok(Outcome::Unknown(v1::Unknown {})),
     };
     Ok(Outcome::NotProposed(v1::NotProposed { cause: cause.into() }))

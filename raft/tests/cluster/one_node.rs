@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::{Command, ENTRY_BYTES_MAX};
+use reveille_ledger::LEVEL;
+use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, NodeUp, RaiseLevel};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Holder, Incarnation, NodeId};
 use reveille_ledger::refusal::Refusal;
@@ -159,4 +160,28 @@ async fn a_node_asks_itself_as_it_asks_any_peer() {
     assert!(peer.barrier(barrier, PATIENCE).await.expect("an answer").confirmed);
     assert!(node.replica().peer(NodeId(2)).is_none(), "not a member");
     node.stop().await;
+}
+
+/// P23: what follows such an entry may mean something that this build does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn entry_that_raises_level_above_the_build_stops_the_node() {
+    let mut node = one().await;
+    let level = LEVEL + 1;
+    let raise = Command::RaiseLevel(RaiseLevel { level, voters: vec![node.id] });
+    let refused = node.replica().propose(&raise, soon()).await.expect("it is answered").outcome;
+    assert!(matches!(refused, Outcome::Refused(Refusal::NotPossible(_))), "not announced yet: {refused:?}");
+    let holder = Holder { node: node.id, incarnation: Incarnation(1) };
+    let up = Command::NodeUp(NodeUp { holder, name: "n1".into(), level, life: 1 });
+    let last = node.replica().propose(&up, soon()).await.expect("a later release announces its level").index;
+    assert_eq!(*node.replica().fault().borrow(), None);
+
+    let raised = node.replica().propose(&raise, soon()).await;
+    assert!(raised.is_err(), "{raised:?}");
+    let mut fault = node.replica().fault();
+    let fault = tokio::time::timeout(PATIENCE, fault.wait_for(Option::is_some)).await.expect("a fault");
+    assert!(matches!(*fault.expect("it is kept"), Some(Fault::Unreadable { index, .. }) if index == last + 1));
+    assert_eq!(node.replica().read(|ledger| (ledger.head().applied, ledger.head().level)), (last, LEVEL));
+    node.stop().await;
+    let again = node.start(rebind(&node.address)).await;
+    assert!(matches!(again, Err(Fault::Unreadable { index, .. }) if index == last + 1), "{again:?}");
 }

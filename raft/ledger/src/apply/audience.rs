@@ -7,8 +7,9 @@
 use super::Context;
 use super::schedule::bounded;
 use crate::campaign::Stage;
-use crate::command::{AudienceDelete, AudienceSeal, body_hash};
+use crate::command::{AudienceDelete, AudienceSeal};
 use crate::content::{INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, To};
+use crate::fingerprint::fingerprint;
 use crate::impossible::{Bounded, Impossible};
 use crate::policy::Policies;
 use crate::refusal::{CAMPAIGNS_NAMED, Refusal};
@@ -27,7 +28,7 @@ impl Ledger {
     /// Idempotent by its name: the same recipients again are the same audience.
     pub(super) fn audience_seal(&mut self, context: &mut Context, asked: &AudienceSeal) -> Result<Outcome, Refusal> {
         let AudienceSeal { request, tenant, seal } = asked;
-        let (request, body) = (request.as_deref(), body_hash(&("audience", tenant, seal)));
+        let (request, body) = (request.as_deref(), fingerprint(&("audience", tenant, seal)));
         if let Some(outcome) = self.answered_again(context, tenant, request, body)? {
             return Ok(outcome);
         }

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use crate::command::{EpochStart, NodeUp, Reading};
+use crate::command::{EpochStart, NodeUp, RaiseLevel, Reading};
 use crate::deaths::{DEATHS_KEPT, Deaths};
 use crate::effect::Effect;
 use crate::ids::{Epoch, Holder, NodeId, Time};
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
-use crate::state::{EpochState, LEVEL, Ledger, Node, SoleClock};
+use crate::state::{EpochState, Ledger, Node, SoleClock};
 
 /// Two clocks agree when they differ by at most this. Milliseconds (P18).
 pub const AGREEMENT_MS: i64 = 2_000;
@@ -90,8 +90,9 @@ impl Ledger {
     }
 
     pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<Outcome, Refusal> {
-        if up.level < LEVEL {
-            return Err(Impossible::LevelTooLow { ledger: LEVEL, node: up.level }.into());
+        let ledger = self.head.level;
+        if up.level < ledger {
+            return Err(Impossible::LevelTooLow { ledger, node: up.level }.into());
         }
         let asked = up.holder.incarnation;
         if let Some(node) = self.nodes.get(&up.holder.node) {
@@ -118,6 +119,25 @@ impl Ledger {
         self.nodes.put(up.holder.node, node);
         context.emit(Effect::NodeUp(up.holder));
         Ok(Outcome::Done)
+    }
+
+    /// P23: the level rises only when each voter and each known node has announced that it can apply it.
+    pub(super) fn check_raise_level(&self, raise: &RaiseLevel) -> Result<(), Refusal> {
+        let (asked, ledger) = (raise.level, self.head.level);
+        if asked < ledger {
+            return Err(Impossible::LevelRaised { asked, ledger }.into());
+        }
+        let announced = |id: &NodeId| self.nodes.get(id).map_or(0, |node| node.level);
+        let known = self.nodes.iter().map(|(id, _)| id);
+        match known.chain(&raise.voters).copied().find(|id| announced(id) < asked) {
+            Some(node) => Err(Impossible::LevelNotAnnounced { asked, node, announced: announced(&node) }.into()),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn raise_level(&mut self, raise: &RaiseLevel) -> Outcome {
+        self.head.level = raise.level;
+        Outcome::Done
     }
 
     /// P12: the deaths of a node of which another life comes up. The life before it died when it left

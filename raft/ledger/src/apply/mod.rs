@@ -119,6 +119,13 @@ impl Ledger {
         if matches!(entry.command, Command::EpochStart(_)) {
             return Ok(());
         }
+        self.head.now = self.check_stamp(entry)?;
+        self.forget_old_answers();
+        Ok(())
+    }
+
+    /// The ledger time of an entry whose epoch and time fit.
+    fn check_stamp(&self, entry: &Entry) -> Result<Time, Refusal> {
         let current = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let is_current = entry.epoch == current || planted::is(Bug::NoEpochCheck);
         if self.head.epoch.is_none() || !is_current {
@@ -131,9 +138,14 @@ impl Ledger {
         if now.since_ms(ledger) > LEAP_MS_MAX {
             return Err(Refusal::TimeLeaps { ledger, entry: now });
         }
-        self.head.now = now;
-        self.forget_old_answers();
-        Ok(())
+        Ok(now)
+    }
+
+    /// P23: the level to which this entry would raise the ledger.
+    pub fn raises_to(&self, entry: &Entry) -> Option<u32> {
+        let Command::RaiseLevel(raise) = &entry.command else { return None };
+        let is_taken = self.check_stamp(entry).and_then(|_| self.check(&entry.command)).is_ok();
+        (is_taken && raise.level > self.head.level).then_some(raise.level)
     }
 
     /// Would this command be refused by the state as it is? `apply` runs these checks before the command, and a dry
@@ -156,6 +168,7 @@ impl Ledger {
             Command::AudienceDelete(delete) => self.check_audience_delete(delete),
             Command::CampaignCancel(campaign) => self.check_campaign_cancel(campaign),
             Command::CampaignDelete(campaign) => self.check_campaign_delete(campaign),
+            Command::RaiseLevel(raise) => self.check_raise_level(raise),
             _ => Ok(()),
         }
     }
@@ -206,6 +219,7 @@ impl Ledger {
             Command::OptOutTakeBack(back) => self.take_back(context, back),
             Command::WarmUpSet(set) => self.warm_up_set(context, set),
             Command::WarmUpEnd(pool) => Ok(self.warm_up_end(context, pool)),
+            Command::RaiseLevel(raise) => Ok(self.raise_level(raise)),
         }
     }
 

@@ -4,9 +4,10 @@ use super::Context;
 use crate::DEFAULT_TENANT;
 use crate::access::is_loopback;
 use crate::causes::{BlockCause, PauseReason};
-use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut, body_hash};
+use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
 use crate::content::Blob;
 use crate::effect::Effect;
+use crate::fingerprint::fingerprint;
 use crate::ids::Hash;
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
@@ -16,7 +17,7 @@ use crate::state::{Activity, Ledger, OptedOut, StoredBlob, TakenBack};
 impl Ledger {
     pub(super) fn relay_put(&mut self, context: &mut Context, put: &RelayPut) -> Result<Outcome, Refusal> {
         let RelayPut { relay, replace, request } = put;
-        let (request, body) = (request.as_deref(), body_hash(&(relay, replace)));
+        let (request, body) = (request.as_deref(), fingerprint(&(relay, replace)));
         if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
             return Ok(outcome);
         }
@@ -32,7 +33,7 @@ impl Ledger {
     /// A request that was answered before gets its answer, whatever the state is by now.
     pub(super) fn check_relay_put(&self, put: &RelayPut) -> Result<(), Refusal> {
         let RelayPut { relay, replace, request } = put;
-        if self.answered(DEFAULT_TENANT, request.as_deref(), body_hash(&(relay, replace)))?.is_some() {
+        if self.answered(DEFAULT_TENANT, request.as_deref(), fingerprint(&(relay, replace)))?.is_some() {
             return Ok(());
         }
         if self.head.test_clock.is_some() && !is_loopback(&relay.host) {

@@ -5,11 +5,10 @@
 use super::Context;
 use super::audience::gap_needs_a_list;
 use super::fire::{Opened, inside_window};
-use crate::command::{
-    Cause, ENTRY_BYTES_MAX, Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger, body_hash,
-};
+use crate::command::{Cause, ENTRY_BYTES_MAX, Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
 use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, To};
 use crate::effect::Effect;
+use crate::fingerprint::fingerprint;
 use crate::ids::{Hash, Nominal, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
 use crate::labels::Labels;
@@ -39,7 +38,7 @@ pub(super) fn gap_within_retention(policies: &Policies) -> Result<(), Refusal> {
 
 /// The body that makes two creates the same: all but the request id and what the proposer computed.
 pub(super) fn body_of(create: &ScheduleCreate) -> Hash {
-    body_hash(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..create.clone() })
+    fingerprint(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..create.clone() })
 }
 
 impl Ledger {
@@ -196,7 +195,7 @@ impl Ledger {
         }
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let (tenant, request, body) =
-            (schedule.tenant.clone(), Some(trigger.request.as_str()), body_hash(&("trigger", id)));
+            (schedule.tenant.clone(), Some(trigger.request.as_str()), fingerprint(&("trigger", id)));
         if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
             return Ok(outcome);
         }

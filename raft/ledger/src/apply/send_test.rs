@@ -6,9 +6,10 @@
 use super::Context;
 use super::fire::Opened;
 use super::schedule::bounded;
-use crate::command::{Cause, Opening, SendTest, body_hash};
+use crate::command::{Cause, Opening, SendTest};
 use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::decide::calendar::When;
+use crate::fingerprint::fingerprint;
 use crate::ids::{Nominal, ScheduleId};
 use crate::impossible::{Bounded, Impossible};
 use crate::labels::Labels;
@@ -23,7 +24,7 @@ pub const TEST_NAME: &str = "send-test";
 impl Ledger {
     pub(super) fn send_test(&mut self, context: &mut Context, test: &SendTest) -> Result<Outcome, Refusal> {
         let request = Some(test.request.as_str());
-        let body = body_hash(&("send-test", &SendTest { request: String::new(), ..test.clone() }));
+        let body = fingerprint(&("send-test", &SendTest { request: String::new(), ..test.clone() }));
         if let Some(outcome) = self.answered_again(context, &test.tenant, request, body)? {
             return Ok(outcome);
         }

@@ -6,7 +6,7 @@
 use super::Context;
 use super::schedule::bounded;
 use crate::bitmap::Bitmap;
-use crate::command::body_hash;
+use crate::fingerprint::fingerprint;
 use crate::ids::RunId;
 use crate::impossible::{Bounded, Impossible};
 use crate::refusal::Refusal;
@@ -17,7 +17,7 @@ use crate::tenant::{SHARE_MAX, TENANT_RATE_MILLI_MAX, Tenant, TenantSet};
 impl Ledger {
     pub(super) fn tenant_set(&mut self, context: &mut Context, set: &TenantSet) -> Result<Outcome, Refusal> {
         let TenantSet { request, name, rate_milli, concurrency, share } = set;
-        let (request, body) = (request.as_deref(), body_hash(&("tenant", name, rate_milli, concurrency, share)));
+        let (request, body) = (request.as_deref(), fingerprint(&("tenant", name, rate_milli, concurrency, share)));
         if let Some(outcome) = self.answered_again(context, name, request, body)? {
             return Ok(outcome);
         }

@@ -8,7 +8,7 @@ use super::moves::Place;
 use super::schedule::bounded;
 use crate::DEFAULT_TENANT;
 use crate::bitmap::Bitmap;
-use crate::command::body_hash;
+use crate::fingerprint::fingerprint;
 use crate::ids::Time;
 use crate::impossible::{Bounded, Impossible};
 use crate::refusal::Refusal;
@@ -19,7 +19,7 @@ use crate::warm_up::{Day, WARM_UP_DAYS_MAX, WarmUp, WarmUpSet};
 impl Ledger {
     pub(super) fn warm_up_set(&mut self, context: &mut Context, set: &WarmUpSet) -> Result<Outcome, Refusal> {
         let WarmUpSet { request, pool, caps, first } = set;
-        let (request, body) = (request.as_deref(), body_hash(&("warm-up", pool, caps, first)));
+        let (request, body) = (request.as_deref(), fingerprint(&("warm-up", pool, caps, first)));
         // Pools belong to no tenant, as relays do.
         if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
             return Ok(outcome);

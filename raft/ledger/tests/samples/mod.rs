@@ -19,7 +19,7 @@ use reveille_ledger::warm_up::{Day, WarmUpSet};
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
-pub const COMMANDS: u8 = 43;
+pub const COMMANDS: u8 = 44;
 
 const NODE: NodeId = NodeId(0xfeed);
 const HOLDER: Holder = Holder { node: NODE, incarnation: Incarnation(3) };
@@ -72,6 +72,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::OptOutTakeBack(_) => "OptOutTakeBack",
         Command::WarmUpSet(_) => "WarmUpSet",
         Command::WarmUpEnd(_) => "WarmUpEnd",
+        Command::RaiseLevel(_) => "RaiseLevel",
     }
 }
 
@@ -387,6 +388,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("OptOutTakeBack", Command::OptOutTakeBack(take_back("u1@example.org", 300))),
         ("WarmUpSet", Command::WarmUpSet(warm_up_set())),
         ("WarmUpEnd", Command::WarmUpEnd("bulk".into())),
+        ("RaiseLevel", Command::RaiseLevel(RaiseLevel { level: 2, voters: vec![NodeId(1), NodeId(300)] })),
     ]
 }
 

@@ -104,6 +104,13 @@ impl World {
             "remove_tenant" => Command::TenantRemove(words.need("name")?.into()),
             "warm_up" => self.warm_up(words)?,
             "end_warm_up" => Command::WarmUpEnd(words.need("pool")?.into()),
+            "raise" => {
+                let voters = 1..=words.number("voters", 3)?;
+                Command::RaiseLevel(RaiseLevel {
+                    level: words.number("level", 2)?,
+                    voters: voters.map(NodeId).collect(),
+                })
+            }
             "test_clock" => Command::TestClock,
             "advance" => Command::Advance(Advance {
                 to: self.first.plus_ms(milliseconds(words.need("to when")?)?),
