@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reveille_ledger::ids::Incarnation;
 use reveille_ledger::planted::{self, Bug};
 use reveille_proto::peer::v1;
@@ -219,6 +220,7 @@ async fn begin_in(
         admission: admission.clone(),
         snapshots: Receiver::new(Arc::clone(&archive)),
         service: Arc::clone(&service),
+        refusal_logged: Mutex::new(None),
     };
     // It was empty: this is the only place that fills it.
     let _ = door.behind.set(dispatch);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use openraft::async_runtime::WatchReceiver;
 use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest};
+use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
@@ -29,6 +31,11 @@ const SERVICE_LIMIT: Duration = Duration::from_secs(10);
 const TAKE_LIMIT: Duration = Duration::from_secs(60);
 /// A barrier waits out a silent node's lease at most, and some.
 const BARRIER_LIMIT: Duration = Duration::from_secs(30);
+/// A vote of a peer is at most this far above the local term. No cluster holds that many elections between two
+/// requests; one request with the highest term of all would make every later election impossible.
+const TERM_JUMP_MAX: u64 = 1 << 32;
+/// A refused request is logged at most once within this: a caller that forges one can forge a thousand a second.
+const REFUSAL_LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// No caller waits longer for a proposal or a read than this.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
@@ -40,6 +47,8 @@ pub(crate) struct Dispatch {
     pub admission: Admission,
     pub snapshots: Receiver,
     pub service: Arc<dyn PeerService>,
+    /// When a refused request was last logged.
+    pub refusal_logged: Mutex<Option<Instant>>,
 }
 
 #[async_trait]
@@ -48,6 +57,7 @@ impl Handler for Dispatch {
         if let Request::Describe(_) = request {
             return self.describe().await.map(Response::Describe);
         }
+        self.check_sender(&request)?;
         let from = self.doorman.admit(&request)?;
         match request {
             Request::Append(request) => self.append(request).await.map(Response::Append),
@@ -158,6 +168,49 @@ impl Dispatch {
     async fn describe(&self) -> Result<v1::DescribeResponse, Rejection> {
         let description = within(SERVICE_LIMIT, self.service.describe()).await?;
         description.map(wire::from_description).ok_or_else(|| Rejection::NotNow("this node is starting".to_owned()))
+    }
+
+    /// Refuses a caller that is no member, a vote in the name of another node, and a term that no election reaches.
+    /// A node that knows no members yet takes the first entries from any caller that knows the cluster's id.
+    fn check_sender(&self, request: &Request) -> Result<(), Rejection> {
+        let refused = self.refusal(request);
+        if let Err(rejection) = &refused {
+            let now = Instant::now();
+            let mut logged = self.refusal_logged.lock();
+            if logged.is_none_or(|last| now.duration_since(last) >= REFUSAL_LOGGED_EVERY) {
+                *logged = Some(now);
+                tracing::warn!(%rejection, "a request on the peer port was refused");
+            }
+        }
+        refused
+    }
+
+    fn refusal(&self, request: &Request) -> Result<(), Rejection> {
+        let from = request.header().map_or(0, |header| header.from);
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership();
+        if members.nodes().next().is_some() && members.get_node(&from).is_none() {
+            return Err(Rejection::Stranger(format!("node {from} is no member of this cluster")));
+        }
+        let ballot = match request {
+            Request::Append(request) => request.vote.as_ref(),
+            Request::Vote(request) => request.vote.as_ref(),
+            Request::PreVote(request) => request.vote.as_ref(),
+            Request::TransferLeader(request) => request.from_leader.as_ref(),
+            Request::InstallSnapshot(request) => request.vote.as_ref(),
+            _ => None,
+        };
+        let Some(ballot) = ballot else { return Ok(()) };
+        if ballot.node != from {
+            return Err(Rejection::Malformed(format!("node {from} sends a vote of node {}", ballot.node)));
+        }
+        let own = self.raft.metrics().borrow_watched().current_term;
+        if ballot.term > own.saturating_add(TERM_JUMP_MAX) {
+            let text = format!("term {} is more than {TERM_JUMP_MAX} above the local term {own}", ballot.term);
+            return Err(Rejection::Malformed(text));
+        }
+        Ok(())
     }
 
     fn check_may_vote(&self) -> Result<(), Rejection> {

@@ -3,6 +3,7 @@
 
 mod disks;
 mod faults;
+mod forged;
 mod memory;
 mod old_folders;
 mod one_node;

@@ -1,0 +1,69 @@
+//! Forged requests: of a caller that is no member, in the name of another node, with a term that no election reaches.
+
+use reveille_ledger::ids::GROUP;
+use reveille_proto::peer::v1;
+use reveille_raft::peer::{Destination, Hiccup, Rejection, Request, Transport};
+
+use crate::support::*;
+
+fn header(from: u64, to: &Destination) -> Option<v1::Header> {
+    Some(v1::Header {
+        cluster: CLUSTER.0.to_be_bytes().to_vec().into(),
+        group: GROUP,
+        from,
+        to: to.node.0,
+        life: Some(v1::Life { incarnation: 1, draw: 1, ..v1::Life::default() }),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_vote_with_highest_term_is_refused_and_cluster_elects_afterwards() {
+    let mut nodes = three_over_tcp().await;
+    propose(nodes[0].replica(), "before").await.expect("it is applied");
+    let outsider = loopback();
+    let high = Some(v1::LogId { term: u64::MAX, leader: 777, index: u64::MAX });
+    for (at, node) in nodes.iter().enumerate() {
+        let to = Destination { node: node.id, address: node.address.clone() };
+        let member = nodes[(at + 1) % 3].id.0;
+        // A member's name, a member's name with another's vote, and a node that is no member.
+        for (from, voter) in [(member, member), (member, 777), (777, 777)] {
+            let ballot = |committed| Some(v1::Ballot { term: u64::MAX, node: voter, committed });
+            let header = header(from, &to);
+            let vote =
+                v1::VoteRequest { header: header.clone(), vote: ballot(false), last: high, leadership_transfer: true };
+            let append = v1::AppendRequest { header, vote: ballot(true), ..v1::AppendRequest::default() };
+            for request in [Request::Vote(vote), Request::Append(append)] {
+                let answer = outsider.call(&to, request, PATIENCE).await;
+                assert!(matches!(answer, Err(Hiccup::Rejected(_))), "{from} {voter}: {answer:?}");
+            }
+        }
+    }
+    let former = leader(&nodes).await;
+    nodes[former].stop().await;
+    propose(nodes[(former + 1) % 3].replica(), "after").await.expect("the other two elect a leader");
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caller_that_is_no_member_gets_no_answer() {
+    let mut nodes = three_over_tcp().await;
+    propose(nodes[0].replica(), "before").await.expect("it is applied");
+    let outsider = loopback();
+    for node in &nodes {
+        let to = Destination { node: node.id, address: node.address.clone() };
+        let asks = |from| {
+            let header = header(from, &to);
+            [
+                Request::ReadIndex(v1::ReadIndexRequest { header: header.clone(), remaining_ms: 1_000 }),
+                Request::Clock(v1::ClockRequest { header: header.clone() }),
+                Request::HandOver(v1::HandOverRequest { header: header.clone(), node: 1, remaining_ms: 1_000 }),
+                Request::HoldParts(v1::HoldPartsRequest { header, parts: vec![vec![7].into()] }),
+            ]
+        };
+        for request in asks(777) {
+            let answer = outsider.call(&to, request, PATIENCE).await;
+            assert!(matches!(answer, Err(Hiccup::Rejected(Rejection::Stranger(_)))), "{answer:?}");
+        }
+    }
+    stop_all(&mut nodes).await;
+}
