@@ -124,12 +124,7 @@ impl Node {
             }
         });
         let (router, stop) = (health::router(Arc::clone(&self.site)).merge(pages), self.stop.clone());
-        tokio::spawn(async move {
-            let served = axum::serve(http, router).with_graceful_shutdown(stop.cancelled_owned());
-            if let Err(error) = served.await {
-                tracing::error!(%error, "HTTP ended");
-            }
-        });
+        tokio::spawn(crate::http::serve("http", router, http, stop));
     }
 
     /// Works until `asked` is cancelled or the node must stop.

@@ -9,8 +9,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 /// What is logged unless `RUST_LOG` says otherwise. What openraft warns of (a lost vote, a peer that does not
-/// answer, each time it is tried) our own lines say once, in words for operators.
-const DEFAULT: &str = "info,openraft=error,h2=warn,tonic=warn";
+/// answer, each time it is tried) our own lines say once, in words for operators. h2 warns of each stream that a
+/// client resets, thousands in a second.
+const DEFAULT: &str = "info,openraft=error,h2=error,tonic=warn";
 
 /// Set while Raft is shut down: its tasks end in some order, and openraft calls each end that it sees an error.
 static RAFT_ENDS: AtomicBool = AtomicBool::new(false);

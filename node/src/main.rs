@@ -8,6 +8,7 @@ mod demo;
 mod dev;
 mod fqdn;
 mod health;
+mod http;
 mod human;
 mod life;
 mod logging;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state, map_response};
-use axum::response::Response;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
+use axum::response::{IntoResponse, Response};
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
 use reveille_proto::admin::v1::campaign_service_server::CampaignServiceServer;
@@ -44,6 +45,8 @@ const PONG_WITHIN: Duration = Duration::from_secs(20);
 /// The one call that takes longer than others: a client stream is answered when all of it has come. It bounds each
 /// piece and all of them itself (`upload`).
 const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
+/// How the text of `prost` begins for bytes that are no message.
+const NO_MESSAGE: &str = "failed to decode Protobuf message";
 /// How long requests under way may go on after the node was told to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
@@ -60,7 +63,7 @@ pub async fn serve(
     let admin = Arc::new(Admin { stop: stop.clone(), ..admin });
     health.set_serving::<ScheduleServiceServer<Admin>>().await;
     let routes = router(&admin)?.add_service(health_service).into_axum_router();
-    let routes = Routes::from(bounded(routes, deadline::LONGEST));
+    let routes = Routes::from(bounded(routes, deadline::LONGEST).layer(from_fn(is_grpc)));
     let serving = Server::builder()
         .concurrency_limit_per_connection(REQUESTS_MAX)
         .max_concurrent_streams(STREAMS_MAX)
@@ -132,6 +135,16 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
     Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
 }
 
+/// Refuses what is not gRPC before a service reads it.
+async fn is_grpc(request: Request, next: Next) -> Response {
+    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+        return next.run(request).await;
+    }
+    (StatusCode::UNSUPPORTED_MEDIA_TYPE, "this port speaks gRPC: the content type is application/grpc\n")
+        .into_response()
+}
+
 /// No call but [`UPLOAD`] takes longer until its answer begins, whatever its client does.
 fn bounded(routes: Router, longest: Duration) -> Router {
     routes.layer(from_fn_with_state(longest, within))
@@ -145,12 +158,18 @@ async fn within(State(longest): State<Duration>, request: Request, next: Next) -
     answer.unwrap_or_else(|_| Status::deadline_exceeded("the call took too long").into_http())
 }
 
-/// `tonic` refuses a message above the bound before we see it, and gives no reason that a program could read.
+/// `tonic` refuses a message above the bound, or one that is no message, before a service sees it: the former without a
+/// reason that a program could read, the latter as an error of ours.
 async fn named(response: Response) -> Response {
-    let refused = Status::from_header_map(response.headers());
-    match refused.filter(|status| status.code() == Code::OutOfRange && status.details().is_empty()) {
-        Some(status) => Status::from(refusals::request_too_large(status.message(), REQUEST_BYTES_MAX)).into_http(),
-        None => response,
+    let Some(status) = Status::from_header_map(response.headers()).filter(|status| status.details().is_empty()) else {
+        return response;
+    };
+    match status.code() {
+        Code::OutOfRange => Status::from(refusals::request_too_large(status.message(), REQUEST_BYTES_MAX)).into_http(),
+        Code::Internal if status.message().starts_with(NO_MESSAGE) => {
+            Status::invalid_argument(status.message()).into_http()
+        }
+        _ => response,
     }
 }
 

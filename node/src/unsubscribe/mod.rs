@@ -23,9 +23,6 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use reveille_cluster::site::Site;
 use reveille_cluster::unsubscribe::Leaver;
 use tokio::net::TcpListener;
@@ -33,26 +30,17 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
+use crate::http::{self, SAID_WITHIN};
 use form::Form;
 use page::Page;
 use turns::Turns;
 
-/// Open connections: each costs some 30 KB. Further ones wait in the system's queue.
-const CONNECTIONS_MAX: usize = 512;
 /// Opt-outs at work: each is an entry and a question to every node. Further ones are told to come again.
 const AT_WORK_MAX: usize = 64;
-/// Bytes of a request's head: a token has at most 560.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// How long a client may take for its head, and again for its body.
-const SAID_WITHIN: Duration = Duration::from_secs(10);
 /// How long an opt-out may take: a barrier that waits out a lost node takes some five seconds.
 const OPT_OUT_WITHIN: Duration = Duration::from_secs(15);
-/// No connection lives longer: it carries one request.
-const CONNECTION_WITHIN: Duration = Duration::from_secs(45);
 /// Seconds after which whoever was not served may ask again.
 const RETRY_AFTER_SECONDS: &str = "10";
-/// After a failure to accept (no file handles left, say), a pause: the next one would fail too.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The listener, with what it needs.
 #[derive(Clone)]
@@ -65,32 +53,7 @@ struct Desk {
 
 /// Answers on `listener` until `stop`.
 pub async fn serve(admin: Arc<Admin>, site: Arc<Site>, listener: TcpListener, stop: CancellationToken) {
-    let router = router(admin, site, AT_WORK_MAX);
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(SAID_WITHIN).keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
-    loop {
-        let accepted = async {
-            // It is never closed.
-            let room = Arc::clone(&connections).acquire_owned().await;
-            (room, listener.accept().await)
-        };
-        let Some((room, accepted)) = stop.run_until_cancelled(accepted).await else { return };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection to the unsubscribe page was not accepted");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-                continue;
-            }
-        };
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
-        tokio::spawn(async move {
-            // What a stranger's connection ends with is nobody's news.
-            let _ = tokio::time::timeout(CONNECTION_WITHIN, connection).await;
-            drop(room);
-        });
-    }
+    http::serve("unsubscribe", router(admin, site, AT_WORK_MAX), listener, stop).await;
 }
 
 /// Whatever stands before the token in the path is the proxy's business.

@@ -7,6 +7,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::admin::tests::node::{Node, PATIENCE, UNSUBSCRIBE, node};
+use crate::http::CONNECTION_WITHIN;
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 const ONE_CLICK: &str = "List-Unsubscribe=One-Click";

@@ -133,7 +133,7 @@ async fn a_test_clock_goes_forward_only_and_no_mail_leaves_the_machine() {
     cluster.init_cluster(init(true)).await.expect("the same again");
     let other = cluster.init_cluster(init(false)).await.expect_err("its clock is a test's for good");
     assert_eq!(reason(&other), (Code::FailedPrecondition, "ALREADY_INITIALIZED".to_owned()));
-    let far = Relay { name: "far".to_owned(), host: "192.0.2.1".to_owned(), port: 25, ..Relay::default() };
+    let far = Relay { name: "far".to_owned(), host: "192.0.2.1".to_owned(), port: 25, ..node.relay() };
     let far = AddRelayRequest { relay: Some(far), ..AddRelayRequest::default() };
     let far = node.relays().add_relay(far).await.expect_err("another machine");
     assert!(far.message().contains("no mail leaves this machine"), "{far:?}");

@@ -33,7 +33,7 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, Audience, Content, CreateScheduleRequest, CreateScheduleResponse, GetRunRequest,
-    InitClusterRequest, ListRunsRequest, Overlap, Policies, Recipient, Relay, Run, ScheduleBody,
+    InitClusterRequest, ListRunsRequest, Overlap, Policies, Recipient, Relay, RelayTls, Run, ScheduleBody,
     TriggerScheduleRequest, TriggerScheduleResponse, When, when,
 };
 use reveille_raft::{GrpcTransport, Options, Replica};
@@ -230,7 +230,7 @@ impl Node {
     /// The mailbox, as a relay.
     pub fn relay(&self) -> Relay {
         let (host, port) = (self.sink.address().ip().to_string(), u32::from(self.sink.address().port()));
-        Relay { name: "mailbox".to_owned(), host, port, ..Relay::default() }
+        Relay { name: "mailbox".to_owned(), host, port, tls: RelayTls::None.into(), ..Relay::default() }
     }
 
     /// Creates a schedule that is next due in a year, and opens a run of it.

@@ -210,7 +210,7 @@ fn each_limit_of_a_schedule_is_where_the_page_says() {
 fn each_other_limit_is_where_the_page_says() {
     let page = page();
     let holds = |what: &str, most: &str| assert!(page.contains(&format!("| {what} | {most} |")), "{what}");
-    let good = || Relay { name: "mx".into(), host: "::1".into(), port: 25, ..Relay::default() };
+    let good = || Relay { name: "mx".into(), host: "::1".into(), port: 25, tls: 1, ..Relay::default() };
     holds("`--sessions` of a relay", "1,000");
     assert!(relay(Some(Relay { max_sessions: 1_000, ..good() })).is_ok());
     assert!(relay(Some(Relay { max_sessions: 1_001, ..good() })).is_err());

@@ -81,7 +81,7 @@ fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
         text => text.parse::<Secret>().map_err(|error| fields.refuse("relay.auth", error.to_string())).ok(),
     };
     let tls = match v1::RelayTls::try_from(asked.tls) {
-        Ok(v1::RelayTls::Unspecified | v1::RelayTls::None) => {
+        Ok(v1::RelayTls::None) => {
             for (field, text) in [("relay.ca", &trust.ca), ("relay.tls_name", &trust.name)] {
                 if text.is_some() {
                     fields.refuse(field, "needs TLS; give starttls or implicit");
@@ -91,6 +91,10 @@ fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
         }
         Ok(v1::RelayTls::Starttls) => Tls::StartTls(trust),
         Ok(v1::RelayTls::Implicit) => Tls::Implicit(trust),
+        Ok(v1::RelayTls::Unspecified) => {
+            fields.refuse("relay.tls", "is missing; give none, starttls or implicit");
+            Tls::None
+        }
         Err(_) => {
             fields.refuse("relay.tls", "is a value that this node does not know; give none, starttls or implicit");
             Tls::None

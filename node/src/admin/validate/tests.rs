@@ -198,7 +198,7 @@ fn all_that_is_wrong_is_said_at_once() {
 
 #[test]
 fn a_relay_is_a_host_a_port_and_bounds() {
-    let good = || Relay { name: "mx".into(), host: "::1".into(), port: 25, ..Relay::default() };
+    let good = || Relay { name: "mx".into(), host: "::1".into(), port: 25, tls: 1, ..Relay::default() };
     let kept = relay(Some(Relay { rate_per_second: 2.5, late_rate_per_second: 0.5, ..good() })).expect("a relay");
     assert_eq!(
         (kept.pool.as_str(), kept.rate_milli, kept.late_rate_milli, kept.max_sessions),
@@ -215,6 +215,7 @@ fn a_relay_is_a_host_a_port_and_bounds() {
         (Relay { host: "a\r\nQUIT".into(), ..good() }, "relay.host: \"a\\r\\nQUIT\" is not a host; give a name or an address, IPv6 without brackets"),
         (Relay { port: 0, ..good() }, "relay.port: 0 is not a port; give 1 to 65535"),
         (Relay { port: 65_536, ..good() }, "relay.port: 65536 is not a port; give 1 to 65535"),
+        (Relay { tls: 0, ..good() }, "relay.tls: is missing; give none, starttls or implicit"),
         (Relay { tls: 7, ..good() }, "relay.tls: is a value that this node does not know; give none, starttls or implicit"),
         (Relay { ca: "/ca.pem".into(), ..good() }, "relay.ca: needs TLS; give starttls or implicit"),
         (Relay { tls_name: "a.example".into(), ..good() }, "relay.tls_name: needs TLS; give starttls or implicit"),

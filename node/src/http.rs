@@ -1,0 +1,91 @@
+//! The HTTP listeners of a node, with the bounds that hold for all of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// Open connections of one listener: each costs some 30 KB. Further ones wait in the system's queue.
+const CONNECTIONS_MAX: usize = 512;
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// How long a client may take for its head, and again for its body.
+pub const SAID_WITHIN: Duration = Duration::from_secs(10);
+/// No connection lives longer: it carries one request.
+pub const CONNECTION_WITHIN: Duration = Duration::from_secs(45);
+/// After a failure to accept (no file handles left, say), a pause: the next one would fail too.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Answers on `listener` until `stop`. `name` stands in the log.
+pub async fn serve(name: &'static str, router: Router, listener: TcpListener, stop: CancellationToken) {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(SAID_WITHIN).keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
+    loop {
+        let accepted = async {
+            // It is never closed.
+            let room = Arc::clone(&connections).acquire_owned().await;
+            (room, listener.accept().await)
+        };
+        let Some((room, accepted)) = stop.run_until_cancelled(accepted).await else { return };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, listener = name, "a connection was not accepted");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        tokio::spawn(async move {
+            // How a client's connection ends needs no line in the log.
+            let _ = tokio::time::timeout(CONNECTION_WITHIN, connection).await;
+            drop(room);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// Waits for real: the limit is one of the operating system's streams, which test time does not move.
+    #[tokio::test]
+    async fn silent_and_slow_connections_are_closed_and_others_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let stop = CancellationToken::new();
+        let router = Router::new().route("/livez", get(|| async { "alive" }));
+        let serving = tokio::spawn(serve("test", router, listener, stop.clone()));
+        let mut bad = Vec::new();
+        for at in 0..500 {
+            let mut stream = TcpStream::connect(address).await.expect("a connection");
+            if at % 2 == 0 {
+                stream.write_all(b"GET /livez HTTP/1.1\r\nHost").await.expect("half a head");
+            }
+            bad.push(stream);
+        }
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer, and the end of the connection");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        for mut stream in bad {
+            let mut rest = Vec::new();
+            let closed = tokio::time::timeout(3 * SAID_WITHIN, stream.read_to_end(&mut rest)).await;
+            assert!(closed.is_ok(), "still open");
+        }
+        stop.cancel();
+        serving.await.expect("it ends");
+    }
+}
