@@ -6,7 +6,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use reveille_ledger::Ledger;
 use tokio::sync::{broadcast, watch};
 
-use crate::fault::FaultCell;
+use crate::fault::{Fault, FaultCell};
 use crate::hint::{HINTS_MAX, Hint};
 use crate::types::{LogId, StoredMembership};
 
@@ -83,6 +83,14 @@ impl Core {
         drop(walking);
         drop(ledger);
         found
+    }
+
+    /// A state that may be kept: not the empty one that stands in for a half-applied entry. Asked under the ledger's lock.
+    pub fn check_whole(&self) -> Result<(), Fault> {
+        match self.faults.get() {
+            Some(fault @ Fault::Poison { .. }) => Err(fault),
+            _ => Ok(()),
+        }
     }
 
     /// Forgets which rows changed where these are more than `most`: the disk of the state store hangs, or is far too

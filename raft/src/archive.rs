@@ -101,7 +101,7 @@ impl Archive {
     /// Nothing is applied during a walk over the state; the disk holds up nobody.
     pub fn build(&self) -> Result<Manifest, ArchiveError> {
         crash::point("snapshot.build-start");
-        let (place, rows) = self.view();
+        let (place, rows) = self.view()?;
         let index = place.last.map_or(0, |id| id.index);
         let built = self.folder.build(index, encode_place(&place)?, hash(&rows), rows)?;
         crash::point("snapshot.build-end");
@@ -121,10 +121,11 @@ impl Archive {
         Ok(built.manifest)
     }
 
-    fn view(&self) -> (Place, Vec<Row>) {
+    fn view(&self) -> Result<(Place, Vec<Row>), ArchiveError> {
         let ledger = self.core.ledger.read();
+        self.core.check_whole()?;
         let place = self.core.place.lock().clone();
-        (place, self.core.walk(ledger, |ledger| ledger.all_rows().collect()))
+        Ok((place, self.core.walk(ledger, |ledger| ledger.all_rows().collect())))
     }
 
     /// Reads a snapshot whose chunks are all here, makes it this node's newest, and gives its state.

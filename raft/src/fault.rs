@@ -49,6 +49,16 @@ pub enum Fault {
         /// Why not.
         detail: String,
     },
+    /// Applying an entry panicked: a bug of ours, which stops every node at the same entry. The entry is in the log
+    /// and nothing is lost; a build that applies it goes on from there.
+    #[error(
+        "applying entry {index} panicked; this is a bug, please report it. Nothing is lost: keep the data folder, and \
+         start a build that applies this entry on it"
+    )]
+    Poison {
+        /// Its index.
+        index: u64,
+    },
     /// The peer address can not be listened on.
     #[error("can not listen for peers: {0}")]
     Listen(String),

@@ -147,6 +147,14 @@ enum Read {
     Command(Box<LedgerEntry>),
 }
 
+/// What came of applying entries.
+struct Batch {
+    replies: Vec<Option<Reply>>,
+    effects: Vec<(u64, Effect)>,
+    /// What ended it before its last entry.
+    fault: Option<Fault>,
+}
+
 fn read(step: &mut Step) -> Result<Read, Fault> {
     match std::mem::replace(&mut step.payload, EntryPayload::Blank) {
         EntryPayload::Blank => Ok(Read::Nothing),
@@ -216,43 +224,18 @@ impl Worker {
 
     fn apply(&mut self, mut steps: Vec<Step>) -> Result<(), Fault> {
         let commands = steps.iter_mut().map(read).collect::<Result<Vec<_>, _>>()?;
-        let mut replies = Vec::with_capacity(steps.len());
-        let mut effects: Vec<(u64, Effect)> = Vec::new();
-
         let core = Arc::clone(&self.core);
         let mut ledger = core.ledger.write();
         let mut place = core.place.lock().clone();
-        let mut fault = None;
-        for (step, command) in steps.iter().zip(commands) {
-            let index = step.id.index;
-            self.applying.store(index, Ordering::Relaxed);
-            // P23: from such an entry on, what follows may mean something that this build does not know.
-            if let Read::Command(entry) = &command
-                && let Some(level) = ledger.raises_to(entry).filter(|level| *level > LEVEL)
-            {
-                let detail = format!("it raises the ledger to level {level}, and this build applies up to {LEVEL}");
-                fault = Some(Fault::Unreadable { index, detail });
-                break;
-            }
-            replies.push(match command {
-                Read::Command(entry) => {
-                    let applied = ledger.apply(index, &entry);
-                    effects.extend(applied.effects.into_iter().map(|effect| (index, effect)));
-                    Some(applied.reply)
-                }
-                Read::Membership(membership) => {
-                    place.membership = StoredMembership::new(Some(step.id), membership);
-                    skip(&mut ledger, index);
-                    None
-                }
-                Read::Nothing => {
-                    skip(&mut ledger, index);
-                    None
-                }
-            });
-            place.last = Some(step.id);
-            crash::point("machine.mid-apply-batch");
-        }
+        let work = AssertUnwindSafe(|| self.apply_all(&mut ledger, &mut place, &steps, commands));
+        let Ok(Batch { replies, effects, fault }) = std::panic::catch_unwind(work) else {
+            // Half an entry was applied. No read and no gate may see that, so an empty ledger takes its place, and the
+            // mirror keeps what it has, while the lock is still held.
+            *ledger = Ledger::new();
+            let fault = Fault::Poison { index: self.applying.load(Ordering::Relaxed) };
+            core.faults.raise(fault.clone());
+            return Err(fault);
+        };
         let applied = ledger.head().applied;
         *core.place.lock() = place;
         core.bound_changes(&mut ledger, CHANGED_MAX);
@@ -270,6 +253,42 @@ impl Worker {
         crash::point("machine.after-apply-before-persist");
         self.keeper.note();
         fault.map_or(Ok(()), Err)
+    }
+
+    /// Applies entries in order, up to the first that this build must not apply.
+    fn apply_all(&self, ledger: &mut Ledger, place: &mut Place, steps: &[Step], commands: Vec<Read>) -> Batch {
+        let mut batch = Batch { replies: Vec::with_capacity(steps.len()), effects: Vec::new(), fault: None };
+        for (step, command) in steps.iter().zip(commands) {
+            let index = step.id.index;
+            self.applying.store(index, Ordering::Relaxed);
+            // P23: from such an entry on, what follows may mean something that this build does not know.
+            if let Read::Command(entry) = &command
+                && let Some(level) = ledger.raises_to(entry).filter(|level| *level > LEVEL)
+            {
+                let detail = format!("it raises the ledger to level {level}, and this build applies up to {LEVEL}");
+                batch.fault = Some(Fault::Unreadable { index, detail });
+                break;
+            }
+            batch.replies.push(match command {
+                Read::Command(entry) => {
+                    let applied = ledger.apply(index, &entry);
+                    batch.effects.extend(applied.effects.into_iter().map(|effect| (index, effect)));
+                    Some(applied.reply)
+                }
+                Read::Membership(membership) => {
+                    place.membership = StoredMembership::new(Some(step.id), membership);
+                    skip(ledger, index);
+                    None
+                }
+                Read::Nothing => {
+                    skip(ledger, index);
+                    None
+                }
+            });
+            place.last = Some(step.id);
+            crash::point("machine.mid-apply-batch");
+        }
+        batch
     }
 
     fn replace(&mut self, ledger: Ledger, place: Place) {
@@ -310,4 +329,42 @@ pub(crate) fn decode_reply(bytes: &[u8]) -> Option<Reply> {
 /// The bytes of a reply, for a peer.
 pub(crate) fn reply_bytes(reply: &Reply) -> Bytes {
     encode_reply(reply).0.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::applied::Place;
+    use crate::fault::FaultCell;
+    use crate::store::{Contents, MemoryStore, StateStore};
+
+    fn blank(index: u64) -> Step {
+        let id = crate::wire::to_log_id(&reveille_proto::peer::v1::LogId { term: 1, leader: 1, index });
+        Step { id, payload: EntryPayload::Blank, responder: None }
+    }
+
+    /// What a panic of `apply` has half done is neither read nor kept: the mirror stays at the entry before.
+    #[tokio::test]
+    async fn panic_of_apply_stops_node_and_leaves_no_half_applied_state() {
+        let faults = FaultCell::new();
+        let core = Arc::new(Core::new(Ledger::new(), Place::default(), false, faults.clone()));
+        let store = MemoryStore::default();
+        let keeper = Keeper::start(Box::new(store.clone()), Arc::clone(&core), Drive::Thread).unwrap();
+        let (machine, ended) = Machine::start(Arc::clone(&core), keeper, Drive::Thread).unwrap();
+        machine.hand_over(|done| Job::Apply(vec![blank(1), blank(2)], done)).await.unwrap();
+        core.check_whole().expect("two entries are applied");
+
+        // An entry below the last one: `apply` panics on a place that the replica has lost.
+        let failed = machine.hand_over(|done| Job::Apply(vec![blank(3), blank(3)], done)).await;
+        assert!(failed.is_err());
+        assert_eq!(faults.get(), Some(Fault::Poison { index: 3 }));
+        assert!(core.check_whole().is_err());
+        assert_eq!(core.read(|ledger| ledger.row_count()), Ledger::new().row_count(), "nothing half-applied is read");
+        ended.await.expect("the thread ends");
+        if let Contents::State { meta, rows } = store.clone().load().unwrap() {
+            let place = crate::state::decode_place(&meta).unwrap();
+            let (ledger, _) = crate::state::assemble(place, rows).expect("one state");
+            assert_eq!(ledger.head().applied, 2);
+        }
+    }
 }

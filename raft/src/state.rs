@@ -91,6 +91,7 @@ impl Source for Applied {
     fn take(&mut self, all: bool) -> Result<Taken, String> {
         let core = &self.0;
         let mut ledger = core.ledger.write();
+        core.check_whole().map_err(|fault| fault.to_string())?;
         let changed = ledger.take_changed();
         let all = core.anew.swap(false, Ordering::Relaxed) || all;
         let place = core.place.lock().clone();
