@@ -2,13 +2,15 @@
 //!
 //! The list is divided into as many equal strides as the canary has recipients, and a hash of the run and the stride
 //! picks one recipient of each. So the canary is spread evenly, and a list with a pattern (every second address of one
-//! provider) does not defeat it. Nothing is stored but the seed: membership is computed. The verdict falls as soon as nobody who is undecided can change it: more of them are dead or in doubt than
-//! may be, and the run is paused; or as many may be as are, those who are undecided among them, and the rest goes on.
-//! So a mailbox that asks to be tried again in an hour holds up nobody else.
+//! provider) does not defeat it. Nothing is stored but the seed: membership is computed.
 //!
-//! It is final, and takes a doubt for what it is in that entry. A node that dies leaves some, and its journal may clear
-//! them seconds later; a canary that was held for them stays so until somebody overrules it. To wait for a journal that
-//! may never come back would be to decide nothing for as long as that takes.
+//! The verdict falls as soon as no undecided recipient can change it. It fails, and the run is paused, when more are
+//! dead or in doubt than the canary allows; it passes, and the rest goes on, when these and the undecided ones together
+//! are within what it allows. So a mailbox that asks for another attempt in an hour delays no other recipient.
+//!
+//! The verdict is final, and takes a doubt for what it is in that entry. A node that dies leaves doubts, and its journal
+//! may clear them seconds later; a canary that failed for them stays failed until an operator overrules it. To wait for
+//! a journal that may never come back would be to decide nothing for as long as that takes.
 
 use std::fmt;
 use std::ops::Range;

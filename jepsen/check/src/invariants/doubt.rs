@@ -119,8 +119,40 @@ fn may_have_struck(book: &Book, fault: &Fault, grant: &Grant) -> bool {
     had_begun && !was_over && (ended_it || grant.committed_ns.is_none_or(|committed| committed <= over_ns))
 }
 
+/// How a fault can leave a hand-off in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// A process dies or stands still behind its gate; its journal tells later what it did.
+    Process,
+    /// Answers are lost on their way.
+    Network,
+    /// The journal is lost with its node.
+    Journals,
+    /// Not at all.
+    None,
+}
+
+fn effect_on_doubt(kind: FaultKind) -> Effect {
+    match kind {
+        FaultKind::Kill
+        | FaultKind::Restart
+        | FaultKind::Pause
+        | FaultKind::CrashPoint
+        | FaultKind::Damage
+        | FaultKind::Disk => Effect::Process,
+        FaultKind::Partition | FaultKind::Link => Effect::Network,
+        FaultKind::PowerCut | FaultKind::NodeLost => Effect::Journals,
+        FaultKind::Clock
+        | FaultKind::Relay
+        | FaultKind::Transfer
+        | FaultKind::Membership
+        | FaultKind::Operator
+        | FaultKind::Overload => Effect::None,
+    }
+}
+
 fn is_network(fault: &Fault) -> bool {
-    matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
+    effect_on_doubt(fault.kind) == Effect::Network
 }
 
 /// A network that is cut or bad for good.
@@ -131,17 +163,8 @@ fn never_ends(fault: &Fault) -> bool {
 /// What the journals of the struck nodes say changes nothing: they are lost, or behind a cut for good, or come too late.
 /// The policy `assume_sent` closes a doubt as soon as its run ends, which may be before the node that held it is back.
 fn hides_journals(book: &Book, fault: &Fault) -> bool {
-    let with_its_node = matches!(fault.kind, FaultKind::PowerCut | FaultKind::NodeLost);
-    let is_idle = matches!(
-        fault.kind,
-        FaultKind::Clock
-            | FaultKind::Relay
-            | FaultKind::Transfer
-            | FaultKind::Membership
-            | FaultKind::Operator
-            | FaultKind::Overload
-    );
-    let comes_late = book.header.in_doubt == InDoubt::AssumeSent && !is_idle;
+    let with_its_node = effect_on_doubt(fault.kind) == Effect::Journals;
+    let comes_late = book.header.in_doubt == InDoubt::AssumeSent && effect_on_doubt(fault.kind) != Effect::None;
     fault.journals_lost || with_its_node || never_ends(fault) || comes_late
 }
 
@@ -190,26 +213,16 @@ fn allowed_by(book: &Book, fault: &Fault) -> u64 {
     let nodes = fault.nodes.len() as u64;
     let sessions = nodes * u64::from(book.header.sessions);
     let caps = nodes * u64::from(book.header.claim_cap);
-    match fault.kind {
-        _ if hides_journals(book, fault) => caps,
-        FaultKind::Kill
-        | FaultKind::Restart
-        | FaultKind::Pause
-        | FaultKind::CrashPoint
-        | FaultKind::Damage
-        | FaultKind::Disk => fault.past_gate.map_or(sessions, |past| (past + under_way(book, fault)).min(sessions)),
-        FaultKind::Partition | FaultKind::Link => {
+    if hides_journals(book, fault) {
+        return caps;
+    }
+    match effect_on_doubt(fault.kind) {
+        Effect::Process => fault.past_gate.map_or(sessions, |past| (past + under_way(book, fault)).min(sessions)),
+        Effect::Network => {
             let length_ns = fault.until_ns.unwrap_or(book.ended_ns()).saturating_sub(fault.from_ns);
             sessions * (length_ns / (60_000 * MS) + 1)
         }
-        FaultKind::Clock
-        | FaultKind::Relay
-        | FaultKind::Transfer
-        | FaultKind::Membership
-        | FaultKind::Operator
-        | FaultKind::Overload
-        // Their journals are hidden.
-        | FaultKind::PowerCut
-        | FaultKind::NodeLost => 0,
+        // The journals of a lost node are hidden, above.
+        Effect::Journals | Effect::None => 0,
     }
 }
