@@ -5,6 +5,7 @@ use std::time::Instant;
 use reveille_ledger::TEST_NAME;
 use reveille_ledger::command::{Command, SendTest};
 use reveille_ledger::content::To;
+use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::Outcome;
 use reveille_proto::admin::v1::{self, ScheduleBody, SendTestRequest, SendTestResponse};
 
@@ -72,7 +73,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
         pool: create.pool,
         content: create.content,
         audience,
-        finish_within_ms,
+        policies: Policies { finish_by_ms: finish_within_ms, ..create.policies },
     };
     let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, deadline).await?;
     let Outcome::Run(opened) = reply.outcome else {

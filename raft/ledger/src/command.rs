@@ -563,8 +563,9 @@ pub struct SendTest {
     pub content: Content,
     /// One recipient.
     pub audience: Audience,
-    /// What is not sent by then expires. Milliseconds.
-    pub finish_within_ms: i64,
+    /// As of a schedule, but that there is one attempt, and no other run stands in its way. In the command, because the
+    /// defaults of two releases may differ.
+    pub policies: Policies,
 }
 
 /// One schedule's part of a [`Command::Replan`]: a compare-and-set on its plan. What is due by then is the

@@ -264,7 +264,7 @@ fn wild_replan() -> impl Strategy<Value = Command> {
 
 fn wild_send_test() -> impl Strategy<Value = Command> {
     (prop::sample::select(vec!["request a", "request b"]), 0_usize..3, any::<i64>()).prop_map(
-        |(request, recipients, finish_within_ms)| {
+        |(request, recipients, finish_by_ms)| {
             let create = create("default", "daily", None);
             Command::SendTest(Box::new(SendTest {
                 request: request.into(),
@@ -272,7 +272,7 @@ fn wild_send_test() -> impl Strategy<Value = Command> {
                 pool: create.pool,
                 content: create.content,
                 audience: listed(recipients as u32),
-                finish_within_ms,
+                policies: Policies { finish_by_ms, ..create.policies },
             }))
         },
     )

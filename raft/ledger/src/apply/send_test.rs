@@ -47,8 +47,7 @@ impl Ledger {
                 // The first answer about the mailbox is the one that was asked for.
                 max_attempts: 1,
                 overlap: Overlap::Allow,
-                finish_by_ms: test.finish_within_ms,
-                ..Policies::default()
+                ..test.policies.clone()
             },
             pool: test.pool.clone(),
             priority: u8::MAX,
@@ -78,7 +77,7 @@ impl Ledger {
             nominal: Nominal::Trigger(test.request.clone()),
             due: context.now,
             cause: Cause::Test,
-            finish_by: context.now.plus_ms(test.finish_within_ms),
+            finish_by: context.now.plus_ms(test.policies.finish_by_ms),
         };
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
         if let Some(schedule) = self.schedules.remove(&id) {

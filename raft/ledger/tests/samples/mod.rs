@@ -222,7 +222,7 @@ fn send_test() -> SendTest {
             To::Listed(listed) => Audience { recipients: listed.recipients[..1].to_vec(), ..listed },
             To::Sealed(_) => panic!("a list"),
         },
-        finish_within_ms: 60_000,
+        policies: Policies { finish_by_ms: 60_000, ..create.policies },
     }
 }
 

@@ -303,7 +303,7 @@ impl World {
             pool: words.key("pool").unwrap_or("default").into(),
             content: content(words.key("subject").unwrap_or("hello")),
             audience: audience(words.number("size", 1)?),
-            finish_within_ms: words.ms("within")?.unwrap_or(60_000),
+            policies: Policies { finish_by_ms: words.ms("within")?.unwrap_or(60_000), ..Policies::default() },
         })))
     }
 
