@@ -145,7 +145,7 @@ fn content_that_could_not_be_sent_is_refused_with_the_field_and_the_next_step() 
     );
     assert_eq!(
         refusal(|c| c.subject = "x".repeat(1 << 20)),
-        "content: has 1048803 bytes, more than 524288; link to large parts instead"
+        "content: has 1048804 bytes, more than 524288; link to large parts instead"
     );
     assert_eq!(refusal(|c| c.subject = "x".repeat(5_000)), "subject: is longer than 4096 bytes; shorten it");
     assert_eq!(refusal(|c| c.subject = "x".repeat(999)), "subject: is longer than 998 bytes when rendered");
