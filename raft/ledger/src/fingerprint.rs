@@ -91,7 +91,12 @@ impl Form {
 
     fn group(&mut self, tag: u8) -> Group<'_> {
         self.0.push(tag);
-        Group { form: self, is_empty: true }
+        Group { form: self, is_empty: true, of_variant: false }
+    }
+
+    fn group_of_variant(&mut self, name: &str, tag: u8) -> Group<'_> {
+        self.put_variant(name);
+        Group { of_variant: true, ..self.group(tag) }
     }
 }
 
@@ -99,6 +104,8 @@ impl Form {
 struct Group<'a> {
     form: &'a mut Form,
     is_empty: bool,
+    /// The group is what a variant holds: its name makes it a value even without a field.
+    of_variant: bool,
 }
 
 impl Group<'_> {
@@ -118,9 +125,20 @@ impl Group<'_> {
         Ok(())
     }
 
-    fn end(self) -> IsEmpty {
-        self.form.put(END, self.is_empty)
+    fn close(self) -> IsEmpty {
+        if self.of_variant {
+            self.form.0.push(END);
+        }
+        self.form.put(END, self.is_empty && !self.of_variant)
     }
+}
+
+macro_rules! integers {
+    ($($method:ident: $integer:ty),* $(,)?) => {$(
+        fn $method(self, value: $integer) -> IsEmpty {
+            self.put_integer(value.into())
+        }
+    )*};
 }
 
 impl<'a> ser::Serializer for &'a mut Form {
@@ -129,45 +147,24 @@ impl<'a> ser::Serializer for &'a mut Form {
     type SerializeSeq = Group<'a>;
     type SerializeTuple = Group<'a>;
     type SerializeTupleStruct = Group<'a>;
-    type SerializeTupleVariant = Variant<'a>;
+    type SerializeTupleVariant = Group<'a>;
     type SerializeMap = Group<'a>;
     type SerializeStruct = Group<'a>;
-    type SerializeStructVariant = Variant<'a>;
+    type SerializeStructVariant = Group<'a>;
 
     fn serialize_bool(self, value: bool) -> IsEmpty {
         self.put(if value { TRUE } else { FALSE }, !value)
     }
 
-    fn serialize_i8(self, value: i8) -> IsEmpty {
-        self.put_integer(value.into())
-    }
-
-    fn serialize_i16(self, value: i16) -> IsEmpty {
-        self.put_integer(value.into())
-    }
-
-    fn serialize_i32(self, value: i32) -> IsEmpty {
-        self.put_integer(value.into())
-    }
-
-    fn serialize_i64(self, value: i64) -> IsEmpty {
-        self.put_integer(value.into())
-    }
-
-    fn serialize_u8(self, value: u8) -> IsEmpty {
-        self.put_integer(value.into())
-    }
-
-    fn serialize_u16(self, value: u16) -> IsEmpty {
-        self.put_integer(value.into())
-    }
-
-    fn serialize_u32(self, value: u32) -> IsEmpty {
-        self.put_integer(value.into())
-    }
-
-    fn serialize_u64(self, value: u64) -> IsEmpty {
-        self.put_integer(value.into())
+    integers! {
+        serialize_i8: i8,
+        serialize_i16: i16,
+        serialize_i32: i32,
+        serialize_i64: i64,
+        serialize_u8: u8,
+        serialize_u16: u16,
+        serialize_u32: u32,
+        serialize_u64: u64,
     }
 
     fn serialize_f32(self, value: f32) -> IsEmpty {
@@ -248,9 +245,8 @@ impl<'a> ser::Serializer for &'a mut Form {
         _ordinal: u32,
         variant: &'static str,
         _length: usize,
-    ) -> Result<Variant<'a>, Never> {
-        self.put_variant(variant);
-        Ok(Variant(self.group(LIST)))
+    ) -> Result<Group<'a>, Never> {
+        Ok(self.group_of_variant(variant, LIST))
     }
 
     fn serialize_map(self, _length: Option<usize>) -> Result<Group<'a>, Never> {
@@ -267,116 +263,37 @@ impl<'a> ser::Serializer for &'a mut Form {
         _ordinal: u32,
         variant: &'static str,
         _length: usize,
-    ) -> Result<Variant<'a>, Never> {
-        self.put_variant(variant);
-        Ok(Variant(self.group(STRUCT)))
+    ) -> Result<Group<'a>, Never> {
+        Ok(self.group_of_variant(variant, STRUCT))
     }
 }
 
-impl ser::SerializeSeq for Group<'_> {
-    type Ok = bool;
-    type Error = Never;
+/// What serde asks of each kind of group: elements in order, or fields by name.
+macro_rules! groups {
+    ($($kind:ident { $($method:ident($($name:ident: &'static str)?) => $put:ident),+ })*) => {$(
+        impl ser::$kind for Group<'_> {
+            type Ok = bool;
+            type Error = Never;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
-        self.element(value)
-    }
+            $(fn $method<T: Serialize + ?Sized>(&mut self, $($name: &'static str,)? value: &T) -> Result<(), Never> {
+                self.$put($($name,)? value)
+            })+
 
-    fn end(self) -> IsEmpty {
-        Group::end(self)
-    }
+            fn end(self) -> IsEmpty {
+                self.close()
+            }
+        }
+    )*};
 }
 
-impl ser::SerializeTuple for Group<'_> {
-    type Ok = bool;
-    type Error = Never;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
-        self.element(value)
-    }
-
-    fn end(self) -> IsEmpty {
-        Group::end(self)
-    }
-}
-
-impl ser::SerializeTupleStruct for Group<'_> {
-    type Ok = bool;
-    type Error = Never;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
-        self.element(value)
-    }
-
-    fn end(self) -> IsEmpty {
-        Group::end(self)
-    }
-}
-
-impl ser::SerializeMap for Group<'_> {
-    type Ok = bool;
-    type Error = Never;
-
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Never> {
-        self.element(key)
-    }
-
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
-        self.element(value)
-    }
-
-    fn end(self) -> IsEmpty {
-        Group::end(self)
-    }
-}
-
-impl ser::SerializeStruct for Group<'_> {
-    type Ok = bool;
-    type Error = Never;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Never> {
-        self.field(name, value)
-    }
-
-    fn end(self) -> IsEmpty {
-        Group::end(self)
-    }
-}
-
-/// The fields of a variant: never empty, for its name is told.
-struct Variant<'a>(Group<'a>);
-
-impl Variant<'_> {
-    fn end(self) -> IsEmpty {
-        let Group { form, .. } = self.0;
-        form.0.push(END);
-        form.put(END, false)
-    }
-}
-
-impl ser::SerializeTupleVariant for Variant<'_> {
-    type Ok = bool;
-    type Error = Never;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
-        self.0.element(value)
-    }
-
-    fn end(self) -> IsEmpty {
-        Variant::end(self)
-    }
-}
-
-impl ser::SerializeStructVariant for Variant<'_> {
-    type Ok = bool;
-    type Error = Never;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Never> {
-        self.0.field(name, value)
-    }
-
-    fn end(self) -> IsEmpty {
-        Variant::end(self)
-    }
+groups! {
+    SerializeSeq { serialize_element() => element }
+    SerializeTuple { serialize_element() => element }
+    SerializeTupleStruct { serialize_field() => element }
+    SerializeTupleVariant { serialize_field() => element }
+    SerializeMap { serialize_key() => element, serialize_value() => element }
+    SerializeStruct { serialize_field(name: &'static str) => field }
+    SerializeStructVariant { serialize_field(name: &'static str) => field }
 }
 
 #[cfg(test)]

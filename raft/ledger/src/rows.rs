@@ -1,7 +1,8 @@
 //! The state as rows of bytes: what the state store mirrors, what snapshots hold, what is hashed.
 //!
 //! Keys keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind and of
-//! neighbouring numbers lie together. Values are postcard behind the version of their form. Equal states are equal rows, byte for byte.
+//! neighbouring numbers lie together. Values are postcard behind the version of their form. Equal states
+//! are equal rows, byte for byte.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
