@@ -6,7 +6,6 @@ use std::time::Instant;
 use reveille_cluster::zones::Zones;
 use reveille_ledger::command::{Command, ScheduleCreate};
 use reveille_ledger::content::Content;
-use reveille_ledger::fingerprint::fingerprint;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
@@ -43,7 +42,7 @@ pub async fn create(
         return Err(refusals::refused(&taken).request(&request.request_id));
     }
     if let Some((id, body)) = known
-        && body != body_of(&create)
+        && body != create.body()
     {
         let used = |id: &str| admin.site.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
         let why = match request_id.as_deref().is_some_and(used) {
@@ -112,15 +111,10 @@ async fn existing(
     Ok((known, of_campaign, admin.now(now)))
 }
 
-/// As the ledger tells one body from another: without the request id and what was computed here.
-fn body_of(create: &ScheduleCreate) -> Hash {
-    fingerprint(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..create.clone() })
-}
-
 /// The schedule as it would be.
 async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1::Schedule, Fault> {
     let schedule = Schedule {
-        body: body_of(&create),
+        body: create.body(),
         content: create.content.blob().hash,
         audience: create.audience.hash(),
         recipients: create.audience.count(),

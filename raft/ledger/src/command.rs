@@ -633,6 +633,13 @@ pub struct CampaignCreate {
     pub labels: Labels,
 }
 
+impl ScheduleCreate {
+    /// Hash of what makes two creates the same: all but the request id and what the proposer computed.
+    pub fn body(&self) -> Hash {
+        fingerprint(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..self.clone() })
+    }
+}
+
 impl CampaignCreate {
     /// Hash of what it makes, whoever asks for it: the same again is the same campaign.
     pub fn body(&self) -> Hash {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::Context;
 use super::audience::gap_needs_a_list;
 use super::fire::{Opened, inside_window};
-use super::schedule::{body_of, bounded, gap_within_retention, labelled};
+use super::schedule::{bounded, gap_within_retention, labelled};
 use crate::command::{Explained, Reason, Retiming, ScheduleCreate, ScheduleEdit};
 use crate::content::{CONTENT_BYTES_MAX, Content, Recipients, To};
 use crate::ids::{Hash, ScheduleId, Time};
@@ -112,7 +112,7 @@ impl Ledger {
     /// The body with which a create would find this schedule as it is now.
     fn present_body(&self, schedule: &Schedule) -> Option<Hash> {
         let schedule = schedule.clone();
-        Some(body_of(&ScheduleCreate {
+        let create = ScheduleCreate {
             request: None,
             content: Content::from_blob(self.blob(&schedule.content)?)?,
             audience: Recipients::from_blob(self.blob(&schedule.audience)?)?.to(schedule.audience),
@@ -131,7 +131,8 @@ impl Ledger {
             next: None,
             tzdb: String::new(),
             labels: schedule.labels,
-        }))
+        };
+        Some(create.body())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::command::{Cause, ENTRY_BYTES_MAX, Opening, ScheduleCreate, SchedulePa
 use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, To};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
-use crate::ids::{Hash, Nominal, ScheduleId, Time};
+use crate::ids::{Nominal, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
 use crate::labels::Labels;
 use crate::policy::Policies;
@@ -36,18 +36,13 @@ pub(super) fn gap_within_retention(policies: &Policies) -> Result<(), Refusal> {
     }
 }
 
-/// The body that makes two creates the same: all but the request id and what the proposer computed.
-pub(super) fn body_of(create: &ScheduleCreate) -> Hash {
-    fingerprint(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..create.clone() })
-}
-
 impl Ledger {
     pub(super) fn schedule_create(
         &mut self,
         context: &mut Context,
         create: &ScheduleCreate,
     ) -> Result<Outcome, Refusal> {
-        let body = body_of(create);
+        let body = create.body();
         let request = create.request.as_deref();
         if let Some(outcome) = self.answered(&create.tenant, request, body)? {
             if let Outcome::Schedule(id) = outcome {
