@@ -9,7 +9,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use futures::{Stream, StreamExt};
 use openraft::OptionalSend;
@@ -64,7 +64,7 @@ impl Machine {
     pub fn start(core: Arc<Core>, keeper: Keeper, drive: Drive) -> Result<(Machine, oneshot::Receiver<()>), Fault> {
         let (jobs, work) = mpsc::channel(JOBS_MAX);
         let (ended, end) = oneshot::channel();
-        let worker = Worker { core: Arc::clone(&core), keeper, work, applying: AtomicU64::new(0), waiting: None };
+        let worker = Worker { core: Arc::clone(&core), keeper, work, waiting: None };
         match drive {
             Drive::Thread => {
                 let run = move || {
@@ -134,8 +134,6 @@ struct Worker {
     core: Arc<Core>,
     keeper: Keeper,
     work: mpsc::Receiver<Job>,
-    /// The entry in work, to name it if it panics.
-    applying: AtomicU64,
     /// Who waits for the job in work. Let go only after the fault that ended it was raised.
     waiting: Option<oneshot::Sender<()>>,
 }
@@ -192,10 +190,7 @@ impl Worker {
         let fault = match done {
             Ok(Ok(())) => None,
             Ok(Err(fault)) => Some(fault),
-            Err(_) => {
-                let index = self.applying.load(Ordering::Relaxed);
-                Some(Fault::Broken(format!("applying entry {index} panicked")))
-            }
+            Err(_) => Some(Fault::Broken("the thread that applies panicked".to_owned())),
         };
         let goes_on = fault.is_none();
         match (fault, self.waiting.take()) {
@@ -227,12 +222,13 @@ impl Worker {
         let core = Arc::clone(&self.core);
         let mut ledger = core.ledger.write();
         let mut place = core.place.lock().clone();
-        let work = AssertUnwindSafe(|| self.apply_all(&mut ledger, &mut place, &steps, commands));
+        let mut index = 0;
+        let work = AssertUnwindSafe(|| apply_all(&mut ledger, &mut place, &mut index, &steps, commands));
         let Ok(Batch { replies, effects, fault }) = std::panic::catch_unwind(work) else {
             // Half an entry was applied. No read and no gate may see that, so an empty ledger takes its place, and the
             // mirror keeps what it has, while the lock is still held.
             *ledger = Ledger::new();
-            let fault = Fault::Poison { index: self.applying.load(Ordering::Relaxed) };
+            let fault = Fault::Poison { index };
             core.faults.raise(fault.clone());
             return Err(fault);
         };
@@ -255,42 +251,6 @@ impl Worker {
         fault.map_or(Ok(()), Err)
     }
 
-    /// Applies entries in order, up to the first that this build must not apply.
-    fn apply_all(&self, ledger: &mut Ledger, place: &mut Place, steps: &[Step], commands: Vec<Read>) -> Batch {
-        let mut batch = Batch { replies: Vec::with_capacity(steps.len()), effects: Vec::new(), fault: None };
-        for (step, command) in steps.iter().zip(commands) {
-            let index = step.id.index;
-            self.applying.store(index, Ordering::Relaxed);
-            // P23: from such an entry on, what follows may mean something that this build does not know.
-            if let Read::Command(entry) = &command
-                && let Some(level) = ledger.raises_to(entry).filter(|level| *level > LEVEL)
-            {
-                let detail = format!("it raises the ledger to level {level}, and this build applies up to {LEVEL}");
-                batch.fault = Some(Fault::Unreadable { index, detail });
-                break;
-            }
-            batch.replies.push(match command {
-                Read::Command(entry) => {
-                    let applied = ledger.apply(index, &entry);
-                    batch.effects.extend(applied.effects.into_iter().map(|effect| (index, effect)));
-                    Some(applied.reply)
-                }
-                Read::Membership(membership) => {
-                    place.membership = StoredMembership::new(Some(step.id), membership);
-                    skip(ledger, index);
-                    None
-                }
-                Read::Nothing => {
-                    skip(ledger, index);
-                    None
-                }
-            });
-            place.last = Some(step.id);
-            crash::point("machine.mid-apply-batch");
-        }
-        batch
-    }
-
     fn replace(&mut self, ledger: Ledger, place: Place) {
         let applied = ledger.head().applied;
         let core = &self.core;
@@ -306,6 +266,43 @@ impl Worker {
         core.applied.send_replace(applied);
         core.hint(Hint::LookAtState);
     }
+}
+
+/// Applies entries in order, up to the first that this build must not apply. `applying` is the index of the one in
+/// work, which names it if it panics.
+fn apply_all(ledger: &mut Ledger, place: &mut Place, applying: &mut u64, steps: &[Step], commands: Vec<Read>) -> Batch {
+    let mut batch = Batch { replies: Vec::with_capacity(steps.len()), effects: Vec::new(), fault: None };
+    for (step, command) in steps.iter().zip(commands) {
+        let index = step.id.index;
+        *applying = index;
+        // P23: from such an entry on, what follows may mean something that this build does not know.
+        if let Read::Command(entry) = &command
+            && let Some(level) = ledger.raises_to(entry).filter(|level| *level > LEVEL)
+        {
+            let detail = format!("it raises the ledger to level {level}, and this build applies up to {LEVEL}");
+            batch.fault = Some(Fault::Unreadable { index, detail });
+            break;
+        }
+        batch.replies.push(match command {
+            Read::Command(entry) => {
+                let applied = ledger.apply(index, &entry);
+                batch.effects.extend(applied.effects.into_iter().map(|effect| (index, effect)));
+                Some(applied.reply)
+            }
+            Read::Membership(membership) => {
+                place.membership = StoredMembership::new(Some(step.id), membership);
+                skip(ledger, index);
+                None
+            }
+            Read::Nothing => {
+                skip(ledger, index);
+                None
+            }
+        });
+        place.last = Some(step.id);
+        crash::point("machine.mid-apply-batch");
+    }
+    batch
 }
 
 /// Raft's own entries move the applied index only. Index 0 is the membership of `initialize`: the ledger
