@@ -186,7 +186,8 @@ impl Dispatch {
     }
 
     fn refusal(&self, request: &Request) -> Result<(), Rejection> {
-        let from = request.header().map_or(0, |header| header.from);
+        // A request without a header is refused by the doorman.
+        let Some(from) = request.header().map(|header| header.from) else { return Ok(()) };
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         let members = metrics.membership_config.membership();
