@@ -202,11 +202,7 @@ pub fn relay(relay: &v1::Relay) -> Node {
     keys.add("name", relay.name.as_str());
     keys.add("host", relay.host.as_str());
     keys.plain("port", relay.port);
-    let tls = match relay.tls() {
-        v1::RelayTls::Unspecified => v1::RelayTls::None,
-        tls => tls,
-    };
-    keys.add("tls", word("RELAY_TLS_", tls.as_str_name()));
+    keys.add("tls", word("RELAY_TLS_", relay.tls().as_str_name()));
     keys.some("ca", relay.ca.as_str());
     keys.some("tls_name", relay.tls_name.as_str());
     keys.some("auth", relay.auth.as_str());

@@ -91,12 +91,8 @@ pub struct RemovedView {
 
 impl From<v1::Relay> for RelayView {
     fn from(relay: v1::Relay) -> RelayView {
-        let tls = match relay.tls() {
-            v1::RelayTls::Unspecified => "none".to_owned(),
-            tls => word("RELAY_TLS_", tls.as_str_name()),
-        };
         RelayView {
-            tls,
+            tls: word("RELAY_TLS_", relay.tls().as_str_name()),
             ca: some(relay.ca),
             tls_name: some(relay.tls_name),
             auth: some(relay.auth),
