@@ -72,6 +72,8 @@ impl Permit {
                     Ok(opened) => opened,
                     Err(cause) => {
                         let verdict = Verdict::Broken { stage: Stage::Connect, cause };
+                        // Before the mail hears of it: it may come again at once.
+                        let _late = shared.one_late();
                         shared.learn(&verdict, Ticket::of_no_use(&shared), Told::Nothing, running);
                         let _ = tell.send(verdict);
                         return finish_opening(&shared, opening, begun, ticket).await;
@@ -121,7 +123,7 @@ impl Future for Delivery {
 }
 
 /// The mail went back, and the relay keeps its own time: a session that opens late is left to the next mail, and
-/// what goes wrong is the relay's.
+/// what goes wrong is the relay's. Until it ends, no mail follows unless another session is open.
 async fn finish_opening(
     shared: &Shared,
     opening: impl Future<Output = Result<Held, Box<Verdict>>>,

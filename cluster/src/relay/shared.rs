@@ -44,11 +44,16 @@ pub(super) struct Shared {
     turnstile: Turnstile<()>,
     desk: Mutex<Desk>,
     open: Gauge,
+    /// Sessions that open for longer than the mail that wanted them could wait.
+    late: Gauge,
     pub(super) waiting: Gauge,
     pub(super) gate_passes: AtomicU64,
     pub(super) tasks: TaskTracker,
     pub(super) closing: CancellationToken,
 }
+
+/// Why no mail passes while the relay owes its first greeting.
+const LATE: &str = "a session has been opening for as long as an email can wait";
 
 /// How long after a throttle answer the status of a relay says so.
 const SLOWED_FOR: Duration = Duration::from_secs(60);
@@ -153,6 +158,7 @@ impl Shared {
                 jitter: StdRng::seed_from_u64(seed),
             }),
             open: Gauge::default(),
+            late: Gauge::default(),
             waiting: Gauge::default(),
             gate_passes: AtomicU64::new(0),
             tasks: TaskTracker::new(),
@@ -188,6 +194,7 @@ impl Shared {
         let now = self.now();
         let desk = self.desk.lock();
         let circuit = match desk.circuit.state().clone() {
+            State::Closed if self.owes_a_greeting() => CircuitStatus::HalfOpen { cause: LATE.to_owned() },
             State::Closed => CircuitStatus::Closed,
             State::Open { until, trouble: Trouble::Failing(cause) } => {
                 CircuitStatus::Open { until: self.origin + until, cause }
@@ -275,6 +282,10 @@ impl Shared {
                 self.tasks.spawn(greet(Ticket { shared: self.clone(), admitted: Admitted::ToGreet }));
                 admit()
             }
+            // Nothing is known against it yet. But the next mail would wait as long, or the same one again (P12).
+            Ok(Admitted::Normally) if self.owes_a_greeting() => {
+                Err((now + self.limits.backoff.first, Trouble::Failing(LATE.to_owned())))
+            }
             admitted => admitted,
         };
         admitted.map_err(|(until, trouble)| {
@@ -310,6 +321,16 @@ impl Shared {
         let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &patience).await?;
         self.desk.lock().counters.sessions += 1;
         Ok(Held { session, _open: self.open.one_more() })
+    }
+
+    /// A mail went back because its session did not open in time; the session counts as late while this exists.
+    pub fn one_late(&self) -> Counted {
+        self.late.one_more()
+    }
+
+    /// True while a session is late and none is open: none of them may ever open.
+    fn owes_a_greeting(&self) -> bool {
+        self.late.now() > 0 && !self.has_open_session()
     }
 
     /// True while another connection of this pool is open.

@@ -230,7 +230,10 @@ async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
     let verdict = permit.deliver(mail(b"a"), Open, patience()).await;
     assert_eq!(verdict, Verdict::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     assert!(begun.elapsed() < seconds(11), "{:?}", begun.elapsed());
-    assert_eq!(pool.status().circuit, CircuitStatus::Closed, "the relay has not had its time yet");
+    let CircuitStatus::HalfOpen { cause } = pool.status().circuit else { panic!("it has not had its time yet") };
+    assert_eq!(cause, "a session has been opening for as long as an email can wait");
+    let refused = pool.acquire(soon()).await.map(|_| ());
+    assert!(matches!(refused, Err(Unavailable::CircuitOpen { .. })), "P12: no email meets it twice: {refused:?}");
     tokio::time::sleep_until(begun + seconds(31)).await;
     let CircuitStatus::Open { cause, .. } = pool.status().circuit else { panic!("it had its time") };
     assert_eq!(cause, "no session within 30 s");
