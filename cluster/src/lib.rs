@@ -56,6 +56,7 @@ mod room;
 mod row_tasks;
 #[cfg(test)]
 mod samples;
+pub mod secret;
 mod settler;
 pub mod site;
 pub mod station;

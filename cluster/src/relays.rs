@@ -18,7 +18,7 @@ use reveille_raft::peer::RelayFlow;
 use tokio::time::{Instant, timeout_at};
 
 use crate::parkings::Parkings;
-use crate::relay::{CircuitStatus, Dial, Limits, Permit, Pool, Status, Target, Unavailable};
+use crate::relay::{CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, Status, Target, Unavailable};
 
 /// The rate of a relay without a bound of its own: far above what one node can send.
 const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
@@ -31,6 +31,7 @@ pub struct Relays {
     dialer: Arc<dyn Dial>,
     name: String,
     hello_name: Option<String>,
+    credentials: Arc<CredentialStore>,
     pools: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
     parkings: Mutex<Parkings>,
@@ -56,9 +57,20 @@ struct Entry {
 impl Relays {
     /// No pools yet. `name` is the node's, `hello_name` what it calls itself in EHLO; none: the address literal of
     /// each connection.
-    pub fn new(dialer: Arc<dyn Dial>, name: String, hello_name: Option<String>) -> Relays {
+    pub fn new(
+        dialer: Arc<dyn Dial>,
+        name: String,
+        hello_name: Option<String>,
+        credentials: CredentialStore,
+    ) -> Relays {
         let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
-        Relays { dialer, name, hello_name, pools, turn, parkings: Mutex::default() }
+        let credentials = Arc::new(credentials);
+        Relays { dialer, name, hello_name, credentials, pools, turn, parkings: Mutex::default() }
+    }
+
+    /// What this node may log in with.
+    pub fn credentials(&self) -> &CredentialStore {
+        &self.credentials
     }
 
     /// Makes the pools what the ledger says. Must be called inside a runtime; its dialogues run there. A relay
@@ -106,7 +118,8 @@ impl Relays {
         if hello_name.is_some_and(is_short) && !is_loopback(&relay.host) {
             tracing::warn!(relay = relay.name, "the name in EHLO has no dot: many relays refuse it; set hello_name");
         }
-        Target::new(&relay.host, relay.port, hello_name, &relay.access)
+        let target = Target::new(&relay.host, relay.port, hello_name, &relay.access)?;
+        Ok(target.with_credentials(Arc::clone(&self.credentials)))
     }
 
     /// The right to send one mail through a relay of this pool, before `deadline`. Dropping the future gives

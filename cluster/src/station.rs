@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::journal::{Journal, Owner, boot_id};
 use crate::keeper::Stopping;
-use crate::relay::Dial;
+use crate::relay::{CredentialStore, Dial};
 use crate::relays::Relays;
 use crate::room::{JournalWriter, Room};
 use crate::settler::Settler;
@@ -45,6 +45,8 @@ pub struct Options {
     pub name: String,
     /// What it calls itself in EHLO; none: the address literal of each connection.
     pub hello_name: Option<String>,
+    /// What it may log in with at relays.
+    pub credentials: CredentialStore,
     /// Where journals are: a memory-backed file system (P11).
     pub journal_dir: PathBuf,
     /// How relays are reached.
@@ -108,7 +110,7 @@ impl Station {
         let owner = Owner { cluster: site.cluster(), holder: site.me };
         let journal = Journal::create(&options.journal_dir, &owner, &boot)
             .map_err(|error| StationError::Journal(error.to_string()))?;
-        let relays = Arc::new(Relays::new(options.dialer, options.name, options.hello_name));
+        let relays = Arc::new(Relays::new(options.dialer, options.name, options.hello_name, options.credentials));
         site.show_relays(Arc::clone(&relays));
         let (settler, settling) = Settler::new(Arc::clone(&site));
         let stopping = Stopping::default();

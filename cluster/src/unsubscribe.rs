@@ -11,10 +11,11 @@ use std::io::Read;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use reveille_ledger::access::{Secret, is_loopback};
+use reveille_ledger::access::is_loopback;
 use reveille_ledger::address::Address;
 
 use crate::compose::LIST_UNSUBSCRIBE_BYTES_MAX;
+use crate::secret::Secret;
 
 /// Bytes of the address under which the listener is known.
 pub const URL_BYTES_MAX: usize = 250;

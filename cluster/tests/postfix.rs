@@ -11,14 +11,16 @@ use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reveille_cluster::relay::{
-    Cause, Findings, Gate, GateAnswer, Mail, Mechanism, Mend, Patience, Session, Stage, Target, TcpDialer, Timeouts,
-    Verdict,
+    Binding, Cause, Findings, Gate, GateAnswer, Mail, Mechanism, Mend, Patience, Session, Stage, Target, TcpDialer,
+    Timeouts, Verdict,
 };
-use reveille_ledger::access::{Access, Secret, Tls, Trust};
+use reveille_cluster::secret::Secret;
+use reveille_ledger::access::{Access, Tls, Trust};
 use tempfile::TempDir;
 
 /// The name in the certificate, and the realm of the users.
@@ -192,8 +194,11 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-async fn open(port: u16, tls: Tls, auth: Option<Secret>) -> (Result<Session, Verdict>, Findings) {
-    let target = Target::new("127.0.0.1", port, "node-1.test", &Access { tls, auth }).expect("a target");
+async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, Verdict>, Findings) {
+    let access = Access { tls, credentials: secret.is_some().then(|| "login".to_owned()) };
+    let binding = |secret| ("login".to_owned(), Binding { host: "127.0.0.1".to_owned(), port, secret });
+    let target = Target::new("127.0.0.1", port, "node-1.test", &access).expect("a target");
+    let target = target.with_credentials(Arc::new(secret.map(binding).into_iter().collect()));
     let mut findings = Findings::default();
     let (dialer, timeouts, patience) = (TcpDialer::default(), Timeouts::default(), Patience::default());
     let opened = Session::open_noting(&target, &dialer, timeouts, &patience, &mut findings).await;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::SystemClock;
-use reveille_cluster::relay::TcpDialer;
+use reveille_cluster::relay::{CredentialStore, TcpDialer};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
 use reveille_ledger::Standing;
@@ -43,7 +43,13 @@ impl Node {
         site.replica.initialize(ClusterId(7), &[(site.me.node, member)].into()).await.expect("a cluster");
         let leading = Station::lead(&site);
         let dialer = Arc::new(TcpDialer::default());
-        let options = Options { name: "n1".into(), hello_name: None, journal_dir: folder.join("journal"), dialer };
+        let options = Options {
+            name: "n1".into(),
+            hello_name: None,
+            credentials: CredentialStore::default(),
+            journal_dir: folder.join("journal"),
+            dialer,
+        };
         let station = Station::start(Arc::clone(&site), leading, options, &CancellationToken::new()).await;
         Node { site, station: station.expect("a station") }
     }

@@ -178,6 +178,7 @@ async fn work(site: Arc<Site>, options: &Config, leading: Leading, asked: &Cance
     let station = station::Options {
         name: options.name.clone(),
         hello_name: hello_name(options),
+        credentials: options.credentials.clone(),
         journal_dir: options.journal_dir.join(format!("reveille-{}", site.me.node)),
         dialer: Arc::new(TcpDialer::default()),
     };

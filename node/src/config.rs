@@ -11,12 +11,14 @@ mod key;
 mod origin;
 mod source;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reveille_ledger::access::Secret;
+use reveille_cluster::relay::{Binding, CredentialStore};
+use reveille_cluster::secret::Secret;
 use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
@@ -71,6 +73,9 @@ pub struct Settings {
     /// How recipients of bulk mail opt out; in the file and the environment only.
     #[arg(skip)]
     pub unsubscribe: UnsubscribeSettings,
+    /// What this node logs in with at relays, by name; in the file and the environment only.
+    #[arg(skip)]
+    pub credentials: BTreeMap<String, CredentialSettings>,
 }
 
 /// Raft's timings, as they may be said. No command has them as flags: `clap` keeps their comments.
@@ -104,6 +109,18 @@ pub struct UnsubscribeSettings {
     pub keys: Option<Vec<String>>,
 }
 
+/// Credentials for one relay, as they may be said. No command has them as flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct CredentialSettings {
+    /// The only host that they are sent to, as `reveille relay add` gives it
+    pub host: Option<String>,
+    /// The only port that they are sent to
+    pub port: Option<u16>,
+    /// Where user:password is found, as file:/path or env:NAME; read at each login
+    pub secret: Option<String>,
+}
+
 /// Everything that a node needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -131,6 +148,8 @@ pub struct Config {
     pub raft: RaftConfig,
     /// How recipients of bulk mail opt out.
     pub unsubscribe: UnsubscribeConfig,
+    /// What it logs in with at relays.
+    pub credentials: CredentialStore,
 }
 
 /// How recipients of bulk mail opt out, checked as far as values tell.
@@ -193,6 +212,11 @@ impl Said {
         self.settings.clone().check().map_err(|error| error.said_at(&self.origins))
     }
 
+    /// Where a key was said.
+    pub fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or_default()
+    }
+
     /// Every key with the value that counts, and where that was said.
     ///
     /// # Errors
@@ -200,8 +224,7 @@ impl Said {
     pub fn effective(&self) -> Result<Vec<(String, toml::Value, Origin)>, ConfigError> {
         let insecure = Some(self.settings.insecure.unwrap_or_default());
         let all = key::values(&Settings { insecure, ..self.check()?.into() });
-        let origin = |name: &String| self.origins.get(name).cloned().unwrap_or_default();
-        Ok(all.into_iter().map(|(name, value)| (name.clone(), value, origin(&name))).collect())
+        Ok(all.into_iter().map(|(name, value)| (name.clone(), value, self.origin(&name))).collect())
     }
 }
 
@@ -256,6 +279,7 @@ impl From<Config> for Settings {
                 mailto: Some(config.unsubscribe.mailto),
                 keys: Some(config.unsubscribe.keys.iter().map(ToString::to_string).collect()),
             },
+            credentials: config.credentials.iter().map(|(name, binding)| (name.clone(), binding.into())).collect(),
         }
     }
 }
@@ -277,6 +301,39 @@ impl Settings {
             shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
             raft: self.raft.over(below.raft),
             unsubscribe: self.unsubscribe.over(below.unsubscribe),
+            credentials: over_each(self.credentials, below.credentials),
+        }
+    }
+}
+
+/// The values of `above` win, key by key of each section.
+fn over_each(
+    above: BTreeMap<String, CredentialSettings>,
+    below: BTreeMap<String, CredentialSettings>,
+) -> BTreeMap<String, CredentialSettings> {
+    above.into_iter().fold(below, |mut all, (name, one)| {
+        let under = all.remove(&name).unwrap_or_default();
+        all.insert(name, one.over(under));
+        all
+    })
+}
+
+impl CredentialSettings {
+    fn over(self, below: CredentialSettings) -> CredentialSettings {
+        CredentialSettings {
+            host: self.host.or(below.host),
+            port: self.port.or(below.port),
+            secret: self.secret.or(below.secret),
+        }
+    }
+}
+
+impl From<&Binding> for CredentialSettings {
+    fn from(binding: &Binding) -> CredentialSettings {
+        CredentialSettings {
+            host: Some(binding.host.clone()),
+            port: Some(binding.port),
+            secret: Some(binding.secret.to_string()),
         }
     }
 }

@@ -1,18 +1,94 @@
-//! Credentials by reference: each node resolves them for itself, whenever a session opens.
+//! The credentials of relays: named in the node's configuration, each bound to the relay that may get them.
 //!
-//! Called by the opening. It promises that what it read is shown nowhere: the value has no `Debug`, its
-//! errors name the reference and never the content, and it lives as long as one AUTH. It is not a vault:
-//! who can read the node's files and environment can read it.
+//! A relay in the ledger names credentials; the API can change a relay's host, and what a name stands for only the
+//! configuration of each node can. So a caller of the API cannot have a password sent to a host of its choice. The
+//! opening resolves a name when it logs in. What was read is shown nowhere: the value has no `Debug`, errors name
+//! the reference and never the content, and it lives as long as one AUTH. It is not a vault: an account that can
+//! read the node's files and environment can read it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use reveille_ledger::access::Secret;
 use tokio::io::AsyncReadExt;
 
 use super::cause::{Cause, Mend};
+use crate::secret::Secret;
 
 /// More than any `user:password` has.
 const MAX_BYTES: u64 = 4096;
+
+/// The credentials that a node's configuration defines, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CredentialStore(BTreeMap<String, Binding>);
+
+/// One of them: where they are found, and the only relay that gets them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The relay's host, as the relay in the ledger has it; compared without regard to case.
+    pub host: String,
+    /// The relay's port.
+    pub port: u16,
+    /// Where `user:password` is found, on one line.
+    pub secret: Secret,
+}
+
+impl FromIterator<(String, Binding)> for CredentialStore {
+    fn from_iter<I: IntoIterator<Item = (String, Binding)>>(bindings: I) -> CredentialStore {
+        CredentialStore(bindings.into_iter().collect())
+    }
+}
+
+impl CredentialStore {
+    /// May this stand in the name of credentials?
+    pub fn may_name(byte: u8) -> bool {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Binding)> {
+        self.0.iter()
+    }
+
+    /// The credentials of that name, for that relay.
+    ///
+    /// # Errors
+    /// In words, what this node's configuration lacks: the name, or this host and port.
+    pub fn find(&self, name: &str, host: &str, port: u16) -> Result<&Binding, String> {
+        let binding = self.0.get(name).ok_or_else(|| {
+            format!(
+                "this node's configuration defines no credentials '{name}': it needs a section [credentials.{name}]"
+            )
+        })?;
+        if binding.host.eq_ignore_ascii_case(host) && binding.port == port {
+            return Ok(binding);
+        }
+        let Binding { host: bound, port: at, .. } = binding;
+        Err(format!("credentials '{name}' are for {bound} port {at} alone, by this node's configuration"))
+    }
+
+    /// Reads them, for one AUTH.
+    ///
+    /// # Errors
+    /// [`Cause::Credentials`]: what this node lacks.
+    pub(super) async fn resolve(&self, name: &str, host: &str, port: u16) -> Result<Credentials, Cause> {
+        let binding = self.find(name, host, port).map_err(lacking)?;
+        Credentials::read(&binding.secret).await.map_err(lacking)
+    }
+}
+
+impl Binding {
+    /// Reads the secret and forgets it: can this node log in with it, as far as it can tell?
+    ///
+    /// # Errors
+    /// In words, what is wrong with the reference or what it leads to.
+    pub async fn check(&self) -> Result<(), String> {
+        Credentials::read(&self.secret).await.map(drop)
+    }
+}
+
+fn lacking(why: String) -> Cause {
+    Cause::Credentials(Mend::Reference.because(why))
+}
 
 /// A name and its password. No `Debug`, on purpose.
 pub(super) struct Credentials {
@@ -24,19 +100,19 @@ impl Credentials {
     /// Reads what `secret` refers to: `user:password` on one line. The user ends at the first colon.
     ///
     /// # Errors
-    /// [`Cause::Credentials`]: what this node lacks.
-    pub async fn resolve(secret: &Secret) -> Result<Credentials, Cause> {
+    /// In words that name the reference, and nothing of what it leads to.
+    async fn read(secret: &Secret) -> Result<Credentials, String> {
         let content = match secret {
-            Secret::File(path) => read(Path::new(path)).await,
+            Secret::File(path) => read_file(Path::new(path)).await,
             Secret::Env(name) => std::env::var(name).map_err(|_| "is not set, or not a text".to_owned()),
         };
         content
             .and_then(|content| parse(&content).ok_or_else(|| "is not user:password on one line".to_owned()))
-            .map_err(|why| Cause::Credentials(Mend::Reference.because(format!("{secret} {why}"))))
+            .map_err(|why| format!("{secret} {why}"))
     }
 }
 
-async fn read(path: &Path) -> Result<String, String> {
+async fn read_file(path: &Path) -> Result<String, String> {
     let mut content = String::new();
     let file = tokio::fs::File::open(path).await.map_err(|error| format!("cannot be read: {error}"))?;
     // The error of what is no text is worded here: the library's could come to show it.
@@ -73,22 +149,42 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn credentials_go_to_their_own_host_and_port_only() {
+        let binding = Binding {
+            host: "smtp.example.com".to_owned(),
+            port: 587,
+            secret: Secret::Env("REVEILLE_SURELY_UNSET".to_owned()),
+        };
+        let store: CredentialStore = [("ses".to_owned(), binding.clone())].into_iter().collect();
+        assert_eq!(store.find("ses", "SMTP.example.com", 587), Ok(&binding));
+        for (name, host, port, why) in [
+            ("ses", "smtp.example.com.evil.example", 587, "are for smtp.example.com port 587 alone"),
+            ("ses", "smtp.example.com", 25, "are for smtp.example.com port 587 alone"),
+            ("other", "smtp.example.com", 587, "defines no credentials 'other'"),
+        ] {
+            let refused = store.find(name, host, port).expect_err(host);
+            assert!(refused.contains(why), "{refused}");
+            assert!(store.resolve(name, host, port).await.is_err(), "and nothing is read");
+        }
+    }
+
+    #[tokio::test]
     async fn what_is_missing_is_named_and_what_is_there_is_not_shown() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("login").to_string_lossy().into_owned();
-        let told = |found: Result<Credentials, Cause>| found.err().map(|cause| cause.to_string()).unwrap_or_default();
+        let told = |found: Result<Credentials, String>| found.err().unwrap_or_default();
         let secret = Secret::File(path.clone());
-        let missing = told(Credentials::resolve(&secret).await);
+        let missing = told(Credentials::read(&secret).await);
         assert!(missing.contains(&path) && missing.contains("No such file"), "{missing}");
         std::fs::write(&path, "hunter2").expect("written");
-        let bad = told(Credentials::resolve(&secret).await);
+        let bad = told(Credentials::read(&secret).await);
         assert!(bad.contains("user:password") && !bad.contains("hunter2"), "{bad}");
         std::fs::write(&path, b"\xffhunter2").expect("written");
-        let bad = told(Credentials::resolve(&secret).await);
+        let bad = told(Credentials::read(&secret).await);
         assert!(bad.contains("no text") && !bad.contains("hunter2"), "{bad}");
         std::fs::write(&path, "anna:hunter2\n").expect("written");
-        assert!(Credentials::resolve(&secret).await.is_ok(), "read anew each time");
-        let unset = told(Credentials::resolve(&Secret::Env("REVEILLE_SURELY_UNSET".into())).await);
+        assert!(Credentials::read(&secret).await.is_ok(), "read anew each time");
+        let unset = told(Credentials::read(&Secret::Env("REVEILLE_SURELY_UNSET".into())).await);
         assert!(unset.contains("env:REVEILLE_SURELY_UNSET"), "{unset}");
     }
 }

@@ -10,12 +10,11 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use reveille_ledger::access::{Secret, Tls};
+use reveille_ledger::access::Tls;
 
 use super::{
     auth::{self, Mechanism},
     cause::{Cause, Mend},
-    credentials::Credentials,
     envelope::Offers,
     findings::Findings,
     lines::Reply,
@@ -56,8 +55,8 @@ impl Opening<'_> {
             stream = self.start_tls(stream).await?;
             self.hello(&mut stream).await?;
         }
-        if let Some(secret) = self.target.auth() {
-            self.authenticate(&mut stream, secret).await?;
+        if self.target.logs_in() {
+            self.authenticate(&mut stream).await?;
         }
         let offers = |keyword: &str| self.offers(keyword);
         let offers =
@@ -103,7 +102,7 @@ impl Opening<'_> {
         Ok(transport)
     }
 
-    async fn authenticate(&mut self, stream: &mut Stream, secret: &Secret) -> Step<()> {
+    async fn authenticate(&mut self, stream: &mut Stream) -> Step<()> {
         let failed = |cause| lost(Stage::Auth, cause);
         let mechanism = Mechanism::choose(&self.findings.extensions).ok_or_else(|| {
             let may_after = matches!(self.target.tls(), Tls::None) && self.offers("STARTTLS");
@@ -114,7 +113,7 @@ impl Opening<'_> {
             let words = format!("the relay offers neither AUTH PLAIN nor AUTH LOGIN{then}");
             failed(Cause::Credentials(mend.because(words)))
         })?;
-        let credentials = self.patience.bound(self.timeouts.auth, Credentials::resolve(secret)).await;
+        let credentials = self.patience.bound(self.timeouts.auth, self.target.credentials()).await;
         let credentials = credentials.and_then(|done| done).map_err(failed)?;
         let lines = mechanism.lines(&credentials);
         let secrets = auth::secrets(&credentials, &lines);

@@ -4,11 +4,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use reveille_ledger::access::{Access, Secret, Tls, is_path};
+use reveille_ledger::access::{Access, Tls, is_path};
 use thiserror::Error;
 
 use super::{
     cause::{Cause, Mend},
+    credentials::{CredentialStore, Credentials},
     findings::Encryption,
     stream::Transport,
     tls::Encryptor,
@@ -22,6 +23,8 @@ pub struct Target {
     /// None: the address literal of each connection.
     hello_name: Option<String>,
     access: Access,
+    /// What this node may log in with.
+    store: Arc<CredentialStore>,
     /// None: in the clear.
     encryptor: Option<Arc<Encryptor>>,
 }
@@ -75,7 +78,12 @@ impl Target {
             None => None,
         };
         let (host, hello_name) = (host.to_owned(), hello_name.map(str::to_owned));
-        Ok(Target { host, port, hello_name, access: access.clone(), encryptor })
+        Ok(Target { host, port, hello_name, access: access.clone(), store: Arc::default(), encryptor })
+    }
+
+    /// The same, on a node whose configuration defines these credentials. Without them, each login fails.
+    pub fn with_credentials(self, store: Arc<CredentialStore>) -> Target {
+        Target { store, ..self }
     }
 
     /// The host to connect to.
@@ -102,8 +110,14 @@ impl Target {
         &self.access.tls
     }
 
-    pub(super) fn auth(&self) -> Option<&Secret> {
-        self.access.auth.as_ref()
+    pub(super) fn logs_in(&self) -> bool {
+        self.access.credentials.is_some()
+    }
+
+    /// Reads the credentials for one AUTH.
+    pub(super) async fn credentials(&self) -> Result<Credentials, Cause> {
+        let name = self.access.credentials.as_deref().unwrap_or_default();
+        self.store.resolve(name, &self.host, self.port).await
     }
 
     pub(super) async fn encrypt(&self, plain: Box<dyn Transport>) -> Result<(Box<dyn Transport>, Encryption), Cause> {
@@ -152,7 +166,7 @@ mod tests {
     fn what_cannot_be_entered_safely_is_no_target() {
         let tls = |ca: Option<&str>, name: Option<&str>| Access {
             tls: Tls::StartTls(Trust { ca: ca.map(str::to_owned), name: name.map(str::to_owned) }),
-            auth: Some(Secret::Env("X".to_owned())),
+            credentials: Some("x".to_owned()),
         };
         assert_eq!(refused("10.0.0.1", "a", &tls(Some("/ca.pem"), Some("relay.example.org"))), None);
         assert_eq!(refused("10.0.0.1", "a", &tls(Some("ca.pem"), None)), Some(BadTarget::CaFile));

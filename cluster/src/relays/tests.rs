@@ -62,7 +62,7 @@ fn put_relay(ledger: &mut Ledger, relay: Relay) {
 /// P12: open dialogues of a relay on a node are at most its sessions, whatever is changed meanwhile.
 #[tokio::test]
 async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
-    let relays = Relays::new(Arc::new(Nowhere::default()), "n1".to_owned(), None);
+    let relays = Relays::new(Arc::new(Nowhere::default()), "n1".to_owned(), None, CredentialStore::default());
     let mut ledger = led();
     let mut put = |rate_milli, max_sessions, voters| {
         put_relay(&mut ledger, Relay { rate_milli, ..relay("main", max_sessions) });
@@ -97,7 +97,7 @@ fn relays_of(of_pool: impl IntoIterator<Item = Relay>) -> Relays {
 }
 
 fn relays_at(dialer: Arc<Nowhere>, of_pool: impl IntoIterator<Item = Relay>) -> Relays {
-    let relays = Relays::new(dialer, "n1".to_owned(), None);
+    let relays = Relays::new(dialer, "n1".to_owned(), None, CredentialStore::default());
     let mut ledger = led();
     of_pool.into_iter().for_each(|relay| put_relay(&mut ledger, relay));
     relays.follow(&ledger, 1);

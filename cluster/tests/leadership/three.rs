@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::SystemClock;
-use reveille_cluster::relay::TcpDialer;
+use reveille_cluster::relay::{CredentialStore, TcpDialer};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Leading, Options, Station};
 use reveille_ledger::ids::{Epoch, NodeId};
@@ -56,7 +56,13 @@ async fn three(folder: &Path, change: impl Fn(&mut reveille_raft::Options)) -> V
 async fn station((site, leading): (Arc<Site>, Leading), folder: &Path) -> Station {
     let name = site.introduction.name.clone();
     let journal_dir = folder.join(format!("{name}-journal"));
-    let options = Options { name, hello_name: None, journal_dir, dialer: Arc::new(TcpDialer::default()) };
+    let options = Options {
+        name,
+        hello_name: None,
+        credentials: CredentialStore::default(),
+        journal_dir,
+        dialer: Arc::new(TcpDialer::default()),
+    };
     Station::start(site, leading, options, &CancellationToken::new()).await.expect("a station")
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::SystemClock;
-use reveille_cluster::relay::Status;
+use reveille_cluster::relay::{CredentialStore, Status};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
 use reveille_ledger::command::Command;
@@ -153,6 +153,7 @@ impl Node {
         let options = station::Options {
             name: self.name.clone(),
             hello_name: Some(self.name.clone()),
+            credentials: CredentialStore::default(),
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(self.valve.clone()),
         };

@@ -141,6 +141,7 @@ impl Node {
         let station = station::Options {
             name: format!("n{}", self.id.0),
             hello_name: None,
+            credentials: reveille_cluster::relay::CredentialStore::default(),
             journal_dir: self.folder(self.lives).join("journal"),
             dialer: self.around.relay.way(life),
         };

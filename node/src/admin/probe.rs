@@ -108,7 +108,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_heard_before_a_failure_is_known_after_it() {
         let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
-        let access = Access { tls: Tls::StartTls(Trust::default()), auth: None };
+        let access = Access { tls: Tls::StartTls(Trust::default()), credentials: None };
         let found = look(sink.address().port(), &access).await;
         assert!(found.problem.starts_with("failed at TLS: the relay offers no STARTTLS here"), "{found:?}");
         assert!(found.reachable && found.next.contains("--replace --host 127.0.0.1"), "{found:?}");

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use prost_types::Timestamp;
 use reveille_cluster::relay::Target;
+use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay, RelayPut};
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1;
@@ -35,6 +36,13 @@ impl Admin {
         Ok((relay?, freshness))
     }
 
+    /// Refused at once rather than at the first login: another node may still lack what this one has.
+    fn may_log_in(&self, relay: &Relay) -> Result<(), Fault> {
+        let (Some(relays), Some(name)) = (self.site.relays(), &relay.access.credentials) else { return Ok(()) };
+        let found = relays.credentials().find(name, &relay.host, relay.port);
+        found.map(drop).map_err(|why| Fault::of_field("relay.credentials", why))
+    }
+
     /// A relay with what this node makes of it.
     fn relay_view(&self, relay: &Relay) -> v1::Relay {
         let status = self.site.relays().and_then(|relays| relays.status_of(&relay.name));
@@ -59,6 +67,7 @@ impl RelayService for Admin {
         let request = fields.request_id(&request_id);
         fields.done(Some(()))?;
         let relay = validate::relay(relay)?;
+        self.may_log_in(&relay)?;
         let answer = views::relay(&relay);
         let put = Command::RelayPut(RelayPut { relay, replace, request });
         let reply = self.write_unless(validate_only, put, &request_id, deadline).await?;
@@ -91,12 +100,14 @@ impl RelayService for Admin {
 
     async fn test_relay(&self, request: Request<TestRelayRequest>) -> Result<Response<TestRelayResponse>, Status> {
         let deadline = deadline::of(&request);
-        let TestRelayRequest { name, stale } = request.into_inner();
+        let TestRelayRequest { name, stale, authenticate } = request.into_inner();
         let (relay, _) = self.find_relay(&name, stale, deadline).await?;
         let node = self.site.introduction.name.clone();
+        let credentials = relay.access.credentials.clone().filter(|_| authenticate);
+        let asked = Relay { access: Access { credentials, ..relay.access.clone() }, ..relay.clone() };
         let target = match self.site.relays() {
-            Some(relays) => relays.target(&relay),
-            None => Target::new(&relay.host, relay.port, None, &relay.access),
+            Some(relays) => relays.target(&asked),
+            None => Target::new(&asked.host, asked.port, None, &asked.access),
         };
         let target = target.map_err(|error| Fault::of_field("name", error.to_string()))?;
         let begun = Instant::now();

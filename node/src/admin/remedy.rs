@@ -41,7 +41,7 @@ fn mended(mend: Mend, relay: &Relay, again: &str) -> String {
             "ask who runs it which port takes a login: usual are 587 with --tls starttls, 465 with --tls implicit"
                 .to_owned()
         }
-        Mend::Reference => format!("mend that reference on this node, then: {again}"),
+        Mend::Reference => format!("correct [credentials] in this node's configuration, then: {again} --auth"),
         Mend::StartTls | Mend::Relay => format!("see to it at the relay, then: {again}"),
     }
 }
@@ -63,7 +63,7 @@ fn of_stage(stage: Stage, relay: &Relay, again: &str) -> String {
         }
         Stage::Banner => "the relay may refuse this node's address; a port of implicit TLS greets nobody in the clear",
         Stage::Tls => "look into the relay's log; its TLS may not be set up",
-        Stage::Auth => "check user and password behind the reference on this node, and that the relay knows them",
+        Stage::Auth => "check the user and the password that this node reads, and that the relay knows them",
         _ => "look into the relay's log",
     };
     format!("{words}; then: {again}")
@@ -91,7 +91,7 @@ fn replace(relay: &Relay) -> String {
     let trust = relay.access.tls.trust();
     trust.iter().filter_map(|trust| trust.name.as_ref()).for_each(|name| add("tls-name", name));
     trust.iter().filter_map(|trust| trust.ca.as_ref()).for_each(|ca| add("ca", ca));
-    relay.access.auth.iter().for_each(|auth| add("auth", auth));
+    relay.access.credentials.iter().for_each(|name| add("credentials", name));
     for (flag, milli) in [("rate", relay.rate_milli), ("late-rate", relay.late_rate_milli)] {
         if milli > 0 {
             add(flag, &(milli as f64 / 1_000.0));
@@ -116,7 +116,6 @@ fn quoted(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 pub mod tests {
     use reveille_cluster::relay::Trouble;
-    use reveille_ledger::access::Secret;
 
     use super::*;
 
@@ -136,7 +135,7 @@ pub mod tests {
     }
 
     fn secured(tls: fn(Trust) -> Tls, port: u16) -> Relay {
-        let access = Access { tls: tls(Trust::default()), auth: None };
+        let access = Access { tls: tls(Trust::default()), credentials: None };
         Relay { port, access, pool: "bulk".into(), rate_milli: 1_500, ..relay() }
     }
 
@@ -175,7 +174,7 @@ pub mod tests {
             (
                 login(Mend::Reference),
                 &implicit,
-                "mend that reference on this node, then: reveille relay test main".to_owned(),
+                "correct [credentials] in this node's configuration, then: reveille relay test main --auth".to_owned(),
             ),
             (
                 silent,
@@ -190,13 +189,13 @@ pub mod tests {
     #[test]
     fn a_command_is_one_that_a_shell_takes_as_it_is_meant() {
         let trust = Trust { ca: Some("/etc/Our CA/it's.pem".to_owned()), name: None };
-        let auth = Some(Secret::File("/run/$(reboot)".to_owned()));
-        let odd = Relay { host: "a;b".into(), access: Access { tls: Tls::StartTls(trust), auth }, ..relay() };
+        let credentials = Some("$(reboot)".to_owned());
+        let odd = Relay { host: "a;b".into(), access: Access { tls: Tls::StartTls(trust), credentials }, ..relay() };
         let next = of(&broken(Stage::Tls, Cause::Tls(Trouble { words: String::new(), mend: Mend::TlsName })), &odd);
         assert_eq!(
             next,
             "reveille relay add main --replace --host 'a;b' --port 25 --tls starttls --tls-name NAME \
-             --ca '/etc/Our CA/it'\\''s.pem' --auth 'file:/run/$(reboot)' --sessions 10"
+             --ca '/etc/Our CA/it'\\''s.pem' --credentials '$(reboot)' --sessions 10"
         );
     }
 }

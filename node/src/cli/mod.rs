@@ -169,7 +169,7 @@ async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
         Question::Tenant(args) => ask::tenant::run(desk, args).await,
         Question::Pool(args) => ask::pool::run(desk, args).await,
         Question::Doctor(args) => ask::doctor::run(desk, args).await,
-        Question::Config(args) => ask::config::run(desk, args),
+        Question::Config(args) => ask::config::run(desk, args).await,
         Question::Completion(args) => ask::completion::run(desk, &args),
         Question::Man(args) => ask::completion::man(desk, &args),
         Question::Version => ask::version::run(desk),

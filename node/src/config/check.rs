@@ -2,13 +2,18 @@
 //!
 //! Called by [`Said::check`](super::Said::check). It looks at nothing but the values.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use reveille_cluster::relay::{Binding, CredentialStore, Target};
+use reveille_cluster::secret::Secret;
 use reveille_cluster::unsubscribe::{Unsubscribe, UnsubscribeError};
-use reveille_ledger::access::Secret;
 
-use super::{Config, ConfigError, Origin, RaftConfig, RaftSettings, Settings, UnsubscribeConfig, UnsubscribeSettings};
+use super::{
+    Config, ConfigError, CredentialSettings, Origin, RaftConfig, RaftSettings, Settings, UnsubscribeConfig,
+    UnsubscribeSettings,
+};
 
 /// A memory-backed file system, for the journal (P11).
 const JOURNAL_DIR: &str = "/dev/shm";
@@ -34,6 +39,7 @@ impl Settings {
         let advertise = advertised(self.advertise, peer_listen)?;
         let join = self.join.unwrap_or_default();
         join.iter().try_for_each(|address| host_and_port("join", address))?;
+        let credentials = self.credentials.into_iter().map(|(name, one)| Ok((name.clone(), one.check(&name)?)));
         Ok(Config {
             name: named(self.name)?,
             hello_name: hello_name(self.hello_name.unwrap_or_default())?,
@@ -49,7 +55,33 @@ impl Settings {
             shutdown: Duration::from_secs(within("shutdown_seconds", self.shutdown_seconds.unwrap_or(30), 10..=3_600)?),
             raft: self.raft.check()?,
             unsubscribe,
+            credentials: credentials.collect::<Result<_, ConfigError>>()?,
         })
+    }
+}
+
+impl CredentialSettings {
+    /// What they are found in is looked at when a session opens, and by `reveille config check`.
+    fn check(self, name: &str) -> Result<Binding, ConfigError> {
+        if !(1..=64).contains(&name.len()) || !name.bytes().all(CredentialStore::may_name) {
+            let message = format!("'{name}' cannot be the name of credentials");
+            let next = "give a name of lower-case letters, digits, '-' and '_', at most 64";
+            return Err(setting(format!("credentials.{name}"), message, next));
+        }
+        let at = |leaf: &str| format!("credentials.{name}.{leaf}");
+        let missing = |leaf: &str, next: &str| setting(at(leaf), "it is not set".to_owned(), next);
+        let host =
+            self.host.ok_or_else(|| missing("host", "name the relay that gets them: host = \"smtp.example.com\""))?;
+        if Target::new(&host, 25, None, &Default::default()).is_err() {
+            return Err(setting(at("host"), format!("'{host}' is not a host"), "give a name or an address"));
+        }
+        let port = self.port.filter(|port| *port > 0);
+        let port = port.ok_or_else(|| missing("port", "name the relay's port, such as port = 587"))?;
+        let next = "write secret = \"file:/etc/reveille/ses\", or \"env:NAME\"";
+        let secret = self.secret.ok_or_else(|| missing("secret", next))?;
+        // The text is not repeated: it may be the password itself.
+        let secret = secret.parse::<Secret>().map_err(|error| setting(at("secret"), error.to_string(), next))?;
+        Ok(Binding { host, port, secret })
     }
 }
 
@@ -122,8 +154,8 @@ impl UnsubscribeConfig {
     }
 }
 
-fn setting(key: &'static str, message: String, next: &str) -> ConfigError {
-    ConfigError::Setting { key, message, next: next.to_owned(), origin: Origin::Default }
+fn setting(key: impl Into<Cow<'static, str>>, message: String, next: &str) -> ConfigError {
+    ConfigError::Setting { key: key.into(), message, next: next.to_owned(), origin: Origin::Default }
 }
 
 fn within(key: &'static str, value: u64, bounds: std::ops::RangeInclusive<u64>) -> Result<u64, ConfigError> {
@@ -169,7 +201,7 @@ fn closed(listeners: &[(&'static str, SocketAddr)], insecure: bool) -> Result<()
     match open {
         Some((key, address)) if !insecure => {
             let message = format!("{address} can be reached by others, and there is no authentication yet");
-            Err(setting(key, message, "listen on 127.0.0.1, or say --insecure if the network is yours alone"))
+            Err(setting(*key, message, "listen on 127.0.0.1, or say --insecure if the network is yours alone"))
         }
         _ => Ok(()),
     }
@@ -180,7 +212,7 @@ fn apart(listeners: &[(&'static str, SocketAddr)]) -> Result<(), ConfigError> {
         let same = listeners.iter().take(place).find(|(_, earlier)| earlier == address && address.port() != 0);
         if let Some((other, _)) = same {
             return Err(setting(
-                key,
+                *key,
                 format!("{address} is that of `{other}` too"),
                 "give each listener a port of its own",
             ));

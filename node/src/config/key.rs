@@ -9,16 +9,20 @@ use std::fmt::Write;
 use clap::{Args, Command};
 use toml::{Table, Value};
 
-use super::{RaftSettings, Settings, UnsubscribeSettings};
+use super::{CredentialSettings, RaftSettings, Settings, UnsubscribeSettings};
 
 /// Tells the keys of a section to a command.
 type Augment = fn(Command) -> Command;
 /// The sections of the file, each with what tells its keys.
-const SECTIONS: [(&str, Augment); 3] = [
+const SECTIONS: [(&str, Augment); 4] = [
     ("", Settings::augment_args),
     ("raft", RaftSettings::augment_args),
     ("unsubscribe", UnsubscribeSettings::augment_args),
+    (EXAMPLE, CredentialSettings::augment_args),
 ];
+/// Credentials have names of the operator's choice and no defaults: these stand for all.
+const CREDENTIALS: &str = "credentials";
+const EXAMPLE: &str = "credentials.ses";
 /// What a sample says where there is no default.
 const NAME: &str = "a";
 const DATA_DIR: &str = "/var/lib/reveille";
@@ -51,7 +55,17 @@ impl Key {
 
 /// All keys, in the order of the struct.
 pub fn keys() -> Vec<Key> {
-    let said = Settings { name: Some(NAME.into()), data_dir: Some(DATA_DIR.into()), ..Settings::default() };
+    let example = CredentialSettings {
+        host: Some("smtp.example.com".into()),
+        port: Some(587),
+        secret: Some("file:/etc/reveille/ses".into()),
+    };
+    let said = Settings {
+        name: Some(NAME.into()),
+        data_dir: Some(DATA_DIR.into()),
+        credentials: [("ses".to_owned(), example)].into(),
+        ..Settings::default()
+    };
     let insecure = Some(false);
     let defaults = said.check().map(|config| Settings { insecure, ..config.into() }).unwrap_or_default();
     let defaults = Table::try_from(defaults).unwrap_or_default();
@@ -73,10 +87,17 @@ pub fn keys() -> Vec<Key> {
     .collect()
 }
 
-/// What settings say, by key, in the order of the struct; what they do not say is left out.
+/// What settings say, by key, in the order of the struct, credentials last; what they do not say is left out.
 pub fn values(settings: &Settings) -> Vec<(String, Value)> {
     let table = Table::try_from(settings).unwrap_or_default();
-    keys().into_iter().filter_map(|key| Some((key.name.clone(), at(&table, &key.name)?.clone()))).collect()
+    let fixed = keys().into_iter().filter(|key| key.split().0 != EXAMPLE);
+    let fixed = fixed.filter_map(|key| Some((key.name.clone(), at(&table, &key.name)?.clone())));
+    let named = table.get(CREDENTIALS).and_then(Value::as_table).into_iter().flatten();
+    let credentials = named.flat_map(|(name, one)| {
+        let leaves = one.as_table().into_iter().flatten();
+        leaves.map(move |(leaf, value)| (format!("{CREDENTIALS}.{name}.{leaf}"), value.clone()))
+    });
+    fixed.chain(credentials).collect()
 }
 
 /// A file that says nothing but the defaults, with a line about each key.
@@ -91,8 +112,9 @@ pub fn sample() -> String {
     for key in keys() {
         let (section, leaf) = key.split();
         if section != open {
+            let mark = if section == EXAMPLE { "#" } else { "" };
             // A String takes whatever is written.
-            let _ = write!(text, "\n[{section}]\n");
+            let _ = write!(text, "\n{mark}[{section}]\n");
             section.clone_into(&mut open);
         }
         let worded = key.default.as_ref().filter(|default| **default != plain(&key.value));
@@ -109,8 +131,7 @@ fn plain(value: &Value) -> String {
 }
 
 fn at<'t>(table: &'t Table, name: &str) -> Option<&'t Value> {
-    match name.split_once('.') {
-        Some((section, leaf)) => table.get(section)?.get(leaf),
-        None => table.get(name),
-    }
+    let mut parts = name.split('.');
+    let first = table.get(parts.next()?)?;
+    parts.try_fold(first, |value, part| value.get(part))
 }

@@ -1,5 +1,6 @@
 //! Where settings come from: a TOML file and the environment; and what is said when they cannot be read.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::decide::calendar::nearest_names;
@@ -48,7 +49,7 @@ pub enum ConfigError {
     #[error("{key}: {message}{}; {next}", within(origin))]
     Setting {
         /// Which setting.
-        key: &'static str,
+        key: Cow<'static, str>,
         /// Why.
         message: String,
         /// The way out.
@@ -63,7 +64,7 @@ impl ConfigError {
     pub(super) fn said_at(self, origins: &Origins) -> ConfigError {
         match self {
             ConfigError::Setting { key, message, next, .. } => {
-                let origin = origins.get(key).cloned().unwrap_or_default();
+                let origin = origins.get(&*key).cloned().unwrap_or_default();
                 ConfigError::Setting { key, message, next, origin }
             }
             read => read,

@@ -129,6 +129,35 @@ fn a_value_that_cannot_be_used_is_refused_with_a_way_out() {
 }
 
 #[test]
+fn credentials_are_bound_to_host_and_port() {
+    let file = format!(
+        "{LEAST}[credentials.ses]\nhost = \"smtp.example.com\"\nport = 587\nsecret = \"file:/etc/reveille/ses\"\n"
+    );
+    let environment = [("REVEILLE__CREDENTIALS__SES__PORT", "465"), ("REVEILLE__CREDENTIALS__MX__HOST", "mx")];
+    let config = load(&file, &environment[..1], Settings::default()).expect("good");
+    let found = config.credentials.find("ses", "smtp.example.com", 465).expect("it is defined");
+    assert_eq!(found.secret.to_string(), "file:/etc/reveille/ses");
+    let error = load(&file, &environment, Settings::default()).expect_err("one is not whole");
+    assert!(error.starts_with("credentials.mx.port: it is not set; name the relay's port"), "{error}");
+    for (more, expected) in [
+        ("port = 587\nsecret = \"env:X\"", "credentials.ses.host: it is not set; name the relay that gets them"),
+        ("host = \"h\"\nport = 0\nsecret = \"env:X\"", "credentials.ses.port: it is not set"),
+        ("host = \"h\"\nport = 25", "credentials.ses.secret: it is not set; write secret = \"file:/etc"),
+        ("host = \"a b\"\nport = 25\nsecret = \"env:X\"", "credentials.ses.host: 'a b' is not a host (FILE:4)"),
+        (
+            "host = \"h\"\nport = 25\nsecret = \"anna:hunter2\"",
+            "credentials.ses.secret: is not a reference to a secret; give file:/absolute/path or env:NAME (FILE:6)",
+        ),
+        ("user = \"x\"", "FILE:4:1: unknown key `user`; "),
+    ] {
+        let error = refused(&format!("{LEAST}[credentials.ses]\n{more}\n"));
+        assert!(error.starts_with(expected) && !error.contains("hunter2"), "{more}: {error}");
+    }
+    let error = refused(&format!("{LEAST}[credentials.\"A B\"]\nport = 25\n"));
+    assert!(error.starts_with("credentials.A B: 'A B' cannot be the name of credentials"), "{error}");
+}
+
+#[test]
 fn others_may_reach_it_when_that_is_said() {
     let config = load(&format!("{LEAST}insecure = true\nlisten = \"0.0.0.0:7600\"\n"), &[], Settings::default());
     assert_eq!(config.map(|config| config.listen.to_string()), Ok("0.0.0.0:7600".into()));

@@ -370,7 +370,7 @@ async fn a_relay() {
     };
     relay.set_tls(v1::RelayTls::Starttls);
     relay.ca = "/ca.pem".into();
-    relay.auth = "file:/login".into();
+    relay.credentials = "login".into();
     let until = Some(prost_types::Timestamp { seconds: 0, nanos: 0 });
     let cause = "454 Daily message quota exceeded".into();
     let mut health = v1::RelayHealth {
@@ -386,7 +386,7 @@ async fn a_relay() {
     let fake = Fake::answering("AddRelay", v1::AddRelayResponse { relay: Some(relay), index: 3 }).await;
     let json = fake
         .reveille(
-            "relay add main --host h --port 25 --tls implicit --ca /ca --tls-name n --auth env:X --rate 0.5 --late-rate 0.25 --weight 5 -o json",
+            "relay add main --host h --port 25 --tls implicit --ca /ca --tls-name n --credentials x --rate 0.5 --late-rate 0.25 --weight 5 -o json",
         )
         .await
         .json();
@@ -394,7 +394,7 @@ async fn a_relay() {
         json,
         json!({
             "name": "main", "pool": "default", "host": "h", "port": 25, "tls": "starttls", "ca": "/ca.pem",
-            "tls_name": null, "auth": "file:/login", "rate_per_second": null, "max_sessions": 10,
+            "tls_name": null, "credentials": "login", "rate_per_second": null, "max_sessions": 10,
             "late_rate_per_second": null, "weight": 2,
             "health": {
                 "node": "a", "condition": "parked", "cause": "454 Daily message quota exceeded",
@@ -407,5 +407,5 @@ async fn a_relay() {
     assert_eq!(relay.weight, 5);
     let rates = (relay.rate_per_second, relay.late_rate_per_second);
     assert_eq!((rates, relay.tls()), ((0.5, 0.25), v1::RelayTls::Implicit));
-    assert_eq!((relay.ca.as_str(), relay.tls_name.as_str(), relay.auth.as_str()), ("/ca", "n", "env:X"));
+    assert_eq!((relay.ca.as_str(), relay.tls_name.as_str(), relay.credentials.as_str()), ("/ca", "n", "x"));
 }

@@ -85,7 +85,7 @@ port: 587
 tls: starttls
 ca: /etc/reveille/ca.pem
 tls_name: other.example.org
-auth: file:/etc/reveille/main
+credentials: main
 pool: bulk
 rate: 12.5
 late_rate: 2

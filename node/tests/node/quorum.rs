@@ -1,7 +1,7 @@
 //! Two of three nodes are killed: what the third one says.
 
+use reveille_cluster::secret::Secret;
 use reveille_cluster::unsubscribe::Unsubscribe;
-use reveille_ledger::access::Secret;
 
 use crate::process::{Process, until};
 use crate::unsubscribe;

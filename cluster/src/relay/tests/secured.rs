@@ -1,12 +1,15 @@
 //! TLS and AUTH: what is asked for is had, or the opening ends and says why; and the gate above TLS.
 
-use reveille_ledger::access::{Access, Secret, Tls, Trust};
+use std::sync::Arc;
+
+use reveille_ledger::access::{Access, Tls, Trust};
 
 use super::{
-    super::{Cause, Findings, Mechanism, Mend, Patience, Session, Stage, Target, Timeouts, Verdict},
+    super::{Binding, Cause, Findings, Mechanism, Mend, Patience, Session, Stage, Target, Timeouts, Verdict},
     certificates::Authority,
     server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, script, when, willing},
 };
+use crate::secret::Secret;
 
 const HOST: &str = "relay.example.org";
 const EHLO: &str = "EHLO node-1.example.org";
@@ -24,7 +27,7 @@ impl Scene {
         let authority = Authority::new();
         let trust = Trust { ca: Some(authority.file()), name: None };
         let tls = ServerTls::Implicit(authority.server(HOST));
-        let access = Access { tls: Tls::Implicit(trust), auth: None };
+        let access = Access { tls: Tls::Implicit(trust), credentials: None };
         Scene { authority, exchange: Exchange { tls, ..Exchange::new(script) }, access, host: HOST }
     }
 
@@ -37,9 +40,8 @@ impl Scene {
 
     /// The same, as anna, whose password is in a file.
     fn logging_in(mut self) -> Scene {
-        let path = self.authority.path("login");
-        std::fs::write(&path, "anna:hunter2\n").expect("written");
-        self.access.auth = Some(Secret::File(path.to_string_lossy().into_owned()));
+        std::fs::write(self.authority.path("login"), "anna:hunter2\n").expect("written");
+        self.access.credentials = Some("anna".to_owned());
         self
     }
 
@@ -51,7 +53,18 @@ impl Scene {
     }
 
     async fn open(&self) -> (Result<Session, Box<Verdict>>, Findings) {
+        self.open_by(true).await
+    }
+
+    /// The same from a node whose configuration has anna's credentials for this relay, or for another one.
+    async fn open_by(&self, bound_here: bool) -> (Result<Session, Box<Verdict>>, Findings) {
+        let anna = Binding {
+            host: if bound_here { self.host } else { "another.example.org" }.to_owned(),
+            port: 25,
+            secret: Secret::File(self.authority.path("login").to_string_lossy().into_owned()),
+        };
         let target = Target::new(self.host, 25, "node-1.example.org", &self.access).expect("a good target");
+        let target = target.with_credentials(Arc::new([("anna".to_owned(), anna)].into_iter().collect()));
         let mut findings = Findings::default();
         let (timeouts, patience) = (Timeouts::default(), Patience::default());
         let opened = Session::open_noting(&target, &self.exchange, timeouts, &patience, &mut findings).await;
@@ -251,6 +264,18 @@ async fn where_auth_is_offered_after_starttls_only_that_is_said() {
     assert!(words.ends_with("may after STARTTLS: --tls starttls"), "{words}");
     let (mend, _, words) = clear("250-relay\r\n250 PIPELINING\r\n").is_mended().await;
     assert!(mend == Mend::NoLogin && words.ends_with("nor AUTH LOGIN here"), "{mend:?} {words}");
+}
+
+#[tokio::test]
+async fn credentials_bound_to_another_relay_are_never_sent() {
+    let scene = Scene::implicit(willing()).logging_in();
+    let (opened, _) = scene.open_by(false).await;
+    let Err(verdict) = opened else { panic!("it logged in") };
+    let Verdict::Broken { stage: Stage::Auth, cause: Cause::Credentials(trouble) } = *verdict else {
+        panic!("{verdict:?}")
+    };
+    assert!(trouble.words.contains("are for another.example.org port 25 alone"), "{}", trouble.words);
+    assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
 }
 
 #[tokio::test]

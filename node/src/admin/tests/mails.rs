@@ -95,7 +95,7 @@ async fn relays_are_added_compared_tested_and_removed() {
     let listed = node.relays().list_relays(ListRelaysRequest::default()).await.expect("a list").into_inner();
     assert_eq!(listed.relays.iter().map(|relay| relay.rate_per_second).collect::<Vec<_>>(), [0.5]);
 
-    let test = TestRelayRequest { name: "mailbox".to_owned(), stale: false };
+    let test = TestRelayRequest { name: "mailbox".to_owned(), stale: false, authenticate: false };
     let found = node.relays().test_relay(test.clone()).await.expect("tested").into_inner();
     assert!(found.reachable && found.banner.contains("sink.test"), "{found:?}");
     assert!(found.extensions.iter().any(|keyword| keyword == "PIPELINING"), "{found:?}");

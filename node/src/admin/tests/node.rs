@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use reveille_cluster::clock::{Clock, SystemClock};
 use reveille_cluster::desk::{Desk, Introduction};
 use reveille_cluster::parts::Parts;
-use reveille_cluster::relay::TcpDialer;
+use reveille_cluster::relay::{CredentialStore, TcpDialer};
+use reveille_cluster::secret::Secret;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
 use reveille_cluster::unsubscribe::Unsubscribe;
 use reveille_cluster::zones::Zones;
 use reveille_ledger::LEVEL;
-use reveille_ledger::access::Secret;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Claim, Command, NodeUp};
 use reveille_ledger::ids::{Holder, Incarnation, NodeId, Time};
@@ -144,6 +144,7 @@ impl Founder {
         let options = station::Options {
             name: "node-1".to_owned(),
             hello_name: Some("node-1".to_owned()),
+            credentials: CredentialStore::default(),
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(TcpDialer::default()),
         };

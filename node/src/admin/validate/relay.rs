@@ -1,8 +1,8 @@
 //! A relay, from the request to what the ledger keeps.
 
-use reveille_cluster::relay::{BadTarget, Target};
+use reveille_cluster::relay::{BadTarget, CredentialStore, Target};
 use reveille_ledger::DEFAULT_POOL;
-use reveille_ledger::access::{Access, Secret, Tls, Trust, is_path};
+use reveille_ledger::access::{Access, Tls, Trust, is_path};
 use reveille_ledger::command::Relay;
 use reveille_proto::admin::v1;
 
@@ -76,10 +76,11 @@ pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, Fault> {
 fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let trust = Trust { ca: given(&asked.ca), name: given(&asked.tls_name) };
-    let auth = match asked.auth.as_str() {
-        "" => None,
-        text => text.parse::<Secret>().map_err(|error| fields.refuse("relay.auth", error.to_string())).ok(),
-    };
+    let credentials = given(&asked.credentials);
+    if credentials.as_deref().is_some_and(|name| !is_section(name)) {
+        // The text is not repeated: it may be the password itself.
+        fields.refuse("relay.credentials", "is not the name of a section [credentials.NAME] of a node's configuration");
+    }
     let tls = match v1::RelayTls::try_from(asked.tls) {
         Ok(v1::RelayTls::None) => {
             for (field, text) in [("relay.ca", &trust.ca), ("relay.tls_name", &trust.name)] {
@@ -103,17 +104,21 @@ fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
     if !asked.ca.is_empty() && !is_path(&asked.ca) {
         fields.refuse("relay.ca", "is not the absolute path of a file, which each node has to have");
     }
-    let access = Access { tls, auth };
+    let access = Access { tls, credentials };
     match Target::new(&asked.host, 25, "localhost", &access) {
         Err(BadTarget::TlsName) => {
             fields.refuse("relay.tls_name", "no certificate can be for that name; give a DNS name or an address");
         }
         Err(BadTarget::ClearPassword) => {
             let next = "give starttls or implicit (in the clear only for a relay on this machine)";
-            fields.refuse("relay.auth", format!("would cross the network in the clear; {next}"));
+            fields.refuse("relay.credentials", format!("would cross the network in the clear; {next}"));
         }
         // The host is judged by its own field, the CA file above.
         Err(BadTarget::Host | BadTarget::HelloName | BadTarget::CaFile) | Ok(_) => {}
     }
     access
+}
+
+fn is_section(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(CredentialStore::may_name)
 }

@@ -204,9 +204,13 @@ fn a_relay_is_a_host_a_port_and_bounds() {
         (kept.pool.as_str(), kept.rate_milli, kept.late_rate_milli, kept.max_sessions),
         ("default", 2_500, 500, 10)
     );
-    let secured = Relay { host: "mx.example".into(), tls: 2, ca: "/ca.pem".into(), auth: "env:SES".into(), ..good() };
+    let secured =
+        Relay { host: "mx.example".into(), tls: 2, ca: "/ca.pem".into(), credentials: "ses".into(), ..good() };
     let kept = relay(Some(secured)).expect("a relay");
-    assert!(kept.access.auth.is_some() && kept.access.tls.trust().is_some_and(|trust| trust.ca.is_some()), "{kept:?}");
+    assert!(
+        kept.access.credentials.is_some() && kept.access.tls.trust().is_some_and(|trust| trust.ca.is_some()),
+        "{kept:?}"
+    );
     #[rustfmt::skip]
     let table = [
         (Relay { name: "m x".into(), ..good() }, "relay.name: \"m x\" is not a name; use letters, digits, '-', '_' and '.', beginning with a letter or a digit"),
@@ -221,8 +225,8 @@ fn a_relay_is_a_host_a_port_and_bounds() {
         (Relay { tls_name: "a.example".into(), ..good() }, "relay.tls_name: needs TLS; give starttls or implicit"),
         (Relay { tls: 2, ca: "ca.pem".into(), ..good() }, "relay.ca: is not the absolute path of a file, which each node has to have"),
         (Relay { tls: 3, tls_name: "a b".into(), ..good() }, "relay.tls_name: no certificate can be for that name; give a DNS name or an address"),
-        (Relay { auth: "anna:hunter2".into(), ..good() }, "relay.auth: is not a reference to a secret; give file:/absolute/path or env:NAME"),
-        (Relay { host: "10.0.0.5".into(), auth: "env:SES".into(), ..good() }, "relay.auth: would cross the network in the clear; give starttls or implicit (in the clear only for a relay on this machine)"),
+        (Relay { credentials: "anna:hunter2".into(), ..good() }, "relay.credentials: is not the name of a section [credentials.NAME] of a node's configuration"),
+        (Relay { host: "10.0.0.5".into(), credentials: "ses".into(), ..good() }, "relay.credentials: would cross the network in the clear; give starttls or implicit (in the clear only for a relay on this machine)"),
         (Relay { rate_per_second: -1.0, ..good() }, "relay.rate_per_second: -1 is not a rate; give 0.001 to 1000000, or 0 for no bound"),
         (Relay { rate_per_second: f64::NAN, ..good() }, "relay.rate_per_second: NaN is not a rate; give 0.001 to 1000000, or 0 for no bound"),
         (Relay { rate_per_second: 5.0, late_rate_per_second: 6.0, ..good() }, "relay.late_rate_per_second: 6 is above the rate of 5"),

@@ -29,7 +29,7 @@ pub fn relay(relay: &Relay) -> v1::Relay {
         max_sessions: relay.max_sessions,
         ca: ca.unwrap_or_default(),
         tls_name: name.unwrap_or_default(),
-        auth: relay.access.auth.as_ref().map(ToString::to_string).unwrap_or_default(),
+        credentials: relay.access.credentials.clone().unwrap_or_default(),
         health: None,
         late_rate_per_second: relay.late_rate_milli as f64 / 1_000.0,
         weight: relay.weight,

@@ -21,7 +21,7 @@ Examples:
   reveille relay add main --host 127.0.0.1 --port 2525 --tls none
   reveille relay add bulk --host mx.example.org --port 25 --tls starttls --ca /etc/reveille/ca.pem --pool bulk --rate 500
   reveille relay add ses --host email-smtp.eu-west-1.amazonaws.com --port 587 --tls starttls \\
-      --auth file:/etc/reveille/ses --rate 14 --sessions 10")]
+      --credentials ses --rate 14 --sessions 10")]
     Add(AddRelayArgs),
     /// All relays
     #[command(after_long_help = "Example:\n  reveille relay list -o json")]
@@ -40,13 +40,16 @@ Examples:
         #[command(flatten)]
         watch: Watch,
     },
-    /// Let a node connect, encrypt, greet, log in and leave; no mail is handed over
+    /// Let a node connect, encrypt, greet and leave; no email is handed over
     ///
     /// The node that answers does it: --endpoint names another. What failed is named with the step and what to do.
-    #[command(after_long_help = "Example:\n  reveille relay test main")]
+    #[command(after_long_help = "Examples:\n  reveille relay test main\n  reveille relay test main --auth")]
     Test {
         /// Its name
         name: String,
+        /// Log in too, with the credentials of the node's configuration
+        #[arg(long)]
+        auth: bool,
     },
     /// Remove a relay; mail of its pool waits for another one
     #[command(after_long_help = "Example:\n  reveille relay remove main")]
@@ -79,9 +82,9 @@ pub struct AddRelayArgs {
     /// Name that the relay's certificate has to be for [default: the host]
     #[arg(long, value_name = "NAME")]
     pub tls_name: Option<String>,
-    /// Where each node finds user:password: file:/absolute/path or env:NAME [default: no AUTH]
-    #[arg(long, value_name = "REFERENCE")]
-    pub auth: Option<String>,
+    /// Credentials that each node's configuration defines for this host and port [default: no AUTH]
+    #[arg(long, value_name = "NAME")]
+    pub credentials: Option<String>,
     /// Relays of one pool share a reputation; a schedule names its pool
     #[arg(long, default_value = "default")]
     pub pool: String,

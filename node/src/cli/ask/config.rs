@@ -12,11 +12,11 @@ use crate::cli::view::config::{CheckedView, EffectiveView, SampleView, WrittenVi
 use crate::config::{ConfigError, Said, Settings, keys, sample};
 
 /// Does what the verb says.
-pub fn run(desk: &Desk<'_>, args: ConfigArgs) -> Result<(), Stop> {
+pub async fn run(desk: &Desk<'_>, args: ConfigArgs) -> Result<(), Stop> {
     match args.command {
         ConfigCommand::Init { file } if file.as_os_str() == "-" => desk.terminal.show(&SampleView { text: sample() }),
         ConfigCommand::Init { file } => init(desk, &file),
-        ConfigCommand::Check { file } => check(desk, &file),
+        ConfigCommand::Check { file } => check(desk, &file).await,
         ConfigCommand::Show(args) => show(desk, *args),
     }
 }
@@ -39,9 +39,18 @@ fn init(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
-    let said = Said::read(Some(file), std::env::vars(), Settings::default());
-    let config = said.and_then(|said| said.check()).map_err(failure)?;
+async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
+    let said = Said::read(Some(file), std::env::vars(), Settings::default()).map_err(failure)?;
+    let config = said.check().map_err(failure)?;
+    for (name, binding) in config.credentials.iter() {
+        if let Err(message) = binding.check().await {
+            let (key, next) = (format!("credentials.{name}.secret"), "let it lead to user:password on one line");
+            let origin = said.origin(&key);
+            return Err(
+                failure(ConfigError::Setting { key: key.into(), message, next: next.to_owned(), origin }).into()
+            );
+        }
+    }
     desk.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })?;
     let hello_name = &config.hello_name;
     if !(hello_name.is_empty() || hello_name.contains('.') || hello_name.starts_with('[')) {
@@ -92,7 +101,7 @@ pub(super) fn failure(error: ConfigError) -> Failure {
             usage(name, message, "mend or unset that variable; every key: reveille config init -")
         }
         ConfigError::Setting { key, message, next, origin } => {
-            let place = if origin == Default::default() { key.to_owned() } else { origin.to_string() };
+            let place = if origin == Default::default() { key.to_string() } else { origin.to_string() };
             usage(place, format!("{key}: {message}"), &next)
         }
     }

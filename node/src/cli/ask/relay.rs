@@ -19,7 +19,7 @@ pub async fn run(desk: &Desk<'_>, args: RelayArgs) -> Result<(), Stop> {
         RelayCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
         RelayCommand::Show { name, manifest: true, .. } => manifest(desk, name).await,
         RelayCommand::Show { name, watch, .. } => show(desk, name, watch).await,
-        RelayCommand::Test { name } => test(desk, name).await,
+        RelayCommand::Test { name, auth } => test(desk, name, auth).await,
         RelayCommand::Remove { name, dry_run: false } => remove(desk, name).await,
         RelayCommand::Remove { name, dry_run: true } => would_remove(desk, name).await,
     }
@@ -42,7 +42,7 @@ pub(super) fn relay(args: AddRelayArgs) -> Relay {
         max_sessions: args.sessions.unwrap_or_default(),
         ca: args.ca.unwrap_or_default(),
         tls_name: args.tls_name.unwrap_or_default(),
-        auth: args.auth.unwrap_or_default(),
+        credentials: args.credentials.unwrap_or_default(),
         health: None,
         late_rate_per_second: args.late_rate.unwrap_or_default(),
         weight: args.weight.unwrap_or_default(),
@@ -96,14 +96,17 @@ async fn manifest(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
     desk.terminal.manifest(&name, &export::relay(&seen.view))
 }
 
-async fn test(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
-    let question = TestRelayRequest { name: name.clone(), stale: desk.stale };
+async fn test(desk: &Desk<'_>, name: String, auth: bool) -> Result<(), Stop> {
+    let question = TestRelayRequest { name: name.clone(), stale: desk.stale, authenticate: auth };
     let call = |channel, question| async move { Service::new(channel).test_relay(question).await };
     let view = RelayTestView::new(name, desk.client.ask(Nature::Read, question, call).await?);
     desk.terminal.show(&view)?;
     let Some(problem) = &view.problem else {
         if let Some(rest) = view.left_alone() {
             desk.terminal.say(&rest);
+        }
+        if !auth && view.offers_auth() {
+            desk.terminal.say(&format!("no login was tried; with one: reveille relay test {} --auth", view.name));
         }
         return Ok(());
     };

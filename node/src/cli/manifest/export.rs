@@ -205,7 +205,7 @@ pub fn relay(relay: &v1::Relay) -> Node {
     keys.add("tls", word("RELAY_TLS_", relay.tls().as_str_name()));
     keys.some("ca", relay.ca.as_str());
     keys.some("tls_name", relay.tls_name.as_str());
-    keys.some("auth", relay.auth.as_str());
+    keys.some("credentials", relay.credentials.as_str());
     keys.add("pool", relay.pool.as_str());
     keys.plain("rate", relay.rate_per_second);
     keys.plain("late_rate", relay.late_rate_per_second);

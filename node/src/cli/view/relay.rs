@@ -21,8 +21,8 @@ pub struct RelayView {
     ca: Option<String>,
     /// Null: the host.
     tls_name: Option<String>,
-    /// Where a node finds the credentials, never what they are. Null: no AUTH.
-    auth: Option<String>,
+    /// What each node's configuration calls the credentials. Null: no AUTH.
+    credentials: Option<String>,
     /// Null: no bound.
     rate_per_second: Option<f64>,
     max_sessions: u32,
@@ -95,7 +95,7 @@ impl From<v1::Relay> for RelayView {
             tls: word("RELAY_TLS_", relay.tls().as_str_name()),
             ca: some(relay.ca),
             tls_name: some(relay.tls_name),
-            auth: some(relay.auth),
+            credentials: some(relay.credentials),
             health: relay.health.map(HealthView::from),
             name: relay.name,
             pool: relay.pool,
@@ -169,6 +169,13 @@ impl RelayTestView {
         }
     }
 
+    /// It takes a login where the test came to.
+    pub fn offers_auth(&self) -> bool {
+        self.extensions
+            .iter()
+            .any(|offer| offer.split(' ').next().is_some_and(|word| word.eq_ignore_ascii_case("AUTH")))
+    }
+
     /// A relay that answers may be left alone all the same: for a quota, say.
     pub fn left_alone(&self) -> Option<String> {
         let health = self.health.as_ref().filter(|health| health.is_left_alone())?;
@@ -206,7 +213,7 @@ impl View for RelayView {
             ("weight", &weight),
             ("ca", &self.ca),
             ("tls name", &self.tls_name),
-            ("auth", &self.auth),
+            ("credentials", &self.credentials),
         ];
         pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?.into()))));
         card(pairs, paint)

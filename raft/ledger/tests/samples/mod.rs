@@ -1,6 +1,6 @@
 //! One of each: commands, replies, and a ledger with rows in every table.
 
-use reveille_ledger::access::{Access, Secret, Tls, Trust};
+use reveille_ledger::access::{Access, Tls, Trust};
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::campaign::StageKind;
 use reveille_ledger::canary::{Canary, Trial, Verdict};
@@ -84,7 +84,7 @@ fn relay() -> Relay {
         port: 587,
         access: Access {
             tls: Tls::StartTls(Trust { ca: Some("/etc/ca.pem".into()), name: Some("mx.example.org".into()) }),
-            auth: Some(Secret::File("/etc/login".into())),
+            credentials: Some("login".into()),
         },
         rate_milli: 14_000,
         max_sessions: 20,
