@@ -233,7 +233,8 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, stumbles: &mut Stumbles<RunId>) 
             {
                 last.recipients.push(recipient);
             } else if found.len() < DECISIONS_MAX {
-                found.push(Decide { run, recipients: vec![recipient], decision, by: Decider::Policy });
+                let by = Decider::Policy;
+                found.push(Decide { run, recipients: vec![recipient], decision, by, up_to: None, request: None });
             } else {
                 return found;
             }

@@ -241,7 +241,8 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
             (*fence, row.page)
         });
         assert_eq!(life.put(Command::Revoke(vec![fence])).await, Outcome::Moved(4));
-        let assume = Decide { run, recipients: vec![], decision: Decision::Assume, by: Decider::Policy };
+        let (decision, by) = (Decision::Assume, Decider::Policy);
+        let assume = Decide { run, recipients: vec![], decision, by, up_to: None, request: None };
         let moved = Moved { recipients: 4, inside_gap: 0 };
         assert_eq!(life.put(Command::Decide(assume)).await, Outcome::MovedOf(vec![Ok(moved)]));
         assert!(life.site.replica.read(|ledger| ledger.rows().is_empty()), "nothing of it is open");

@@ -69,14 +69,25 @@ impl Admin {
         recipients: Vec<String>,
         resolution: Resolution,
     ) -> Came<Decided> {
-        let request = ResolveDoubtsRequest {
+        let looked = ResolveDoubtsRequest {
             tenant: self.tenant(),
             run: run.to_owned(),
             all: recipients.is_empty(),
             recipients,
             resolution: resolution.into(),
+            validate_only: true,
             ..ResolveDoubtsRequest::default()
         };
+        let question = looked.clone();
+        let counted =
+            self.once(node, |channel| async move { DoubtServiceClient::new(channel).resolve_doubts(question).await });
+        let fence = match counted.await {
+            Came::Done(answer) if answer.fence.is_empty() => return Came::Done(Decided { moved: 0, index: None }),
+            Came::Done(answer) => answer.fence,
+            Came::Refused(why) => return Came::Refused(why),
+            Came::Unknown => return Came::Unknown,
+        };
+        let request = ResolveDoubtsRequest { validate_only: false, fence, ..looked };
         let came =
             self.once(node, |channel| async move { DoubtServiceClient::new(channel).resolve_doubts(request).await });
         came.await.map(|answer| Decided { moved: answer.resolved, index: entry(answer.index) })

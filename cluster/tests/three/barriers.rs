@@ -138,7 +138,8 @@ async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
     let standing = |site: &Site| site.replica.read(|ledger| ledger.standing(run(site), crossed));
     until("its row is revoked", || (standing(site) == Some(Standing::InDoubt)).then_some(())).await;
     let (run, recipients) = (run(site), vec![crossed]);
-    let assume = Decide { run, recipients, decision: Decision::Assume, by: Decider::Operator };
+    let (decision, by) = (Decision::Assume, Decider::Operator);
+    let assume = Decide { run, recipients, decision, by, up_to: None, request: None };
     site.replica.propose(&Command::Decide(assume), soon()).await.expect("an answer");
     until("the doubt is decided", || (standing(site) == Some(Standing::Assumed)).then_some(())).await;
     cluster.network.heal();

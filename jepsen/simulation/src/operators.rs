@@ -195,7 +195,11 @@ impl Clients {
             false => (Decision::Assume, Operation::Assume { run: of, recipient: whom }),
         };
         let recipients = vec![number];
-        self.once(operation, Command::Decide(Decide { run, recipients, decision, by: Decider::Operator })).await;
+        self.once(
+            operation,
+            Command::Decide(Decide { run, recipients, decision, by: Decider::Operator, up_to: None, request: None }),
+        )
+        .await;
     }
 
     async fn requeue(&self, which: u64) {

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use reveille_cluster::compose::message_id;
-use reveille_ledger::Ledger;
-use reveille_ledger::Look;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, Hash, RunId};
 use reveille_ledger::reply::Moved;
+use reveille_ledger::{DEFAULT_TENANT, Ledger, Look};
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
 use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
@@ -23,6 +22,7 @@ use super::blobs::Blobs;
 use super::listing::{Page, Question, Wanted};
 use super::naming::Picked;
 use super::paging::LOOK_MAX;
+use super::validate::Fields;
 use super::views::Held;
 use super::writes::moved;
 use super::{Admin, Fault, deadline, refusals, validate, views};
@@ -90,25 +90,43 @@ async fn messages(admin: &Admin, held: &[Held], blobs: &Blobs) -> Vec<Doubt> {
     doubts.collect()
 }
 
-/// What a decision would resolve, by cause and node, most first, and how many it would leave, for they got a mail too
-/// near (P17); refused where it is nobody of those `named`.
+/// What a decision would come to.
+#[derive(Default)]
+struct Rehearsal {
+    /// What it would resolve, by cause and node, most first.
+    groups: Vec<DoubtGroup>,
+    /// How many it would leave, for they got a mail too near (P17).
+    inside_gap: u64,
+    /// The newest hand-off of all these.
+    newest: Option<Fence>,
+}
+
+/// What a decision about hand-offs up to `up_to` would come to; refused where it concerns none of those `named`.
 fn rehearse(
     ledger: &Ledger,
     picked: &Picked,
     named: &[String],
+    up_to: Option<Fence>,
     resends: bool,
-) -> Result<(Vec<DoubtGroup>, u64), Fault> {
+) -> Result<Rehearsal, Fault> {
     if resends {
         ledger.may_send_again(picked.run).map_err(|refusal| refusals::refused(&refusal))?;
     }
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
     let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();
-    let (mut look, mut inside_gap) = (Look::default(), 0);
+    let (mut look, mut inside_gap, mut newest, mut later) = (Look::default(), 0, None, None);
     for (fence, row) in ledger.rows().iter().filter(|(_, row)| Some(row.page) == page && !row.in_doubt.is_empty()) {
         let near = if resends { ledger.doubts_inside_gap(&mut look, picked.run, *fence) } else { Bitmap::new() };
         for slot in row.in_doubt.iter() {
             let Some((run, number)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
             let is_meant = run == picked.run && (picked.numbers.is_empty() || picked.numbers.contains(&number));
+            if is_meant && up_to.is_some_and(|up_to| *fence > up_to) {
+                later = Some(*fence);
+                continue;
+            }
+            if is_meant {
+                newest = Some(*fence);
+            }
             if is_meant && near.contains(slot) {
                 inside_gap += 1;
             } else if let Some((doubt, _)) = row.doubt(slot).filter(|_| is_meant) {
@@ -117,12 +135,15 @@ fn rehearse(
         }
     }
     if counts.is_empty() && inside_gap == 0 && !named.is_empty() {
+        if let Some(later) = later {
+            return Err(refusals::later_doubt(picked.run, later));
+        }
         return Err(refusals::nobody_in_doubt(named, picked.run, &standings(ledger, picked.run, &picked.numbers)));
     }
     let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
     groups.sort_by_key(|group| Reverse(group.count));
-    Ok((groups, inside_gap))
+    Ok(Rehearsal { groups, inside_gap, newest })
 }
 
 /// Where they stand: `sent`, or `2 sent, 1 dead`.
@@ -136,6 +157,12 @@ pub(super) fn standings(ledger: &Ledger, run: RunId, numbers: &[u32]) -> String 
         .iter()
         .map(|(word, count)| if numbers.len() == 1 { (*word).to_owned() } else { format!("{count} {word}") });
     told.collect::<Vec<_>>().join(", ")
+}
+
+/// Was a request with this id answered before?
+fn is_known(ledger: &Ledger, tenant: &str, request: Option<&str>) -> bool {
+    let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
+    request.is_some_and(|request| ledger.answer_to(tenant, request).is_some())
 }
 
 #[tonic::async_trait]
@@ -188,7 +215,9 @@ impl DoubtService for Admin {
         request: Request<ResolveDoubtsRequest>,
     ) -> Result<Response<ResolveDoubtsResponse>, Status> {
         let deadline = deadline::of(&request);
-        let ResolveDoubtsRequest { tenant, run, recipients, all, resolution, validate_only } = request.into_inner();
+        let request = request.into_inner();
+        let ResolveDoubtsRequest { tenant, run, recipients, all, resolution, validate_only, fence, request_id } =
+            request;
         let decision = match Resolution::try_from(resolution) {
             Ok(Resolution::Sent) => Decision::Assume,
             Ok(Resolution::Resend) => Decision::Resend,
@@ -196,18 +225,35 @@ impl DoubtService for Admin {
                 return Err(Fault::of_field("resolution", "is missing; give --sent or --resend").into());
             }
         };
+        let mut fields = Fields::default();
+        let request = fields.request_id(&request_id);
+        let up_to = (!fence.is_empty()).then(|| fence.parse::<Fence>());
+        if !validate_only && up_to.is_none() {
+            let next = "give the newest that you looked at: validate_only and ListDoubts name it";
+            fields.refuse("fence", format!("is missing; {next}"));
+        }
+        let up_to = up_to.and_then(|parsed| parsed.map_err(|error| fields.refuse("fence", error.to_string())).ok());
+        fields.done(Some(()))?;
         let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
         let resends = decision == Decision::Resend;
-        let look = self.read(false, deadline, |ledger| rehearse(ledger, &picked, &recipients, resends));
-        let (groups, inside_gap) = look.await?.0?;
+        let (look, _) = self
+            .read(false, deadline, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
+                // What was decided is in doubt no more: the entry itself says what came of it.
+                true => Ok(Rehearsal::default()),
+                false => rehearse(ledger, &picked, &recipients, up_to, resends),
+            })
+            .await?;
+        let Rehearsal { groups, inside_gap, newest } = look?;
         if validate_only {
             let resolved = groups.iter().map(|group| group.count).sum();
-            return Ok(Response::new(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap }));
+            let fence = newest.map(|fence| fence.to_string()).unwrap_or_default();
+            return Ok(Response::new(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap, fence }));
         }
-        let command =
-            Command::Decide(Decide { run: picked.run, recipients: picked.numbers, decision, by: Decider::Operator });
-        let reply = self.write(command, "", deadline).await?;
+        let (run, recipients, by) = (picked.run, picked.numbers, Decider::Operator);
+        let command = Command::Decide(Decide { run, recipients, decision, by, up_to, request });
+        let reply = self.write(command, &request_id, deadline).await?;
         let Moved { recipients: resolved, inside_gap } = moved(&reply);
-        Ok(Response::new(ResolveDoubtsResponse { resolved, index: reply.index, groups: Vec::new(), inside_gap }))
+        let (index, groups, fence) = (reply.index, Vec::new(), String::new());
+        Ok(Response::new(ResolveDoubtsResponse { resolved, index, groups, inside_gap, fence }))
     }
 }

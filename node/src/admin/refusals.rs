@@ -3,7 +3,7 @@
 use reveille_cluster::barrier::BarrierError;
 use reveille_cluster::handover::HandoverError;
 use reveille_ledger::Summary;
-use reveille_ledger::ids::RunId;
+use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::refusal::Refusal;
 use reveille_proto::admin::v1::ErrorReason;
 use reveille_raft::{Member, MembershipError, ProposeError, ReadError};
@@ -185,6 +185,12 @@ pub fn nobody_in_doubt(named: &[String], run: RunId, standings: &str) -> Fault {
     };
     let one = named.first().map_or("RECIPIENT", String::as_str);
     not_possible(message).next(format!("reveille explain {run} '{one}'"))
+}
+
+/// The named recipients are in doubt for a later hand-off than the decision looked at.
+pub fn later_doubt(run: RunId, later: Fence) -> Fault {
+    let message = format!("in doubt for a later hand-off, {later}, than the one that was looked at");
+    not_possible(message).next(format!("look again: reveille in-doubt list --run {run}"))
 }
 
 /// None of the named recipients is on the list of dead letters: which they are, in words, and their states.

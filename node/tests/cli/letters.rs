@@ -54,7 +54,8 @@ async fn hospital() -> Fake {
             let group = v1::DoubtGroup { cause: "holder lost".into(), count: 7, node: "n2".into() };
             let (index, groups) = if asked.validate_only { (0, vec![group]) } else { (9, vec![]) };
             let inside_gap = if asked.resolution() == v1::Resolution::Resend { 2 } else { 0 };
-            one(v1::ResolveDoubtsResponse { resolved: 7, index, groups, inside_gap })
+            let fence = if asked.validate_only { "1.2.3.4".to_owned() } else { String::new() };
+            one(v1::ResolveDoubtsResponse { resolved: 7, index, groups, inside_gap, fence })
         }
         _ => Err(unknown(method)),
     })
@@ -152,6 +153,10 @@ async fn a_whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
     assert!(asked.iter().all(|asked| asked.validate_only));
     let done = fake.reveille("in-doubt resolve r1.0 --all --sent --yes -o json").await;
     assert_eq!(done.json(), json!({"run": "r1.0", "moved": 7, "inside_gap": 0, "index": 9, "dry_run": false}));
+    let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
+    let last = asked.last().expect("it was asked");
+    assert_eq!(last.fence, "1.2.3.4", "only what was counted is decided");
+    assert!(!last.request_id.is_empty(), "so it may be asked again");
 }
 
 #[tokio::test]

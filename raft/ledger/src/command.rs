@@ -935,6 +935,10 @@ pub struct Decide {
     pub decision: Decision,
     /// Who decides.
     pub by: Decider,
+    /// The newest hand-off that was looked at: a doubt of a later one stays. None: all doubts are meant.
+    pub up_to: Option<Fence>,
+    /// The client's key: asked again with the same body, it decides nothing more.
+    pub request: Option<String>,
 }
 
 /// Recipients of one run, by number; empty means all that the command can mean.

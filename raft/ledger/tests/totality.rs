@@ -365,7 +365,9 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             run,
             recipients,
             decision,
-            by: Decider::Operator
+            by: Decider::Operator,
+            up_to: None,
+            request: None,
         })),
         (run(), numbers(), prop::option::of(text())).prop_map(|(run, recipients, pool)| {
             Command::Requeue(Requeue { picked: vec![Picked { run, recipients }], pool })

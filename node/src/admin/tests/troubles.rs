@@ -209,21 +209,40 @@ async fn a_lost_answer_is_in_doubt_until_somebody_decides() {
         all,
         resolution: resolution.into(),
         validate_only: false,
+        fence: doubt.fence.clone(),
+        request_id: String::new(),
     };
     for (request, message) in [
         (resolve(&[], false, Resolution::Sent), "recipients: is empty; name some, or say that you mean all"),
         (resolve(&["#0"], true, Resolution::Sent), "recipients: names some, and all are asked for; choose one"),
         (resolve(&["#0"], false, Resolution::Unspecified), "resolution: is missing; give --sent or --resend"),
         (resolve(&["#x"], false, Resolution::Sent), "recipients[0]: \"#x\" is not a number; write it like #17"),
+        (
+            ResolveDoubtsRequest { fence: String::new(), ..resolve(&["#0"], false, Resolution::Sent) },
+            "fence: is missing; give the newest that you looked at: validate_only and ListDoubts name it",
+        ),
+        (
+            ResolveDoubtsRequest { fence: "1.2".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) },
+            "fence: '1.2' is not a fence (expected GROUP.EPOCH.INDEX.PLACE)",
+        ),
     ] {
         assert_eq!(node.doubts().resolve_doubts(request).await.expect_err(message).message(), message);
     }
-    let look = ResolveDoubtsRequest { validate_only: true, ..resolve(&[], true, Resolution::Resend) };
+    let early = ResolveDoubtsRequest { fence: "1.0.0.0".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) };
+    let early = node.doubts().resolve_doubts(early).await.expect_err("a later doubt");
+    let later = format!("in doubt for a later hand-off, {}, than the one that was looked at", doubt.fence);
+    assert_eq!(early.message(), later);
+    let look =
+        ResolveDoubtsRequest { validate_only: true, fence: String::new(), ..resolve(&[], true, Resolution::Resend) };
     let looked = node.doubts().resolve_doubts(look).await.expect("counted").into_inner();
+    assert_eq!(looked.fence, doubt.fence, "which hand-off was looked at");
     let group = DoubtGroup { cause: doubt.cause.clone(), count: 1, node: "node-1".to_owned() };
     assert_eq!((looked.resolved, looked.index, looked.groups), (1, 0, vec![group]), "counted, and nothing changed");
-    let resolved = node.doubts().resolve_doubts(resolve(&["#0"], false, Resolution::Sent)).await.expect("resolved");
-    assert_eq!(resolved.into_inner().resolved, 1);
+    let sent = ResolveDoubtsRequest { request_id: "once".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) };
+    let resolved = node.doubts().resolve_doubts(sent.clone()).await.expect("resolved").into_inner();
+    assert_eq!(resolved.resolved, 1);
+    let again = node.doubts().resolve_doubts(sent).await.expect("answered again").into_inner();
+    assert_eq!((again.resolved, again.index), (1, resolved.index), "the same request has the same answer");
     let run = node.until(&run, |run| run.counts.is_some_and(|counts| counts.assumed == 1)).await;
     for validate_only in [true, false] {
         let again = ResolveDoubtsRequest { validate_only, ..resolve(&["#0"], false, Resolution::Sent) };

@@ -45,7 +45,7 @@ async fn get(desk: &Desk<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtVie
 }
 
 async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
-    let ResolveArgs { picked, resend, dry_run, .. } = args;
+    let ResolveArgs { picked, resend, dry_run, fence, .. } = args;
     let words = whom(&picked)?;
     let resolution = if resend { Resolution::Resend } else { Resolution::Sent };
     let question = ResolveDoubtsRequest {
@@ -55,6 +55,8 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
         all: picked.all,
         resolution: resolution.into(),
         validate_only: true,
+        fence: fence.unwrap_or_default(),
+        request_id: String::new(),
     };
     let call = |channel, question| async move { Service::new(channel).resolve_doubts(question).await };
     let looked = desk.client.ask(Nature::Read, question.clone(), call).await?;
@@ -75,8 +77,14 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
         false => "Take as sent what may never have arrived",
     };
     desk.terminal.confirm(&format!("{what}: {counted}?"))?;
-    let question = ResolveDoubtsRequest { validate_only: false, ..question };
-    let answer = desk.client.ask(Nature::Once, question, call).await?;
+    let question = ResolveDoubtsRequest {
+        validate_only: false,
+        // What came into doubt since then was not asked about.
+        fence: looked.fence,
+        request_id: desk.client.request_id().to_owned(),
+        ..question
+    };
+    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: None };
     if inside_gap > 0 { show(desk, &view) } else { desk.moved(&picked.recipients, &view) }

@@ -6,6 +6,7 @@ use super::Context;
 use super::gap::Look;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::command::{Decide, Decider, Decision};
+use crate::fingerprint::fingerprint;
 use crate::ids::{Fence, RunId, Time};
 use crate::impossible::Impossible;
 use crate::moments::What;
@@ -16,7 +17,23 @@ use crate::state::{Ledger, Run, RunKind, RunState, Standing};
 impl Ledger {
     /// A recipient is in doubt only when its holder said so, having met its gate once and for all, or when
     /// its lease was over: in both cases the row's holder can no longer pass a gate (P14).
+    ///
+    /// A recipient who was sent to again meanwhile may be in doubt for another hand-off, of which the decision knows
+    /// nothing: rows behind `up_to` keep their doubts.
     pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<Outcome, Refusal> {
+        let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
+        let tenant = self.pages.get(&page).map(|page| page.tenant.clone()).unwrap_or_default();
+        let body = fingerprint(&Decide { request: None, ..decide.clone() });
+        let request = decide.request.as_deref();
+        if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
+            return Ok(outcome);
+        }
+        let outcome = self.decide_now(context, decide)?;
+        self.remember(context, &tenant, request, body, &outcome);
+        Ok(outcome)
+    }
+
+    fn decide_now(&mut self, context: &mut Context, decide: &Decide) -> Result<Outcome, Refusal> {
         let (to, resends) = match decide.decision {
             Decision::Assume => (Standing::Assumed, false),
             Decision::Resend => (Standing::Pending, true),
@@ -94,7 +111,9 @@ impl Ledger {
         let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
         let mut picked: BTreeMap<u32, Bitmap> = BTreeMap::new();
         let mut found = Vec::new();
-        for (fence, row) in self.rows.iter().filter(|(_, row)| row.page == page && !row.in_doubt.is_empty()) {
+        let is_meant = |fence: &Fence| decide.up_to.is_none_or(|up_to| *fence <= up_to);
+        let rows = self.rows.iter().filter(|(fence, row)| row.page == page && is_meant(fence));
+        for (fence, row) in rows.filter(|(_, row)| !row.in_doubt.is_empty()) {
             let chunk = row.chunk;
             let meant = picked.entry(chunk).or_insert_with(|| self.picked(decide.run, &decide.recipients, chunk));
             let slots = row.in_doubt.and(meant);

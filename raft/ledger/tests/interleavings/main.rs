@@ -241,7 +241,7 @@ impl World {
                 let decision = if resend { Decision::Resend } else { Decision::Assume };
                 let recipients = if which % 2 == 0 { vec![] } else { vec![0, 2, 5] };
                 let by = if which % 3 == 0 { Decider::Policy } else { Decider::Operator };
-                self.put(Command::Decide(Decide { run, recipients, decision, by }));
+                self.put(Command::Decide(Decide { run, recipients, decision, by, up_to: None, request: None }));
             }
             Step::Requeue(which, discard) => {
                 let Some(run) = pick(&self.runs(), which) else { return };

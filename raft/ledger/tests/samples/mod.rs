@@ -335,7 +335,16 @@ pub fn commands() -> Vec<(&'static str, Command)> {
     let reading = Reading { node: NODE, wall: Time(1_772_409_600_000) };
     let create = |when| Command::ScheduleCreate(Box::new(create("daily", when)));
     let picked = || Picked { run: RUN, recipients: vec![0, 300] };
-    let decide = |decision| Command::Decide(Decide { run: RUN, recipients: vec![7], decision, by: Decider::Policy });
+    let decide = |decision| {
+        Command::Decide(Decide {
+            run: RUN,
+            recipients: vec![7],
+            decision,
+            by: Decider::Policy,
+            up_to: Some(FENCE),
+            request: Some("once".to_owned()),
+        })
+    };
     let quarantine = |item| Command::Quarantine(Quarantine { item, cause: "it panicked".into() });
     vec![
         ("EpochStart", Command::EpochStart(epoch_start(3, vec![reading]))),

@@ -721,7 +721,9 @@ impl World {
             other => return Err(format!("decide {other}?").into()),
         };
         let by = if words.key("by") == Some("policy") { Decider::Policy } else { Decider::Operator };
-        Ok(Command::Decide(Decide { run, recipients: numbers(words)?, decision, by }))
+        let up_to = words.key("up_to").map(|row| self.fence(row)).transpose()?;
+        let request = words.key("request").map(str::to_owned);
+        Ok(Command::Decide(Decide { run, recipients: numbers(words)?, decision, by, up_to, request }))
     }
 
     fn picked(&mut self, words: &mut Words) -> Told<Picked> {
