@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::causes::PauseReason;
+use crate::deferral::mix;
 use crate::ids::RunId;
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
@@ -64,14 +65,6 @@ pub enum Verdict {
     Held,
     /// It was, and somebody let it go on.
     Overruled,
-}
-
-/// The finalizer of SplitMix64: every bit of the input changes half of the output's.
-fn mix(of: u64) -> u64 {
-    let mut of = of.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    of = (of ^ (of >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    of = (of ^ (of >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    of ^ (of >> 31)
 }
 
 /// A number below `length`, which is at most 2^32, for a stride.

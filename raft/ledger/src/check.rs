@@ -156,6 +156,18 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str),
         report(found, "P1", waiting.and(wave).is_empty(), || format!("chunk {number} of {id}: a slot in two waves"));
         waiting.add(wave);
     }
+    let mut deferred = Bitmap::new();
+    for (_, slots) in chunk.deferrals.iter() {
+        let is_apart = !slots.is_empty() && deferred.and(slots).is_empty() && slots.and_not(&whole).is_empty();
+        report(found, "P6", is_apart, || format!("chunk {number} of {id}: {slots:?} are deferred twice"));
+        deferred.add(slots);
+    }
+    for standing in [Standing::Pending, Standing::Claimed, Standing::InDoubt, Standing::Expired] {
+        deferred.remove(chunk.set(standing));
+    }
+    report(found, "P6", deferred.is_empty(), || {
+        format!("chunk {number} of {id}: {deferred:?} are deferred and closed")
+    });
     let stray = waiting.and_not(chunk.set(Standing::Pending));
     report(found, "P1", stray.is_empty(), || format!("chunk {number} of {id}: {stray:?} wait but are not pending"));
     let near = chunk.too_near.and_not(chunk.set(Standing::Suppressed));

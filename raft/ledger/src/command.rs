@@ -728,7 +728,7 @@ pub struct Claim {
 pub enum Scope {
     /// This mailbox: the attempt counts.
     Mailbox,
-    /// Greylisting: wait, uncounted.
+    /// The recipient is deferred (4yz): it waits a back-off of its own, uncounted.
     Greylist,
     /// The relay: it slows or opens its circuit; back to pending, uncounted.
     Relay,

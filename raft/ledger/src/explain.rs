@@ -16,6 +16,8 @@ pub struct Story {
     pub rulings: Vec<(u64, Ruling)>,
     /// When its next attempt may be, where it waits.
     pub waits_until: Option<Time>,
+    /// Basic code of the last answer that deferred it, while it waits or after it expired.
+    pub deferred: Option<u16>,
     /// Its dead letter.
     pub dead: Option<DeadLetter>,
     /// The run less than the `min_gap` away that keeps it from its mail, or makes it wait (P17).
@@ -58,6 +60,7 @@ impl Ledger {
             rows,
             rulings: rulings.map(|(index, ruling)| (index, ruling.clone())).collect(),
             waits_until: waiting.map(|(bucket, _)| wave_start(*bucket)),
+            deferred: slots.deferrals.get(slot).map(|deferral| deferral.code),
             dead: self.dead.get(&(run, number)).cloned(),
             kept_apart_by: self.kept_apart_by(run, number),
         })

@@ -13,6 +13,7 @@ pub mod command;
 pub mod content;
 pub mod deaths;
 pub mod decide;
+pub mod deferral;
 pub mod effect;
 pub mod evidence;
 pub mod explain;

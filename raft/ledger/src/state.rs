@@ -16,6 +16,7 @@ use crate::command::{Cause, MachineClock, Next, Reading, Reason, Relay};
 use crate::content::{Recipients, Seal};
 use crate::deaths::Deaths;
 use crate::decide::calendar::When;
+use crate::deferral::Deferrals;
 use crate::evidence::{Sheet, SheetKey};
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
@@ -611,6 +612,8 @@ pub struct Chunk {
     pub waves: BTreeMap<i64, Bitmap>,
     /// Counted attempts, where there are any.
     pub attempts: BTreeMap<u16, u8>,
+    /// Recipients that a relay has deferred, until their standing is terminal; of those that expired, the last answer.
+    pub deferrals: Deferrals,
     /// Who was being prepared when its holder died, and has not come past a gate since (P12): pending, or
     /// held by a row of its own.
     pub suspects: Bitmap,

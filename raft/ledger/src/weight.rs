@@ -107,7 +107,8 @@ impl Held for Chunk {
         let sets = self.sets.iter().chain([&self.suspects, &self.too_near]);
         let sets = sets.map(Bitmap::heap_bytes).sum::<usize>();
         let attempts = 2 * self.attempts.len() * (size_of::<u16>() + size_of::<u8>());
-        sets + attempts + in_tree(&self.waves, |_| 0) + in_tree(&self.elsewhere, String::len)
+        let deferrals = self.deferrals.iter().map(|(deferral, set)| 2 * size_of_val(deferral) + set.heap_bytes());
+        sets + attempts + deferrals.sum::<usize>() + in_tree(&self.waves, |_| 0) + in_tree(&self.elsewhere, String::len)
     }
 }
 

@@ -94,7 +94,7 @@ fn settled(ledger: &Ledger, chapter: &Chapter, run: &Run) -> Vec<Event> {
         events.push(with_answer(at(what, detail), &moment.what));
         match moment::led_to(moment) {
             Some(Standing::Dead) => events.push(at("dead", moment::died_of(moment))),
-            Some(Standing::Expired) => events.push(at("expired", not_sent_by(run))),
+            Some(Standing::Expired) => events.push(at("expired", not_sent_by(run, None))),
             Some(Standing::Cancelled) => events.push(at("cancelled", cancelled(run))),
             _ => {}
         }
@@ -128,8 +128,10 @@ fn enhanced_text(enhanced: Option<(u8, u16, u16)>) -> String {
     enhanced.map(|(class, subject, detail)| format!("{class}.{subject}.{detail}")).unwrap_or_default()
 }
 
-fn not_sent_by(run: &Run) -> String {
-    format!("not sent by {}", run.finish_by)
+/// With the answer that deferred it last, which is why.
+fn not_sent_by(run: &Run, deferred: Option<u16>) -> String {
+    let cause = deferred.map(|code| format!("; its relay deferred it, the last time with {code}")).unwrap_or_default();
+    format!("not sent by {}{cause}", run.finish_by)
 }
 
 /// What befell it without a row's doing.
@@ -138,7 +140,7 @@ fn ruled(index: u64, ruling: &Ruling, run: &Run, story: &Story) -> Event {
         Ruled::Paused(reason) => ("run paused", reason.to_string()),
         Ruled::Resumed => ("run resumed", String::new()),
         Ruled::Cancelled => ("cancelled", cancelled(run)),
-        Ruled::Expired => ("expired", not_sent_by(run)),
+        Ruled::Expired => ("expired", not_sent_by(run, story.deferred)),
         Ruled::Died => ("dead", String::new()),
         Ruled::Requeued(pool) => {
             let pool = pool.as_ref().map(|pool| format!("; by pool '{pool}' from now on")).unwrap_or_default();

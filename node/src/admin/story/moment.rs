@@ -66,7 +66,7 @@ pub fn led_to(moment: &Moment) -> Option<Standing> {
 fn concerns(scope: Scope) -> &'static str {
     match scope {
         Scope::Mailbox => "about this mailbox: the attempt counts",
-        Scope::Greylist => "greylisted: no attempt is counted",
+        Scope::Greylist => "deferred: no attempt is counted",
         Scope::Relay => "about the relay: no attempt is counted",
         Scope::Policy => "about content or sender: no attempt is counted",
     }

@@ -35,6 +35,9 @@ impl Ledger {
         if to.is_terminal() {
             chunk.suspects.remove(slots);
         }
+        if to.is_terminal() && to != Standing::Expired {
+            chunk.deferrals.remove(slots);
+        }
         if from == Standing::Pending {
             chunk.waves.retain(|_, waiting| {
                 waiting.remove(slots);

@@ -11,16 +11,13 @@ use super::moves::Place;
 use super::settle::Verdict;
 use crate::causes::{DeathCause, PauseReason};
 use crate::command::{Refused, Scope};
+use crate::deferral::Deferral;
 use crate::effect::Effect;
 use crate::ids::{RunId, Time};
 use crate::moments::What;
 use crate::rulings::Ruled;
 use crate::state::{DeadLetter, Ledger, Row, Run, RunState, Standing};
 
-/// How long greylisting is waited out before the next attempt. Milliseconds (RFC 6647 section 2.1 speaks of
-/// one minute to an hour; five minutes is what most greylisters ask for). Never longer than the longest back-off of the
-/// run's policies.
-const GREYLIST_MS: i64 = 5 * 60_000;
 /// How long a recipient waits whose refusal concerned content or sender. Milliseconds.
 const POLICY_WAIT_MS: i64 = 5 * 60_000;
 /// Refusals in a row that do not name a mailbox and pause a run (P6).
@@ -49,10 +46,40 @@ impl Ledger {
                 scope: answer.scope,
                 text: answer.text.clone(),
             };
-            moved += self
-                .definite(context, row, (answer.slot, what), |run, attempts, now| judge(run, attempts, now, answer));
+            let deferred = self.deferral_after(place, answer);
+            let step = deferred.map_or(0, |(_, deferral)| deferral.step);
+            let of = deferred.map(|(recipient, _)| recipient);
+            let left = self.definite(context, row, (answer.slot, what), |run, attempts, now| {
+                let wait_ms = of.map_or(0, |recipient| run.policies.deferral_ms(step, recipient));
+                judge(run, attempts, now, (answer, wait_ms))
+            });
+            if let Some((_, deferral)) = deferred
+                && left > 0
+            {
+                self.note_deferral(place, answer.slot, deferral);
+            }
+            moved += left;
         }
         moved
+    }
+
+    /// The recipient that an answer defers, and its step after the answer.
+    fn deferral_after(&self, place: Place, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
+        if answer.scope != Scope::Greylist {
+            return None;
+        }
+        let recipient = self.recipient_at(place, answer.slot)?;
+        let former = self.chunks.get(&place)?.deferrals.get(answer.slot).map_or(0, |former| former.step);
+        let step = self.run(recipient.0)?.policies.next_deferral(former);
+        Some((recipient, Deferral { step, code: answer.code }))
+    }
+
+    fn note_deferral(&mut self, place: Place, slot: u16, deferral: Deferral) {
+        if let Some(chunk) = self.chunks.edit(&place)
+            && matches!(chunk.standing(slot), Some(Standing::Pending | Standing::Expired))
+        {
+            chunk.deferrals.put(slot, deferral);
+        }
     }
 
     /// Counts an answer that does not name the mailbox; the tenth in a row pauses the run, and brings back
@@ -145,16 +172,13 @@ pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Ti
 }
 
 /// P6: what an answer means for the recipient.
-fn judge(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Verdict {
+fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i64)) -> Verdict {
     match answer.scope {
         _ if is_suspicious(run) && is_unnamed(answer.code, answer.enhanced) => {
             demanded(run, attempts, now, Some(now.plus_ms(POLICY_WAIT_MS)))
         }
         Scope::Relay => demanded(run, attempts, now, Some(now)),
-        Scope::Greylist => {
-            let wait_ms = GREYLIST_MS.min(run.policies.backoff_to_ms);
-            demanded(run, attempts, now, Some(now.plus_ms(wait_ms)))
-        }
+        Scope::Greylist => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
         Scope::Policy => demanded(run, attempts, now, Some(now.plus_ms(POLICY_WAIT_MS))),
         Scope::Mailbox => judge_mailbox(run, attempts.saturating_add(1), now, answer),
     }

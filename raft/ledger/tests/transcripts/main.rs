@@ -45,6 +45,7 @@ scripts! {
     dead_letters
     deaths_p12
     decisions
+    deferrals_p6
     edit_p8
     epochs_p13
     evidence_p14

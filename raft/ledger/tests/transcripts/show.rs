@@ -167,6 +167,9 @@ impl World {
         if let Some(until) = story.waits_until {
             let _ = writeln!(text, "  waits until {}", self.time(until));
         }
+        if let Some(code) = story.deferred {
+            let _ = writeln!(text, "  deferred: {code}");
+        }
         if let Some(letter) = story.dead {
             let _ = writeln!(text, "  dead: {} {}", letter.code, letter.text());
         }

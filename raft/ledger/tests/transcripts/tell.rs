@@ -224,7 +224,7 @@ pub fn word(standing: Standing) -> String {
 }
 
 /// What stands beside one recipient.
-fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 6] {
+fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 7] {
     let Some((page, chunk, slot)) = ledger.place_of(run, number) else { return Default::default() };
     let Some(chunk) = ledger.chunks().get(&(page, chunk)) else { return Default::default() };
     let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
@@ -236,10 +236,12 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
         format!("letter: {} {}, {} attempts{discarded}", letter.code, letter.text(), letter.attempts)
     });
     let attempts = chunk.attempts.get(&slot).copied().unwrap_or(0);
+    let deferred = chunk.deferrals.get(slot);
+    let deferred = deferred.map_or("not deferred".to_owned(), |of| format!("deferral {}: {}", of.step, of.code));
     let suspect = if chunk.suspects.contains(slot) { "a suspect" } else { "no suspect" };
     let pool = chunk.pool_of(slot).map_or("its run's pool".to_owned(), |pool| format!("pool {pool}"));
     let standing = chunk.standing(slot).map(word).unwrap_or_default();
-    [standing, format!("{attempts} attempts"), wave, dead, suspect.to_owned(), pool]
+    [standing, format!("{attempts} attempts"), deferred, wave, dead, suspect.to_owned(), pool]
 }
 
 /// Changes of recipients; equal ones of neighbours on one line.
