@@ -70,11 +70,6 @@ impl Core {
         look(&ledger)
     }
 
-    /// The same, unless somebody writes: for whom it is not worth waiting.
-    pub fn try_read<R>(&self, look: impl FnOnce(&Ledger) -> R) -> Option<R> {
-        self.ledger.try_read().map(|ledger| look(&ledger))
-    }
-
     /// A walk over the whole state, under its lock: nothing is applied meanwhile, and looks go on.
     pub fn walk<R>(&self, ledger: RwLockReadGuard<'_, Ledger>, walk: impl FnOnce(&Ledger) -> R) -> R {
         self.walks.fetch_add(1, Ordering::Release);

@@ -28,7 +28,7 @@ pub enum Fault {
     #[error("{0}")]
     Foreign(String),
     /// The data folder is an older copy of what this node had: what it promised since is not in it, and no node
-    /// must ever start with it again (P21).
+    /// must ever start with it again (P10).
     #[error("the data folder is older than what this node had: {0}")]
     Outdated(String),
     /// The write-ahead log is not what was written: no node must ever start with this data folder.

@@ -33,7 +33,7 @@ impl fmt::Display for ClusterId {
 }
 
 const FIRST_LINE: &str = "reveille 1";
-/// Lies in a folder of which a peer said that it is older than what this node had (P21): why, as text.
+/// Lies in a folder that is older than what this node had: the ledger knows a later life (P10). Why, as text.
 const OUTDATED: &str = "outdated";
 
 pub(crate) struct Identity {

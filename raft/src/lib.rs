@@ -31,7 +31,6 @@ mod archive;
 pub mod crash;
 mod drive;
 mod fault;
-mod greeting;
 mod hearing;
 mod hint;
 mod identity;

@@ -51,8 +51,7 @@ pub(crate) struct Link {
 /// Unreachable makes openraft back off; any other error it retries at once.
 fn rpc_error(hiccup: Hiccup) -> RPCError<TypeConfig> {
     match hiccup {
-        Hiccup::Unreachable(_)
-        | Hiccup::Rejected(Rejection::Stranger(_) | Rejection::Outdated(_) | Rejection::NotNow(_)) => {
+        Hiccup::Unreachable(_) | Hiccup::Rejected(Rejection::Stranger(_) | Rejection::NotNow(_)) => {
             RPCError::Unreachable(Unreachable::new(&hiccup))
         }
         Hiccup::Lost(_) | Hiccup::Rejected(Rejection::NoPeer(_) | Rejection::Malformed(_)) => {
@@ -74,23 +73,13 @@ impl RaftNetworkV2<TypeConfig> for Link {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
         let limit = if request.entries.is_empty() { option.hard_ttl() } else { APPEND_LIMIT };
-        let (leader, previous) = (wire::from_vote(&request.vote), request.prev_log_id.as_ref().map(wire::from_log_id));
-        let last = request.entries.last().map(|entry| wire::from_log_id(&entry.log_id));
+        let is_from_the_start = request.prev_log_id.is_none();
         let request = wire::from_append(request).map_err(malformed)?;
-        let mut answer = self.caller.ask(&self.to, request, limit).await.map_err(rpc_error)?;
-        let life = answer.life.take();
+        let answer = self.caller.ask(&self.to, request, limit).await.map_err(rpc_error)?;
         let answer = wire::to_append_response(answer).map_err(malformed)?;
-        let recall = &self.caller.recall;
-        recall.meet(self.to.node, life.as_ref()).map_err(|refused| rpc_error(refused.into()))?;
-        if answer.is_conflict() && (previous.is_none() || recall.contradicts(self.to.node, &leader, previous.as_ref()))
-        {
-            // openraft takes it that neither comes to pass: nothing contradicts the empty log, and what was
-            // acknowledged stays. The former would panic, the latter ask the same for ever.
-            return Err(rpc_error(Rejection::NotNow("it denies what it has acknowledged".to_owned()).into()));
-        }
-        // A heartbeat is answered by what is in memory; entries, when they are on disk.
-        if let Some(last) = last.filter(|_| answer.is_success()) {
-            recall.acknowledged(self.to.node, life.as_ref(), &leader, &last);
+        if answer.is_conflict() && is_from_the_start {
+            // Nothing contradicts the empty log: openraft would panic.
+            return Err(rpc_error(Rejection::Malformed("it denies the empty log".to_owned()).into()));
         }
         Ok(answer)
     }
@@ -102,11 +91,6 @@ impl RaftNetworkV2<TypeConfig> for Link {
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
         let request = wire::from_vote_request(&request);
         let answer = self.caller.ask(&self.to, request, option.hard_ttl()).await.map_err(rpc_error)?;
-        let recall = &self.caller.recall;
-        recall.meet(self.to.node, answer.life.as_ref()).map_err(|refused| rpc_error(refused.into()))?;
-        if answer.granted {
-            recall.voted(self.to.node, answer.life.as_ref(), answer.vote.as_ref());
-        }
         wire::to_vote_response(answer).map_err(malformed)
     }
 
@@ -117,8 +101,6 @@ impl RaftNetworkV2<TypeConfig> for Link {
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
         let request = wire::from_pre_vote_request(&request);
         let answer = self.caller.ask(&self.to, request, option.hard_ttl()).await.map_err(rpc_error)?;
-        let met = self.caller.recall.meet(self.to.node, answer.life.as_ref());
-        met.map_err(|refused| rpc_error(refused.into()))?;
         wire::to_pre_vote_response(answer).map_err(malformed)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::{Config, SnapshotPolicy};
-use reveille_ledger::ids::{Holder, Incarnation, NodeId};
+use reveille_ledger::ids::{Holder, NodeId};
 
 use crate::drive::Drive;
 use crate::fault::Fault;
@@ -20,9 +20,7 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// This node. Drawn once with the data folder and never used again.
     pub node: NodeId,
-    /// Which life of this node it is: counted up in its data folder, durably, before anything else (P10).
-    pub incarnation: Incarnation,
-    /// Drawn by each process anew: an old data folder that is put back counts to the same incarnation twice (P21).
+    /// Drawn by each process anew: an old data folder that is put back counts to the same incarnation twice (P10).
     /// By default the incarnation's number, for tests.
     pub life: u64,
     /// How peers are reached and listened to.
@@ -55,7 +53,6 @@ impl Options {
         Options {
             data_dir,
             node: me.node,
-            incarnation: me.incarnation,
             life: me.incarnation.0,
             transport,
             heartbeat_ms: 50,
@@ -80,6 +77,8 @@ impl Options {
             // A leader that restarts asks for votes like anybody else.
             enable_leader_restore: Some(false),
             enable_pre_vote: Some(true),
+            // A follower whose log lost its tail gets it again; without this openraft takes that for a defect.
+            allow_log_reversion: Some(true),
             // Snapshots are made by our own scheduler, and purging follows a snapshot that was verified.
             snapshot_policy: SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: self.log_keep,

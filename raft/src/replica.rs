@@ -44,6 +44,7 @@ pub(crate) struct Inner {
     pub raft: Raft,
     pub core: Arc<Core>,
     pub identity: Arc<Identity>,
+    pub life: u64,
     pub router: Arc<Router>,
     pub admission: Admission,
     pub service: Arc<dyn PeerService>,
@@ -275,13 +276,16 @@ impl Replica {
 
     /// What this process drew for its life: see [`Options::life`].
     pub fn life(&self) -> u64 {
-        self.inner.router.caller.recall.own().draw
+        self.inner.life
     }
 
     /// The ledger knows a later life of this node than its data folder does: it stops, and no process starts with
-    /// that folder again (P21).
+    /// that folder again (P10).
     pub fn set_aside(&self, why: &str) {
-        self.inner.router.caller.recall.set_aside(why);
+        if let Err(fault) = self.inner.identity.set_aside(why) {
+            tracing::error!(%fault, "the data folder could not take note that it is too old: do not start it again");
+        }
+        self.inner.faults.raise(Fault::Outdated(why.to_owned()));
     }
 
     /// The cluster that this node belongs to, if any yet.

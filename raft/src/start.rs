@@ -1,16 +1,13 @@
 //! How a replica comes to life and how it ends: one thread that owns Raft's runtime from start to end.
 //!
 //! Order at start: lock and identity, log, state, the machine's thread, the peer listener, the wait that a
-//! former life's promises ask for, in which the peers are greeted, Raft. At the end the same in reverse.
+//! former life's promises ask for, Raft. At the end the same in reverse.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reveille_ledger::ids::Incarnation;
 use reveille_ledger::planted::{self, Bug};
-use reveille_proto::peer::v1;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -23,13 +20,11 @@ use crate::fault::{Fault, FaultCell};
 use crate::identity::Identity;
 use crate::log_store::LogStore;
 use crate::machine::Machine;
-use crate::membership::members;
 use crate::network::Network;
 use crate::options::Options;
 use crate::peer::client::Caller;
 use crate::peer::dispatch::Dispatch;
 use crate::peer::door::{Door, Doorman};
-use crate::peer::recall::Recall;
 use crate::peer::{Handler, PeerService};
 use crate::replica::{Inner, Replica};
 use crate::role::Role;
@@ -37,9 +32,8 @@ use crate::routing::Router;
 use crate::state::Keeper;
 use crate::state_machine::StateMachine;
 use crate::transfer::Receiver;
-use crate::types::{to_log_id, to_vote};
-use crate::wal::{Stated, WalHealth, WalOptions};
-use crate::{Raft, archive, crash, greeting, role, scales, state, watchdog, wire};
+use crate::wal::{WalHealth, WalOptions};
+use crate::{Raft, archive, crash, role, scales, state, watchdog};
 
 /// Raft gets this long to end its tasks, and then the runtime this long.
 const RAFT_END: Duration = Duration::from_secs(5);
@@ -168,35 +162,24 @@ async fn begin_in(
 
     let faults = FaultCell::new();
     let opened = state::open(&options.data_dir.join("state"), options.state_store)?;
-    let peers = members(&opened.place.membership);
     let core = Arc::new(Core::new(opened.ledger, opened.place, opened.anew, faults.clone()));
     let keeper = Keeper::start(opened.store, Arc::clone(&core), drive)?;
     let archive = Archive::open(&options.data_dir.join("snapshots"), Arc::clone(&core), drive).map(Arc::new)?;
     let (machine, machine_ended) = Machine::start(Arc::clone(&core), keeper, drive)?;
 
-    let own = own_life((options.incarnation, options.life), (&log.stated(), report.cut), &core, &archive);
-    let recall = Arc::new(Recall::new(Arc::clone(&identity), Arc::clone(&core), faults.clone(), own));
-    let caller = Caller {
-        transport: Arc::clone(&options.transport),
-        identity: Arc::clone(&identity),
-        recall: Arc::clone(&recall),
-    };
-    let doorman = Arc::new(Doorman { identity: Arc::clone(&identity), recall });
-    let door = Arc::new(Door { doorman: Arc::clone(&doorman), behind: OnceLock::new() });
+    let caller = Caller { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
+    let doorman = Arc::new(Doorman { identity: Arc::clone(&identity) });
+    let door = Arc::new(Door { behind: OnceLock::new() });
     let stop = CancellationToken::new();
     // Whatever fails from here on shuts the door again.
     let shut = stop.clone().drop_guard();
     let listening = options.transport.serve(Arc::clone(&door) as Arc<dyn Handler>, stop.clone()).await;
     listening.map_err(|error| Fault::Listen(error.to_string()))?;
 
-    let mut met = BTreeSet::new();
     if has_history {
         crash::point("lifecycle.catch-up-start");
         let delay = if planted::is(Bug::NoStartupDelay) { Duration::ZERO } else { options.startup_delay };
-        tokio::join!(tokio::time::sleep(delay), greeting::greet(&caller, &peers, &mut met));
-        if let Some(fault) = faults.get() {
-            return Err(fault);
-        }
+        tokio::time::sleep(delay).await;
     }
     let network = Network { caller: caller.clone(), archive: Arc::clone(&archive) };
     let state_machine = StateMachine { machine, archive: Arc::clone(&archive) };
@@ -208,7 +191,7 @@ async fn begin_in(
     core.go_live();
 
     let role = watch::Sender::new(Role::Follower { leader: None });
-    let router = Arc::new(Router::new(raft.clone(), Arc::clone(&core), caller.clone(), role.subscribe()));
+    let router = Arc::new(Router::new(raft.clone(), Arc::clone(&core), caller, role.subscribe()));
     let admission = Admission::new(report.cut, health.clone());
     if raft.voter_ids().eq([options.node.0]) {
         admission.is_alone();
@@ -225,7 +208,6 @@ async fn begin_in(
     // It was empty: this is the only place that fills it.
     let _ = door.behind.set(dispatch);
 
-    tokio::spawn(greeting::keep(caller, raft.clone(), met, stop.clone()));
     tokio::spawn(role::follow(raft.server_metrics(), role, router.hearing.clone(), stop.clone()));
     let switched = raft.clone();
     let throw = move |may_stand| switched.runtime_config().elect(may_stand);
@@ -240,6 +222,7 @@ async fn begin_in(
         raft: raft.clone(),
         core,
         identity: Arc::clone(&identity),
+        life: options.life,
         router,
         admission,
         service,
@@ -252,26 +235,6 @@ async fn begin_in(
     };
     let life = Life { raft, identity, machine_ended };
     Ok((Replica { inner: Arc::new(inner) }, life))
-}
-
-/// This life, and what its folder held before it did anything (P21).
-fn own_life(
-    (number, draw): (Incarnation, u64),
-    (log, cut): (&Stated, bool),
-    core: &Core,
-    archive: &Archive,
-) -> v1::Life {
-    let place = core.place.lock().last;
-    let snapshot = archive.current().and_then(|manifest| state::decode_place(&manifest.meta).ok()?.last);
-    // A snapshot is on disk before the log knows that it took the place of entries.
-    let last = log.last.map(to_log_id).max(place).max(snapshot);
-    v1::Life {
-        incarnation: number.0,
-        draw,
-        vote: log.vote.map(|vote| wire::from_vote(&to_vote(vote))),
-        last: last.as_ref().map(wire::from_log_id),
-        cut,
-    }
 }
 
 /// Raises what ends the log or Raft itself. What ends the machine was raised by its thread.

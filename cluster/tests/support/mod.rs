@@ -25,7 +25,7 @@ pub fn holder(node: NodeId, incarnation: u64) -> Holder {
 
 /// The node of these options: its replica runs, and nobody is at work.
 pub async fn site(options: Options, address: &str, clock: Arc<dyn Clock>) -> Arc<Site> {
-    let me = Holder { node: options.node, incarnation: options.incarnation };
+    let me = Holder { node: options.node, incarnation: Incarnation(options.life) };
     let introduction = Introduction {
         name: format!("n{}", me.node.0),
         address: address.to_owned(),

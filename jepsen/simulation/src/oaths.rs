@@ -112,7 +112,7 @@ mod tests {
     const LEADER: Leader = (7, 3);
 
     fn hears(oaths: &mut Oaths) {
-        let answer = v1::AppendResponse { outcome: Some(Outcome::Accepted(v1::Accepted {})), life: None };
+        let answer = v1::AppendResponse { outcome: Some(Outcome::Accepted(v1::Accepted {})) };
         oaths.answered(NodeId(2), Asked::Append { leader: LEADER }, &Response::Append(answer));
     }
 

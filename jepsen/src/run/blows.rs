@@ -1,13 +1,11 @@
 //! Each blow as it falls and as it is mended. A blow that cannot fall says why; nothing is left out in silence.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use reveille_check::history::{Fault, FaultStatus};
 use reveille_sink::FaultPlan;
 
-use super::lies::Lie;
 use super::links::{self, BadLink};
 use super::nemesis::{Begun, Nemesis, Skipped};
 use super::plan::{Bad, Blow, Shape, Strike, Whom};
@@ -59,10 +57,6 @@ pub(super) enum Undo {
     Empty(String),
     /// The relay works again.
     Relay,
-    /// This copy of this node's folder is put back, and then what it had last.
-    PutBack { name: String, kept: PathBuf },
-    /// The power of this lying disk fails.
-    CutOff(Lie),
 }
 
 impl Undo {
@@ -84,8 +78,6 @@ impl Nemesis {
             Blow::Disk { whom, how } => self.disk(strike, *whom, *how).await.map(Some),
             Blow::Power { whom } => self.power(strike, *whom).map(Some),
             Blow::Relay { name, faults } => self.relay(strike, name, faults).map(Some),
-            Blow::OldFolder { whom } => self.copy_folder(strike, *whom).await.map(Some),
-            Blow::Lie { number } => self.lie(strike, *number).await.map(Some),
             Blow::Roll => self.roll(strike).await.map(Some),
             Blow::Transfer => self.transfer(strike).await.map(Some),
             Blow::Operator(order) => {
@@ -268,8 +260,6 @@ impl Nemesis {
             Undo::Untrace { name, trace, process, fails } => {
                 self.untrace(&name, trace, fails.then_some(process), fault).await?;
             }
-            Undo::PutBack { name, kept } => self.put_back(&name, &kept).await?,
-            Undo::CutOff(lie) => self.cut_off(lie, fault).await?,
             Undo::Empty(name) => self.empty(&name, fault)?,
             Undo::Relay => {
                 let pace: FaultPlan = self.pace.parse()?;

@@ -70,12 +70,9 @@ pub(super) fn header(args: &Args, families: &[Family], plan: &[Strike], cluster:
 }
 
 /// Kinds of faults of which an effect must have been seen: of each family whose effect nobody can miss, where there are
-/// few enough for all of them to have their turn. Of old folders and lying disks only where nothing else is asked for:
-/// they come only while all else is well. Nothing is asked for that the seed did not draw.
+/// few enough for all of them to have their turn. Nothing is asked for that the seed did not draw.
 fn must_be_seen(families: &[Family], plan: &[Strike], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
     let kills = kills.then_some((FaultKind::Kill, 1));
-    let folders = (families == [Family::Folder]).then_some((FaultKind::Damage, 1));
-    let lies = (families == [Family::Lie]).then_some((FaultKind::PowerCut, 1));
     let have_turns = (families.len() <= FEW_FAMILIES && seconds >= TURNS_SECONDS) || seconds >= ALL_HAVE_TURNS_SECONDS;
     let plain = families.iter().filter(|_| have_turns).filter_map(|family| match family {
         Family::Pause => Some((FaultKind::Pause, 1)),
@@ -89,7 +86,7 @@ fn must_be_seen(families: &[Family], plan: &[Strike], kills: bool, seconds: u64)
     });
     let drawn: BTreeSet<FaultKind> = plan.iter().map(|strike| nemesis::kind(&strike.blow)).collect();
     let plain = plain.filter(|(kind, _)| drawn.contains(kind));
-    kills.into_iter().chain(folders).chain(lies).chain(plain).collect()
+    kills.into_iter().chain(plain).collect()
 }
 
 /// What holds of every run of ours; whoever uses it says what it asks and what it must have exercised.

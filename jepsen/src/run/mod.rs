@@ -20,12 +20,10 @@ mod desk;
 mod disk;
 mod dots;
 mod edits;
-mod folders;
 mod gates;
 mod header;
 mod held;
 mod kills;
-mod lies;
 mod links;
 mod lives;
 mod nemesis;
@@ -209,7 +207,7 @@ fn wanted(families: &[Family], args: &Args) -> Wanted {
     Wanted {
         links: any(&[Family::Partition, Family::Link]).then_some(args.links),
         seed: args.seed.0,
-        volumes: any(&[Family::Disk, Family::Power, Family::Lie]),
+        volumes: any(&[Family::Disk, Family::Power]),
         clocks: any(&[Family::Clock]),
         short_logs: Some(SHORT_LOGS),
         test_clock: args.workload == Due::Daily,

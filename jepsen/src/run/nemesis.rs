@@ -341,8 +341,6 @@ pub(super) fn kind(blow: &Blow) -> FaultKind {
         Blow::Roll => FaultKind::Restart,
         Blow::Transfer => FaultKind::Transfer,
         Blow::Operator(_) => FaultKind::Operator,
-        Blow::OldFolder { .. } => FaultKind::Damage,
-        Blow::Lie { .. } => FaultKind::Disk,
     }
 }
 

@@ -120,7 +120,7 @@ fn is_of_no_use(error: &anyhow::Error) -> bool {
         || matches!(error.downcast_ref(), Some(LifeError::Damaged { .. }))
 }
 
-/// Is it an older copy of what the node had (P21)?
+/// Is it an older copy of what the node had (P10)?
 fn is_outdated(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Fault::Outdated(_)))
         || matches!(error.downcast_ref(), Some(StationError::NotTaken(Refusal::OldIncarnation { .. })))
@@ -189,7 +189,7 @@ mod tests {
         };
         let (asked, known) = (Incarnation(1), Incarnation(12));
         let old = StationError::NotTaken(Refusal::OldIncarnation { asked, known });
-        let remembered = Fault::Outdated("node 2 remembers its life 12".into());
+        let remembered = Fault::Outdated("its life 12 is known".into());
         for error in [anyhow::Error::new(old), anyhow::Error::new(remembered)] {
             assert!(next(error).contains("put back the data folder"));
         }

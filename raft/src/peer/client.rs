@@ -6,10 +6,9 @@ use std::time::Duration;
 use reveille_ledger::ids::{GROUP, Hash, NodeId};
 use reveille_proto::peer::v1;
 
-use super::recall::Recall;
 use super::{
     BarrierAnswer, BarrierQuestion, BarrierReport, ClockReading, Description, Destination, FetchPart, Hiccup,
-    LeaseAnswer, LeaseQuestion, MakePart, PeerService, Rejection, Rpc, TakePart, Transport,
+    LeaseAnswer, LeaseQuestion, MakePart, PeerService, Rpc, TakePart, Transport,
 };
 use crate::identity::Identity;
 use crate::wire;
@@ -19,7 +18,6 @@ use crate::wire;
 pub(crate) struct Caller {
     pub transport: Arc<dyn Transport>,
     pub identity: Arc<Identity>,
-    pub recall: Arc<Recall>,
 }
 
 impl Caller {
@@ -37,22 +35,15 @@ impl Caller {
         let cluster = self.identity.cluster().ok_or_else(|| {
             Hiccup::Unreachable("this node does not belong to a cluster yet: run 'reveille cluster init'".to_owned())
         })?;
-        if self.recall.is_outdated() {
-            return Err(Hiccup::Unreachable("the data folder of this node is too old: it takes no part".to_owned()));
-        }
         let mut request = request.into_request();
         request.set_header(v1::Header {
             cluster: cluster.0.to_be_bytes().to_vec().into(),
             group: GROUP,
             from: self.identity.node().0,
             to: to.node.0,
-            life: Some(self.recall.own()),
         });
         let name = request.name();
         let answer = self.transport.call(to, request, limit).await;
-        if let Err(Hiccup::Rejected(Rejection::Outdated(why))) = &answer {
-            self.recall.set_aside(why);
-        }
         if answer.is_err() {
             metrics::counter!("reveille_peer_hiccups_total", "rpc" => name).increment(1);
         }

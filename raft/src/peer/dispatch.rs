@@ -114,7 +114,6 @@ impl Handler for Dispatch {
                 Ok(Response::TakePart(v1::TakePartResponse { refusal: taken.err().unwrap_or_default() }))
             }
             Request::Describe(_) => self.describe().await.map(Response::Describe),
-            Request::Greet(request) => self.greet(from, request).await.map(Response::Greet),
             Request::Clock(_) => Ok(Response::Clock(wire::from_clock(self.service.clock()))),
         }
     }
@@ -135,18 +134,6 @@ fn deadline(remaining_ms: u64) -> Instant {
 }
 
 impl Dispatch {
-    /// What a peer of a cut log has lost, its leader sends again: openraft has to be told that it may.
-    async fn greet(&self, from: NodeId, request: v1::GreetRequest) -> Result<v1::GreetResponse, Rejection> {
-        if request.header.and_then(|header| header.life).is_some_and(|life| life.cut) {
-            let allowed = within(RAFT_LIMIT, self.raft.trigger().allow_next_revert(&from.0, true)).await?;
-            // An error: this node does not lead. Its next leader begins to look from the end of the log.
-            if let Ok(Ok(())) = allowed {
-                self.doorman.recall.starts_over(from);
-            }
-        }
-        Ok(v1::GreetResponse {})
-    }
-
     async fn append(&self, request: v1::AppendRequest) -> Result<v1::AppendResponse, Rejection> {
         let request = wire::to_append(request)?;
         let matched = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
@@ -160,8 +147,7 @@ impl Dispatch {
         {
             self.admission.heard_leader(matched.index, committed.index);
         }
-        let life = Some(self.doorman.recall.own());
-        Ok(v1::AppendResponse { life, ..wire::from_append_response(&answer) })
+        Ok(wire::from_append_response(&answer))
     }
 
     /// The one question that a stranger may ask.
@@ -225,16 +211,14 @@ impl Dispatch {
         self.check_may_vote()?;
         let request = wire::to_vote_request(request)?;
         let answer = raft(self.raft.vote(request)).await?;
-        let life = Some(self.doorman.recall.own());
-        Ok(v1::VoteResponse { life, ..wire::from_vote_response(&answer) })
+        Ok(wire::from_vote_response(&answer))
     }
 
     async fn pre_vote(&self, request: v1::PreVoteRequest) -> Result<v1::PreVoteResponse, Rejection> {
         self.check_may_vote()?;
         let request = wire::to_pre_vote_request(request)?;
         let answer = raft(self.raft.pre_vote(request)).await?;
-        let life = Some(self.doorman.recall.own());
-        Ok(v1::PreVoteResponse { life, ..wire::from_pre_vote_response(&answer) })
+        Ok(wire::from_pre_vote_response(&answer))
     }
 
     async fn transfer_leader(

@@ -144,7 +144,6 @@ fn hiccup(status: Status) -> Hiccup {
     match status.code() {
         Code::FailedPrecondition => Rejection::Stranger(text).into(),
         Code::InvalidArgument | Code::OutOfRange | Code::ResourceExhausted => Rejection::Malformed(text).into(),
-        Code::DataLoss => Rejection::Outdated(text).into(),
         Code::Aborted => Rejection::NotNow(text).into(),
         Code::Unimplemented => Rejection::NoPeer(text).into(),
         _ if was_never_sent(&status) => Hiccup::Unreachable(text),
@@ -168,15 +167,12 @@ fn status(rejection: Rejection) -> Status {
         Rejection::Stranger(_) => Code::FailedPrecondition,
         Rejection::NoPeer(_) => Code::Unimplemented,
         Rejection::Malformed(_) => Code::InvalidArgument,
-        Rejection::Outdated(_) => Code::DataLoss,
         Rejection::NotNow(_) => Code::Aborted,
     };
     let text = match rejection {
-        Rejection::Stranger(text)
-        | Rejection::NoPeer(text)
-        | Rejection::Malformed(text)
-        | Rejection::Outdated(text)
-        | Rejection::NotNow(text) => text,
+        Rejection::Stranger(text) | Rejection::NoPeer(text) | Rejection::Malformed(text) | Rejection::NotNow(text) => {
+            text
+        }
     };
     Status::new(code, text)
 }
@@ -237,5 +233,4 @@ grpc! {
     HoldParts hold_parts HoldPartsRequest HoldPartsResponse;
     TakePart take_part TakePartRequest TakePartResponse;
     Describe describe DescribeRequest DescribeResponse;
-    Greet greet GreetRequest GreetResponse;
 }

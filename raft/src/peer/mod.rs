@@ -5,8 +5,8 @@
 //! arrives goes to the `door` of this node, where it is checked who speaks before anything else.
 //!
 //! Reading order: this file, `rpc` (the closed list of requests), `service` (the part that the
-//! application answers), `door` (who is let in), `recall` (who is not, because it had more than it has),
-//! `dispatch` (the receiving side), `client` (the asking side), `grpc`.
+//! application answers), `door` (who is let in), `dispatch` (the receiving side), `client` (the asking side),
+//! `grpc`.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,6 @@ pub(crate) mod client;
 pub(crate) mod dispatch;
 pub(crate) mod door;
 mod grpc;
-pub(crate) mod recall;
 mod rpc;
 mod service;
 
@@ -78,9 +77,6 @@ pub enum Rejection {
     /// The request makes no sense.
     #[error("malformed request: {0}")]
     Malformed(String),
-    /// The one who asks has a data folder that is older than what it had (P21): it must stop.
-    #[error("{0}")]
-    Outdated(String),
     /// Not now: the node starts, stops, or does not vote yet.
     #[error("{0}")]
     NotNow(String),

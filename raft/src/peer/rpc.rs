@@ -107,6 +107,4 @@ rpcs! {
     TakePart: TakePartRequest -> TakePartResponse;
     /// Who are you, and how do you stand?
     Describe: DescribeRequest -> DescribeResponse;
-    /// P21: this is what my folder held when I began; do you remember more of me?
-    Greet: GreetRequest -> GreetResponse;
 }

@@ -122,7 +122,7 @@ pub(crate) fn from_append_response(response: &AppendEntriesResponse<TypeConfig>)
         AppendEntriesResponse::Conflict => Outcome::Conflict(v1::Conflict {}),
         AppendEntriesResponse::HigherVote(vote) => Outcome::HigherVote(from_vote(vote)),
     };
-    v1::AppendResponse { outcome: Some(outcome), life: None }
+    v1::AppendResponse { outcome: Some(outcome) }
 }
 
 pub(crate) fn to_append_response(response: v1::AppendResponse) -> Result<AppendEntriesResponse<TypeConfig>, Malformed> {
@@ -156,7 +156,6 @@ macro_rules! votes {
                 vote: Some(from_vote(&response.vote)),
                 granted: response.vote_granted,
                 last: response.last_log_id.as_ref().map(from_log_id),
-                life: None,
             }
         }
 

@@ -22,8 +22,7 @@ fn entries(payloads: Vec<v1::log_entry::Payload>) -> Request {
     let id = |index| v1::LogId { term: 1, leader: 2, index };
     let last = payloads.len() as u64 - 1;
     let entry = |(index, payload)| v1::LogEntry { id: Some(id(index as u64)), payload: Some(payload) };
-    let header =
-        v1::Header { cluster: CLUSTER.0.to_be_bytes().to_vec().into(), group: GROUP, from: 2, to: 1, life: None };
+    let header = v1::Header { cluster: CLUSTER.0.to_be_bytes().to_vec().into(), group: GROUP, from: 2, to: 1 };
     Request::Append(v1::AppendRequest {
         header: Some(header),
         vote: Some(v1::Ballot { term: 1, node: 2, committed: true }),

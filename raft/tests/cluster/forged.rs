@@ -7,13 +7,7 @@ use reveille_raft::peer::{Destination, Hiccup, Rejection, Request, Transport};
 use crate::support::*;
 
 fn header(from: u64, to: &Destination) -> Option<v1::Header> {
-    Some(v1::Header {
-        cluster: CLUSTER.0.to_be_bytes().to_vec().into(),
-        group: GROUP,
-        from,
-        to: to.node.0,
-        life: Some(v1::Life { incarnation: 1, draw: 1, ..v1::Life::default() }),
-    })
+    Some(v1::Header { cluster: CLUSTER.0.to_be_bytes().to_vec().into(), group: GROUP, from, to: to.node.0 })
 }
 
 #[tokio::test(flavor = "multi_thread")]

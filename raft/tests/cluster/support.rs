@@ -136,7 +136,7 @@ impl Node {
     ) -> Result<(), Fault> {
         let incarnation = Incarnation(self.lives.fetch_add(1, Ordering::Relaxed) + 1);
         let mut options = options(self.folder.path(), self.id, transport);
-        (options.incarnation, options.life) = (incarnation, incarnation.0);
+        options.life = incarnation.0;
         change(&mut options);
         let replica = Replica::start(options, Arc::new(Answers)).await?;
         tokio::spawn(keep_terms(replica.clone(), Holder { node: self.id, incarnation }));

@@ -23,7 +23,6 @@ impl Handler for Judge {
             Request::ReadIndex(_) => std::future::pending().await,
             Request::Vote(_) => Err(Rejection::Stranger("who are you".to_owned())),
             Request::PreVote(_) => Err(Rejection::NotNow("later".to_owned())),
-            Request::Greet(_) => Err(Rejection::Outdated("you had more".to_owned())),
             _ => Err(Rejection::Malformed("what".to_owned())),
         }
     }
@@ -53,8 +52,6 @@ async fn answers_and_rejections_arrive_as_they_were_given() {
     assert_eq!(later, Err(Hiccup::Rejected(Rejection::NotNow("later".to_owned()))));
     let malformed = client.call(&to, Request::Append(v1::AppendRequest::default()), PATIENCE).await;
     assert_eq!(malformed, Err(Hiccup::Rejected(Rejection::Malformed("what".to_owned()))));
-    let outdated = client.call(&to, Request::Greet(v1::GreetRequest::default()), PATIENCE).await;
-    assert_eq!(outdated, Err(Hiccup::Rejected(Rejection::Outdated("you had more".to_owned()))));
     stop.cancel();
 }
 

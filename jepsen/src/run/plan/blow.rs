@@ -26,15 +26,11 @@ pub enum Family {
     Roll,
     /// Operators opt out, pause, cancel and trigger in the middle
     Operator,
-    /// An old copy of a node's data folder is put back: it must refuse to take part
-    Folder,
-    /// A disk says that it synced and did not, and its power fails: the loss must be noticed
-    Lie,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 12] = [
+    pub const ALL: [Family; 10] = [
         Family::Kill,
         Family::Pause,
         Family::Partition,
@@ -45,8 +41,6 @@ impl Family {
         Family::Relay,
         Family::Roll,
         Family::Operator,
-        Family::Folder,
-        Family::Lie,
     ];
 }
 
@@ -99,10 +93,6 @@ pub enum Blow {
     Transfer,
     /// An operator does something.
     Operator(Order),
-    /// A node is killed and its folder copied; it goes on, and when this is over the copy is put back.
-    OldFolder { whom: Whom },
-    /// The disk of one that does not lead, of this number among those, lies; when this is over its power fails.
-    Lie { number: usize },
 }
 
 /// Which links are cut.

@@ -67,8 +67,6 @@ impl Family {
             }
             Family::Roll => (0, if dice.random_bool(0.5) { Blow::Roll } else { Blow::Transfer }),
             Family::Operator => (dice.random_range(500..3_000), Blow::Operator(one_of(dice, &ORDERS)?)),
-            Family::Folder => (dice.random_range(2_500..5_000), Blow::OldFolder { whom: whom(dice) }),
-            Family::Lie => (dice.random_range(2_000..4_000), Blow::Lie { number: dice.random_range(0..6) }),
         })
     }
 }
