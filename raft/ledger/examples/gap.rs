@@ -104,6 +104,13 @@ impl World {
         self.put(Command::Settle(settles));
     }
 
+    /// Opens instants by the minute with a backfill each: those of one backfill would count among each other.
+    fn open(&mut self, schedule: ScheduleId, before: i64, count: i64) {
+        for minute in (0..count).rev() {
+            self.put(minutes(schedule, before + minute, 1));
+        }
+    }
+
     /// The pages of a schedule's runs.
     fn runs(&self, schedule: ScheduleId) -> Vec<(RunId, u32)> {
         self.ledger.runs().filter(|(_, _, run)| run.schedule == schedule).map(|(id, _, run)| (id, run.count)).collect()
@@ -140,9 +147,7 @@ fn main() {
     println!("by the minute, one recipient, a gap of 20 h; two days of runs, of which three mailed somebody");
     let mut world = World::new();
     let minutely = world.create("minutely", 0..1, 20 * HOUR_MS);
-    for day in [2_000, 1_000, 0] {
-        world.put(minutes(minutely, 3_000 + day, 1_000));
-    }
+    world.open(minutely, 3_000, 3_000);
     let runs = world.runs(minutely);
     for (page, count) in [runs[0], runs[1_300], runs[2_600]] {
         world.send(page, count);

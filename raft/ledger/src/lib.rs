@@ -41,8 +41,8 @@ pub mod warm_up;
 mod weight;
 
 pub use apply::{
-    ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, LEAP_MS_MAX, Look, OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE,
-    STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
+    ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, BackfillBatch, LEAP_MS_MAX, Look, OPENINGS_MAX, PAGE_RUNS_MAX,
+    SMALL_AUDIENCE, STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
 };
 pub use rows::{Change, Changed};
 pub use state::*;

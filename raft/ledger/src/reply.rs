@@ -52,7 +52,8 @@ pub enum Outcome {
         known: u32,
         /// Where a backfill of the rest begins.
         rest: Option<Time>,
-        /// How many did not open, since everybody got a mail of another run less than the `min_gap` away (P17).
+        /// How many did not open: each recipient got an email of another run, or gets one of another instant of this
+        /// backfill, less than the `min_gap` away (P17).
         inside_gap: u32,
     },
     /// Number of runs whose details went.

@@ -12,7 +12,7 @@ use reveille_ledger::content::{Audience, Recipient, To};
 use reveille_ledger::ids::{Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{BACKFILL_MAX, LEVEL, Ledger, Look};
+use reveille_ledger::{BACKFILL_MAX, BackfillBatch, LEVEL, Ledger, Look, Standing};
 
 const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
 const NOW: Time = Time(1_800_000_000_000);
@@ -25,11 +25,15 @@ struct World {
 
 impl World {
     fn new(recipients: u32) -> World {
+        World::with_gap(recipients, 20 * HOUR_MS)
+    }
+
+    fn with_gap(recipients: u32, min_gap_ms: i64) -> World {
         let mut world = World { ledger: Ledger::new(), schedule: ScheduleId(3) };
         let readings = vec![Reading { node: HOLDER.node, wall: NOW }];
         world.put(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
         world.put(Command::NodeUp(NodeUp { holder: HOLDER, name: "one".into(), level: LEVEL, life: 1 }));
-        let policies = Policies { min_gap_ms: 20 * HOUR_MS, overlap: Overlap::Allow, ..Policies::default() };
+        let policies = Policies { min_gap_ms, overlap: Overlap::Allow, ..Policies::default() };
         let create = ScheduleCreate { policies, ..plain::schedule("minutely", audience(0..recipients), NOW) };
         assert_eq!(world.put(Command::ScheduleCreate(Box::new(create))), Outcome::Schedule(world.schedule));
         world
@@ -58,19 +62,31 @@ impl World {
         assert_eq!(self.put(Command::ScheduleEdit(Box::new(edit))), Outcome::Schedule(self.schedule));
     }
 
-    /// Opens `count` instants by the minute, the last one `before` minutes ago; how many opened, and the first run.
-    fn open(&mut self, before: i64, count: i64) -> (u32, Option<RunId>) {
-        let opening = |minute: i64| {
-            let due = NOW.plus_ms(-(before + minute) * MINUTE_MS);
+    /// One backfill of instants that lie so many minutes before now.
+    fn backfill(&mut self, minutes: impl IntoIterator<Item = i64>) -> (u32, u32, Option<RunId>) {
+        let opening = |before: i64| {
+            let due = NOW.plus_ms(-before * MINUTE_MS);
             let finish_by = NOW.plus_ms(HOUR_MS);
             Opening { nominal: Nominal::Instant(due), due, cause: Cause::Backfill, finish_by }
         };
-        let openings = (0..count).rev().map(opening).collect();
+        let openings = minutes.into_iter().map(opening).collect();
         let (schedule, body) = (self.schedule, Hash([0; 32]));
         match self.put(Command::Backfill(Backfill { request: None, body, schedule, openings, known: 0, rest: None })) {
-            Outcome::Backfilled { opened, first, .. } => (opened, first),
+            Outcome::Backfilled { opened, inside_gap, first, .. } => (opened, inside_gap, first),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Opens `count` instants by the minute with a backfill each, the last one `before` minutes ago; how many opened,
+    /// and the first run.
+    fn open(&mut self, before: i64, count: i64) -> (u32, Option<RunId>) {
+        let (mut opened, mut first) = (0, None);
+        for minute in (0..count).rev() {
+            let one = self.backfill([before + minute]);
+            opened += one.0;
+            first = first.or(one.2);
+        }
+        (opened, first)
     }
 
     fn claim(&mut self, page: RunId, recipients: u32) -> Outcome {
@@ -87,9 +103,9 @@ impl World {
 
     /// Asks for one more run `before` minutes ago.
     fn look(&self, before: i64) -> (bool, Look) {
-        let mut look = Look::default();
-        let may = self.ledger.may_backfill(&mut look, self.schedule, NOW.plus_ms(-before * MINUTE_MS));
-        (may, look)
+        let mut batch = BackfillBatch::default();
+        let may = self.ledger.may_backfill(&mut batch, self.schedule, NOW.plus_ms(-before * MINUTE_MS));
+        (may, batch.look)
     }
 }
 
@@ -99,6 +115,33 @@ fn audience(people: std::ops::Range<u32>) -> To {
         Recipient { key: address.clone(), address, values: vec![] }
     };
     To::Listed(Audience { columns: vec![], recipients: people.map(one).collect() })
+}
+
+#[test]
+fn backfill_counts_its_own_batch() {
+    let mut world = World::with_gap(2, 3 * HOUR_MS);
+    let hours = |range: std::ops::Range<i64>| range.rev().map(|hour| hour * 60);
+    let (opened, inside_gap, _) = world.backfill(hours(1..12));
+    assert_eq!((opened, inside_gap), (4, 7), "the first, and each one that is three hours after an opened one");
+    let pending = world.ledger.runs().map(|(page, ..)| page).collect::<Vec<_>>();
+    for page in pending {
+        world.send(page, 2);
+    }
+    let suppressed = world.ledger.runs().map(|(_, _, run)| run.counts.get(Standing::Suppressed)).sum::<u32>();
+    assert_eq!(suppressed, 0, "whatever opens is sent");
+    assert_eq!(world.backfill(hours(1..12)), (0, 7, None), "the others stay closed");
+    assert_eq!(check(&world.ledger), []);
+}
+
+#[test]
+fn backfill_opens_again_for_recipients_whom_its_batch_leaves_out() {
+    let mut world = World::with_gap(2, 3 * HOUR_MS);
+    let (_, _, sent) = world.backfill([600]);
+    world.send(sent.expect("a run"), 1);
+    // Ten hours ago the second recipient got nothing: nine hours ago opens for it, and eight hours ago for no recipient.
+    // Seven hours ago the first recipient may get an email again.
+    assert_eq!(world.backfill([540, 480, 420, 360]).0, 3);
+    assert_eq!(check(&world.ledger), []);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! What becomes of an instant while the former run is not finished (P16), as its owner sees it.
 
 use reveille_proto::admin::v1::{
-    CancelRunRequest, CatchUp, Event, ExplainRequest, GetScheduleRequest, HistoryEntry, HistoryOutcome,
-    ListRunsRequest, ListScheduleHistoryRequest, Overlap, Policies, Run, RunCause, RunState, ScheduleBody,
-    TriggerScheduleRequest, When, when,
+    BackfillScheduleRequest, CancelRunRequest, CatchUp, Event, ExplainRequest, GetScheduleRequest, HistoryEntry,
+    HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest, Overlap, Policies, Run, RunCause, RunState,
+    ScheduleBody, TriggerScheduleRequest, When, when,
 };
 
 use super::clock::{HOUR, MINUTE, by, jump, walk};
-use super::node::{Node, creation, node_with_test_clock, reason, yearly};
+use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
 
 fn every(seconds: i64) -> Option<When> {
     let period = Some(prost_types::Duration { seconds, nanos: 0 });
@@ -159,5 +159,36 @@ async fn what_was_missed_is_late_though_it_waits_its_turn() {
     }
     let detail = &story(&node, &runs[1].run).await[0].detail;
     assert!(detail.contains("missed and caught up; it was due"), "{detail}");
+    node.stop().await;
+}
+
+/// 96 instants are more than the dry run checks at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backfill_inside_its_own_gap_opens_what_its_dry_run_counts() {
+    let node = node("").await;
+    let body = ScheduleBody {
+        when: every(60 * MINUTE),
+        policies: Some(Policies {
+            min_gap: Some(prost_types::Duration { seconds: 180 * MINUTE, nanos: 0 }),
+            ..Policies::default()
+        }),
+        ..yearly("hourly", &["ada@example.net"])
+    };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+    let at = |text: &str| {
+        let instant: jiff::Timestamp = text.parse().expect("an instant");
+        Some(prost_types::Timestamp { seconds: instant.as_second(), nanos: 0 })
+    };
+    let request = |validate_only| BackfillScheduleRequest {
+        name: "hourly".to_owned(),
+        from: at("2024-03-01T00:00:00Z"),
+        to: at("2024-03-04T23:30:00Z"),
+        validate_only,
+        ..BackfillScheduleRequest::default()
+    };
+    for validate_only in [true, false] {
+        let answer = node.schedules().backfill_schedule(request(validate_only)).await.expect("an answer").into_inner();
+        assert_eq!((answer.opened, answer.inside_gap), (32, 64), "dry run: {validate_only}");
+    }
     node.stop().await;
 }

@@ -41,11 +41,14 @@ impl Asking {
     }
 
     /// From the first instant that is less than the gap away to the first that is not.
-    fn span(&self) -> std::ops::Range<(ScheduleId, Time, RunId)> {
-        let lowest = RunId { index: 0, place: 0 };
+    pub fn instants(&self) -> std::ops::Range<Time> {
         let from = self.due.plus_ms(1_i64.saturating_sub(self.gap_ms));
-        let end = self.due.plus_ms(self.gap_ms).max(from);
-        (self.schedule, from, lowest)..(self.schedule, end, lowest)
+        from..self.due.plus_ms(self.gap_ms).max(from)
+    }
+
+    fn span(&self) -> std::ops::Range<(ScheduleId, Time, RunId)> {
+        let (lowest, instants) = (RunId { index: 0, place: 0 }, self.instants());
+        (self.schedule, instants.start, lowest)..(self.schedule, instants.end, lowest)
     }
 }
 

@@ -30,6 +30,15 @@ pub struct Look {
     pub(super) tables: Tables,
 }
 
+/// The instants of one backfill, oldest first: what each of them leaves for the later ones (P17).
+#[derive(Default)]
+pub struct BackfillBatch {
+    /// What the checks of the gap have cost.
+    pub look: Look,
+    /// The recipients that an instant of this batch will mail, by its due time.
+    opened: BTreeMap<Time, Bitmap>,
+}
+
 /// Of slots of one run in a chunk: who counts in another run too near, and who is claimed in one.
 struct Apart {
     run: RunId,
@@ -80,23 +89,36 @@ impl Ledger {
     /// # Errors
     /// With the run that mailed last, and the instant at which the first of them may get another one.
     pub fn may_anybody(&self, id: ScheduleId, due: Time) -> Result<(), Refusal> {
-        self.may_anybody_of(&mut Look::default(), id, due)
-    }
-
-    /// Which instants of the past may open (P17): not those of which nobody would get a mail, and none that is less
-    /// than the gap away from mails whose recipients are forgotten.
-    pub fn may_backfill(&self, look: &mut Look, id: ScheduleId, due: Time) -> bool {
-        self.may_anybody_of(look, id, due).is_ok()
-            && self.asking(id, due).is_none_or(|(asking, _)| !self.is_forgotten_beside(&asking))
-    }
-
-    fn may_anybody_of(&self, look: &mut Look, id: ScheduleId, due: Time) -> Result<(), Refusal> {
         let Some((asking, all)) = self.asking(id, due) else { return Ok(()) };
-        let beside = self.beside(look, &asking, &all);
+        let beside = self.beside(&mut Look::default(), &asking, &all);
         match beside.mailed.filter(|_| beside.counts == all) {
             Some((run, last)) => Err(Refusal::InsideGap { run, until: last.plus_ms(asking.gap_ms) }),
             None => Ok(()),
         }
+    }
+
+    /// May an instant of a backfill open (P17)? It may if it mails at least one recipient: one that got no email of a
+    /// run within the gap, and gets none of an instant of the batch within the gap. An instant next to a run whose
+    /// recipients are forgotten stays closed.
+    ///
+    /// `apply` and the dry run ask this for each instant of the batch in order.
+    pub fn may_backfill(&self, batch: &mut BackfillBatch, id: ScheduleId, due: Time) -> bool {
+        let Some((asking, mut left)) = self.asking(id, due) else { return true };
+        if self.is_forgotten_beside(&asking) {
+            return false;
+        }
+        for (_, mailed) in batch.opened.range(asking.instants()).rev() {
+            left.remove(mailed);
+            if left.is_empty() {
+                return false;
+            }
+        }
+        left.remove(&self.beside(&mut batch.look, &asking, &left).counts);
+        let opens = !left.is_empty();
+        if opens {
+            batch.opened.entry(due).or_default().add(&left);
+        }
+        opens
     }
 
     /// One more run of a schedule as it is now, and its recipients; none where there is no gap.

@@ -34,7 +34,7 @@ pub use backfill::BACKFILL_MAX;
 pub use claim::closed_slots;
 pub use epoch::{STEP_MS_MAX, agreed_time};
 pub use fire::{OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE};
-pub use gap::Look;
+pub use gap::{BackfillBatch, Look};
 pub(crate) use prune::history_kept_until;
 pub use send_test::TEST_NAME;
 
