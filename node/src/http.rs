@@ -1,53 +1,33 @@
 //! The HTTP listeners of a node, with the bounds that hold for all of them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use reveille_raft::listen::{Incoming, SPEAKS_WITHIN};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-/// Open connections of one listener: each costs some 30 KB. Further ones wait in the system's queue.
-const CONNECTIONS_MAX: usize = 512;
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long a client may take for its head, and again for its body.
-pub const SAID_WITHIN: Duration = Duration::from_secs(10);
+pub const SAID_WITHIN: Duration = SPEAKS_WITHIN;
 /// No connection lives longer: it carries one request.
 pub const CONNECTION_WITHIN: Duration = Duration::from_secs(45);
-/// After a failure to accept (no file handles left, say), a pause: the next one would fail too.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Answers on `listener` until `stop`. `name` stands in the log.
 pub async fn serve(name: &'static str, router: Router, listener: TcpListener, stop: CancellationToken) {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut incoming = Incoming::new(listener, name, 0);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(SAID_WITHIN).keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
     loop {
-        let accepted = async {
-            // It is never closed.
-            let room = Arc::clone(&connections).acquire_owned().await;
-            (room, listener.accept().await)
-        };
-        let Some((room, accepted)) = stop.run_until_cancelled(accepted).await else { return };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, listener = name, "a connection was not accepted");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-                continue;
-            }
-        };
+        let Some(Some(Ok(stream))) = stop.run_until_cancelled(incoming.next()).await else { return };
         let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
-        tokio::spawn(async move {
-            // How a client's connection ends needs no line in the log.
-            let _ = tokio::time::timeout(CONNECTION_WITHIN, connection).await;
-            drop(room);
-        });
+        // How a client's connection ends needs no line in the log.
+        tokio::spawn(tokio::time::timeout(CONNECTION_WITHIN, connection));
     }
 }
 

@@ -35,6 +35,7 @@ mod hearing;
 mod hint;
 mod identity;
 mod in_flight;
+pub mod listen;
 #[doc(hidden)]
 pub mod log_store;
 mod machine;

@@ -21,12 +21,12 @@ use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
 use reveille_proto::admin::v1::run_service_server::RunServiceServer;
 use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
 use reveille_proto::admin::v1::tenant_service_server::TenantServiceServer;
+use reveille_raft::listen::{self, HTTP2_PREFACE, Incoming};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Status};
 
 use super::{Admin, deadline, refusals};
@@ -63,17 +63,21 @@ pub async fn serve(
     let admin = Arc::new(Admin { stop: stop.clone(), ..admin });
     health.set_serving::<ScheduleServiceServer<Admin>>().await;
     let routes = router(&admin)?.add_service(health_service).into_axum_router();
-    let routes = Routes::from(bounded(routes, deadline::LONGEST).layer(from_fn(is_grpc)));
+    let memory = from_fn_with_state(listen::memory(), |memory, request: Request, next: Next| async move {
+        match request.uri().path() == UPLOAD {
+            // It takes piece after piece, and bounds them itself.
+            true => next.run(request).await,
+            false => listen::within_memory(memory, request, next).await,
+        }
+    });
+    let routes = Routes::from(bounded(routes, deadline::LONGEST).layer(memory).layer(from_fn(is_grpc)));
     let serving = Server::builder()
         .concurrency_limit_per_connection(REQUESTS_MAX)
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(PING_EVERY))
         .http2_keepalive_timeout(Some(PONG_WITHIN))
         .add_routes(routes)
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
-            stop.clone().cancelled_owned(),
-        );
+        .serve_with_incoming_shutdown(Incoming::new(listener, "admin", HTTP2_PREFACE), stop.clone().cancelled_owned());
     let stopped = async {
         stop.cancelled().await;
         health.set_service_status("", tonic_health::ServingStatus::NotServing).await;

@@ -55,7 +55,16 @@ pub(crate) struct Dispatch {
 impl Handler for Dispatch {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
         if let Request::Describe(_) = request {
-            return self.describe().await.map(Response::Describe);
+            let told = self.describe().await?;
+            // Founders of a cluster ask before there are members. Other strangers are told no more than that.
+            let v1::DescribeResponse { node, name, cluster, .. } = &told;
+            let stranger = || v1::DescribeResponse {
+                node: *node,
+                name: name.clone(),
+                cluster: cluster.clone(),
+                ..v1::DescribeResponse::default()
+            };
+            return Ok(Response::Describe(if self.refusal(&request).is_ok() { told } else { stranger() }));
         }
         self.check_sender(&request)?;
         let from = self.doorman.admit(&request)?;

@@ -10,15 +10,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::middleware::from_fn_with_state;
 use parking_lot::Mutex;
 use reveille_proto::peer::v1;
 use reveille_proto::peer::v1::peer_service_client::PeerServiceClient;
 use reveille_proto::peer::v1::peer_service_server::{PeerService, PeerServiceServer};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
+
+use crate::listen::{self, HTTP2_PREFACE, Incoming};
 
 use super::{Destination, Handler, Hiccup, MESSAGE_BYTES_MAX, Rejection, Request, Response, Transport};
 
@@ -98,18 +101,21 @@ impl GrpcTransport {
 impl Transport for GrpcTransport {
     async fn serve(&self, handler: Arc<dyn Handler>, stop: CancellationToken) -> io::Result<()> {
         let listener = self.listener.lock().take().ok_or_else(|| io::Error::other("this transport serves already"))?;
-        let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?).with_nodelay(Some(true));
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE);
         // The first to serve names the home; there is no second, the listener is gone.
         let _ = self.home.set(Handle::current());
         let service = PeerServiceServer::new(Receiver { handler })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let bounded = from_fn_with_state(listen::memory(), listen::within_memory);
+        let routes = Routes::new(service).into_axum_router().layer(bounded);
         let drained = stop.clone();
         let serving = Server::builder()
             .max_concurrent_streams(STREAMS_MAX)
             .http2_keepalive_interval(Some(PING_EVERY))
             .http2_keepalive_timeout(Some(PING_LIMIT))
-            .add_service(service)
+            .add_routes(Routes::from(routes))
             .serve_with_incoming_shutdown(incoming, drained.cancelled_owned());
         tokio::spawn(async move {
             let given_up = async {

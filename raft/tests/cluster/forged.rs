@@ -2,7 +2,7 @@
 
 use reveille_ledger::ids::GROUP;
 use reveille_proto::peer::v1;
-use reveille_raft::peer::{Destination, Hiccup, Rejection, Request, Transport};
+use reveille_raft::peer::{Destination, Hiccup, Rejection, Request, Response, Transport};
 
 use crate::support::*;
 
@@ -58,6 +58,15 @@ async fn caller_that_is_no_member_gets_no_answer() {
             let answer = outsider.call(&to, request, PATIENCE).await;
             assert!(matches!(answer, Err(Hiccup::Rejected(Rejection::Stranger(_)))), "{answer:?}");
         }
+        let described = async |from| {
+            let describe = Request::Describe(v1::DescribeRequest { header: header(from, &to) });
+            let Ok(Response::Describe(told)) = outsider.call(&to, describe, PATIENCE).await else {
+                panic!("no answer")
+            };
+            (told.name, told.version, told.applied)
+        };
+        assert_eq!(described(777).await, ("n1".to_owned(), String::new(), 0), "name and cluster, as founders need");
+        assert_eq!(described(nodes[0].id.0).await, ("n1".to_owned(), "test".to_owned(), 9));
     }
     stop_all(&mut nodes).await;
 }

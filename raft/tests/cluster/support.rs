@@ -85,7 +85,20 @@ impl PeerService for Answers {
     }
 
     async fn describe(&self) -> Option<Description> {
-        None
+        Some(Description {
+            node: NodeId(1),
+            name: "n1".to_owned(),
+            address: "n1:1".to_owned(),
+            cluster: Some(CLUSTER),
+            incarnation: Incarnation(1),
+            applied: 9,
+            state_hash: None,
+            wall: Time(1),
+            version: "test".to_owned(),
+            tzdb: "test".to_owned(),
+            no_room: String::new(),
+            stopping: false,
+        })
     }
 
     fn clock(&self) -> ClockReading {

@@ -3,12 +3,16 @@
 use std::io::Read;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
-use reveille_raft::peer::{Destination, Handler, Hiccup, Rejection, Request, Response, Transport};
+use reveille_raft::listen::{MESSAGES_BYTES_MAX, SPEAKS_WITHIN};
+use reveille_raft::peer::{Destination, Handler, Hiccup, MESSAGE_BYTES_MAX, Rejection, Request, Response, Transport};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::*;
@@ -115,5 +119,87 @@ async fn a_peer_that_restarts_is_found_again() {
     while client.call(&at(address), clock(), Duration::from_secs(2)).await.is_err() {
         assert!(Instant::now() < end, "the same client reaches the new life of the peer");
     }
+    stop.cancel();
+}
+
+/// Waits for real: the limit is one of the operating system's streams, which test time does not move.
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_are_closed_and_peers_answered() {
+    let server = loopback();
+    let stop = CancellationToken::new();
+    server.serve(Arc::new(Judge), stop.clone()).await.expect("it listens");
+    let mut silent = Vec::new();
+    for at in 0..500 {
+        let mut stream = tokio::net::TcpStream::connect(server.address()).await.expect("a connection");
+        if at % 2 == 0 {
+            stream.write_all(b"PRI * HTTP/2.0\r\n").await.expect("half of what HTTP/2 begins with");
+        }
+        silent.push(stream);
+    }
+    let answer = loopback().call(&at(server.address()), clock(), PATIENCE).await;
+    assert!(answer.is_ok(), "{answer:?}");
+    for mut stream in silent {
+        let mut rest = Vec::new();
+        // How it is closed makes no difference.
+        let closed = tokio::time::timeout(3 * SPEAKS_WITHIN, stream.read_to_end(&mut rest)).await;
+        assert!(closed.is_ok(), "still open");
+    }
+    stop.cancel();
+}
+
+/// Keeps what it is asked until it may go on.
+#[derive(Default)]
+struct Slow {
+    asked: AtomicUsize,
+    go_on: Notify,
+}
+
+#[async_trait]
+impl Handler for Slow {
+    async fn handle(&self, request: Request) -> Result<Response, Rejection> {
+        if let Request::Propose(_) = request {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            self.go_on.notified().await;
+        }
+        Ok(Response::Clock(v1::ClockResponse::default()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_beyond_memory_are_refused_and_small_ones_pass() {
+    let (server, slow, stop) = (loopback(), Arc::new(Slow::default()), CancellationToken::new());
+    server.serve(Arc::clone(&slow) as Arc<dyn Handler>, stop.clone()).await.expect("it listens");
+    let (to, client) = (at(server.address()), Arc::new(loopback()));
+    let bytes = MESSAGE_BYTES_MAX - 1024;
+    let fitting = MESSAGES_BYTES_MAX / MESSAGE_BYTES_MAX;
+    let large = v1::ProposeRequest { command: vec![7; bytes].into(), ..v1::ProposeRequest::default() };
+    let call = || {
+        let (client, to, request) = (Arc::clone(&client), to.clone(), Request::Propose(large.clone()));
+        async move { client.call(&to, request, PATIENCE).await.map(drop) }
+    };
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 1..=fitting {
+        calls.spawn(call());
+        let asked = async {
+            while slow.asked.load(Ordering::SeqCst) < number {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asked).await.expect("there is room for it");
+    }
+    let refused = call().await;
+    assert!(matches!(refused, Err(Hiccup::Rejected(Rejection::NotNow(_)))), "{refused:?}");
+    let answer = client.call(&to, clock(), PATIENCE).await;
+    assert!(answer.is_ok(), "a small message passes: {answer:?}");
+    slow.go_on.notify_waiters();
+    while calls.join_next().await.is_some() {}
+    calls.spawn(call());
+    let asked = async {
+        while slow.asked.load(Ordering::SeqCst) <= fitting {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("what was answered gives its memory back");
+    calls.abort_all();
     stop.cancel();
 }

@@ -1,0 +1,202 @@
+//! What every listener of a node has: bounds on connections, on the time until a client speaks, and on the memory of
+//! messages.
+//!
+//! Used by the peer listener here and by the listeners of the node: the admin API, health and pages. It promises that
+//! connections on which nothing is said are closed within [`SPEAKS_WITHIN`], and that their number and the memory of
+//! messages that are worked on are bounded.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use futures::Stream;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::PollSemaphore;
+use tonic::Status;
+use tonic::transport::server::Connected;
+
+/// Open connections of one listener: each costs some 30 KB. Further ones wait in the system's queue.
+pub const CONNECTIONS_MAX: usize = 512;
+/// A client that has not begun to speak within this is gone.
+pub const SPEAKS_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes with which every HTTP/2 connection begins (RFC 9113, 3.4).
+pub const HTTP2_PREFACE: usize = 24;
+/// After a failure to accept (no file handles left, say), a pause: the next one would fail too.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Bytes of all messages that one listener has read and not answered; further ones are refused.
+pub const MESSAGES_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// The connections of a listener, one after the other.
+pub struct Incoming {
+    listener: TcpListener,
+    name: &'static str,
+    preface: usize,
+    room: PollSemaphore,
+    place: Option<OwnedSemaphorePermit>,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Incoming {
+    /// `name` stands in the log. Of each connection `preface` bytes must come within [`SPEAKS_WITHIN`]; with zero the
+    /// caller bounds that time itself.
+    pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
+        let room = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        Incoming { listener, name, preface, room, place: None, pause: None }
+    }
+}
+
+impl Stream for Incoming {
+    type Item = io::Result<Connection>;
+
+    /// Never ends, and gives no error: what cannot be accepted is logged and tried again.
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Connection>>> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            if self.place.is_none() {
+                // It is never closed.
+                self.place = ready!(self.room.poll_acquire(cx));
+            }
+            match ready!(self.listener.poll_accept(cx)) {
+                Ok((stream, _)) => {
+                    // Without it an answer of a few bytes may wait for the acknowledgement of the former one.
+                    let _ = stream.set_nodelay(true);
+                    let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(SPEAKS_WITHIN))));
+                    return Poll::Ready(Some(Ok(Connection { stream, silent, _place: self.place.take() })));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, listener = self.name, "a connection was not accepted");
+                    self.pause = Some(Box::pin(sleep(ACCEPT_AGAIN)));
+                }
+            }
+        }
+    }
+}
+
+/// One of them. Its place is free when it is dropped.
+pub struct Connection {
+    stream: TcpStream,
+    /// How many bytes are still to come, and until when.
+    silent: Option<(usize, Pin<Box<Sleep>>)>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let Some((left, until)) = &mut self.silent else { return read };
+        let came = buf.filled().len() - before;
+        if came >= *left {
+            self.silent = None;
+            return read;
+        }
+        *left -= came;
+        if read.is_pending() {
+            ready!(until.as_mut().poll(cx));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+/// The memory for messages of one listener.
+pub fn memory() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(MESSAGES_BYTES_MAX))
+}
+
+/// Middleware: what was read of a request counts against `memory` until its answer begins. A request for which there is
+/// no room is refused, and nothing is done of it. It does not wait: bytes that nobody reads would fill the window of
+/// their connection, and hold up everything else on it.
+pub async fn within_memory(State(memory): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    let held = Arc::new(Mutex::new(Held::default()));
+    let message = |body| Body::new(Message { body, memory, held: Arc::clone(&held) });
+    let answer = next.run(request.map(message)).await;
+    match held.lock().is_refused {
+        true => Status::aborted("this node works on too many large messages").into_http(),
+        false => answer,
+    }
+}
+
+/// What a request takes of the memory.
+#[derive(Default)]
+struct Held {
+    taken: Option<OwnedSemaphorePermit>,
+    is_refused: bool,
+}
+
+/// A request's body, as it is read.
+struct Message {
+    body: Body,
+    memory: Arc<Semaphore>,
+    held: Arc<Mutex<Held>>,
+}
+
+impl HttpBody for Message {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let bytes = frame.as_ref().and_then(|frame| Some(frame.as_ref().ok()?.data_ref()?.len())).unwrap_or(0);
+        let taken =
+            u32::try_from(bytes).ok().and_then(|bytes| Arc::clone(&self.memory).try_acquire_many_owned(bytes).ok());
+        let mut held = self.held.lock();
+        match (taken, &mut held.taken) {
+            (Some(more), Some(taken)) => taken.merge(more),
+            (Some(first), none) => *none = Some(first),
+            (None, _) => {
+                held.is_refused = true;
+                return Poll::Ready(Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::OutOfMemory)))));
+            }
+        }
+        Poll::Ready(frame)
+    }
+}
