@@ -169,6 +169,8 @@ pub struct Book {
     pub calls: Vec<Call>,
     /// Resumptions that the ledger tells of: run and log index.
     pub resumptions: BTreeSet<(Name, u64)>,
+    /// Runs that were seen paused when everything was mended.
+    pub paused: BTreeSet<String>,
     /// Faults, by their beginning.
     pub faults: Vec<Fault>,
     /// Lives of nodes.
@@ -222,6 +224,7 @@ impl Book {
             explained: BTreeMap::new(),
             calls: Vec::new(),
             resumptions: BTreeSet::new(),
+            paused: BTreeSet::new(),
             faults: Vec::new(),
             lives: Vec::new(),
             gates: Vec::new(),
@@ -311,6 +314,9 @@ impl Book {
             Event::Fault(fault) => self.faults.push(fault),
             Event::Resumption(resumption) => {
                 self.resumptions.insert((self.names.keep(&resumption.run), resumption.index));
+            }
+            Event::Paused { run } => {
+                self.paused.insert(run);
             }
             Event::OpenRow(row) => self.open_rows.push(row),
             Event::StateHash(hash) => self.hashes.push(hash),

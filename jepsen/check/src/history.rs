@@ -172,6 +172,11 @@ pub enum Event {
     Outcome(Outcome),
     /// Where the ledger says that a run was let go on.
     Resumption(Resumption),
+    /// A run that was seen paused when everything was mended.
+    Paused {
+        /// Which.
+        run: String,
+    },
     /// A row that was seen open.
     OpenRow(OpenRow),
     /// A node's hash of its state.

@@ -82,7 +82,8 @@ impl Book {
         Judgement {
             seed: self.header.seed,
             commit: self.header.commit.clone(),
-            valid: coverage.is_true() && invariants.values().all(Verdict::is_true),
+            // A run of which nobody knows what was lost proves nothing.
+            valid: known && coverage.is_true() && invariants.values().all(Verdict::is_true),
             recipients: loss::expected(self),
             accepted: self.accepts().count() as u64,
             duplicates: duplicates.undecided,

@@ -29,6 +29,7 @@ pub async fn drain(operator: &mut Operator, until: Instant, mut look: impl FnMut
         look()?;
         let runs = all_runs(&operator.admin).await?;
         for run in runs.iter().filter(|run| run.state() == api::RunState::Paused) {
+            operator.recorder.event(&Event::Paused { run: run.run.clone() });
             eprintln!("  {} is paused ({}): {}", run.run, run.reason, operator.resume(&run.tenant, &run.run).await);
         }
         let counts: Vec<api::RunCounts> = runs.iter().filter_map(|run| run.counts).collect();

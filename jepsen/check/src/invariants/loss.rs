@@ -1,5 +1,6 @@
 //! I4: whoever was due is terminal or in doubt within the deadline after healing, for a cause where it got nothing, and
-//! every instant that was due opened or is explained. I13: with a quorum healed, the backlog drains.
+//! every instant that was due opened or is explained. I13: with a quorum healed, the backlog drains, and no run is paused
+//! that nothing pauses.
 //!
 //! What is due comes from the history's own [`Due`](crate::history::Due) lines, which no part of the product wrote.
 
@@ -7,7 +8,9 @@ use std::collections::BTreeMap;
 
 use super::ends::{self, Cause};
 use crate::book::{Book, Instant, Item};
-use crate::history::{Answer, Explained, Fate, Operation, Part, PassedOver, Run, RunCause};
+use crate::history::{
+    Answer, Call, Explained, Fate, Fault, FaultKind, FaultStatus, Operation, Part, PassedOver, Run, RunCause, Target,
+};
 use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::{Inquiry, Verdict};
@@ -183,5 +186,15 @@ pub fn drains(book: &Book) -> Verdict {
         }
         (Some(_), None) => inquiry.lacks("the draining: the history ends before the deadline"),
     }
+    for run in book.paused.iter().filter(|run| !may_be_paused(book, run)) {
+        inquiry.offends(|| format!("{run} is paused, and nothing in the history pauses it"));
+    }
     inquiry.verdict()
+}
+
+/// A run is paused by an operator, whatever the answer was, or because relays refused: by a guard (P6).
+fn may_be_paused(book: &Book, run: &str) -> bool {
+    let asked = |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(of) } if of == run);
+    let refused = |fault: &Fault| fault.kind == FaultKind::Relay && fault.status != FaultStatus::Skipped;
+    book.calls.iter().any(asked) || book.faults.iter().any(refused)
 }

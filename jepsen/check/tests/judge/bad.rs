@@ -583,6 +583,28 @@ fn i13_a_backlog_that_does_not_drain_in_time() {
 }
 
 #[test]
+fn i13_run_that_nothing_pauses() {
+    let paused = |relay: FaultStatus| {
+        with(|history| {
+            history.events.push(Event::Paused { run: "r100.0".to_owned() });
+            history.header.coverage.faults.remove(&FaultKind::Relay);
+            history.alter(|event| match event {
+                Event::Fault(fault) if fault.kind == FaultKind::Relay => {
+                    fault.status = relay;
+                    true
+                }
+                _ => false,
+            });
+        })
+    };
+    rejected(&paused(FaultStatus::Skipped), &[13]);
+    assert!(paused(FaultStatus::Installed).judge().valid, "a guard may have paused it");
+    let mut asked = paused(FaultStatus::Skipped);
+    asked.call(1.0, 1.1, Operation::Pause { target: Target::Run("r100.0".to_owned()) }, Answer::Unknown);
+    assert!(!crate::broken(&asked.judge()).contains(&13), "an operator may have paused it");
+}
+
+#[test]
 fn i14_more_accepts_than_gate_passes() {
     let fewer = with(|history| {
         history.alter(|event| match event {
