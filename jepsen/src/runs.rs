@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
-use reveille_check::Failover;
+use reveille_check::{Failover, Failovers, Times};
 use serde::{Deserialize, Serialize};
 
 use crate::Outcome;
@@ -55,7 +55,9 @@ struct Line {
     #[serde(default)]
     seen: BTreeMap<String, u64>,
     ends: Ends,
-    failover_ms: Times,
+    /// Lines of before times were counted from a majority say nothing.
+    #[serde(default)]
+    failovers: Each,
     invariants: BTreeMap<String, Verdict>,
     /// How often lives ended at each crash point.
     #[serde(default)]
@@ -68,9 +70,9 @@ struct Tally {
     skipped: u64,
 }
 
-#[derive(Debug, Deserialize)]
-struct Times {
-    each: Vec<f64>,
+#[derive(Debug, Default, Deserialize)]
+struct Each {
+    each: Vec<Failover>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -118,15 +120,9 @@ pub struct Sum {
     in_doubt: u64,
     in_doubt_arrived: u64,
     in_doubt_per_kill: Option<f64>,
-    failover_ms: Percentiles,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-struct Percentiles {
-    count: usize,
-    p50: Option<f64>,
-    p99: Option<f64>,
-    max: Option<f64>,
+    /// From a majority to the next leader, and to the first email under it.
+    leader_ms: Times,
+    email_ms: Times,
 }
 
 #[derive(Debug, Serialize)]
@@ -209,7 +205,7 @@ fn sum(file: PathBuf, lines: &[Line]) -> Report {
 
 impl Sum {
     fn of<'a>(lines: impl Iterator<Item = &'a Line>) -> Sum {
-        let (mut sum, mut times) = (Sum::default(), Vec::new());
+        let (mut sum, mut failovers) = (Sum::default(), Vec::new());
         for line in lines {
             sum.runs += 1;
             // What a run that is not valid found is told by name; duplicates and losses are never hidden.
@@ -231,12 +227,12 @@ impl Sum {
             sum.power_cuts += line.ends.power_cuts;
             sum.in_doubt += line.in_doubt;
             sum.in_doubt_arrived += line.in_doubt_arrived;
-            times.extend_from_slice(&line.failover_ms.each);
+            failovers.extend_from_slice(&line.failovers.each);
         }
         let kills = sum.kills_of_leader + sum.kills_of_sender + sum.kills_of_other;
         sum.in_doubt_per_kill = (kills > 0).then(|| (sum.in_doubt as f64 / kills as f64 * 100.0).round() / 100.0);
-        let Failover { count, p50, p99, max, .. } = Failover::of(times);
-        sum.failover_ms = Percentiles { count, p50, p99, max };
+        let Failovers { leader_ms, email_ms, .. } = Failovers::of(failovers);
+        (sum.leader_ms, sum.email_ms) = (leader_ms, email_ms);
         sum
     }
 }
@@ -257,12 +253,13 @@ fn table(report: &Report) -> String {
         "in doubt",
         "arrived",
         "a kill",
-        "fail-over p50, p99, max ms",
+        "to a leader p50, p99, max ms",
+        "to an email p50, p99, max ms",
     ]);
     let sums = report.by_nemesis.iter().map(|(name, sum)| (name.as_str(), sum));
     for (name, sum) in sums.chain([("all under hold", &report.hold), ("all under resend", &report.resend)]) {
         let ms = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.0}"));
-        let Percentiles { p50, p99, max, .. } = sum.failover_ms;
+        let three = |Times { p50, p99, max, .. }: &Times| format!("{}, {}, {}", ms(*p50), ms(*p99), ms(*max));
         table.add_row([
             name.to_owned(),
             sum.runs.to_string(),
@@ -282,7 +279,8 @@ fn table(report: &Report) -> String {
             sum.in_doubt.to_string(),
             sum.in_doubt_arrived.to_string(),
             sum.in_doubt_per_kill.map_or("-".to_owned(), |each| each.to_string()),
-            format!("{}, {}, {}", ms(p50), ms(p99), ms(max)),
+            three(&sum.leader_ms),
+            three(&sum.email_ms),
         ]);
     }
     let mut told = table.to_string();
@@ -300,13 +298,22 @@ fn table(report: &Report) -> String {
 mod tests {
     use super::*;
 
+    /// A majority without a leader and without an email for so long.
+    fn gap(leader_ms: f64, email_ms: Option<f64>) -> serde_json::Value {
+        let at = |ms: f64| 1_000.0 + ms;
+        serde_json::json!({
+            "epoch": 7, "struck_ms": 900.0, "majority_ms": 1_000.0, "leader_ms": at(leader_ms), "claim_ms": null,
+            "email_ms": email_ms.map(at),
+        })
+    }
+
     fn line(change: impl Fn(&mut serde_json::Value)) -> Line {
         let mut line = serde_json::json!({
             "seed": 7, "commit": "abc", "valid": true, "nodes": 3, "nemesis": "kill", "in_doubt_policy": "hold",
             "fault_seconds": 60, "accepted": 1_200, "duplicates": 0, "lost": 0, "in_doubt": 6, "in_doubt_arrived": 5,
             "faults": {"kill": {"installed": 4, "observed": 3, "skipped": 1, "indeterminate": 0, "inside_data": 2}},
             "ends": {"leader": 2, "sender": 1, "other": 1, "between_dot_and_250": 2, "power_cuts": 0, "past_gate": 6},
-            "failover_ms": {"count": 2, "p50": 1.0, "p99": 3.0, "max": 3.0, "each": [1.0, 3.0]},
+            "failovers": {"each": [gap(1.0, Some(5.0)), gap(3.0, None)]},
             "invariants": {"I1": {"verdict": "true"}}, "coverage": {"verdict": "true"},
         });
         change(&mut line);
@@ -321,7 +328,7 @@ mod tests {
             line["lost"] = 1.into();
         });
         let other = line(|line| {
-            line["failover_ms"]["each"] = serde_json::json!([2.0]);
+            line["failovers"]["each"] = serde_json::json!([gap(2.0, Some(9.0))]);
             (line["duplicates_decided"], line["reads"]) = (2.into(), 200.into());
             line["seen"] = serde_json::json!({"kill -9 of the leader": 3});
         });
@@ -340,8 +347,8 @@ mod tests {
         assert_eq!((hold.duplicates, hold.duplicates_decided, hold.reads), (0, 2, 200), "by choice, and told apart");
         assert!(table(&report).contains("0, 2 by decision"));
         assert_eq!(hold.in_doubt_per_kill, Some(1.5));
-        let Percentiles { count, p50, max, .. } = hold.failover_ms;
-        assert_eq!((count, p50, max), (3, Some(2.0), Some(3.0)));
+        assert_eq!((hold.leader_ms.count, hold.leader_ms.p50, hold.leader_ms.max), (3, Some(2.0), Some(3.0)));
+        assert_eq!((hold.email_ms.count, hold.email_ms.max), (2, Some(9.0)), "of one nothing came in time");
         assert_eq!(report.not_valid, ["seed 8 of kill at abc"]);
         assert_eq!((report.faults["kill"], report.skipped["kill"], report.invariants["I1"]), (6, 2, 2));
         assert_eq!(report.seen["kill -9 of the leader"], 3);

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::book::Book;
 use crate::coverage::{self, Tally};
-use crate::failover::{Failover, failover};
+use crate::failover::{Failovers, Times, failovers};
 use crate::history::{Answer, FaultKind, Part};
 use crate::invariants::{ALL, ALWAYS, claims, doubt, loss, once};
 use crate::verdict::Verdict;
@@ -48,8 +48,8 @@ pub struct Judgement {
     pub faults: BTreeMap<FaultKind, Tally>,
     /// How often each had an effect that was seen, by name.
     pub seen: BTreeMap<String, u32>,
-    /// How long nothing came after a leader was struck.
-    pub failover_ms: Failover,
+    /// How long there was no leader, and no email, after one was unseated.
+    pub failovers: Failovers,
     /// The invariants that were asked for: `I1` …
     pub invariants: BTreeMap<Name, Verdict>,
     /// Whether the run exercised the system.
@@ -96,7 +96,7 @@ impl Book {
             in_doubt_allowed: doubt.allowed,
             faults: coverage::tallies(self),
             seen: coverage::by_name(self),
-            failover_ms: failover(self),
+            failovers: failovers(self),
             invariants,
             coverage,
         }
@@ -133,10 +133,13 @@ impl Judgement {
             );
             table.add_row(["fault".to_owned(), format!("{kind:?}"), told]);
         }
-        let Failover { count, p50, p99, max, .. } = &self.failover_ms;
-        if let (Some(p50), Some(p99), Some(max)) = (p50, p99, max) {
-            let told = format!("{count} times; p50 {p50} ms, p99 {p99} ms, at most {max} ms");
-            table.add_row(["".to_owned(), "a leader was struck until the next one's first mail".to_owned(), told]);
+        let Failovers { leader_ms, email_ms, .. } = &self.failovers;
+        for (what, times) in [("leader", leader_ms), ("leader's first email", email_ms)] {
+            let Times { count, p50, p99, max } = times;
+            if let (Some(p50), Some(p99), Some(max)) = (p50, p99, max) {
+                let told = format!("{count} times; p50 {p50} ms, p99 {p99} ms, at most {max} ms");
+                table.add_row(["".to_owned(), format!("a majority without a leader until the next {what}"), told]);
+            }
         }
         let counts = format!(
             "{} due, {} accepted, {} double ({} more by an operator's decision), {} lost, {} unexplained, {} in doubt \

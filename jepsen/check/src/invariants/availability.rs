@@ -43,7 +43,7 @@ pub fn led(book: &Book) -> Verdict {
 }
 
 /// When a majority was up and undisturbed: in order, and none touches the next.
-fn majorities(book: &Book) -> Vec<Interval> {
+pub fn majorities(book: &Book) -> Vec<Interval> {
     let mut changes: Vec<(u64, i32)> = Vec::new();
     let of_all: Vec<Interval> =
         book.faults.iter().filter(|fault| is_network(fault)).map(|fault| in_force(book, fault)).collect();

@@ -11,7 +11,8 @@ mod unknown;
 
 use std::collections::BTreeSet;
 
-use good::{History, good};
+use good::{History, good, ns};
+use reveille_check::history::FaultKind;
 use reveille_check::{Judgement, Verdict};
 
 /// Numbers of the invariants that are false.
@@ -53,7 +54,8 @@ fn a_good_history_is_accepted_and_counted() {
     assert_eq!((judgement.duplicates, judgement.lost, judgement.unexplained), (0, Some(0), 0));
     assert_eq!((judgement.duplicates_decided, judgement.reads), (0, 19));
     assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (2, 2, 2));
-    assert_eq!(judgement.failover_ms.max, Some(3_000.0));
+    let failovers = &judgement.failovers;
+    assert_eq!((failovers.leader_ms.max, failovers.email_ms.max), (Some(2_000.0), Some(3_000.0)));
     let line = judgement.json().unwrap();
     assert!(
         line.starts_with(r#"{"seed":7,"commit":"0000000","valid":true,"recipients":106,"accepted":103,"#),
@@ -61,6 +63,27 @@ fn a_good_history_is_accepted_and_counted() {
     );
     assert!(line.contains(r#""I1":{"verdict":"true"}"#) && line.contains(r#""kill":{"installed":1,"#), "{line}");
     assert!(judgement.table().contains("VALID"));
+}
+
+#[test]
+fn failover_counts_from_when_a_majority_is_up() {
+    let paused = |until_s| {
+        with(|history| {
+            let fault = history.fault(FaultKind::Pause, &["n3"], 21.2);
+            fault.until_ns = Some(ns(until_s));
+        })
+    };
+    let judgement = paused(22.5).judge();
+    let found = &judgement.failovers;
+    assert_eq!((found.leader_ms.max, found.email_ms.max), (Some(500.0), Some(1_500.0)), "two of three from 22.5 s on");
+    let later = paused(23.5).judge();
+    assert_eq!(
+        (later.failovers.leader_ms.count, later.failovers.each.len()),
+        (0, 1),
+        "no majority, and told all the same"
+    );
+    let twice = with(|history| history.fault(FaultKind::Clock, &["n2"], 20.0).led_epoch = Some(10));
+    assert_eq!(twice.judge().failovers.leader_ms.max, Some(2_000.0), "the leader went on after the first fault");
 }
 
 #[test]
