@@ -96,6 +96,8 @@ struct Particulars {
     workload: &'static str,
     in_doubt_policy: &'static str,
     nodes: u8,
+    /// How densely nodes were killed; null without the family `kill`.
+    kills_per_minute: Option<f64>,
     /// What stood between them, where something did.
     links: Option<&'static str>,
     fault_seconds: u64,
@@ -190,6 +192,9 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         workload: if args.workload == Due::Daily { "daily" } else { "once" },
         in_doubt_policy: if args.in_doubt == Policy::Hold { "hold" } else { "resend" },
         nodes: args.nodes,
+        kills_per_minute: families
+            .contains(&Family::Kill)
+            .then(|| (plan::kills_per_minute(args.seed.0) * 10.0).round() / 10.0),
         links: nemesis.stage.cluster.footing().wires.as_ref().ok().map(Wires::name),
         fault_seconds: args.seconds,
         seconds: began.elapsed().as_secs(),

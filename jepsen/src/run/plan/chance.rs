@@ -26,12 +26,7 @@ type Drawn = (u64, u64, Blow);
 impl Family {
     /// What a family does in a period in which it strikes: all before its last third, so that what lasts is mostly over
     /// before the period is.
-    pub(super) fn draw(self, dice: &mut StdRng, length_ms: u64) -> Vec<Drawn> {
-        let blows = match self {
-            Family::Kill => 6,
-            Family::Operator => 4,
-            _ => 1,
-        };
+    pub(super) fn draw(self, dice: &mut StdRng, length_ms: u64, blows: u32) -> Vec<Drawn> {
         let latest = (length_ms * 7 / 10).max(1);
         let mut drawn: Vec<Drawn> = Vec::new();
         for _ in 0..blows {
