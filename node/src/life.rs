@@ -41,7 +41,15 @@ pub fn begin(folder: &Path) -> Result<Holder, LifeError> {
             node
         }
     };
-    let incarnation = read(&folder.join("incarnation"), 10)?.unwrap_or(0) + 1;
+    let count = folder.join("incarnation");
+    let former = match read(&count, 10)? {
+        // A log is made after the first count: where there is one, the count was lost, and would begin again.
+        None if folder.join("wal").exists() => {
+            return Err(LifeError::Damaged { path: count, text: String::new() });
+        }
+        former => former.unwrap_or(0),
+    };
+    let incarnation = former + 1;
     write(folder, "incarnation", &incarnation.to_string())?;
     Ok(Holder { node: NodeId(node), incarnation: Incarnation(incarnation) })
 }
@@ -53,6 +61,9 @@ fn read(path: &Path, radix: u32) -> Result<Option<u64>, LifeError> {
             Err(_) => Err(LifeError::Damaged { path: path.to_owned(), text: text.trim().chars().take(40).collect() }),
         },
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            Err(LifeError::Damaged { path: path.to_owned(), text: "bytes that are no text".to_owned() })
+        }
         Err(error) => Err(LifeError::Folder { path: path.to_owned(), error }),
     }
 }
@@ -91,5 +102,12 @@ mod tests {
         std::fs::write(folder.path().join("incarnation"), "x").expect("written");
         let error = begin(folder.path()).expect_err("damaged").to_string();
         assert!(error.contains("is damaged"), "{error}");
+        std::fs::write(folder.path().join("incarnation"), b"\xff").expect("written");
+        let error = begin(folder.path()).expect_err("damaged").to_string();
+        assert!(error.contains("holds 'bytes that are no text'"), "{error}");
+        std::fs::remove_file(folder.path().join("incarnation")).expect("removed");
+        std::fs::create_dir(folder.path().join("wal")).expect("a log");
+        let error = begin(folder.path()).expect_err("it would begin again").to_string();
+        assert!(error.contains("incarnation holds '', which is not a number"), "{error}");
     }
 }

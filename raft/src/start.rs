@@ -32,7 +32,7 @@ use crate::routing::Router;
 use crate::state::Keeper;
 use crate::state_machine::StateMachine;
 use crate::transfer::Receiver;
-use crate::wal::{WalHealth, WalOptions};
+use crate::wal::{Stated, WalHealth, WalOptions};
 use crate::{Raft, archive, crash, role, scales, state, watchdog};
 
 /// Raft gets this long to end its tasks, and then the runtime this long.
@@ -165,6 +165,7 @@ async fn begin_in(
     let core = Arc::new(Core::new(opened.ledger, opened.place, opened.anew, faults.clone()));
     let keeper = Keeper::start(opened.store, Arc::clone(&core), drive)?;
     let archive = Archive::open(&options.data_dir.join("snapshots"), Arc::clone(&core), drive).map(Arc::new)?;
+    check_continued(&log.stated(), &core, &archive)?;
     let (machine, machine_ended) = Machine::start(Arc::clone(&core), keeper, drive)?;
 
     let caller = Caller { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
@@ -235,6 +236,20 @@ async fn begin_in(
     };
     let life = Life { raft, identity, machine_ended };
     Ok((Replica { inner: Arc::new(inner) }, life))
+}
+
+/// What the log no longer holds is in the state or in a snapshot; else nothing here can be brought up to date.
+fn check_continued(log: &Stated, core: &Core, archive: &Archive) -> Result<(), Fault> {
+    let snapshot = archive.current().and_then(|manifest| state::decode_place(&manifest.meta).ok()?.last);
+    let reached = core.place.lock().last.max(snapshot).map_or(0, |id| id.index);
+    match log.purged {
+        Some(purged) if purged.index > reached => Err(Fault::Damaged(format!(
+            "it begins behind entry {}, and what is in the folders 'state' and 'snapshots' ends at entry {reached}: they \
+             are gone or damaged",
+            purged.index
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Raises what ends the log or Raft itself. What ends the machine was raised by its thread.

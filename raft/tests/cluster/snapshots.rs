@@ -1,7 +1,7 @@
 //! Snapshots: the log goes, the state stays, and a node that was away for too long gets it whole.
 
 use reveille_ledger::Ledger;
-use reveille_raft::{Hint, Options};
+use reveille_raft::{Fault, Hint, Options};
 
 use crate::support::*;
 
@@ -90,4 +90,11 @@ async fn a_restart_needs_snapshot_and_log_only() {
     assert!(has_mark(node.replica(), "mark 0") && has_mark(node.replica(), "mark 100"));
     assert!(node.replica().status().snapshot_index > 0);
     node.stop().await;
+
+    // Without both it is of no use, and that is said.
+    std::fs::remove_dir_all(node.folder.path().join("state")).expect("the store is gone");
+    std::fs::remove_dir_all(node.folder.path().join("snapshots")).expect("the snapshots are gone");
+    let refused = node.start_with(rebind(&node.address), often).await;
+    let Err(Fault::Damaged(why)) = &refused else { panic!("{refused:?}") };
+    assert!(why.contains("'state' and 'snapshots' ends at entry 0"), "{why}");
 }
