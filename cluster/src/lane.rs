@@ -373,7 +373,7 @@ enum Denied {
 /// The relay cannot take it now: back to pending, uncounted, after a while (P6).
 fn waits(place: Place, cause: &str) -> Fate {
     let text = clip(cause);
-    Fate::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope: Scope::Relay })
+    Fate::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope: Scope::Relay, words: 0 })
 }
 
 /// The right to send one mail, or why there is none in time.
@@ -576,8 +576,9 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
                 relay::Scope::Tenant | relay::Scope::Content => Scope::Policy,
             };
             let text = clip(&relay::without_enhanced_code(&text, enhanced));
-            let refused = Refused { slot: job.place.slot, code, enhanced, text, scope };
-            let answer = Answer { code, enhanced, scope, text: refused.text.clone() };
+            let words = if code < 500 { 0 } else { relay::words_hash(&text, &job.key) };
+            let refused = Refused { slot: job.place.slot, code, enhanced, text, scope, words };
+            let answer = Answer { code, enhanced, scope, text: refused.text.clone(), words };
             let _ = room.journal.note(job.place, Act::Refused(answer));
             Fate::Refused(refused)
         }

@@ -98,7 +98,7 @@ mod tests {
     fn what_no_relay_has_refused_is_not_counted_as_refused() {
         let refused = |code| {
             let text = "circuit open: connection refused".to_owned();
-            words(&Fate::Refused(Refused { slot: 1, code, enhanced: None, text, scope: Scope::Relay }))
+            words(&Fate::Refused(Refused { slot: 1, code, enhanced: None, text, scope: Scope::Relay, words: 0 }))
         };
         assert_eq!((refused(0), refused(454)), (("released", "no_relay"), ("refused", "relay")));
     }

@@ -603,7 +603,8 @@ fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_e
     assert_eq!(waits(&world), (true, false));
     let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 3, "one in a hundred");
-    let refused = |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: Scope::Greylist };
+    let refused =
+        |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), scope: Scope::Greylist, words: 0 };
     let outcome = |(fence, row): (&Fence, &reveille_ledger::Row)| RowOutcome {
         refused: row.claimed.iter().map(refused).collect(),
         ..RowOutcome::empty(row.page, row.chunk, *fence)

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the format; a file of another one proves nothing.
-pub(super) const FORMAT: u16 = 1;
+pub(super) const FORMAT: u16 = 2;
 /// Bytes of an answer's text that are kept: enough for an operator to recognise it.
 pub const TEXT_BYTES_MAX: usize = 200;
 /// Bytes of one body: a header or a record with all of its text is well below.
@@ -66,6 +66,8 @@ pub struct Answer {
     pub scope: Scope,
     /// Its text; the journal keeps the first [`TEXT_BYTES_MAX`] bytes.
     pub text: String,
+    /// Hash of its words, of a permanent one; else zero (P6).
+    pub words: u32,
 }
 
 /// One line of the journal.

@@ -125,8 +125,8 @@ impl Rows {
 }
 
 fn refused(slot: u16, answer: &Answer) -> Refused {
-    let Answer { code, enhanced, scope, text } = answer.clone();
-    Refused { slot, code, enhanced, text, scope }
+    let Answer { code, enhanced, scope, text, words } = answer.clone();
+    Refused { slot, code, enhanced, text, scope, words }
 }
 
 fn after(former: Option<Fate>, act: &Act) -> Fate {

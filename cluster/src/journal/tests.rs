@@ -28,7 +28,13 @@ fn record(index: u64, slot: u16, act: Act) -> Record {
 }
 
 fn refused(code: u16) -> Act {
-    Act::Refused(Answer { code, enhanced: Some((5, 1, 1)), scope: Scope::Mailbox, text: "no such user".to_owned() })
+    Act::Refused(Answer {
+        code,
+        enhanced: Some((5, 1, 1)),
+        scope: Scope::Mailbox,
+        text: "no such user".to_owned(),
+        words: 7,
+    })
 }
 
 fn folder() -> TempDir {
@@ -225,7 +231,7 @@ fn accepted_is_true_for_ever_and_open_takes_nothing_back() {
 fn a_long_answer_is_cut_at_the_edge_of_a_character() {
     let folder = folder();
     let mut journal = journal(&folder);
-    let long = Answer { code: 550, enhanced: None, scope: Scope::Policy, text: "é".repeat(100_000) };
+    let long = Answer { code: 550, enhanced: None, scope: Scope::Policy, text: "é".repeat(100_000), words: 7 };
     assert!(journal.append(&[record(50, 0, Act::Refused(Answer { text: format!("x{}", long.text), ..long }))]).is_ok());
     let rows = whole(&folder);
     let Some(Fate::Refused(kept)) = rows.fate(fence(50), 0) else { panic!("{rows:?}") };

@@ -35,6 +35,7 @@ pub mod target;
 mod tcp;
 mod text;
 mod tls;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -53,3 +54,4 @@ pub use reply::{Permanence, Scope, Verdict, enhanced_code, without_enhanced_code
 pub use status::{CircuitStatus, Counters, Status};
 pub use stream::{Stage, Transport};
 pub use target::{BadTarget, Target};
+pub use words::words_hash;

@@ -108,6 +108,7 @@ impl World {
                 enhanced: Some((4, 2, 1)),
                 scope: Scope::Mailbox,
                 text: "busy".into(),
+                words: 0,
             });
             let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");
             let outcome = RowOutcome { refused: refused.collect(), ..RowOutcome::empty(run, chunk, fence) };

@@ -34,6 +34,17 @@ pub enum PauseReason {
     Canary(Trial),
     /// Too many of the recipients decided lately are dead (P6).
     Toll(Toll),
+    /// Most recipients with a final answer died of the same words (P6).
+    SameWords {
+        /// Recipients that died of them.
+        recipients: u32,
+        /// Recipients of the run that are sent or dead.
+        decided: u32,
+        /// Basic code of the last one.
+        code: u16,
+        /// Enhanced status code of the last one.
+        enhanced: Option<(u8, u16, u16)>,
+    },
 }
 
 impl fmt::Display for PauseReason {
@@ -46,6 +57,15 @@ impl fmt::Display for PauseReason {
                     write!(f, "{class}.{subject}.{detail} ")?;
                 }
                 f.write_str(text)
+            }
+            PauseReason::SameWords { recipients, decided, code, enhanced } => {
+                write!(f, "{recipients} of {decided} recipients are dead of the same words, the last one of {code}")?;
+                if let Some((class, subject, detail)) = enhanced {
+                    write!(f, " {class}.{subject}.{detail}")?;
+                }
+                f.write_str(
+                    ": read the dead letters, then resume or cancel, and requeue them if the cause was not theirs",
+                )
             }
             PauseReason::Canary(trial) => trial.fmt(f),
             PauseReason::Toll(Toll { stretch, decided, dead }) => write!(
@@ -161,8 +181,9 @@ mod tests {
                 RunId { index: 1, place: 0 },
             )),
             PauseReason::Toll(Toll::default()),
+            PauseReason::SameWords { recipients: 20, decided: 30, code: 550, enhanced: None },
         ];
-        assert_eq!(ordinals(&reasons), [0, 1, 2, 3, 4]);
+        assert_eq!(ordinals(&reasons), [0, 1, 2, 3, 4, 5]);
         assert_eq!(ordinals(&[BlockCause::Quarantined(words()), BlockCause::FireRefused(stale())]), [0, 1]);
         let missed = [
             MissedCause::TooLate { due: Time(0), now: Time(1) },

@@ -749,6 +749,8 @@ pub struct Refused {
     pub text: String,
     /// Whom it concerns.
     pub scope: Scope,
+    /// Of a permanent answer: hash of its words without what differs by recipient, computed by the node. Zero: none.
+    pub words: u32,
 }
 
 /// Why a recipient was given back although no relay was asked to take it, or none that answered.

@@ -32,6 +32,7 @@ mod renumber;
 pub mod reply;
 mod rows;
 pub mod rulings;
+pub mod same_words;
 mod state;
 pub mod strides;
 mod table;

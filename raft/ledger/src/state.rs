@@ -25,6 +25,7 @@ use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
 use crate::renumber::Tables;
 use crate::reply::Outcome;
 use crate::rulings::{Ruling, RulingKey};
+use crate::same_words::SameWords;
 use crate::strides::Strides;
 use crate::table::Table;
 use crate::tenant::Tenant;
@@ -427,6 +428,8 @@ pub struct Run {
     /// Recipients whose refusals for good, in a row, do not name a mailbox, oldest first (P6: ten pause the
     /// run, and from then on nobody dies of one).
     pub policy_refusals: Vec<u32>,
+    /// Recipients that died of the same words, by the words seen last (P6).
+    pub same_words: Vec<SameWords>,
     /// The same recipient was accepted under two fences.
     pub known_duplicates: u32,
     /// An accept for a recipient that was closed as something else.

@@ -118,6 +118,7 @@ fn settled(
         enhanced: Some((5, 1, 1)),
         scope: Scope::Mailbox,
         text: "no such user".into(),
+        words: 0,
     };
     RowOutcome {
         accepted: yes.into_iter().collect(),

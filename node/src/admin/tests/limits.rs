@@ -102,6 +102,23 @@ async fn transient_reply_without_enhanced_code_uses_up_no_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permanent_refusals_with_the_same_words_pause_the_run() {
+    let node = node_with_test_clock("rcpt:550=5.1.1 Account suspended").await;
+    let recipients: Vec<String> = (0..60).map(|number| format!("r{number}@x.example")).collect();
+    let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+    let run = opened(&node, "suspended", &recipients).await;
+    let paused = tokio::time::timeout(PATIENCE, async {
+        while shown(&node, &run).await.0.state != i32::from(reveille_proto::admin::v1::RunState::Paused) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    paused.await.expect("paused");
+    let (_, counts) = shown(&node, &run).await;
+    assert!(counts.dead >= 20 && counts.sent == 0, "{counts:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_greylisted_comes_again_later_and_has_used_up_nothing() {
     let node = node_with_test_clock("rcpt:450=4.7.1 Come back later#4").await;
     let run = opened(&node, "grey", &["ada@x.example", "bob@x.example"]).await;

@@ -287,6 +287,7 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, (id, fir
         finished_index: None,
         finished_at: None,
         policy_refusals: Vec::new(),
+        same_words: Vec::new(),
         known_duplicates: 0,
         contradictions: 0,
         assumptions_disproved: 0,

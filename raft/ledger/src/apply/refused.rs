@@ -2,7 +2,7 @@
 //!
 //! The lane says whom an answer concerns; here it becomes an attempt that counts, a wait, or a pause.
 //! Answers for good that do not name a mailbox may be about the content or the sender: when ten come in a
-//! row, nobody dies of them any more.
+//! row, nobody dies of them any more. Answers that name it are counted by their words (`same_words.rs`).
 
 use std::collections::BTreeMap;
 
@@ -58,9 +58,31 @@ impl Ledger {
             {
                 self.note_deferral(place, answer.slot, deferral);
             }
+            let is_final = answer.scope == Scope::Mailbox && answer.code >= 500 && answer.words != 0;
+            if left > 0 && is_final {
+                self.note_words(context, place, answer);
+            }
             moved += left;
         }
         moved
+    }
+
+    /// Counts a recipient that died of an answer, by the words of the answer. Where most died of the same words, the
+    /// run is paused. Its dead letters stay: the operator requeues them once the cause is known.
+    fn note_words(&mut self, context: &mut Context, place: Place, answer: &Refused) {
+        let Some((id, number)) = self.recipient_at(place, answer.slot) else { return };
+        if !self.dead.contains(&(id, number)) {
+            return;
+        }
+        let mut paused = None;
+        self.edit_run(place, answer.slot, |run| {
+            paused = run.note_words(answer).map(|reason| (run.name.clone(), run.schedule, reason));
+        });
+        let Some((name, schedule, reason)) = paused else { return };
+        context.alarm(format!("run of {name} is paused: {reason}"));
+        self.rule(context, id, Ruled::Paused(reason), BTreeMap::new());
+        context.emit(Effect::RunChanged(place.0));
+        self.note_unfinished(context, schedule, id);
     }
 
     /// The recipient that an answer defers, and its step after the answer.

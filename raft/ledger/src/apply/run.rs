@@ -60,6 +60,7 @@ impl Ledger {
                 run.overrule_toll();
                 run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
                 run.policy_refusals.clear();
+                run.same_words.clear();
                 Ok(())
             }
             ref other => Err(Impossible::RunIs(other.kind()).into()),

@@ -508,7 +508,7 @@ impl World {
                 let codes = [(450, Scope::Mailbox), (550, Scope::Mailbox), (421, Scope::Relay), (554, Scope::Policy)];
                 for slot in chosen {
                     let (code, scope) = codes[usize::from(kind / 6) % codes.len()];
-                    outcome.refused.push(Refused { slot, code, enhanced: None, text: "no".into(), scope });
+                    outcome.refused.push(Refused { slot, code, enhanced: None, text: "no".into(), scope, words: 7 });
                 }
             }
         }

@@ -307,6 +307,7 @@ fn settle() -> RowOutcome {
         enhanced: (slot > 0).then_some((4, 2, 1)),
         text: "no".into(),
         scope,
+        words: 4_100_000_000,
     };
     RowOutcome {
         page: RUN,
@@ -558,8 +559,14 @@ pub fn ledger() -> Ledger {
     settle.accepted.insert(0);
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = RowOutcome::empty(page, 0, third);
-    let refused =
-        |slot, code| Refused { slot, code, enhanced: Some((5, 1, 1)), text: "no".into(), scope: Scope::Mailbox };
+    let refused = |slot, code| Refused {
+        slot,
+        code,
+        enhanced: Some((5, 1, 1)),
+        text: "no".into(),
+        scope: Scope::Mailbox,
+        words: 9,
+    };
     settle.refused = vec![refused(2, 550), refused(3, 450), Refused { enhanced: None, ..refused(4, 554) }];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = RowOutcome::empty(page, 0, fourth);

@@ -71,6 +71,7 @@ scripts! {
     requests
     requeue_elsewhere
     retries_p6
+    same_words_p6
     scope_of_answers_p6
     send_test_p3
     sole_clock_p18
