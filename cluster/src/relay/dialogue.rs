@@ -44,6 +44,8 @@ pub struct Session {
     /// A transaction was begun and not ended: RSET goes before the next MAIL.
     needs_reset: bool,
     mails: u32,
+    /// The relay ended the session with 421 when it had carried so many emails.
+    ended_after: Option<u32>,
 }
 
 /// How an offer ended before its text.
@@ -90,7 +92,7 @@ impl Session {
         let opening = Opening { target, local, timeouts: &timeouts, patience, findings };
         let (stream, offers) = opening.open(transport).await?;
         crash::point("smtp.after-connect");
-        Ok(Session { stream, offers, timeouts, needs_reset: false, mails: 0 })
+        Ok(Session { stream, offers, timeouts, needs_reset: false, mails: 0, ended_after: None })
     }
 
     /// What the relay said it can do.
@@ -101,6 +103,11 @@ impl Session {
     /// Mails offered over this session so far.
     pub fn mails(&self) -> u32 {
         self.mails
+    }
+
+    /// Emails after which the relay ended the session with 421; none while it did not.
+    pub fn ended_after(&self) -> Option<u32> {
+        self.ended_after
     }
 
     /// True while another mail may be offered.
@@ -294,7 +301,10 @@ impl Session {
     async fn hear_reset(&mut self) -> Result<(), Cause> {
         match self.hear(Stage::Mail).await? {
             reply if reply.class() == 2 => Ok(()),
-            reply if reply.code == 421 => Err(Cause::ClosedBetweenMails),
+            reply if reply.code == 421 => {
+                self.ended_after = Some(self.mails.saturating_sub(1));
+                Err(Cause::ClosedBetweenMails)
+            }
             reply => Err(Cause::OutOfStep(reply.summary())),
         }
     }
@@ -316,6 +326,7 @@ impl Session {
             self.stream.close();
             let about_relay = matches!(verdict, Verdict::Refused { scope: Scope::Relay, .. });
             if self.mails > 1 && about_relay {
+                self.ended_after = Some(self.mails - 1);
                 return Err(Cause::ClosedBetweenMails);
             }
         }

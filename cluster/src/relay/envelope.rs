@@ -42,6 +42,34 @@ pub struct Offers {
     pub eight_bit: bool,
     /// Addresses beyond ASCII (RFC 6531).
     pub utf8: bool,
+    /// `SIZE` may stand at MAIL (RFC 1870), and the largest message in bytes; zero: no limit is named.
+    pub size: Option<u64>,
+    /// Transactions that one session may have (`LIMITS MAILMAX`, RFC 9422).
+    pub mails_max: Option<u32>,
+}
+
+impl Offers {
+    /// Reads the lines of the answer to EHLO behind the first one.
+    pub(super) fn read(extensions: &[String]) -> Offers {
+        let words = |keyword: &str| {
+            extensions.iter().find_map(|line| {
+                let mut words = line.split_ascii_whitespace();
+                words.next().filter(|first| first.eq_ignore_ascii_case(keyword)).map(|_| words)
+            })
+        };
+        let mails_max = words("LIMITS").into_iter().flatten().find_map(|word| {
+            let (name, most) = word.split_once('=')?;
+            most.parse().ok().filter(|most| name.eq_ignore_ascii_case("MAILMAX") && *most > 0)
+        });
+        let size = words("SIZE").map(|mut words| words.next().and_then(|most| most.parse().ok()).unwrap_or(0));
+        Offers {
+            pipelining: words("PIPELINING").is_some(),
+            eight_bit: words("8BITMIME").is_some(),
+            utf8: words("SMTPUTF8").is_some(),
+            size,
+            mails_max,
+        }
+    }
 }
 
 /// The commands and the text of one mail, ready for the wire.
@@ -88,6 +116,14 @@ impl<'a> Offer<'a> {
 
 fn parameters(mail: &Mail, offers: Offers) -> Result<Vec<MailParameter>, Box<Verdict>> {
     let mut parameters = Vec::new();
+    if let Some(most) = offers.size {
+        let bytes = mail.data.len();
+        if most > 0 && bytes as u64 > most {
+            let text = format!("5.3.4 the message has {bytes} bytes, and the relay takes {most}");
+            return Err(not_offered(Stage::Mail, 552, &text, Scope::Content));
+        }
+        parameters.push(MailParameter::Size(bytes));
+    }
     if !mail.to.is_ascii() && !offers.utf8 {
         return Err(not_offered(Stage::Rcpt, 553, "5.6.7 the relay has no SMTPUTF8", Scope::Mailbox));
     }
@@ -133,7 +169,7 @@ fn not_offered(stage: Stage, code: u16, text: &str, scope: Scope) -> Box<Verdict
 mod tests {
     use super::*;
 
-    const ALL: Offers = Offers { pipelining: true, eight_bit: true, utf8: true };
+    const ALL: Offers = Offers { pipelining: true, eight_bit: true, utf8: true, size: None, mails_max: None };
 
     fn mail(from: &str, to: &str, data: &[u8]) -> Mail {
         Mail { from: from.to_owned(), to: to.to_owned(), data: data.to_vec() }
@@ -167,6 +203,27 @@ mod tests {
         assert_eq!(refusal(&from, none), (Stage::Mail, Scope::Content, false));
         let data = mail("a@example.org", "a@example.org", "\u{ef}".as_bytes());
         assert_eq!(refusal(&data, none), (Stage::Data, Scope::Content, false));
+    }
+
+    #[test]
+    fn message_above_size_limit_is_refused_as_content() {
+        let three = mail("a@example.org", "b@example.org", b"x\r\n");
+        let sized = |most| Offers { size: Some(most), ..ALL };
+        for most in [0, 3, 4] {
+            let offer = Offer::new(&three, sized(most)).expect("it fits");
+            assert_eq!(offer.mail, "MAIL FROM:<a@example.org> SIZE=3\r\n");
+        }
+        assert_eq!(refusal(&three, sized(2)), (Stage::Mail, Scope::Content, false));
+    }
+
+    #[test]
+    fn limits_of_ehlo_are_read() {
+        let read = |lines: &[&str]| Offers::read(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        let offers = read(&["PIPELINING", "size 1000", "LIMITS RCPTMAX=9 MAILMAX=20"]);
+        assert_eq!((offers.pipelining, offers.size, offers.mails_max), (true, Some(1000), Some(20)));
+        let offers = read(&["SIZE", "LIMITS MAILMAX=0", "XLIMITS MAILMAX=3"]);
+        assert_eq!((offers.size, offers.mails_max), (Some(0), None), "no limit is named");
+        assert_eq!(read(&["SIZES 3"]), Offers::default());
     }
 
     #[test]

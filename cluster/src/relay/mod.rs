@@ -28,6 +28,7 @@ pub mod patience;
 mod permit;
 pub mod pool;
 pub mod reply;
+mod session_limit;
 mod shared;
 pub mod status;
 pub mod stream;

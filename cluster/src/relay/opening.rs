@@ -58,10 +58,7 @@ impl Opening<'_> {
         if self.target.logs_in() {
             self.authenticate(&mut stream).await?;
         }
-        let offers = |keyword: &str| self.offers(keyword);
-        let offers =
-            Offers { pipelining: offers("PIPELINING"), eight_bit: offers("8BITMIME"), utf8: offers("SMTPUTF8") };
-        Ok((stream, offers))
+        Ok((stream, Offers::read(&self.findings.extensions)))
     }
 
     async fn hello(&mut self, stream: &mut Stream) -> Step<()> {

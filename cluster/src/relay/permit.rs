@@ -82,6 +82,9 @@ impl Permit {
                 let (held, verdict) = match opened {
                     Ok(mut held) => {
                         let verdict = held.session.deliver(&mail, &mut gate, &patience).await;
+                        if let Some(emails) = held.session.ended_after() {
+                            shared.learn_session_limit(emails);
+                        }
                         (held.session.is_open().then_some(held), verdict)
                     }
                     Err(verdict) => (None, *verdict),

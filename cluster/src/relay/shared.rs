@@ -26,6 +26,7 @@ use super::{
     permit::what_it_told,
     pool::{Limits, Unavailable},
     reply::{Scope, Verdict},
+    session_limit::SessionLimit,
     status::{CircuitStatus, Counted, Counters, Gauge, Status},
     stream::Stage,
     target::Target,
@@ -67,6 +68,8 @@ struct Desk {
     pace: Pace,
     dialogues: Dialogues,
     counters: Counters,
+    /// Emails that a session may carry.
+    session_limit: SessionLimit,
     /// Sessions that there may be.
     places: usize,
     jitter: StdRng,
@@ -154,6 +157,7 @@ impl Shared {
                 pace: Pace::new(limits.rate_per_second, limits.burst),
                 dialogues: Dialogues::default(),
                 counters: Counters::default(),
+                session_limit: SessionLimit::new(limits.mails_per_session),
                 places: places(limits.max_sessions),
                 jitter: StdRng::seed_from_u64(seed),
             }),
@@ -303,10 +307,14 @@ impl Shared {
 
     /// Keeps a session for the next mail, or returns it when it is to be retired.
     pub fn keep(&self, held: Held) -> Option<Held> {
-        if held.session.mails() >= self.limits.mails_per_session {
+        let mut desk = self.desk.lock();
+        let learned = desk.session_limit.get();
+        if held.session.mails() >= learned.min(held.session.offers().mails_max.unwrap_or(u32::MAX)) {
+            if held.session.mails() >= learned {
+                desk.session_limit.reached(self.now());
+            }
             return Some(held);
         }
-        let mut desk = self.desk.lock();
         // Under the lock: `close` empties the desk after it cancels.
         if self.closing.is_cancelled() {
             return Some(held);
@@ -343,6 +351,12 @@ impl Shared {
         let now = self.now();
         self.desk.lock().dialogues.begin(now);
         Running { shared: self.clone(), began: now, used_its_session: false }
+    }
+
+    /// The relay ended a session with 421 after so many emails.
+    pub fn learn_session_limit(&self, emails: u32) {
+        let now = self.now();
+        self.desk.lock().session_limit.ended_after(emails, now);
     }
 
     /// Tells the circuit of an opening without a mail.

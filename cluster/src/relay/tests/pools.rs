@@ -94,6 +94,35 @@ async fn one_session_serves_many_mails_and_then_quits() {
 }
 
 #[tokio::test]
+async fn session_ends_after_emails_that_relay_allows() {
+    let ehlo = "250-relay\r\n250-PIPELINING\r\n250 LIMITS MAILMAX=2\r\n";
+    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say(ehlo)));
+    let pool = pool(&exchange, quick());
+    for text in ["a", "b", "c", "d"] {
+        assert!(matches!(send(&pool, text).await, Verdict::Accepted { .. }));
+    }
+    assert_eq!(exchange.seen.lock().connections, 2);
+}
+
+#[tokio::test]
+async fn closing_reply_teaches_emails_per_session() {
+    let exchange = Exchange::new(Arc::new(|moment, email| {
+        let is_fourth = moment == Moment::Mail && email == 3;
+        is_fourth.then_some(Act::SayAndClose("421 4.4.2 too old a session\r\n"))
+    }));
+    let pool = pool(&exchange, quick());
+    for text in ["a", "b", "c"] {
+        assert!(matches!(send(&pool, text).await, Verdict::Accepted { .. }));
+    }
+    let ended = send(&pool, "d").await;
+    assert!(matches!(ended, Verdict::Broken { cause: Cause::ClosedBetweenMails, .. }), "{ended:?}");
+    for text in ["d", "e", "f", "g", "h", "i", "j"] {
+        assert!(matches!(send(&pool, text).await, Verdict::Accepted { .. }), "{text}");
+    }
+    assert_eq!(exchange.seen.lock().connections, 4);
+}
+
+#[tokio::test]
 async fn open_connections_never_exceed_the_limit() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, Limits { max_sessions: 3, mails_per_session: 4, ..quick() });
