@@ -21,7 +21,7 @@ const BULK: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
 pub(super) const HEADERS: &str = "headers.";
 
 /// Fields that Reveille or the road writes; also every `Content-*`, `Resent-*` and `X-Reveille-*`.
-const RESERVED: [&str; 15] = [
+const RESERVED: [&str; 14] = [
     "from",
     "to",
     "cc",
@@ -32,7 +32,6 @@ const RESERVED: [&str; 15] = [
     "date",
     "message-id",
     "mime-version",
-    "auto-submitted",
     "return-path",
     "received",
     "delivered-to",

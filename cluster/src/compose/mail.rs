@@ -29,7 +29,10 @@ impl Compiled {
             mime::mailbox(&mut out, "Reply-To", reply_to);
         }
         self.write_field(&mut out, SUBJECT, &sheet.subject, &values)?;
-        stamp::write(&mut out, stamp)?;
+        let is_auto_submitted = |field: &String| {
+            field.strip_prefix(HEADERS).is_some_and(|name| name.eq_ignore_ascii_case(stamp::AUTO_SUBMITTED))
+        };
+        stamp::write(&mut out, stamp, !self.headers.iter().any(is_auto_submitted))?;
         for (field, ready) in self.headers.iter().zip(&sheet.headers) {
             self.write_field(&mut out, field, ready, &values)?;
         }
@@ -113,6 +116,8 @@ pub(super) fn write_header(out: &mut Vec<u8>, field: &str, rendered: &str) -> Re
     match field.strip_prefix(HEADERS) {
         None => mime::unstructured(out, "Subject", &text),
         Some(_) if text.is_empty() => {}
+        // RFC 3834 section 5.1: the same as without the field.
+        Some(name) if name.eq_ignore_ascii_case(stamp::AUTO_SUBMITTED) && text == "no" => {}
         Some(name) => mime::unstructured(out, name, &text),
     }
     Ok(())

@@ -44,8 +44,11 @@ pub fn message_id(cluster: u128, cluster_incarnation: u64, run: RunId, recipient
     id
 }
 
-/// Writes the fields of a stamp.
-pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp) -> Result<(), ComposeError> {
+/// RFC 3834: an automatic responder does not answer a message with this field.
+pub(super) const AUTO_SUBMITTED: &str = "Auto-Submitted";
+
+/// Writes the fields of a stamp. `auto_submitted`: no header of the content sets that field.
+pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp, auto_submitted: bool) -> Result<(), ComposeError> {
     let id = &stamp.message_id;
     let fits =
         id.len() <= 512 && id.contains('@') && id.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>".contains(&byte));
@@ -56,7 +59,9 @@ pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp) -> Result<(), ComposeError
     let date = jiff::fmt::rfc2822::to_string(&date).map_err(|_| ComposeError::Stamp("date"))?;
     mime::field(out, "Date", &date);
     mime::field(out, "Message-ID", &format!("<{id}>"));
-    mime::field(out, "Auto-Submitted", "auto-generated");
+    if auto_submitted {
+        mime::field(out, AUTO_SUBMITTED, "auto-generated");
+    }
     if let Some(ways) = &stamp.list_unsubscribe {
         write_list_unsubscribe(out, ways)?;
     }

@@ -180,18 +180,9 @@ fn headers_are_neither_injected_nor_overridden() {
         let header = (name.to_owned(), value.to_owned());
         refusal(|content| content.headers = vec![header])
     };
-    for name in [
-        "From",
-        "to",
-        "BCC",
-        "Message-Id",
-        "X-Reveille-Fence",
-        "content-type",
-        "Date",
-        "MIME-Version",
-        "auto-submitted",
-        "Received",
-    ] {
+    for name in
+        ["From", "to", "BCC", "Message-Id", "X-Reveille-Fence", "content-type", "Date", "MIME-Version", "Received"]
+    {
         assert_eq!(with(name, "x"), format!("headers.{name}: is written by Reveille or on the way; remove it"));
     }
     for name in ["", "X:Y", "X Y", "X\r\nBcc", "X-Ümlaut", &"x".repeat(65)] {
@@ -199,6 +190,27 @@ fn headers_are_neither_injected_nor_overridden() {
     }
     assert!(with("X-A", "a\r\nBcc: b@example.com").contains("control character"));
     assert!(with("X-A", "{{ '\\n' }}").contains("control character"));
+}
+
+#[test]
+fn auto_submitted_and_feedback_id_are_settable() {
+    let with = |name: &str, value: &str| {
+        let headers = vec![(name.to_owned(), value.to_owned())];
+        let compiled = compiled(&Content { headers, ..content() });
+        // The first email is rendered whole, the second from the prepared sheet.
+        let [first, second] = ["a@example.com", "b@example.com"].map(|to| {
+            let mail = compiled.compose(&recipient(to, "Ann"), &stamp(4)).expect("a mail");
+            let mail = String::from_utf8(mail.data).expect("text");
+            let start = format!("{}:", name.to_lowercase());
+            let fields = mail.lines().filter(|line| line.to_lowercase().starts_with(&start));
+            fields.map(str::to_owned).collect::<Vec<_>>()
+        });
+        assert_eq!(first, second);
+        first
+    };
+    assert_eq!(with("auto-submitted", "auto-replied"), ["auto-submitted: auto-replied"], "once");
+    assert_eq!(with("Auto-Submitted", "no"), [""; 0]);
+    assert_eq!(with("Feedback-ID", "spring:acme:news:reveille"), ["Feedback-ID: spring:acme:news:reveille"]);
 }
 
 #[test]
