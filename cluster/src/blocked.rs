@@ -112,7 +112,7 @@ mod tests {
         let created = put(&mut ledger, Command::ScheduleCreate(Box::new(create)));
         let Outcome::Schedule(schedule) = created else { panic!("{created:?}") };
         let opened = put(&mut ledger, Command::Trigger(Trigger { schedule, request: "now".into() }));
-        let Outcome::Run(run) = opened else { panic!("{opened:?}") };
+        let Outcome::Run { run, .. } = opened else { panic!("{opened:?}") };
         (ledger, run)
     }
 

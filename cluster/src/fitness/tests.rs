@@ -130,7 +130,7 @@ impl Stage {
     fn trigger(&mut self, schedule: ScheduleId) -> RunId {
         let trigger = Trigger { schedule, request: format!("after {}", self.index) };
         match self.play(Command::Trigger(trigger)) {
-            Outcome::Run(run) => run,
+            Outcome::Run { run, .. } => run,
             other => panic!("a run opens, but: {other:?}"),
         }
     }

@@ -288,7 +288,7 @@ pub(crate) fn answer(told: &Told) -> Answer {
         Outcome::Refused(refusal) if ends_the_pause(&told.command, refusal) => None,
         Outcome::Refused(_) if told.may_be_older => return Answer::Unknown,
         Outcome::Refused(refusal) => return Answer::Failed { reason: refusal.to_string() },
-        Outcome::Run(run) => Some(RunId::to_string(run)),
+        Outcome::Run { run, .. } => Some(RunId::to_string(run)),
         _ => None,
     };
     let crossed = told.barrier.crossed.iter().map(|crossed| Crossing {

@@ -91,7 +91,7 @@ impl Clients {
         let trigger = Trigger { schedule, request: request.to_owned() };
         let told = self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone())));
         match told.await?.reply.outcome {
-            Outcome::Run(run) => Some(run),
+            Outcome::Run { run, .. } => Some(run),
             _ => None,
         }
     }

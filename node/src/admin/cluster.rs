@@ -252,7 +252,7 @@ mod tests {
         for number in 0..BLOCKED_MAX + 7 {
             let trigger = Trigger { schedule: ScheduleId(2), request: format!("id-{number}") };
             match play(Command::Trigger(trigger)) {
-                Outcome::Run(run) => runs.push(run),
+                Outcome::Run { run, .. } => runs.push(run),
                 other => panic!("{other:?}"),
             }
         }

@@ -256,7 +256,7 @@ impl ScheduleService for Admin {
         }
         let command = Command::Trigger(Trigger { schedule: found.id, request });
         let reply = self.write(command, &request_id, deadline).await?;
-        let Outcome::Run(opened) = reply.outcome else {
+        let Outcome::Run { run: opened, cancelled } = reply.outcome else {
             return Err(refusals::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
         };
         let (run, warnings) = self.site.replica.read(|ledger| {
@@ -264,7 +264,7 @@ impl ScheduleService for Admin {
             warnings.extend(views::inside_gap(ledger, opened));
             (run::look(ledger, opened), warnings)
         });
-        Ok(Response::new(TriggerScheduleResponse { run: Some(run?), warnings }))
+        Ok(Response::new(trigger::told(run?, warnings, &cancelled)))
     }
 
     async fn backfill_schedule(

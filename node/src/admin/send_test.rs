@@ -76,7 +76,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
         policies: Policies { finish_by_ms: finish_within_ms, ..create.policies },
     };
     let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, deadline).await?;
-    let Outcome::Run(opened) = reply.outcome else {
+    let Outcome::Run { run: opened, .. } = reply.outcome else {
         return Err(refusals::broken(format!("a test mail was answered by {:?}", reply.outcome)));
     };
     let run = admin.site.replica.read(|ledger| run::look(ledger, opened))?;

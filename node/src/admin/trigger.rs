@@ -3,7 +3,8 @@
 use reveille_ledger::Activity;
 use reveille_ledger::ids::Nominal;
 use reveille_ledger::refusal::Refusal;
-use reveille_proto::admin::v1::{Run, RunCause, RunCounts, RunState, TriggerScheduleResponse};
+use reveille_ledger::reply::CancelledRuns;
+use reveille_proto::admin::v1::{self, Run, RunCause, RunCounts, RunState, TriggerScheduleResponse};
 
 use super::schedule::Found;
 use super::{Admin, Fault, creation, refusals, views};
@@ -16,9 +17,9 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<Trigger
     }
     let look = admin.site.replica.read(|ledger| {
         let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.may_anybody(*id, *now));
-        may.map(|()| creation::warnings(ledger, &schedule.pool))
+        may.map(|()| (creation::warnings(ledger, &schedule.pool), ledger.would_cancel(*id, *now)))
     });
-    let warnings = look.map_err(|refusal| refusals::refused(&refusal))?;
+    let (warnings, cancelled) = look.map_err(|refusal| refusals::refused(&refusal))?;
     let run = Run {
         tenant: schedule.tenant.clone(),
         schedule: schedule.name.clone(),
@@ -31,5 +32,15 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<Trigger
         finish_by: Some(views::timestamp(now.plus_ms(schedule.policies.finish_by_ms))),
         ..Run::default()
     };
-    Ok(TriggerScheduleResponse { run: Some(run), warnings })
+    Ok(told(run, warnings, &cancelled))
+}
+
+/// The answer to a trigger, or to its dry run.
+pub fn told(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns) -> TriggerScheduleResponse {
+    let named = cancelled.runs.iter().map(|one| v1::CancelledRun {
+        run: one.run.to_string(),
+        cancelled: one.cancelled,
+        claimed: one.claimed,
+    });
+    TriggerScheduleResponse { run: Some(run), warnings, cancelled: named.collect(), cancelled_more: cancelled.more }
 }

@@ -2,7 +2,7 @@
 
 use prost::Message;
 use reveille_proto::admin::v1;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::fake::{Fake, one, unknown};
 
@@ -73,13 +73,23 @@ async fn a_trigger_that_is_only_looked_at_shows_no_run_that_is_there() {
         audience: 1_200,
         ..v1::Run::default()
     };
-    let answer = v1::TriggerScheduleResponse { run: Some(run), warnings: vec![] };
+    let cancelled = vec![v1::CancelledRun { run: "r7.0".into(), cancelled: 1_000, claimed: 14 }];
+    let answer = v1::TriggerScheduleResponse {
+        run: Some(run),
+        cancelled,
+        cancelled_more: 2,
+        ..v1::TriggerScheduleResponse::default()
+    };
     let fake = Fake::answering("TriggerSchedule", answer).await;
     let ended = fake.reveille("schedule trigger morning --dry-run").await;
-    let card = "schedule   morning (default)\nrun        would open now\nfinish by  -\naudience   1,200\n";
+    let card = "schedule   morning (default)\nrun        would open now\nfinish by  -\naudience   1,200\n\
+                would cancel run r7.0: 1,000 recipients cancelled, 14 claimed and sent unless released\n\
+                would cancel 2 runs more\n";
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), card), "{ended:?}");
     let json = fake.reveille("schedule trigger morning --dry-run -o json").await.json();
     assert_eq!((&json["run"], &json["opened_index"], &json["audience"]), (&Value::Null, &Value::Null, &1_200.into()));
+    assert_eq!(json["cancelled_runs"], json!([{"run": "r7.0", "cancelled": 1_000, "claimed": 14}]));
+    assert_eq!(json["cancelled_runs_more"], 2);
 }
 
 #[tokio::test]

@@ -138,7 +138,7 @@ fn minutes(schedule: ScheduleId, before: i64, count: i64) -> Command {
 
 fn first_run(outcome: &Outcome) -> RunId {
     match outcome {
-        Outcome::Backfilled { first: Some(run), .. } | Outcome::Run(run) => *run,
+        Outcome::Backfilled { first: Some(run), .. } | Outcome::Run { run, .. } => *run,
         other => panic!("{other:?}"),
     }
 }

@@ -70,7 +70,7 @@ impl World {
             panic!("created")
         };
         match self.put(Command::Trigger(Trigger { schedule, request: "once".into() })) {
-            Outcome::Run(run) => run,
+            Outcome::Run { run, .. } => run,
             other => panic!("{other:?}"),
         }
     }

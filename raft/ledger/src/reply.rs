@@ -31,7 +31,12 @@ pub enum Outcome {
     /// The schedule that was created, or that existed already with the same body.
     Schedule(ScheduleId),
     /// The run that was opened, or that existed already under that name.
-    Run(RunId),
+    Run {
+        /// The run.
+        run: RunId,
+        /// The runs that it cancelled when it opened (`cancel_other`, P16).
+        cancelled: CancelledRuns,
+    },
     /// For each fire: the runs that it opened, or why not.
     Fired(Vec<Result<Vec<RunId>, Refusal>>),
     /// For each claim: its fence, or why not.
@@ -70,4 +75,29 @@ pub struct Moved {
     /// How many were left where they stood: sent again they would be suppressed at once, for they got a mail of
     /// another run less than the `min_gap` away (P17).
     pub inside_gap: u64,
+}
+
+/// Runs that another run of their schedule cancels when it opens (`cancel_other`, P16).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelledRuns {
+    /// The first of them, [`CancelledRuns::NAMED`] at most.
+    pub runs: Vec<CancelledRun>,
+    /// How many more there are.
+    pub more: u32,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelledRun {
+    /// The run.
+    pub run: RunId,
+    /// Recipients that were pending: they are cancelled.
+    pub cancelled: u32,
+    /// Recipients that were claimed: each is sent, or cancelled when its claim is released.
+    pub claimed: u32,
+}
+
+impl CancelledRuns {
+    /// Runs that are named: an answer is stored, and its size is bounded.
+    pub const NAMED: usize = 64;
 }

@@ -63,7 +63,7 @@ impl World {
         let (schedule, _) = self.ledger.schedules().iter().next().expect("the schedule");
         let schedule: ScheduleId = *schedule;
         match self.put(Command::Trigger(Trigger { schedule, request: "once".into() })) {
-            Outcome::Run(run) => run,
+            Outcome::Run { run, .. } => run,
             other => panic!("{other:?}"),
         }
     }

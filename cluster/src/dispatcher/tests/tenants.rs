@@ -23,7 +23,7 @@ impl World {
         let Outcome::Schedule(id) = self.put(Command::ScheduleCreate(Box::new(create))) else { panic!("{tenant}") };
         let trigger = reveille_ledger::command::Trigger { schedule: id, request: tenant.into() };
         let opened = self.put(Command::Trigger(trigger));
-        assert!(matches!(opened, Outcome::Run(_)), "{opened:?}");
+        assert!(matches!(opened, Outcome::Run { .. }), "{opened:?}");
     }
 
     /// Recipients that each tenant has claimed.
@@ -167,7 +167,7 @@ fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_lon
     let create = ScheduleCreate { name: "dead".into(), pool: "dead".into(), ..schedule(1_000) };
     let Outcome::Schedule(id) = busy.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
     let trigger = reveille_ledger::command::Trigger { schedule: id, request: "dead".into() };
-    assert!(matches!(busy.put(Command::Trigger(trigger)), Outcome::Run(_)));
+    assert!(matches!(busy.put(Command::Trigger(trigger)), Outcome::Run { .. }));
     for _ in 0..10 {
         busy.boot += NAP_FOR_CREDIT;
         busy.dispatch();

@@ -47,7 +47,7 @@ fn each_day_has_its_cap_and_after_the_last_one_there_is_none() {
     let create = ScheduleCreate { name: "long".into(), policies, ..schedule(2_000) };
     let Outcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else { panic!("a schedule") };
     let trigger = reveille_ledger::command::Trigger { schedule: id, request: "long".into() };
-    assert!(matches!(world.put(Command::Trigger(trigger)), Outcome::Run(_)));
+    assert!(matches!(world.put(Command::Trigger(trigger)), Outcome::Run { .. }));
     world.warm_up(&[50, 300]);
     assert_eq!(world.sent(), 50);
     let (claims, nap) = world.look();

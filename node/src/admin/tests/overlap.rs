@@ -1,9 +1,9 @@
 //! What becomes of an instant while the former run is not finished (P16), as its owner sees it.
 
 use reveille_proto::admin::v1::{
-    BackfillScheduleRequest, CancelRunRequest, CatchUp, Event, ExplainRequest, GetScheduleRequest, HistoryEntry,
-    HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest, Overlap, Policies, Run, RunCause, RunState,
-    ScheduleBody, TriggerScheduleRequest, When, when,
+    BackfillScheduleRequest, CancelRunRequest, CancelledRun, CatchUp, Event, ExplainRequest, GetScheduleRequest,
+    HistoryEntry, HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest, Overlap, Policies, Run, RunCause,
+    RunState, ScheduleBody, TriggerScheduleRequest, When, when,
 };
 
 use super::clock::{HOUR, MINUTE, by, jump, walk};
@@ -190,5 +190,26 @@ async fn backfill_inside_its_own_gap_opens_what_its_dry_run_counts() {
         let answer = node.schedules().backfill_schedule(request(validate_only)).await.expect("an answer").into_inner();
         assert_eq!((answer.opened, answer.inside_gap), (32, 64), "dry run: {validate_only}");
     }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trigger_with_cancel_other_names_the_runs_that_it_cancels() {
+    let node = node_with_test_clock("").await;
+    stuck(&node, "urgent", Overlap::CancelOther).await;
+    let former = trigger(&node, "urgent").await.expect("opened").run;
+    let ask = |request_id: &str, validate_only| TriggerScheduleRequest {
+        name: "urgent".to_owned(),
+        request_id: request_id.to_owned(),
+        validate_only,
+        ..TriggerScheduleRequest::default()
+    };
+    let expected = [CancelledRun { run: former.clone(), cancelled: 1, claimed: 0 }];
+    for (validate_only, what) in [(true, "dry run"), (false, "answer"), (false, "repeated answer")] {
+        let answer = node.schedules().trigger_schedule(ask("second", validate_only)).await.expect(what).into_inner();
+        assert_eq!((answer.cancelled.as_slice(), answer.cancelled_more), (expected.as_slice(), 0), "{what}");
+    }
+    let last = node.schedules().trigger_schedule(ask("third", false)).await.expect("opened").into_inner();
+    assert_eq!(last.cancelled.len(), 1, "a run that was cancelled before is not named again: {:?}", last.cancelled);
     node.stop().await;
 }

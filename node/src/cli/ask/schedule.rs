@@ -14,8 +14,9 @@ use crate::cli::failure::{Failure, Stop};
 use crate::cli::human;
 use crate::cli::import::plan::LABEL;
 use crate::cli::manifest::export;
+use crate::cli::view::View;
 use crate::cli::view::history::HistoryView;
-use crate::cli::view::run::RunView;
+use crate::cli::view::run::TriggerView;
 use crate::cli::view::schedule::{DeletedView, LabelledView, ResumeView, ScheduleView};
 use crate::cli::word::name as name_of;
 
@@ -170,12 +171,12 @@ async fn trigger(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -
     let question = TriggerScheduleRequest { tenant, name, request_id, validate_only: dry_run };
     let call = |channel, question| async move { Service::new(channel).trigger_schedule(question).await };
     let answer = desk.change(question, call).await?;
-    let run = answer.run.unwrap_or_default();
     for warning in &answer.warnings {
         desk.terminal.say(&format!("warning: {warning}"));
     }
-    let next = format!("next: reveille run watch {}", run.run);
-    desk.terminal.show(&RunView::from(run))?;
+    let view = TriggerView::from(answer);
+    let next = format!("next: reveille run watch {}", view.name());
+    desk.terminal.show(&view)?;
     desk.terminal.say(if dry_run { CHECKED } else { &next });
     Ok(())
 }

@@ -309,6 +309,64 @@ impl View for RunView {
     }
 }
 
+/// What a trigger opened, or would open, and the runs that it cancels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TriggerView {
+    #[serde(flatten)]
+    run: RunView,
+    cancelled_runs: Vec<CancelledRunView>,
+    cancelled_runs_more: u32,
+}
+
+/// A run that another one cancels when it opens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct CancelledRunView {
+    run: String,
+    cancelled: u32,
+    claimed: u32,
+}
+
+impl From<v1::TriggerScheduleResponse> for TriggerView {
+    fn from(answer: v1::TriggerScheduleResponse) -> TriggerView {
+        let one =
+            |one: v1::CancelledRun| CancelledRunView { run: one.run, cancelled: one.cancelled, claimed: one.claimed };
+        TriggerView {
+            run: answer.run.unwrap_or_default().into(),
+            cancelled_runs: answer.cancelled.into_iter().map(one).collect(),
+            cancelled_runs_more: answer.cancelled_more,
+        }
+    }
+}
+
+impl CancelledRunView {
+    /// `r12.0: 300 recipients cancelled, 14 claimed`
+    fn words(&self) -> String {
+        let cancelled = human::counted(self.cancelled.into(), "recipient");
+        let claimed = match self.claimed {
+            0 => String::new(),
+            claimed => format!(", {} claimed and sent unless released", human::count(claimed.into())),
+        };
+        format!("{}: {cancelled} cancelled{claimed}", self.run)
+    }
+}
+
+impl View for TriggerView {
+    fn name(&self) -> String {
+        self.run.name()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let verb = if self.run.run.is_empty() { "would cancel" } else { "cancelled" };
+        let mut lines: Vec<String> =
+            self.cancelled_runs.iter().map(|one| format!("{verb} run {}", one.words())).collect();
+        if self.cancelled_runs_more > 0 {
+            lines.push(format!("{verb} {} more", human::counted(self.cancelled_runs_more.into(), "run")));
+        }
+        lines.insert(0, self.run.text(paint));
+        lines.join("\n")
+    }
+}
+
 impl Row for RunView {
     const NOUN: &'static str = "runs";
     const COLUMNS: &'static [&'static str] =

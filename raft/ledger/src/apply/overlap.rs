@@ -19,7 +19,8 @@ use crate::ids::{RunId, ScheduleId, Time};
 use crate::impossible::Impossible;
 use crate::policy::Overlap;
 use crate::refusal::Refusal;
-use crate::state::{Held, Ledger};
+use crate::reply::{CancelledRun, CancelledRuns};
+use crate::state::{Held, Ledger, Run, RunState, Standing};
 
 impl Ledger {
     /// Which run stands in the way of a schedule's instants, or did so until a moment ago, and up to when
@@ -91,13 +92,38 @@ impl Ledger {
         }
         let late: Vec<RunId> = self.unfinished(id).map(|(run, _)| run).collect();
         self.expire(context, &late);
-        if overlap == Overlap::CancelOther {
-            let others: Vec<RunId> = self.unfinished(id).map(|(run, _)| run).collect();
-            for other in others {
-                // One that has expired or was cancelled before gives back what is claimed by itself.
-                let _ = self.run_cancel(context, other, Some(run));
-            }
+        let others: Vec<RunId> = self.giving_way(id, context.now).map(|(run, _)| run).collect();
+        for other in others {
+            let _ = self.run_cancel(context, other, Some(run));
         }
+    }
+
+    /// The runs that another run of the schedule cancels when it opens at `now` (`cancel_other`). A run that has
+    /// expired or was cancelled before releases its claims by itself.
+    fn giving_way(&self, id: ScheduleId, now: Time) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+        let cancels = self.schedules.get(&id).is_some_and(|schedule| schedule.policies.overlap == Overlap::CancelOther);
+        let goes_on = move |run: &Run| {
+            cancels && matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.finish_by > now
+        };
+        self.unfinished(id).filter(move |(_, run)| goes_on(run))
+    }
+
+    /// What a run of the schedule cancels when it opens at `now`; asked before it opens.
+    pub fn would_cancel(&self, id: ScheduleId, now: Time) -> CancelledRuns {
+        let mut cancelled = CancelledRuns::default();
+        for (run, known) in self.giving_way(id, now) {
+            if cancelled.runs.len() >= CancelledRuns::NAMED {
+                cancelled.more = cancelled.more.saturating_add(1);
+                continue;
+            }
+            let count = |state| known.counts.get(state);
+            cancelled.runs.push(CancelledRun {
+                run,
+                cancelled: count(Standing::Pending),
+                claimed: count(Standing::Claimed),
+            });
+        }
+        cancelled
     }
 
     /// After a run was opened, moved or changed: keeps the two indices of `overlap`, and says when the schedule's next

@@ -9,12 +9,12 @@ use crate::command::{Cause, ENTRY_BYTES_MAX, Opening, ScheduleCreate, SchedulePa
 use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, To};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
-use crate::ids::{Nominal, ScheduleId, Time};
+use crate::ids::{Nominal, RunId, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
 use crate::labels::Labels;
 use crate::policy::Policies;
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::{CancelledRuns, Outcome};
 use crate::state::{Activity, History, Ledger, Plan, Schedule};
 
 // Content and audience travel once, in the entry that creates their schedule.
@@ -186,7 +186,7 @@ impl Ledger {
         let nominal = Nominal::Trigger(trigger.request.clone());
         if let Some(run) = self.history.get(&(id, nominal.clone())).and_then(History::run) {
             context.repeats = Some(run.index);
-            return Ok(Outcome::Run(run));
+            return Ok(self.triggered_before(trigger, run));
         }
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let (tenant, request, body) =
@@ -201,10 +201,22 @@ impl Ledger {
         self.may_trigger(id, context.now)?;
         self.may_anybody(id, context.now)?;
         let opening = Opening { nominal, due: context.now, cause: Cause::Trigger, finish_by };
+        let cancelled = self.would_cancel(id, context.now);
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
-        let outcome = runs.first().map(|(_, run)| Outcome::Run(*run)).ok_or(Refusal::NoSuchSchedule(id))?;
+        let opened = runs.first().map(|(_, run)| *run).ok_or(Refusal::NoSuchSchedule(id))?;
+        let outcome = Outcome::Run { run: opened, cancelled };
         self.remember(context, &tenant, request, body, &outcome);
         Ok(outcome)
+    }
+
+    /// The first answer to a trigger whose run exists; without the runs that it cancelled once that answer is forgotten.
+    fn triggered_before(&self, trigger: &Trigger, opened: RunId) -> Outcome {
+        let stored = self.schedules.get(&trigger.schedule);
+        let stored = stored.and_then(|schedule| self.answer_to(&schedule.tenant, &trigger.request));
+        match stored.map(|answer| &answer.outcome) {
+            Some(outcome @ Outcome::Run { run, .. }) if *run == opened => outcome.clone(),
+            _ => Outcome::Run { run: opened, cancelled: CancelledRuns::default() },
+        }
     }
 
     /// The schedule's place in the due index: only an active one has one.

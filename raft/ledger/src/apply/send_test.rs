@@ -15,7 +15,7 @@ use crate::impossible::{Bounded, Impossible};
 use crate::labels::Labels;
 use crate::policy::{Overlap, Policies};
 use crate::refusal::Refusal;
-use crate::reply::Outcome;
+use crate::reply::{CancelledRuns, Outcome};
 use crate::state::{Activity, Ledger, Plan, Schedule};
 
 /// What a run of a test mail has for the name of its schedule. No such schedule is ever found by it.
@@ -84,7 +84,8 @@ impl Ledger {
             self.let_go(&schedule.content);
             self.let_go(&schedule.audience);
         }
-        let outcome = runs.first().map(|(_, run)| Outcome::Run(*run)).ok_or(Refusal::NoSuchSchedule(id))?;
+        let run = runs.first().map(|(_, run)| *run).ok_or(Refusal::NoSuchSchedule(id))?;
+        let outcome = Outcome::Run { run, cancelled: CancelledRuns::default() };
         self.remember(context, &test.tenant, request, body, &outcome);
         Ok(outcome)
     }

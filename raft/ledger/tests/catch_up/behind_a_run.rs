@@ -28,7 +28,7 @@ impl Drill {
 
     fn trigger(&mut self) {
         let trigger = Trigger { schedule: self.schedule, request: "now".into() };
-        assert!(matches!(self.put(Command::Trigger(trigger)), Outcome::Run(_)));
+        assert!(matches!(self.put(Command::Trigger(trigger)), Outcome::Run { .. }));
     }
 
     /// Minutes after its creation at which each run was due, why it opened, and for which run it had waited.

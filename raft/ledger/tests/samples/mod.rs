@@ -12,7 +12,7 @@ use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{Moved, Outcome, Reply};
+use reveille_ledger::reply::{CancelledRun, CancelledRuns, Moved, Outcome, Reply};
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::warm_up::{Day, WarmUpSet};
@@ -437,7 +437,10 @@ pub fn replies() -> Vec<(String, Reply)> {
         Outcome::Done,
         epoch,
         Outcome::Schedule(ScheduleId(900)),
-        Outcome::Run(RUN),
+        Outcome::Run {
+            run: RUN,
+            cancelled: CancelledRuns { runs: vec![CancelledRun { run: RUN, cancelled: 300, claimed: 2 }], more: 1 },
+        },
         Outcome::Fired(vec![Ok(vec![RUN]), Err(Refusal::StalePlan)]),
         Outcome::Claimed(vec![Ok(FENCE), Err(Refusal::NothingPending)]),
         Outcome::Moved(300),
@@ -545,7 +548,7 @@ pub fn ledger() -> Ledger {
     let Outcome::Fired(fired) = put(10_000, Command::Fire(vec![fire])) else { panic!("fired") };
     let page = fired[0].as_ref().expect("a run")[0];
     let trigger = Command::Trigger(Trigger { schedule: active, request: "now".into() });
-    let Outcome::Run(triggered) = put(10_000, trigger) else { panic!("a run") };
+    let Outcome::Run { run: triggered, .. } = put(10_000, trigger) else { panic!("a run") };
     put(10_000, Command::Backfill(backfill(active, next(3))));
     let mut claim = |slots: Bitmap| {
         let claim = Claim { page, chunk: 0, slice: slots, holder: HOLDER };

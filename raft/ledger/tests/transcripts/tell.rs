@@ -9,7 +9,7 @@ use reveille_ledger::command::{Fire, Next};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::refusal::Refusal;
-use reveille_ledger::reply::{Moved, Outcome, Reply};
+use reveille_ledger::reply::{CancelledRun, Moved, Outcome, Reply};
 use reveille_ledger::toll::Toll;
 use reveille_ledger::{Applied, Ledger, Page, Run, RunState, Standing, wave_start};
 
@@ -45,7 +45,12 @@ fn reply(world: &World, reply: &Reply) -> String {
             format!("epoch {} from {}, {agree}", epoch.0, world.time(*base))
         }
         Outcome::Schedule(id) => format!("schedule {}", id.0),
-        Outcome::Run(run) => format!("run {run}"),
+        Outcome::Run { run, cancelled } => {
+            let one = |one: &CancelledRun| {
+                format!("; cancels {}: {} pending, {} claimed", one.run, one.cancelled, one.claimed)
+            };
+            format!("run {run}{}", cancelled.runs.iter().map(one).collect::<String>())
+        }
         Outcome::Fired(answers) => list(answers.iter().map(|answer| match answer {
             Ok(runs) => format!("fired {}", list(runs.iter().map(RunId::to_string))),
             Err(refusal) => format!("refused: {refusal}"),
