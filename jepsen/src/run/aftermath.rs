@@ -1,10 +1,13 @@
 //! After everything was mended: waits until nothing is left to send, and reads what the ledger says of each
 //! recipient, into the history.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use reveille_check::history::{Event, Explained, Found, Noun, OPTED_OUT, Part, PassedOver, Run, RunCause, StateHash};
 use reveille_proto::admin::v1 as api;
 
@@ -63,10 +66,9 @@ pub async fn read(
     until: Instant,
 ) -> Result<Vec<Part>> {
     // Every run, by its name: the schedule.
-    let (mut runs, mut opened) = (BTreeMap::new(), BTreeSet::new());
+    let mut runs = BTreeMap::new();
     for run in all_runs(admin).await? {
         runs.insert((run.tenant.clone(), run.run.clone()), run.schedule.clone());
-        opened.extend(run.due.as_ref().map(|due| (run.schedule.clone(), millis(due))));
         recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
     }
     let mut whole = vec![Part::Runs];
@@ -77,7 +79,7 @@ pub async fn read(
             whole.push(Part::OpenRows);
         }
     }
-    if instants(admin, workload, &opened, recorder, until).await? {
+    if instants(admin, workload, recorder, until).await? {
         whole.push(Part::Instants);
     }
     objects(admin, recorder).await?;
@@ -136,43 +138,42 @@ fn millis(at: &prost_types::Timestamp) -> i64 {
     at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000
 }
 
-/// Instants that opened no run; false where time was over before, or where the ledger explains another number of them
-/// than there are.
-async fn instants(
-    admin: &Admin,
-    workload: &Workload,
-    opened: &BTreeSet<(String, i64)>,
-    recorder: &Recorder,
-    until: Instant,
-) -> Result<bool> {
+/// Instants that opened no run, as the ledger names them; false where time was over before all were read, or where a name
+/// cannot be read.
+async fn instants(admin: &Admin, workload: &Workload, recorder: &Recorder, until: Instant) -> Result<bool> {
     let items = workload.items().clone();
     for item in items {
         if Instant::now() > until {
             return Ok(false);
         }
-        let told = admin.of_tenant(item.tenant()).history(&item.name).await?;
-        // The ledger tells the latest first.
-        let told =
-            told.into_iter().rev().filter_map(|entry| Some((passed_over(entry.outcome())?, entry.count, entry.reason)));
-        let each: Vec<_> = told.flat_map(|(outcome, count, reason)| vec![(outcome, reason); count as usize]).collect();
-        let unopened = item.instants_ms().into_iter().filter(|at_ms| !opened.contains(&(item.name.clone(), *at_ms)));
-        let unopened: Vec<i64> = unopened.collect();
-        if each.len() > unopened.len() {
-            return Ok(false);
-        }
-        for ((outcome, reason), at_ms) in each.into_iter().zip(unopened) {
+        let zone = TimeZone::get(item.zone())?;
+        for entry in admin.of_tenant(item.tenant()).history(&item.name).await? {
+            let Some(outcome) = passed_over(entry.outcome()) else { continue };
+            let named = [&entry.nominal, &entry.last].map(|name| instant_ms(name, &zone));
+            let [Some(first_unix_ms), Some(last_unix_ms)] = named else { return Ok(false) };
             recorder.event(&Event::Explained(Explained {
                 tenant: item.tenant().to_owned(),
                 schedule: item.name.clone(),
-                first_unix_ms: at_ms,
-                last_unix_ms: at_ms,
-                count: 1,
+                first_unix_ms,
+                last_unix_ms,
+                count: u64::from(entry.count),
                 outcome,
-                reason,
+                reason: entry.reason,
             }));
         }
     }
     Ok(true)
+}
+
+/// When an occurrence of this name is due: an instant is written as such, a time of day as civil time in the zone.
+fn instant_ms(name: &str, zone: &TimeZone) -> Option<i64> {
+    if let Ok(instant) = name.parse::<Timestamp>() {
+        return Some(instant.as_millisecond());
+    }
+    let (civil, is_second) = name.strip_suffix(" (second)").map_or((name, false), |civil| (civil, true));
+    let at = zone.to_ambiguous_zoned(civil.parse::<DateTime>().ok()?);
+    let at = if is_second { at.later() } else { at.compatible() };
+    Some(at.ok()?.timestamp().as_millisecond())
 }
 
 /// None of an instant that fired.
@@ -243,5 +244,26 @@ async fn hashes(admin: &Admin, recorder: &Recorder) -> Result<bool> {
             return Ok(all);
         }
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn occurrence_names_are_read_as_instants_of_their_zone() {
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        let at = |text: &str| Some(text.parse::<Timestamp>().unwrap().as_millisecond());
+        for (name, instant) in [
+            ("2026-03-28T09:00:00.5Z", "2026-03-28T09:00:00.5Z"),
+            ("2026-03-28T09:00:00", "2026-03-28T08:00:00Z"),
+            ("2026-03-30T09:00:00", "2026-03-30T07:00:00Z"),
+            ("2026-10-25T02:30:00", "2026-10-25T00:30:00Z"),
+            ("2026-10-25T02:30:00 (second)", "2026-10-25T01:30:00Z"),
+        ] {
+            assert_eq!(instant_ms(name, &berlin), at(instant), "{name}");
+        }
+        assert_eq!(instant_ms("trigger 7", &berlin), None);
     }
 }

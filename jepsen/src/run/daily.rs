@@ -52,7 +52,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A time of day in a zone, and when that is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rhythm {
-    zone: &'static str,
+    /// Of its time of day.
+    pub zone: &'static str,
     hour: u32,
     minute: u32,
     /// The days begin and end.

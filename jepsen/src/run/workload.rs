@@ -111,6 +111,14 @@ impl Item {
         }
     }
 
+    /// The zone of its times of day.
+    pub fn zone(&self) -> &'static str {
+        match &self.kind {
+            Kind::Daily(rhythm) => rhythm.zone,
+            Kind::Once | Kind::Campaign(_) | Kind::Held(_) => "UTC",
+        }
+    }
+
     /// What it is to an operator.
     pub fn noun(&self) -> Noun {
         match self.kind {
