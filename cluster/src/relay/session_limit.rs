@@ -1,8 +1,9 @@
 //! How many emails one session with a relay may carry.
 //!
 //! Relays end a session after so many messages with 421 at MAIL (RFC 5321 3.8). The email that meets it goes back, so a
-//! known limit saves one release per session. The pool learns the lowest number that a relay took, and raises it slowly:
-//! a 421 may have had another cause, for example a restart. `shared.rs` owns the value; it reads no clock.
+//! known limit saves one release per session. The pool learns a number that two sessions in a row ended at: a relay that
+//! restarts ends its sessions too, each at another number. It raises the number slowly. `shared.rs` owns the value; it
+//! reads no clock.
 
 use std::time::Duration;
 
@@ -14,13 +15,15 @@ const RAISE_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct SessionLimit {
     most: u32,
+    /// Where the last session was ended that was ended before its limit.
+    seen: Option<u32>,
     /// What was learned, and when it last changed.
     learned: Option<(u32, Duration)>,
 }
 
 impl SessionLimit {
     pub fn new(most: u32) -> SessionLimit {
-        SessionLimit { most, learned: None }
+        SessionLimit { most, seen: None, learned: None }
     }
 
     /// Emails that a session may carry.
@@ -30,7 +33,10 @@ impl SessionLimit {
 
     /// The relay ended a session that had carried so many.
     pub fn ended_after(&mut self, emails: u32, now: Duration) {
-        self.learned = Some((emails.max(1).min(self.get()), now));
+        let emails = emails.max(1);
+        if self.seen.replace(emails) == Some(emails) {
+            self.learned = Some((emails.min(self.get()), now));
+        }
     }
 
     /// A session is retired because it has carried as many as it may, and the relay had not ended it.
@@ -52,12 +58,12 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_lowest_that_was_observed_and_grows_slowly() {
+    fn limit_is_learned_from_two_sessions_and_grows_slowly() {
         let mut limit = SessionLimit::new(1_000);
         limit.reached(minute(1));
         assert_eq!(limit.get(), 1_000, "nothing was learned");
-        limit.ended_after(100, minute(1));
-        limit.ended_after(120, minute(1));
+        [100, 120, 90].into_iter().for_each(|emails| limit.ended_after(emails, minute(1)));
+        assert_eq!(limit.get(), 1_000, "a restart ends each session elsewhere");
         limit.ended_after(90, minute(1));
         assert_eq!(limit.get(), 90);
         limit.reached(minute(1));
@@ -65,7 +71,7 @@ mod tests {
         limit.reached(minute(2));
         limit.reached(minute(2));
         assert_eq!(limit.get(), 101);
-        limit.ended_after(0, minute(3));
+        [0, 0].into_iter().for_each(|emails| limit.ended_after(emails, minute(3)));
         assert_eq!(limit.get(), 1);
         (4..80).for_each(|at| limit.reached(minute(at)));
         assert_eq!(limit.get(), 1_000, "a mistake is undone");
