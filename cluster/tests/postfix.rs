@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reveille_cluster::relay::{
-    Binding, Cause, Findings, Gate, GateAnswer, Mail, Mechanism, Mend, Patience, Session, Stage, Target, TcpDialer,
-    Timeouts, Verdict,
+    Binding, Cause, Findings, Gate, GateAnswer, Login, Mail, Mechanism, Mend, Patience, Session, Stage, Target,
+    TcpDialer, Timeouts, Verdict,
 };
 use reveille_cluster::secret::Secret;
 use reveille_ledger::access::{Access, Tls, Trust};
@@ -196,7 +196,8 @@ fn free_port() -> u16 {
 
 async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, Verdict>, Findings) {
     let access = Access { tls, credentials: secret.is_some().then(|| "login".to_owned()) };
-    let binding = |secret| ("login".to_owned(), Binding { host: "127.0.0.1".to_owned(), port, secret });
+    let binding =
+        |secret| ("login".to_owned(), Binding { host: "127.0.0.1".to_owned(), port, secret, login: Login::Password });
     let target = Target::new("127.0.0.1", port, "node-1.test", &access).expect("a target");
     let target = target.with_credentials(Arc::new(secret.map(binding).into_iter().collect()));
     let mut findings = Findings::default();

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reveille_cluster::relay::{Binding, CredentialStore};
+use reveille_cluster::relay::{Binding, CredentialStore, Login};
 use reveille_cluster::secret::Secret;
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +119,9 @@ pub struct CredentialSettings {
     pub port: Option<u16>,
     /// Where user:password is found, as file:/path or env:NAME; read at each login
     pub secret: Option<String>,
+    /// How they are said: password (AUTH PLAIN or LOGIN), or xoauth2, where the password is an access token that another
+    /// program renews in time [default: password]
+    pub mechanism: Option<String>,
 }
 
 /// Everything that a node needs to know.
@@ -324,6 +327,7 @@ impl CredentialSettings {
             host: self.host.or(below.host),
             port: self.port.or(below.port),
             secret: self.secret.or(below.secret),
+            mechanism: self.mechanism.or(below.mechanism),
         }
     }
 }
@@ -334,6 +338,13 @@ impl From<&Binding> for CredentialSettings {
             host: Some(binding.host.clone()),
             port: Some(binding.port),
             secret: Some(binding.secret.to_string()),
+            mechanism: Some(
+                match binding.login {
+                    Login::Password => "password",
+                    Login::Xoauth2 => "xoauth2",
+                }
+                .to_owned(),
+            ),
         }
     }
 }

@@ -14,8 +14,8 @@ use tokio::io::AsyncReadExt;
 use super::cause::{Cause, Mend};
 use crate::secret::Secret;
 
-/// More than any `user:password` has.
-const MAX_BYTES: u64 = 4096;
+/// More than any `user:password` has; access tokens are some 2 KiB. RFC 4954 (section 4) lets a line of AUTH have 12 KiB.
+const MAX_BYTES: u64 = 8192;
 
 /// The credentials that a node's configuration defines, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,18 @@ pub struct Binding {
     pub port: u16,
     /// Where `user:password` is found, on one line.
     pub secret: Secret,
+    /// What the password is.
+    pub login: Login,
+}
+
+/// How a relay is told the credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Login {
+    /// By AUTH PLAIN or LOGIN.
+    #[default]
+    Password,
+    /// By AUTH XOAUTH2: the password is an OAuth 2.0 access token, which another program renews in time.
+    Xoauth2,
 }
 
 impl FromIterator<(String, Binding)> for CredentialStore {
@@ -72,7 +84,8 @@ impl CredentialStore {
     /// [`Cause::Credentials`]: what this node lacks.
     pub(super) async fn resolve(&self, name: &str, host: &str, port: u16) -> Result<Credentials, Cause> {
         let binding = self.find(name, host, port).map_err(lacking)?;
-        Credentials::read(&binding.secret).await.map_err(lacking)
+        let read = Credentials::read(&binding.secret).await.map_err(lacking)?;
+        Ok(Credentials { login: binding.login, ..read })
     }
 }
 
@@ -94,6 +107,7 @@ fn lacking(why: String) -> Cause {
 pub(super) struct Credentials {
     pub user: String,
     pub password: String,
+    pub login: Login,
 }
 
 impl Credentials {
@@ -128,8 +142,11 @@ fn parse(content: &str) -> Option<Credentials> {
     let line = line.strip_suffix('\r').unwrap_or(line);
     let (user, password) = line.split_once(':')?;
     let good = !user.is_empty() && !password.is_empty() && !line.chars().any(char::is_control);
-    (good && line.len() as u64 <= MAX_BYTES)
-        .then(|| Credentials { user: user.to_owned(), password: password.to_owned() })
+    (good && line.len() as u64 <= MAX_BYTES).then(|| Credentials {
+        user: user.to_owned(),
+        password: password.to_owned(),
+        login: Login::default(),
+    })
 }
 
 #[cfg(test)]
@@ -145,7 +162,7 @@ mod tests {
         for text in ["", "anna", "anna:", ":x", "anna:x\nberta:y", "anna:x\n\n", "anna\0:x"] {
             assert!(parse(text).is_none(), "{text:?}");
         }
-        assert!(parse(&format!("anna:{}", "x".repeat(5000))).is_none());
+        assert!(parse(&format!("anna:{}", "x".repeat(9000))).is_none());
     }
 
     #[tokio::test]
@@ -154,6 +171,7 @@ mod tests {
             host: "smtp.example.com".to_owned(),
             port: 587,
             secret: Secret::Env("REVEILLE_SURELY_UNSET".to_owned()),
+            login: Login::Password,
         };
         let store: CredentialStore = [("ses".to_owned(), binding.clone())].into_iter().collect();
         assert_eq!(store.find("ses", "SMTP.example.com", 587), Ok(&binding));

@@ -43,7 +43,7 @@ mod tests;
 
 pub use auth::Mechanism;
 pub use cause::{Cause, Mend, Trouble};
-pub use credentials::{Binding, CredentialStore};
+pub use credentials::{Binding, CredentialStore, Login};
 pub use dialer::{Connected, Dial, TcpDialer};
 pub use dialogue::Session;
 pub use envelope::{Mail, Offers};

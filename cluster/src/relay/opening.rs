@@ -15,6 +15,7 @@ use reveille_ledger::access::Tls;
 use super::{
     auth::{self, Mechanism},
     cause::{Cause, Mend},
+    credentials::Login,
     envelope::Offers,
     findings::Findings,
     lines::Reply,
@@ -101,22 +102,31 @@ impl Opening<'_> {
 
     async fn authenticate(&mut self, stream: &mut Stream) -> Step<()> {
         let failed = |cause| lost(Stage::Auth, cause);
-        let mechanism = Mechanism::choose(&self.findings.extensions).ok_or_else(|| {
+        let credentials = self.patience.bound(self.timeouts.auth, self.target.credentials()).await;
+        let credentials = credentials.and_then(|done| done).map_err(failed)?;
+        let mechanism = Mechanism::choose(&self.findings.extensions, credentials.login).ok_or_else(|| {
             let may_after = matches!(self.target.tls(), Tls::None) && self.offers("STARTTLS");
             let (mend, then) = match may_after {
                 true => (Mend::LoginAfterStartTls, " in the clear, and may after STARTTLS: --tls starttls"),
                 false => (Mend::NoLogin, " here"),
             };
-            let words = format!("the relay offers neither AUTH PLAIN nor AUTH LOGIN{then}");
+            let known = match credentials.login {
+                Login::Password => "neither AUTH PLAIN nor AUTH LOGIN",
+                Login::Xoauth2 => "no AUTH XOAUTH2",
+            };
+            let words = format!("the relay offers {known}{then}");
             failed(Cause::Credentials(mend.because(words)))
         })?;
-        let credentials = self.patience.bound(self.timeouts.auth, self.target.credentials()).await;
-        let credentials = credentials.and_then(|done| done).map_err(failed)?;
         let lines = mechanism.lines(&credentials);
         let secrets = auth::secrets(&credentials, &lines);
         for (place, line) in lines.iter().enumerate() {
             let reply = self.hear(stream, Stage::Auth, line, self.timeouts.auth).await;
-            let reply = reply.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
+            let mut reply = reply.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
+            if mechanism == Mechanism::Xoauth2 && reply.class() == 3 {
+                // It says what is wrong with the token, and refuses after an empty answer.
+                let refusal = self.hear(stream, Stage::Auth, "\r\n", self.timeouts.auth).await;
+                reply = refusal.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
+            }
             let class = if place + 1 == lines.len() { 2 } else { 3 };
             expect(Stage::Auth, auth::scrub(reply, &secrets), class)?;
         }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use reveille_cluster::relay::{Binding, CredentialStore, Target};
+use reveille_cluster::relay::{Binding, CredentialStore, Login, Target};
 use reveille_cluster::secret::Secret;
 use reveille_cluster::unsubscribe::{Unsubscribe, UnsubscribeError};
 
@@ -81,7 +81,15 @@ impl CredentialSettings {
         let secret = self.secret.ok_or_else(|| missing("secret", next))?;
         // The text is not repeated: it may be the password itself.
         let secret = secret.parse::<Secret>().map_err(|error| setting(at("secret"), error.to_string(), next))?;
-        Ok(Binding { host, port, secret })
+        let login = match self.mechanism.as_deref() {
+            None | Some("password") => Login::Password,
+            Some("xoauth2") => Login::Xoauth2,
+            Some(other) => {
+                let next = "write \"password\" or \"xoauth2\"";
+                return Err(setting(at("mechanism"), format!("'{other}' is not known"), next));
+            }
+        };
+        Ok(Binding { host, port, secret, login })
     }
 }
 

@@ -59,6 +59,7 @@ pub fn keys() -> Vec<Key> {
         host: Some("smtp.example.com".into()),
         port: Some(587),
         secret: Some("file:/etc/reveille/ses".into()),
+        mechanism: None,
     };
     let said = Settings {
         name: Some(NAME.into()),

@@ -148,6 +148,10 @@ fn credentials_are_bound_to_host_and_port() {
             "host = \"h\"\nport = 25\nsecret = \"anna:hunter2\"",
             "credentials.ses.secret: is not a reference to a secret; give file:/absolute/path or env:NAME (FILE:6)",
         ),
+        (
+            "host = \"h\"\nport = 25\nsecret = \"env:X\"\nmechanism = \"cram\"",
+            "credentials.ses.mechanism: 'cram' is not known (FILE:7); write \"password\" or \"xoauth2\"",
+        ),
         ("user = \"x\"", "FILE:4:1: unknown key `user`; "),
     ] {
         let error = refused(&format!("{LEAST}[credentials.ses]\n{more}\n"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reveille_ledger::access::{Access, Tls, Trust};
 
 use super::{
-    super::{Binding, Cause, Findings, Mechanism, Mend, Patience, Session, Stage, Target, Timeouts, Verdict},
+    super::{Binding, Cause, Findings, Login, Mechanism, Mend, Patience, Session, Stage, Target, Timeouts, Verdict},
     certificates::Authority,
     server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, script, when, willing},
 };
@@ -20,6 +20,7 @@ struct Scene {
     exchange: Exchange,
     access: Access,
     host: &'static str,
+    login: Login,
 }
 
 impl Scene {
@@ -28,7 +29,13 @@ impl Scene {
         let trust = Trust { ca: Some(authority.file()), name: None };
         let tls = ServerTls::Implicit(authority.server(HOST));
         let access = Access { tls: Tls::Implicit(trust), credentials: None };
-        Scene { authority, exchange: Exchange { tls, ..Exchange::new(script) }, access, host: HOST }
+        Scene {
+            authority,
+            exchange: Exchange { tls, ..Exchange::new(script) },
+            access,
+            host: HOST,
+            login: Login::Password,
+        }
     }
 
     fn start_tls(script: Script) -> Scene {
@@ -62,6 +69,7 @@ impl Scene {
             host: if bound_here { self.host } else { "another.example.org" }.to_owned(),
             port: 25,
             secret: Secret::File(self.authority.path("login").to_string_lossy().into_owned()),
+            login: self.login,
         };
         let target = Target::new(self.host, 25, "node-1.example.org", &self.access).expect("a good target");
         let target = target.with_credentials(Arc::new([("anna".to_owned(), anna)].into_iter().collect()));
@@ -222,6 +230,23 @@ async fn plain_is_taken_where_it_is_offered_and_login_where_not() {
     let scene = Scene::implicit(login).logging_in();
     assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Login));
     assert_eq!(scene.exchange.commands(), [EHLO, "AUTH LOGIN", "YW5uYQ==", "aHVudGVyMg=="]);
+}
+
+#[tokio::test]
+async fn token_goes_by_xoauth2_and_its_refusal_is_heard() {
+    let offers = (Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH LOGIN XOAUTH2\r\n"));
+    let by_token = |script| {
+        let mut scene = Scene::implicit(script).logging_in();
+        scene.login = Login::Xoauth2;
+        scene
+    };
+    let scene = by_token(when(offers.0, offers.1.clone()));
+    assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Xoauth2));
+    let line = "AUTH XOAUTH2 dXNlcj1hbm5hAWF1dGg9QmVhcmVyIGh1bnRlcjIBAQ==";
+    assert_eq!(scene.exchange.commands(), [EHLO, line]);
+    let scene = by_token(willing());
+    let (stage, words) = scene.fails().await;
+    assert!(stage == Stage::Auth && words == "the relay offers no AUTH XOAUTH2 here", "{words}");
 }
 
 #[tokio::test]
