@@ -426,19 +426,14 @@ impl World {
         let backfill = Command::Backfill(Backfill { request, body, schedule: id, openings, known: 0, rest: None });
         let Outcome::Backfilled { inside_gap, .. } = self.put(backfill.clone()) else { return };
         let once = rows_without_head(&self.ledger);
-        let again = self.put(backfill);
-        assert_eq!(
-            again,
-            Outcome::Backfilled {
-                opened: 0,
-                first: None,
-                last: None,
-                known: count - inside_gap,
-                rest: None,
-                inside_gap
-            }
-        );
-        assert_eq!(once, rows_without_head(&self.ledger), "P7: a backfill that comes twice");
+        let Outcome::Backfilled { opened, known, inside_gap: left, .. } = self.put(backfill) else {
+            panic!("a backfill that was taken is taken again")
+        };
+        assert_eq!((known, opened + left), (count - inside_gap, inside_gap), "what opened opens no second time");
+        // What the first one left out for its own batch may open now: its runs have mailed nobody yet (P17).
+        if opened == 0 {
+            assert_eq!(once, rows_without_head(&self.ledger));
+        }
     }
 
     /// What is old enough; or everything by name, of which only that goes.
