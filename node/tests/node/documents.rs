@@ -143,7 +143,13 @@ fn shown(node: &Process, line: &str) -> String {
 
 fn started() -> (TempDir, Process) {
     let folder = tempfile::tempdir().expect("a folder");
-    let node = Process::listening(folder.path(), "one");
+    // What the relay of the documents names.
+    let credentials = [
+        ("REVEILLE__CREDENTIALS__MAIN__HOST", "mx.example.org"),
+        ("REVEILLE__CREDENTIALS__MAIN__PORT", "587"),
+        ("REVEILLE__CREDENTIALS__MAIN__SECRET", "env:LOGIN"),
+    ];
+    let node = Process::listening_by(folder.path(), "one", ["127.0.0.1:0"; 3], &credentials);
     until("a cluster", || node.reveille("cluster init").code == Some(0));
     until("a leader", || node.reveille("schedule list").code == Some(0));
     (folder, node)
