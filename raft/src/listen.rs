@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use futures::Stream;
@@ -22,7 +22,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::PollSemaphore;
-use tonic::Status;
 use tonic::transport::server::Connected;
 
 /// Open connections of one listener: each costs some 30 KB. Further ones wait in the system's queue.
@@ -149,17 +148,15 @@ pub fn memory() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MESSAGES_BYTES_MAX))
 }
 
-/// Middleware: what was read of a request counts against `memory` until its answer begins. A request for which there is
-/// no room is refused, and nothing is done of it. It does not wait: bytes that nobody reads would fill the window of
-/// their connection, and hold up everything else on it.
-pub async fn within_memory(State(memory): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+/// For a middleware: what was read of a request counts against `memory` until its answer begins. None: there was no room
+/// for it, and nothing was done of it. It does not wait: bytes that are not read would fill the window of their
+/// connection, and hold up everything else on it.
+pub async fn within_memory(memory: Arc<Semaphore>, request: Request, next: Next) -> Option<Response> {
     let held = Arc::new(Mutex::new(Held::default()));
     let message = |body| Body::new(Message { body, memory, held: Arc::clone(&held) });
     let answer = next.run(request.map(message)).await;
-    match held.lock().is_refused {
-        true => Status::aborted("this node works on too many large messages").into_http(),
-        false => answer,
-    }
+    let is_refused = held.lock().is_refused;
+    (!is_refused).then_some(answer)
 }
 
 /// What a request takes of the memory.

@@ -63,11 +63,13 @@ pub async fn serve(
     let admin = Arc::new(Admin { stop: stop.clone(), ..admin });
     health.set_serving::<ScheduleServiceServer<Admin>>().await;
     let routes = router(&admin)?.add_service(health_service).into_axum_router();
-    let memory = from_fn_with_state(listen::memory(), |memory, request: Request, next: Next| async move {
+    let memory = from_fn_with_state(listen::memory(), |State(memory), request: Request, next: Next| async move {
         match request.uri().path() == UPLOAD {
             // It takes piece after piece, and bounds them itself.
             true => next.run(request).await,
-            false => listen::within_memory(memory, request, next).await,
+            false => listen::within_memory(memory, request, next)
+                .await
+                .unwrap_or_else(|| Status::from(refusals::out_of_memory()).into_http()),
         }
     });
     let routes = Routes::from(bounded(routes, deadline::LONGEST).layer(memory).layer(from_fn(is_grpc)));

@@ -187,6 +187,12 @@ pub fn nobody_in_doubt(named: &[String], run: RunId, standings: &str) -> Fault {
     not_possible(message).next(format!("reveille explain {run} '{one}'"))
 }
 
+/// The bytes of the requests at work are as many as this node takes.
+pub fn out_of_memory() -> Fault {
+    let message = "this node works on too many large requests; nothing happened";
+    Fault::new(Code::Unavailable, ErrorReason::Busy, message).next("ask another node: --endpoint a,b,c")
+}
+
 /// The named recipients are in doubt for a later hand-off than the decision looked at.
 pub fn later_doubt(run: RunId, later: Fence) -> Fault {
     let message = format!("in doubt for a later hand-off, {later}, than the one that was looked at");

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::extract::State;
 use axum::middleware::from_fn_with_state;
 use parking_lot::Mutex;
 use reveille_proto::peer::v1;
@@ -108,7 +109,10 @@ impl Transport for GrpcTransport {
         let service = PeerServiceServer::new(Receiver { handler })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let bounded = from_fn_with_state(listen::memory(), listen::within_memory);
+        let bounded = from_fn_with_state(listen::memory(), |State(memory), request, next| async {
+            let answer = listen::within_memory(memory, request, next).await;
+            answer.unwrap_or_else(|| Status::aborted("this node works on too many large messages").into_http())
+        });
         let routes = Routes::new(service).into_axum_router().layer(bounded);
         let drained = stop.clone();
         let serving = Server::builder()
