@@ -4,8 +4,10 @@
 //! Entries are drawn with the ends of every number and with names of things that are there and that are
 //! not, on a ledger in the middle of its work.
 
+mod given;
 mod plain;
 
+use given::GivenTexts;
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::canary::Canary;
@@ -459,6 +461,8 @@ proptest! {
         entries in prop::collection::vec((wild_command(ledger_at_work().1), prop::option::weighted(0.3, time())), 1..30),
     ) {
         let (mut ledger, _) = ledger_at_work();
+        let mut given = GivenTexts::default();
+        given.note(&ledger);
         for (command, now) in entries {
             let head = ledger.head();
             let now = now.unwrap_or(head.now);
@@ -467,6 +471,8 @@ proptest! {
             let entry = Entry::from_bytes(&entry.to_bytes()).expect("an entry reads back");
             let before = ledger.clone();
             ledger.apply(ledger.head().applied + 1, &entry);
+            given.note(&entry.command);
+            given.assert_hold(&ledger);
             grows(&before, &ledger);
             let violations = check(&ledger);
             prop_assert!(violations.is_empty(), "{:?}: {:?}", entry, violations);

@@ -3,10 +3,13 @@
 //! Commands are drawn against the state as it is, with some that are stale, repeated or plain wrong, as
 //! a log that went through elections and lost answers would hold them.
 
+#[path = "../given/mod.rs"]
+mod given;
 mod oracle;
 #[path = "../plain/mod.rs"]
 mod plain;
 
+use given::GivenTexts;
 use proptest::prelude::*;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
@@ -571,10 +574,13 @@ proptest! {
         let mut mirror: std::collections::BTreeMap<Vec<u8>, Vec<u8>> = std::collections::BTreeMap::new();
         let cut = cut.index(world.log.len());
         let mut restored = None;
+        let mut given = GivenTexts::default();
         for (place, entry) in world.log.iter().enumerate() {
             let index = place as u64 + 1;
             let reply = replayed.apply(index, entry).reply;
             prop_assert_eq!(&reply, &world.replies[place], "replay = live");
+            given.note(&entry.command);
+            given.assert_hold(&replayed);
             if index.is_multiple_of(3) || place == cut || index == world.log.len() as u64 {
                 // As the state store is written: now and then, and only what changed since.
                 let changed = replayed.take_changed();

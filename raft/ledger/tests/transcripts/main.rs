@@ -6,6 +6,8 @@
 //! test -p reveille-ledger --test transcripts` records anew; read the difference before you keep it.
 
 mod ask;
+#[path = "../given/mod.rs"]
+mod given;
 mod show;
 mod tell;
 mod words;

@@ -9,6 +9,7 @@ use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId, ScheduleId, Time};
 use reveille_ledger::{Applied, Ledger};
 
+use crate::given::GivenTexts;
 use crate::words::{Told, Words, offset};
 
 /// Monday 2026-03-02T00:00:00Z, unless the script says otherwise.
@@ -22,6 +23,7 @@ pub struct World {
     pub fences: BTreeMap<String, Fence>,
     /// Deleted schedules keep their names here.
     pub names: BTreeMap<String, ScheduleId>,
+    given: GivenTexts,
 }
 
 impl World {
@@ -32,6 +34,7 @@ impl World {
             index: 0,
             fences: BTreeMap::new(),
             names: BTreeMap::new(),
+            given: GivenTexts::default(),
         }
     }
 
@@ -50,6 +53,7 @@ impl World {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let now = head.now.plus_ms(-head.offset_ms());
+        self.given.note(&command);
         self.ledger.apply(self.index, &Entry { epoch, now, command });
     }
 
@@ -58,6 +62,8 @@ impl World {
         let entry = Entry::from_bytes(&entry.to_bytes())?;
         let before = self.ledger.clone();
         let applied = self.ledger.apply(self.index, &entry);
+        self.given.note(&entry.command);
+        self.given.assert_hold(&self.ledger);
         let violations = check(&self.ledger);
         assert!(violations.is_empty(), "after {entry:?}: {violations:?}");
         let restored = Ledger::from_rows(self.ledger.all_rows()).expect("the rows read back");

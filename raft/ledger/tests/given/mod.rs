@@ -1,0 +1,53 @@
+//! `apply` composes no text (P23): each text in the state was given in a command, or is a fixed name.
+//!
+//! A sentence composed in `apply` makes replicas of two releases differ as soon as one release words it otherwise.
+//! The texts are read from `Debug`, which quotes each `String` of each table, so a new field needs nothing here.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use reveille_ledger::{DEFAULT_TENANT, Ledger, TEST_NAME};
+
+/// Names that `apply` stores and no command gives. They stand for things: none of them is for people to read.
+const FIXED: [&str; 4] = [DEFAULT_TENANT, TEST_NAME, "UTC", ""];
+
+/// All texts that commands gave so far.
+pub struct GivenTexts(BTreeSet<String>);
+
+impl Default for GivenTexts {
+    fn default() -> GivenTexts {
+        GivenTexts(FIXED.map(String::from).into())
+    }
+}
+
+impl GivenTexts {
+    /// Adds the texts of a command, or of a state to begin with.
+    pub fn note(&mut self, source: &impl Debug) {
+        self.0.extend(quoted(&format!("{source:?}")).map(String::from));
+    }
+
+    /// # Panics
+    /// When a text in the state was in no command.
+    pub fn assert_hold(&self, ledger: &Ledger) {
+        let closed: Vec<_> = ledger.closed_rows().collect();
+        let state = format!("{ledger:?} {closed:?}");
+        let composed: BTreeSet<_> = quoted(&state).filter(|text| !self.0.contains(*text)).collect();
+        assert!(composed.is_empty(), "P23: apply stores texts that no command gave: {composed:?}");
+    }
+}
+
+/// The texts between quotes, as `Debug` escapes them.
+fn quoted(debug: &str) -> impl Iterator<Item = &str> {
+    let mut rest = debug;
+    std::iter::from_fn(move || {
+        let text = &rest[rest.find('"')? + 1..];
+        let mut escaped = false;
+        let end = text.find(|character| {
+            let ends = character == '"' && !escaped;
+            escaped = character == '\\' && !escaped;
+            ends
+        })?;
+        rest = &text[end + 1..];
+        Some(&text[..end])
+    })
+}
