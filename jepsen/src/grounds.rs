@@ -121,7 +121,8 @@ fn abandoned(place: &Path) -> Vec<String> {
         let name = entry.file_name().into_string().ok()?;
         let token = name.strip_prefix(PREFIX)?.to_owned();
         match File::open(entry.path().join(OWNER)) {
-            Ok(lock) => lock.try_lock().ok()?,
+            // Unlocked and not only dropped: a process that another thread starts holds a copy of the file until its exec.
+            Ok(lock) => lock.try_lock().ok().and_then(|()| lock.unlock().ok())?,
             Err(_) => {
                 let age = entry.metadata().ok()?.modified().ok()?.elapsed().ok()?;
                 (age > OWNERLESS_FOR).then_some(())?;
@@ -177,7 +178,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let living = Owned::new(place.path(), "00000001").unwrap();
         let dead = Owned::new(place.path(), "00000002").unwrap();
-        drop(dead._lock);
+        dead._lock.unlock().unwrap();
         fs::create_dir(place.path().join("reveille-jepsen-other")).unwrap();
         assert_eq!(abandoned(place.path()), ["00000002"], "and not one without an owner's file");
         sweep(&[place.path().to_owned()]);
@@ -191,7 +192,7 @@ mod tests {
         let data = elsewhere.path().join("reveille-jepsen-00000003");
         fs::create_dir(&data).unwrap();
         fs::write(journals.folder.path().join(DATA), elsewhere.path().as_os_str().as_encoded_bytes()).unwrap();
-        drop(journals._lock);
+        journals._lock.unlock().unwrap();
         sweep(&[memory.path().to_owned()]);
         assert!(!data.exists() && !journals.folder.path().exists());
     }

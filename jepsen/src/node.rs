@@ -243,10 +243,9 @@ pub fn free_ports(nodes: u8) -> Result<Vec<Ports>> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::tool;
 
     #[test]
     fn every_node_has_three_ports_of_its_own() {
@@ -267,8 +266,7 @@ mod tests {
     fn the_last_words_are_those_of_the_last_life() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("speaks");
-        std::fs::write(&script, "#!/bin/sh\necho \"${FAILPOINTS:-nowhere} is where it dies\"\n").unwrap();
-        std::fs::set_permissions(&script, Permissions::from_mode(0o700)).unwrap();
+        tool::script(&script, "echo \"${FAILPOINTS:-nowhere} is where it dies\"");
         let mut node = Node::new("n1".to_owned(), free_ports(1).unwrap()[0], &script, folder.path(), folder.path());
         for points in [Some("here"), None] {
             node.arm(points);
@@ -285,8 +283,7 @@ mod tests {
     fn a_process_does_not_outlive_its_node() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("sleeps");
-        std::fs::write(&script, "#!/bin/sh\nexec sleep 600\n").unwrap();
-        std::fs::set_permissions(&script, Permissions::from_mode(0o700)).unwrap();
+        tool::script(&script, "exec sleep 600");
         let ports = free_ports(1).unwrap()[0];
         let mut node = Node::new("n1".to_owned(), ports, &script, folder.path(), folder.path());
         node.start().unwrap();

@@ -54,6 +54,14 @@ pub fn text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is no text", path.display()))
 }
 
+/// Makes a script that a test may start. Another process writes it: a file that is open for writing cannot be started,
+/// and a process that another test starts meanwhile holds a copy of every file that is open here, until its exec.
+#[cfg(test)]
+pub fn script(path: &Path, lines: &str) {
+    let line = "printf '#!/bin/sh\n%s\n' \"$2\" > \"$1\" && chmod 700 \"$1\"";
+    run("sh", &["-c", line, "sh", text(path).unwrap(), lines]).unwrap();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

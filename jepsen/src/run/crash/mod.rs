@@ -210,10 +210,8 @@ fn chosen(points: Vec<String>, names: &[String]) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
+    use crate::tool;
 
     #[test]
     fn points_are_chosen_by_name() {
@@ -227,8 +225,7 @@ mod tests {
     fn a_binary_without_points_is_refused_with_the_next_step() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("reveille");
-        std::fs::write(&script, "#!/bin/sh\necho '{\"version\":\"1\"}'\n").unwrap();
-        std::fs::set_permissions(&script, Permissions::from_mode(0o700)).unwrap();
+        tool::script(&script, "echo '{\"version\":\"1\"}'");
         let error = points(&script).unwrap_err().to_string();
         assert!(error.contains("--features reveille/crash-points"), "{error}");
     }
