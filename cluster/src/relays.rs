@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use reveille_ledger::Ledger;
 use reveille_ledger::access::is_loopback;
 use reveille_ledger::command::Relay;
+use reveille_ledger::planted::{self, Bug};
 use reveille_raft::peer::RelayFlow;
 use tokio::time::{Instant, timeout_at};
 
@@ -309,6 +310,7 @@ fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<I
 
 /// One voter's share of a relay's rate. Mails a second.
 pub fn share(relay: &Relay, voters: usize) -> f64 {
+    let voters = if planted::is(Bug::WholeBudget) { 1 } else { voters };
     match relay.rate_milli {
         0 => UNBOUNDED_PER_SECOND,
         rate_milli => rate_milli as f64 / 1000.0 / voters.max(1) as f64,

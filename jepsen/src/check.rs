@@ -80,6 +80,7 @@ mod tests {
             run: run.clone(),
             recipients: vec![recipient.clone()],
             committed_ns: None,
+            proposed_ns: None,
         };
         let mut events = vec![Event::Claim(claim)];
         events.extend((0..accepts).map(|number| {

@@ -65,6 +65,7 @@ fn write(recipients: u64, path: &str) -> Result<(), Error> {
             run: RUN.to_owned(),
             recipients: slice.clone().map(address).collect(),
             committed_ns: None,
+            proposed_ns: None,
         }))?;
         for number in slice {
             one(&mut writer, number, fence)?;

@@ -83,6 +83,8 @@ pub struct Grant {
     pub incarnation: Option<u64>,
     /// When it was committed.
     pub committed_ns: Option<u64>,
+    /// When it was proposed.
+    pub proposed_ns: Option<u64>,
 }
 
 /// An [`Outcome`].
@@ -427,8 +429,8 @@ impl Book {
         let node = self.names.keep(&claim.node);
         for recipient in &claim.recipients {
             let item = self.item(&claim.run, recipient);
-            let Claim { fence, incarnation, committed_ns, .. } = *claim;
-            self.grants.push(Grant { item, fence, node, incarnation, committed_ns });
+            let Claim { fence, incarnation, committed_ns, proposed_ns, .. } = *claim;
+            self.grants.push(Grant { item, fence, node, incarnation, committed_ns, proposed_ns });
         }
     }
 

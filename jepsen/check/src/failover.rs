@@ -35,7 +35,8 @@ pub struct Failover {
     pub majority_ms: Option<f64>,
     /// The next leader was seen.
     pub leader_ms: f64,
-    /// The first claim of a later leadership that is known. Null: none, or its instant was not observed.
+    /// The first claim of a later leadership was committed, or proposed where its commit was not observed. Null: none is
+    /// known, or ledger time says nothing.
     pub claim_ms: Option<f64>,
     /// The first email under a later leadership. Null: none, or the majority was gone by then.
     pub email_ms: Option<f64>,
@@ -92,7 +93,8 @@ pub fn failovers(book: &Book) -> Failovers {
         let emails = book.accepts().filter(|dot| dot.fence.is_some_and(|fence| fence.epoch > epoch));
         let email_ns = emails.map(|dot| dot.at_ns).filter(|at_ns| *at_ns >= struck_ns).min();
         let claims = book.grants.iter().filter(|grant| grant.fence.epoch > epoch);
-        let claim_ns = claims.filter_map(|grant| grant.committed_ns).filter(|at_ns| *at_ns >= struck_ns).min();
+        let claim_ns = claims.filter_map(|grant| grant.committed_ns.or(grant.proposed_ns));
+        let claim_ns = claim_ns.filter(|at_ns| *at_ns >= struck_ns).min();
         let is_whole = |at_ns: &u64| majority.is_some_and(|(_, until_ns)| at_ns < until_ns);
         Failover {
             epoch,

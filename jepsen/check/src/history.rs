@@ -62,7 +62,7 @@ pub struct Header {
     pub margin_ms: u64,
     /// Sessions to the sink on each node, over all relays.
     pub sessions: u32,
-    /// Recipients that a node may hold claimed and unsettled, at most (P12).
+    /// Recipients that a node may hold claimed and unsettled at most, whatever its relays let through (P12).
     pub claim_cap: u32,
     /// So far apart the judging clock and ledger time may be: nothing earlier than this before its instant.
     pub clock_error_ms: u64,

@@ -13,9 +13,11 @@ pub mod contents;
 pub mod doubt;
 pub mod ends;
 pub mod hashes;
+pub mod held;
 pub mod identity;
 pub mod loss;
 pub mod once;
+pub mod progress;
 pub mod registers;
 pub mod rows;
 pub mod tenants;
@@ -53,7 +55,7 @@ pub const ALL: [Invariant; 17] = [
     invariant(14, "accepts are at most gate passes", claims::passed_the_gate),
     invariant(15, "no row stays with a holder that is gone", rows::revoked),
     invariant(16, "the content is the recipient's own", contents::own),
-    invariant(17, "a majority that is up has a leader", availability::led),
+    invariant(17, "a majority that is up has a leader and sends", availability::available),
 ];
 
 const fn invariant(number: u8, says: &'static str, judge: fn(&Book) -> Verdict) -> Invariant {

@@ -14,6 +14,17 @@ impl Book {
         self.header.began_unix_ms.saturating_add(passed).saturating_add(offset)
     }
 
+    /// The first instant of the history at which it is as late as this in civil time.
+    pub fn ns_of(&self, civil_ms: i64) -> u64 {
+        let stretches = std::iter::once((0, 0)).chain(self.clock_moves.iter().copied());
+        let ends = self.clock_moves.iter().map(|(at_ns, _)| *at_ns).chain([u64::MAX]);
+        let reached = stretches.zip(ends).map(|((from_ns, offset_ms), until_ns)| {
+            let passed_ms = civil_ms.saturating_sub(self.header.began_unix_ms).saturating_sub(offset_ms);
+            (u64::try_from(passed_ms).unwrap_or(0).saturating_mul(MS).max(from_ns), until_ns)
+        });
+        reached.into_iter().find(|(at_ns, until_ns)| at_ns < until_ns).map_or(u64::MAX, |(at_ns, _)| at_ns)
+    }
+
     /// Was there an interval of civil time from `from_ms` to `to_ms` in which no quorum could act, or over which the
     /// clock was moved by hand?
     pub fn was_hindered(&self, from_ms: i64, to_ms: i64) -> bool {

@@ -177,6 +177,7 @@ fn claim(chronicle: &Chronicle, ledger: &Ledger, addresses: &BTreeMap<RunId, Vec
             run: run.to_string(),
             recipients,
             committed_ns: chronicle.committed_ns(&fence),
+            proposed_ns: None,
         }));
     }
     for moment in row.moments.iter() {

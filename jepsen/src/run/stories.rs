@@ -139,6 +139,7 @@ fn write_down(
                 run: run.to_owned(),
                 recipients: vec![recipient.to_owned()],
                 committed_ns: None,
+                proposed_ns: clocks.ns(event),
             }));
         }
         if let Some(step) = step(&event.what) {

@@ -42,11 +42,19 @@ pub enum Bug {
     FsyncLies,
     /// Of two neighbours in an inline audience each gets the content of the other.
     SwapContents,
+    /// A node that lost its leader asks for votes only after 15 s.
+    NoElection,
+    /// P25: each voter uses a relay's whole rate.
+    WholeBudget,
+    /// P12: a node may hold claimed what the ledger allows at the very most, however slow its relays are.
+    NoClaimCap,
+    /// P6: a run is paused when half of its recipients were sent to.
+    PauseForNothing,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 16] = [
         Bug::ClaimAfterSend,
         Bug::NoEpochCheck,
         Bug::NoStartupDelay,
@@ -59,6 +67,10 @@ impl Bug {
         Bug::OverlapTwice,
         Bug::FsyncLies,
         Bug::SwapContents,
+        Bug::NoElection,
+        Bug::WholeBudget,
+        Bug::NoClaimCap,
+        Bug::PauseForNothing,
     ];
 
     /// As the variable names it.
@@ -76,6 +88,10 @@ impl Bug {
             Bug::OverlapTwice => "overlap-twice",
             Bug::FsyncLies => "fsync-lies",
             Bug::SwapContents => "swap-contents",
+            Bug::NoElection => "no-election",
+            Bug::WholeBudget => "whole-budget",
+            Bug::NoClaimCap => "no-claim-cap",
+            Bug::PauseForNothing => "pause-for-nothing",
         }
     }
 }

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::causes::PauseReason;
+use crate::planted::{self, Bug};
 use crate::state::{Run, RunState, Standing};
 
 /// Recipients of the first stretch. A run with no more than that is never paused for its toll: it is what a list that
@@ -61,11 +62,14 @@ impl Run {
     /// Counts those who have moved. Answers why the run is paused, where it is now: one that has ended or is paused
     /// already needs none, and where nobody is left to be sent there is nobody to hold.
     pub(crate) fn note_toll(&mut self, moved: (Standing, Standing), count: u32) -> Option<PauseReason> {
-        if self.count <= STRETCH {
+        let is_half = |decided: u32| decided >= self.count.div_ceil(2);
+        let before = is_half(self.toll.decided);
+        if self.count <= STRETCH && !planted::is(Bug::PauseForNothing) {
             return None;
         }
         self.toll.note(moved, count);
-        if self.state != RunState::Open || !self.toll.is_too_high() {
+        let for_nothing = planted::is(Bug::PauseForNothing) && !before && is_half(self.toll.decided);
+        if self.state != RunState::Open || !(for_nothing || self.toll.is_too_high()) {
             return None;
         }
         let reason = PauseReason::Toll(self.toll);

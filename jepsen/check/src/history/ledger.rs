@@ -22,6 +22,9 @@ pub struct Claim {
     /// When the entry was committed, where that was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed_ns: Option<u64>,
+    /// Ledger time of the entry: when its leader proposed it. None where ledger time says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposed_ns: Option<u64>,
 }
 
 /// One step of one recipient, after its claim.

@@ -1,10 +1,12 @@
-//! I17: with a majority of the nodes up and undisturbed there is a leader within ten seconds.
+//! I17: with a majority of the nodes up and undisturbed there is a leader within ten seconds, and emails are sent
+//! (`progress.rs`).
 //!
 //! A node counts from the start of its process to its end, except while a fault is in force that names it. While a link
 //! between any two nodes is cut or bad, no majority counts. A node whose disk failed or lost something may have to catch up
 //! with a leader before it votes (its log may be torn): it counts again one second after there was a leader, and after the
 //! minute that it waits for one at the latest.
 
+use super::progress;
 use crate::book::Book;
 use crate::history::{Fault, FaultKind, FaultStatus, Part};
 use crate::time::MS;
@@ -19,17 +21,26 @@ const WITHOUT_LEADER_NS: u64 = 60_000 * MS;
 const CATCHES_UP_NS: u64 = 1_000 * MS;
 
 /// An interval, its end excluded.
-type Interval = (u64, u64);
+pub(super) type Interval = (u64, u64);
 
 /// I17.
-pub fn led(book: &Book) -> Verdict {
+pub fn available(book: &Book) -> Verdict {
     let mut inquiry = Inquiry::default();
     if !inquiry.needs(book, &[Part::Lives, Part::Faults, Part::Outages]) {
         return inquiry.verdict();
     }
     let majorities = majorities(book);
+    led(book, &majorities, &mut inquiry);
+    let of_recipients = [Part::Accepts, Part::Claims, Part::Outcomes, Part::Standings, Part::Runs, Part::Calls];
+    if inquiry.needs(book, &of_recipients) {
+        progress::sends(book, &majorities, LED_WITHIN_NS, &mut inquiry);
+    }
+    inquiry.verdict()
+}
+
+fn led(book: &Book, majorities: &[Interval], inquiry: &mut Inquiry) {
     for outage in &book.outages {
-        for (from_ns, until_ns) in &majorities {
+        for (from_ns, until_ns) in majorities {
             let (first, last) = ((*from_ns).max(outage.from_ns), (*until_ns).min(outage.until_ns));
             let without = last.saturating_sub(first);
             if without > LED_WITHIN_NS {
@@ -39,7 +50,6 @@ pub fn led(book: &Book) -> Verdict {
             }
         }
     }
-    inquiry.verdict()
 }
 
 /// When a majority was up and undisturbed: in order, and none touches the next.
@@ -103,10 +113,13 @@ fn disturbs(fault: &Fault) -> bool {
 }
 
 /// While it is in force, and until what it struck can vote again.
-fn in_force(book: &Book, fault: &Fault) -> Interval {
-    // The end of a process is in the lives.
-    let has_no_length = matches!(fault.kind, FaultKind::Kill | FaultKind::CrashPoint);
-    let until_ns = fault.until_ns.unwrap_or(if has_no_length { fault.from_ns } else { u64::MAX });
+pub(super) fn in_force(book: &Book, fault: &Fault) -> Interval {
+    let until_ns = fault.until_ns.unwrap_or(match fault.kind {
+        // The end of a process is in the lives.
+        FaultKind::Kill | FaultKind::CrashPoint => fault.from_ns,
+        FaultKind::PowerCut => starts_again(book, fault),
+        _ => u64::MAX,
+    });
     let may_be_torn =
         matches!(fault.kind, FaultKind::PowerCut | FaultKind::Damage | FaultKind::Disk | FaultKind::CrashPoint);
     if !may_be_torn {
@@ -115,4 +128,13 @@ fn in_force(book: &Book, fault: &Fault) -> Interval {
     let outage = book.outages.iter().find(|outage| outage.from_ns <= until_ns && until_ns < outage.until_ns);
     let led_ns = outage.map_or(until_ns, |outage| outage.until_ns).saturating_add(CATCHES_UP_NS);
     (fault.from_ns, led_ns.min(until_ns.saturating_add(WITHOUT_LEADER_NS)))
+}
+
+/// When the last of the nodes that a fault struck was started again; the beginning of the fault for one that was not.
+fn starts_again(book: &Book, fault: &Fault) -> u64 {
+    let of_node = |node: &String| {
+        let later = book.lives.iter().filter(|life| life.node == *node && life.started_ns > fault.from_ns);
+        later.map(|life| life.started_ns).min()
+    };
+    fault.nodes.iter().filter_map(of_node).max().unwrap_or(fault.from_ns)
 }

@@ -9,9 +9,11 @@
 //!   under way), and those whose dots it read shortly before: their answers may have been under way. Never more than the
 //!   node's sessions, and those where nobody counted;
 //! - the same with the journal lost, a power cut, a node that never comes back, and each of these faults where the policy
-//!   `assume_sent` closes doubts before a journal is heard: its claim cap;
+//!   `assume_sent` closes doubts before a journal is heard: its claim cap as the sink measures it (`held.rs`), for each
+//!   process whose claims may be open then;
 //! - a partition or a bad link, which may cut dialogues as long as it lasts: its sessions in each begun minute. One that
-//!   never ends, behind which nobody hears what a journal says: the claim cap;
+//!   never ends, behind which nobody hears what a journal says, and each where the policy is `assume_sent`: the claim cap
+//!   for each lease that it may have cost;
 //! - the clock, the relay, operators, transfers, memberships, overload: nothing. What a relay does shows in the sink's
 //!   own record instead. Somebody whose last hand-off the sink left without an answer, or cut off within the message, is
 //!   in doubt by that, and nobody else is: such a dot allows no doubt of another recipient. (A message that was cut off
@@ -20,6 +22,7 @@
 use std::collections::BTreeMap;
 
 use super::blame::{self, Suspects};
+use super::held::{claim_cap, unsettled_lives};
 use crate::book::{Book, Grant, Item, rows_of};
 use crate::history::{Answered, Fate, Fault, FaultKind, FaultStatus, Fence, InDoubt, Part};
 use crate::time::MS;
@@ -63,14 +66,16 @@ pub fn doubt(book: &Book) -> Doubt {
     let in_doubt = doubted(book).count() as u64;
     let arrived = doubted(book).filter(|item| book.arrived(*item)).count() as u64;
     let by_relay = doubted(book).filter(|item| was_left_untold(book, *item)).count() as u64 + nameless(book);
-    let by_faults: u64 = book.faults.iter().map(|fault| allowed_by(book, fault)).sum();
+    let cap = claim_cap(book);
+    let by_faults: u64 = book.faults.iter().map(|fault| allowed_by(book, fault, cap)).sum();
     Doubt { in_doubt, arrived, allowed: by_relay + by_faults }
 }
 
 /// The last grants of those in doubt for whom no fault is left that may have struck them, and whom the relay did not
 /// leave without an answer.
 fn unaccounted(book: &Book) -> Vec<&Grant> {
-    let mut rooms: Vec<u64> = book.faults.iter().map(|fault| allowed_by(book, fault)).collect();
+    let cap = claim_cap(book);
+    let mut rooms: Vec<u64> = book.faults.iter().map(|fault| allowed_by(book, fault, cap)).collect();
     let anybody = rooms.len();
     rooms.push(nameless(book));
     let mut classes: BTreeMap<Suspects, Vec<&Grant>> = BTreeMap::new();
@@ -206,22 +211,25 @@ fn nameless(book: &Book) -> u64 {
     book.dots.iter().filter(|dot| dot.answer == Answered::Cut && dot.item.run == none).count() as u64
 }
 
-fn allowed_by(book: &Book, fault: &Fault) -> u64 {
+/// How many a fault allows; `cap` is how many a node can hold.
+fn allowed_by(book: &Book, fault: &Fault, cap: u64) -> u64 {
     if fault.status == FaultStatus::Skipped {
         return 0;
     }
     let nodes = fault.nodes.len() as u64;
     let sessions = nodes * u64::from(book.header.sessions);
-    let caps = nodes * u64::from(book.header.claim_cap);
+    let length_ns = fault.until_ns.unwrap_or(book.ended_ns()).saturating_sub(fault.from_ns);
+    let effect = effect_on_doubt(fault.kind);
     if hides_journals(book, fault) {
-        return caps;
+        let lease_ns = (book.header.lease_ms + book.header.margin_ms).max(1).saturating_mul(MS);
+        return match effect {
+            Effect::Network => nodes * cap * (length_ns / lease_ns + 1),
+            _ => fault.nodes.iter().map(|node| cap * unsettled_lives(book, fault, node)).sum(),
+        };
     }
-    match effect_on_doubt(fault.kind) {
+    match effect {
         Effect::Process => fault.past_gate.map_or(sessions, |past| (past + under_way(book, fault)).min(sessions)),
-        Effect::Network => {
-            let length_ns = fault.until_ns.unwrap_or(book.ended_ns()).saturating_sub(fault.from_ns);
-            sessions * (length_ns / (60_000 * MS) + 1)
-        }
+        Effect::Network => sessions * (length_ns / (60_000 * MS) + 1),
         // The journals of a lost node are hidden, above.
         Effect::Journals | Effect::None => 0,
     }

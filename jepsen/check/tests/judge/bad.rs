@@ -169,6 +169,60 @@ fn i5_more_doubt_than_the_faults_allow_or_of_somebody_nobody_held() {
     rejected(&others, &[5]);
 }
 
+/// n2 holds the thirty of the campaign whose numbers are one more than a multiple of three. What it can hold is measured at
+/// the sink: four for each session and the most that it began within a second, which is 17.
+#[test]
+fn i5_power_cut_excuses_no_more_than_the_measured_claim_cap() {
+    let cut = |sessions: u32, doubts: u32| {
+        with(|history| {
+            history.header.sessions = sessions;
+            (0..doubts).for_each(|place| {
+                history.alter_standing("r120.0", &format!("m{}", 3 * place + 1), Fate::InDoubt);
+            });
+            history.alter(|event| match event {
+                Event::Fault(fault) if fault.kind == FaultKind::Kill => {
+                    fault.journals_lost = true;
+                    true
+                }
+                _ => false,
+            });
+        })
+    };
+    assert!(cut(3, 28).judge().valid, "29 with the one past its gate\n{}", cut(3, 28).judge().table());
+    assert_eq!(cut(3, 28).judge().in_doubt_allowed, 4 * 3 + 17 + 1);
+    rejected(&cut(3, 29), &[5]);
+    assert!(cut(8, 30).judge().valid);
+}
+
+#[test]
+fn i5_claims_of_a_process_that_did_not_live_to_settle_them_may_be_open_too() {
+    let doubts = |history: &mut History| {
+        history.header.sessions = 3;
+        (0..30).for_each(|place| {
+            history.alter_standing("r120.0", &format!("m{}", 3 * place + 1), Fate::InDoubt);
+        });
+        history.fault(FaultKind::PowerCut, &["n2"], 21.0).journals_lost = true;
+    };
+    let started = |at_s: f64| {
+        move |history: &mut History| {
+            doubts(history);
+            let is_own = |life: &Life| life.node == "n2" && life.ended_ns == Some(ns(21.0));
+            history.alter(|event| match event {
+                Event::Life(life) if is_own(life) => {
+                    life.started_ns = ns(at_s);
+                    true
+                }
+                _ => false,
+            });
+            let (node, end) = ("n2".to_owned(), Some(LifeEnd::Killed));
+            let former = Life { node, incarnation: Some(7), started_ns: 0, ended_ns: Some(ns(at_s)), end };
+            history.events.push(Event::Life(former));
+        }
+    };
+    assert!(with(started(12.0)).judge().valid, "\n{}", with(started(12.0)).judge().table());
+    rejected(&with(started(10.9)), &[5]);
+}
+
 #[test]
 fn i5_room_that_one_nodes_fault_leaves_is_no_room_for_anothers_doubt() {
     // n2 was killed with one hand-off past its gate, and that one is no doubt any more: its room is free.
@@ -779,4 +833,105 @@ fn i17_outage_while_any_link_is_cut_is_excused() {
     };
     assert!(cut(50.0).judge().valid);
     rejected(&cut(46.0), &[17]);
+}
+
+/// After a minute of its own, one more recipient is due at 70 s and gets its email after so many seconds.
+fn waiting_until(seconds: f64, change: impl FnOnce(&mut History)) -> History {
+    with(|history| {
+        history.ended.at_ns = ns(130.0);
+        history.alter(|event| match event {
+            Event::Fault(fault) if fault.kind == FaultKind::Relay => {
+                fault.until_ns = Some(ns(36.0));
+                true
+            }
+            _ => false,
+        });
+        let late = ("default", "late");
+        history.due(late, 70.0, "solo");
+        history.run("r400.0", late, 70.0, 1, 400);
+        history.sends("r400.0", ("d", 0), fence(210, 401), ("n1", 1), 70.0 + seconds);
+        change(history);
+    })
+}
+
+/// The clock may be off by two seconds, and the run opens 0.1 s late.
+#[test]
+fn i17_recipients_that_wait_for_longer_than_twenty_seconds_are_rejected() {
+    let plain = |seconds| waiting_until(seconds, |_| ());
+    assert!(plain(22.0).judge().valid, "\n{}", plain(22.0).judge().table());
+    rejected(&plain(22.2), &[17]);
+    let never = waiting_until(0.0, |history| {
+        history.events.retain(|event| {
+            !is_mail(event, "r400.0", "d") && !is_claim(event, "r400.0", "d") && !matches!(event, Event::Drained { .. })
+        });
+        history.alter_standing("r400.0", "d", Fate::Pending);
+        history.events.push(Event::Drained { at_ns: ns(45.0) });
+    });
+    rejected(&never, &[4, 17]);
+    let others = waiting_until(30.0, |history| {
+        let late = ("default", "other");
+        history.due(late, 84.0, "solo");
+        history.run("r410.0", late, 84.0, 1, 410);
+        history.sends("r410.0", ("d", 0), fence(210, 411), ("n1", 1), 85.0);
+    });
+    assert!(others.judge().valid, "emails came, though not this one\n{}", others.judge().table());
+}
+
+#[test]
+fn i17_each_strike_gives_the_product_its_time_anew_and_no_more() {
+    let struck = |kind, node: &'static str, until_s: Option<f64>, seconds| {
+        waiting_until(seconds, |history| history.fault(kind, &[node], 80.0).until_ns = until_s.map(ns))
+    };
+    for (kind, until_s, over_s) in
+        [(FaultKind::Kill, None, 80.0), (FaultKind::Pause, Some(84.0), 84.0), (FaultKind::Clock, Some(86.0), 86.0)]
+    {
+        let within = struck(kind, "n3", until_s, over_s - 70.0 + 19.9);
+        assert!(within.judge().valid, "{kind:?}\n{}", within.judge().table());
+        rejected(&struck(kind, "n3", until_s, over_s - 70.0 + 20.1), &[17]);
+    }
+    // A node that is lost for good counts once, and the commands of operators never do.
+    rejected(&struck(FaultKind::NodeLost, "n3", None, 30.1), &[17]);
+    rejected(&struck(FaultKind::Operator, "n3", None, 22.2), &[17]);
+}
+
+#[test]
+fn i17_broken_relay_excuses_until_its_circuits_must_be_closed() {
+    let broken = |until_s: f64, seconds: f64| {
+        waiting_until(seconds, |history| {
+            history.fault(FaultKind::Relay, &[], 75.0).until_ns = Some(ns(until_s));
+        })
+    };
+    // As long again as it was broken, and ten seconds.
+    assert!(broken(80.0, 44.9).judge().valid, "\n{}", broken(80.0, 44.9).judge().table());
+    rejected(&broken(80.0, 45.1), &[17]);
+    // Once an email has come, circuits are closed.
+    let closed = |seconds: f64| {
+        waiting_until(seconds, |history| {
+            history.fault(FaultKind::Relay, &[], 75.0).until_ns = Some(ns(80.0));
+            let other = ("default", "other");
+            history.due(other, 79.0, "solo");
+            history.run("r410.0", other, 79.0, 1, 410);
+            history.sends("r410.0", ("d", 0), fence(210, 411), ("n1", 1), 81.0);
+        })
+    };
+    assert!(closed(30.9).judge().valid, "\n{}", closed(30.9).judge().table());
+    rejected(&closed(31.1), &[17]);
+}
+
+#[test]
+fn i17_recipients_that_something_else_keeps_waiting_are_no_offence() {
+    let target = || Target::Run("r400.0".to_owned());
+    let paused = waiting_until(40.0, |history| {
+        history.call(71.0, 71.1, Operation::Pause { target: target() }, ok(402));
+        history.call(105.0, 105.1, Operation::Resume { target: target() }, ok(403));
+    });
+    assert!(!paused.judge().invariants[&reveille_check::judgement::Name(17)].is_false());
+    let refused = waiting_until(40.0, |history| history.step("r400.0", "d", 402, Step::Refused));
+    assert!(refused.judge().valid, "\n{}", refused.judge().table());
+    let without_a_majority = waiting_until(60.0, |history| {
+        for node in ["n1", "n2"] {
+            history.fault(FaultKind::Clock, &[node], 72.0).until_ns = Some(ns(115.0));
+        }
+    });
+    assert!(without_a_majority.judge().valid);
 }

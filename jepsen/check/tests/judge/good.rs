@@ -87,6 +87,7 @@ impl History {
             run: run.to_owned(),
             recipients: vec![who.to_owned()],
             committed_ns: Some(ns(at_s)),
+            proposed_ns: None,
         }));
     }
 

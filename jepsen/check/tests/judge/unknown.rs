@@ -9,16 +9,16 @@ use crate::good::{PARTS, good};
 /// Which invariants rest on a part.
 fn resting_on(part: Part) -> &'static [u8] {
     match part {
-        Part::Accepts => &[1, 2, 3, 5, 6, 8, 9, 10, 12, 14, 16],
+        Part::Accepts => &[1, 2, 3, 5, 6, 8, 9, 10, 12, 14, 16, 17],
         Part::Dots => &[3, 5],
         Part::Contents => &[16],
-        Part::Claims => &[2, 5, 8],
-        Part::Outcomes => &[],
-        Part::Standings => &[4, 5, 9],
-        Part::Runs => &[4, 6, 8, 10, 12, 16],
+        Part::Claims => &[2, 5, 8, 17],
+        Part::Outcomes => &[17],
+        Part::Standings => &[4, 5, 9, 17],
+        Part::Runs => &[4, 6, 8, 10, 12, 16, 17],
         Part::Instants => &[4, 10],
         Part::Due => &[4, 10],
-        Part::Calls => &[4, 6, 7, 8, 10, 12],
+        Part::Calls => &[4, 6, 7, 8, 10, 12, 17],
         Part::Objects => &[7],
         Part::Lives => &[5, 15, 17],
         Part::Gates => &[14],

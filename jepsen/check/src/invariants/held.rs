@@ -1,0 +1,76 @@
+//! How many recipients a node can have held claimed when it was struck, by what the sink saw (P12): the measured claim cap.
+//!
+//! A relay gets what flows through it while claims are committed, sent and settled; of that time one second counts at
+//! most. A relay without measurements gets four for each session. So a node holds at most four for each of its sessions,
+//! and as many as a node ever began within one second. The ledger's own figure is not used: a product that claims too
+//! much would report it as its cap.
+
+use std::collections::BTreeMap;
+
+use crate::book::Book;
+use crate::history::{Answered, Fault};
+use crate::names::Name;
+use crate::time::MS;
+
+/// P12: each session of a relay without measurements gets this many.
+const PER_SESSION: u64 = 4;
+/// P12: of the time that a claim and a settle take, this much counts.
+const AROUND_NS: u64 = 1_000 * MS;
+/// A process that ran this long, with a leader, has settled what earlier processes of its node left behind.
+const SETTLED_WITHIN_NS: u64 = 10_000 * MS;
+
+/// Recipients that a node can hold claimed at most.
+pub fn claim_cap(book: &Book) -> u64 {
+    let mut began: BTreeMap<Name, Vec<u64>> = BTreeMap::new();
+    for dot in book.dots.iter().filter(|dot| dot.answer != Answered::Malformed) {
+        began.entry(dot.node).or_default().push(dot.data_ns);
+    }
+    let most = began.into_values().map(|mut began| {
+        began.sort_unstable();
+        most_within(&began, AROUND_NS)
+    });
+    let cap = PER_SESSION * u64::from(book.header.sessions) + most.max().unwrap_or(0);
+    cap.min(book.header.claim_cap.into())
+}
+
+/// The most of these sorted instants that lie in any interval of this length.
+pub fn most_within(instants: &[u64], length_ns: u64) -> u64 {
+    let mut first = 0;
+    let most = instants.iter().enumerate().map(|(last, at_ns)| {
+        while instants.get(first).is_some_and(|from_ns| from_ns.saturating_add(length_ns) <= *at_ns) {
+            first += 1;
+        }
+        last + 1 - first
+    });
+    most.max().unwrap_or(0) as u64
+}
+
+/// Processes of a struck node whose claims may be open when a fault begins: the one that it strikes, and former ones that
+/// none after them ran long enough to settle. At least one.
+pub fn unsettled_lives(book: &Book, fault: &Fault, node: &str) -> u64 {
+    let begun = book.lives.iter().filter(|life| life.node == node && life.started_ns <= fault.from_ns);
+    let mut lives: Vec<(u64, u64)> =
+        begun.map(|life| (life.started_ns, life.ended_ns.unwrap_or(u64::MAX).min(fault.from_ns))).collect();
+    lives.sort_unstable();
+    let is_short = |(from_ns, until_ns): &(u64, u64)| {
+        let out = book
+            .outages
+            .iter()
+            .map(|outage| outage.until_ns.min(*until_ns).saturating_sub(outage.from_ns.max(*from_ns)));
+        until_ns.saturating_sub(*from_ns).saturating_sub(out.sum()) < SETTLED_WITHIN_NS
+    };
+    let short = lives.iter().rev().take_while(|life| is_short(life)).count();
+    (short + 1).min(lives.len()).max(1) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_within_counts_a_half_open_interval() {
+        assert_eq!(most_within(&[], 10), 0);
+        assert_eq!(most_within(&[0, 5, 9, 10, 30], 10), 3);
+        assert_eq!(most_within(&[0, 0, 0], 1), 3);
+    }
+}

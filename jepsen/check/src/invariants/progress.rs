@@ -1,0 +1,145 @@
+//! The second half of I17: while a majority of the nodes is up and nothing is disturbed, and recipients wait that could be
+//! sent to, an email arrives at the sink within the bound.
+//!
+//! The bound is the sum of what the rules allow after the last strike: a leader within ten seconds (`availability.rs`), a
+//! lease and a margin until the claims of a dead node are given up (P9), and [`CLAIM_TO_EMAIL_NS`]. A crash back-off (P12)
+//! needs no more: of nodes that all rest one keeps an eighth of its cap, so something is claimed. The clock starts again
+//! where a process starts or ends, a leadership begins, or a fault begins or ends. It stands while a fault lasts, and after
+//! a fault of the relay until the first accepted email, but no longer than the circuits may stay open.
+//!
+//! Recipients count as waiting where nothing else can have held them back: of a run that opened and that no operator and
+//! no guard paused, which is not under a warm-up cap or a `min_gap`, they were claimed once, and were sent at once or not
+//! at all.
+
+use super::availability::{Interval, in_force};
+use crate::book::{Book, Item, rows_of};
+use crate::history::{Answer, Answered, Fate, Fault, FaultKind, FaultStatus, Operation, Run, Step, Target};
+use crate::time::MS;
+use crate::verdict::Inquiry;
+
+/// From a leader that may claim to the email: the question for a lease (each second), the claim, its commit, a session, the
+/// dialogue; on a busy machine.
+const CLAIM_TO_EMAIL_NS: u64 = 5_000 * MS;
+/// An open circuit is tried again after as long as the relay failed, at most, and this.
+const CIRCUIT_NS: u64 = 10_000 * MS;
+
+/// Judges it over these intervals with a majority; a leader has to be there within the first bound.
+pub fn sends(book: &Book, majorities: &[Interval], led_within_ns: u64, inquiry: &mut Inquiry) {
+    let bound_ns = led_within_ns + (book.header.lease_ms + book.header.margin_ms) * MS + CLAIM_TO_EMAIL_NS;
+    let mut emails: Vec<u64> = book.accepts().map(|dot| dot.at_ns).collect();
+    emails.sort_unstable();
+    let waiting = waiting(book);
+    for (from_ns, until_ns) in quiet(book, majorities, &emails) {
+        for (first, last) in &waiting {
+            let (first, last) = (from_ns.max(*first), until_ns.min(*last));
+            let own = emails.partition_point(|at_ns| *at_ns < first)..emails.partition_point(|at_ns| *at_ns < last);
+            let ends = emails.get(own).unwrap_or_default().iter().copied().chain([last]);
+            let mut since = first;
+            for at_ns in ends {
+                let silent = at_ns.saturating_sub(since);
+                if silent > bound_ns {
+                    let (since, silent) = (since as f64 / 1e9, silent as f64 / 1e9);
+                    inquiry.offends(|| {
+                        format!("from {since:.3} s on nothing was broken, recipients waited, and no email came for {silent:.3} s")
+                    });
+                }
+                since = at_ns;
+            }
+        }
+    }
+}
+
+/// Intervals with a majority in which no process, leadership or fault begins or ends, and no fault lasts.
+fn quiet(book: &Book, majorities: &[Interval], emails: &[u64]) -> Vec<Interval> {
+    let mut breaks: Vec<Interval> = Vec::new();
+    let starts = book.lives.iter().flat_map(|life| [Some(life.started_ns), life.ended_ns]).flatten();
+    let epochs = book.epochs.iter().map(|epoch| epoch.at_ns);
+    breaks.extend(starts.chain(epochs).map(|at_ns| (at_ns, at_ns)));
+    let faults = book.faults.iter().filter(|fault| fault.status != FaultStatus::Skipped);
+    for fault in faults.clone().filter(|fault| !matches!(fault.kind, FaultKind::Relay | FaultKind::Operator)) {
+        let (from_ns, until_ns) = in_force(book, fault);
+        // What a node that never comes back leaves undone others do.
+        breaks.push((from_ns, if until_ns == u64::MAX { from_ns } else { until_ns }));
+    }
+    breaks.extend(relay_disturbed(faults.filter(|fault| fault.kind == FaultKind::Relay), emails));
+    breaks.sort_unstable();
+    let mut quiet = Vec::new();
+    for (mut from_ns, until_ns) in majorities.iter().map(|(from, until)| (*from, (*until).min(book.ended_ns()))) {
+        for (first, last) in &breaks {
+            if from_ns < *first && *first < until_ns {
+                quiet.push((from_ns, *first));
+            }
+            if *first < until_ns {
+                from_ns = from_ns.max(*last);
+            }
+        }
+        if from_ns < until_ns {
+            quiet.push((from_ns, until_ns));
+        }
+    }
+    quiet
+}
+
+/// While the relay is broken, and until its circuits are closed again.
+fn relay_disturbed<'a>(faults: impl Iterator<Item = &'a Fault>, emails: &[u64]) -> Vec<Interval> {
+    let mut disturbed: Vec<Interval> = Vec::new();
+    let mut struck: Vec<Interval> = faults.map(|fault| (fault.from_ns, fault.until_ns.unwrap_or(u64::MAX))).collect();
+    struck.sort_unstable();
+    for (from_ns, until_ns) in struck {
+        // Where no email came between two faults, the circuits know of no end of the first.
+        let from_ns = match disturbed.last() {
+            Some((former, over)) if from_ns <= *over => *former,
+            _ => from_ns,
+        };
+        let first_email = emails.get(emails.partition_point(|at_ns| *at_ns <= until_ns)).copied();
+        let closed = until_ns.saturating_add(until_ns - from_ns).saturating_add(CIRCUIT_NS);
+        disturbed.push((from_ns, first_email.map_or(closed, |at_ns| at_ns.min(closed))));
+    }
+    disturbed
+}
+
+/// When there were recipients that nothing but the product kept waiting; sorted, and none touches the next.
+fn waiting(book: &Book) -> Vec<Interval> {
+    let of_run = |run: &Run| {
+        let name = book.names.find(&run.run)?;
+        let from = book.standings.partition_point(|stands| stands.item.run < name);
+        let own = book.standings.iter().skip(from).take_while(|stands| stands.item.run == name);
+        let last_ns = own.filter_map(|stands| waited_until(book, stands.item, stands.state)).max()?;
+        let opened_ns = book.ns_of(run.opened_unix_ms.saturating_add_unsigned(book.header.clock_error_ms));
+        (opened_ns < last_ns).then_some((opened_ns, last_ns))
+    };
+    let mut each: Vec<Interval> = book.runs.values().filter(|run| may_go_on(book, run)).filter_map(of_run).collect();
+    each.sort_unstable();
+    let mut waiting: Vec<Interval> = Vec::new();
+    for (first, last) in each {
+        match waiting.last_mut() {
+            Some((_, until)) if first <= *until => *until = last.max(*until),
+            _ => waiting.push((first, last)),
+        }
+    }
+    waiting
+}
+
+/// Until when a recipient waited: for its email, or to the end. None where a refusal, a doubt or a loss came between.
+fn waited_until(book: &Book, item: Item, state: Fate) -> Option<u64> {
+    let dots = rows_of(&book.dots, item);
+    let is_plain = rows_of(&book.outcomes, item).iter().all(|came| came.step == Step::Sent);
+    match (state, rows_of(&book.grants, item).len(), dots) {
+        (Fate::Sent, 1, [dot]) if is_plain && dot.answer == Answered::Accepted => Some(dot.at_ns),
+        (Fate::Pending, 0, []) if is_plain => Some(book.ended_ns()),
+        _ => None,
+    }
+}
+
+/// Nothing that was asked for can have kept the run back.
+fn may_go_on(book: &Book, run: &Run) -> bool {
+    let pauses = |operation: &Operation| match operation {
+        Operation::Pause { target: Target::Run(of) } => *of == run.run,
+        Operation::Pause { target: Target::Schedule { tenant, schedule } } => {
+            (tenant, schedule) == (&run.tenant, &run.schedule)
+        }
+        _ => false,
+    };
+    let mut asked = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
+    !book.paused.contains(&run.run) && !asked.any(|call| pauses(&call.operation))
+}
