@@ -6,8 +6,9 @@
 //! stopped in the `dispatch` of peer requests, asking by openraft's switch for elections.
 //!
 //! The switch serves a second purpose: a leader that handed over because it could not do its work rests: it
-//! does not stand again for a while (P13). Better such a leader than none: where nobody else is heard to lead
-//! within ten seconds, the rest is over.
+//! does not stand again for a while (P13). Better such a leader than none: where no other node is heard to lead
+//! within [`RESTS_WITHOUT_LEADER`], the rest is over. The other voters may be unable to lead: they lack entries
+//! that only the node that rests still has.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,8 +20,9 @@ use crate::wal::WalHealth;
 
 /// How long a node that lost its log's tail waits for a leader before it votes all the same.
 const WITHOUT_LEADER: Duration = Duration::from_secs(60);
-/// How long a node that rests waits for a leader before it stands all the same.
-const RESTS_WITHOUT_LEADER: Duration = Duration::from_secs(10);
+/// How long a node that rests waits for a leader before it stands all the same. Other voters need 3 s on a busy
+/// machine (the 99th percentile of an hour of kills), and a majority must have a leader within 10 s (I17).
+const RESTS_WITHOUT_LEADER: Duration = Duration::from_secs(5);
 /// How often the deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -188,11 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_is_over_when_nobody_else_leads() {
+    fn rest_without_another_leader_ends_early_enough_for_an_election_within_ten_seconds() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let rest = Rest { until: now + 60 * second, heard: now + 20 * second };
-        assert!(!rest.is_over(now + 29 * second), "a leader was heard nine seconds ago");
-        assert!(rest.is_over(now + 30 * second));
+        assert!(!rest.is_over(now + 24 * second), "a leader was heard four seconds ago");
+        assert!(rest.is_over(now + 25 * second), "an election on a busy machine takes up to five seconds more");
         let heard = Rest { until: now + 60 * second, heard: now + 59 * second };
         assert!(!heard.is_over(now + 59 * second) && heard.is_over(now + 60 * second));
     }

@@ -234,7 +234,7 @@ impl Replica {
     }
 
     /// Does not stand for election for this long (P13: a leader that handed over because it could not do
-    /// its work), unless for ten seconds no leader is heard of. It still votes.
+    /// its work), unless for five seconds no leader is heard of. It still votes.
     pub fn rest(&self, duration: Duration) {
         self.inner.admission.rest(duration);
     }
