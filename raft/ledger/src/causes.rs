@@ -47,6 +47,26 @@ pub enum PauseReason {
     },
 }
 
+impl PauseReason {
+    /// The words that came in an entry.
+    pub(crate) fn words(&self) -> &str {
+        match self {
+            PauseReason::Operator(words) | PauseReason::Quarantined(words) => words,
+            PauseReason::PolicyRefusals { text, .. } => text,
+            PauseReason::Canary(_) | PauseReason::Toll(_) | PauseReason::SameWords { .. } => "",
+        }
+    }
+
+    pub(crate) fn without_words(mut self) -> PauseReason {
+        match &mut self {
+            PauseReason::Operator(words) | PauseReason::Quarantined(words) => words.clear(),
+            PauseReason::PolicyRefusals { text, .. } => text.clear(),
+            PauseReason::Canary(_) | PauseReason::Toll(_) | PauseReason::SameWords { .. } => {}
+        }
+        self
+    }
+}
+
 impl fmt::Display for PauseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -180,7 +200,7 @@ mod tests {
                 100,
                 RunId { index: 1, place: 0 },
             )),
-            PauseReason::Toll(Toll::default()),
+            PauseReason::Toll(Toll { stretch: 10_000, decided: 0, dead: 0 }),
             PauseReason::SameWords { recipients: 20, decided: 30, code: 550, enhanced: None },
         ];
         assert_eq!(ordinals(&reasons), [0, 1, 2, 3, 4, 5]);

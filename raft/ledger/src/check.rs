@@ -10,9 +10,7 @@ use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Hash, RunId};
 use crate::renumber;
 use crate::rows::ROW_BYTES_MAX;
-use crate::rulings::RULINGS_MAX;
 use crate::state::{Chunk, Counts, History, Ledger, Page, Run, RunState, Standing};
-use crate::tenant::SHARE_MAX;
 use crate::warm_up::Day;
 
 pub use rows::Seen;
@@ -314,7 +312,7 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<Violation>) {
 /// P12: whoever has bounds has a share.
 fn check_tenants(ledger: &Ledger, found: &mut Vec<Violation>) {
     for (name, tenant) in ledger.tenants().iter() {
-        let sound = (1..=SHARE_MAX).contains(&tenant.share) && tenant.index > 0;
+        let sound = (1..=ledger.limits().tenant_share).contains(&tenant.share) && tenant.index > 0;
         report(found, "P12", sound, || format!("tenant {name}: {tenant:?}"));
     }
 }
@@ -348,7 +346,9 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<Violation>) {
         report(found, "P24", ledger.run(run).is_some(), || {
             format!("{count} rulings of {run} are left, and not the run")
         });
-        report(found, "P24", count <= RULINGS_MAX, || format!("{count} entries with rulings of {run} are kept"));
+        report(found, "P24", count <= ledger.limits().rulings, || {
+            format!("{count} entries with rulings of {run} are kept")
+        });
     }
     for page in rows.chain(ledger.chunks().iter().map(|((page, _), _)| *page)) {
         report(found, "P24", !orphan(&page), || format!("something of page {page} is left, and not the page"));

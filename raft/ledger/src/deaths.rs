@@ -28,9 +28,9 @@ pub struct Deaths(Vec<Time>);
 
 impl Deaths {
     /// Another death; the oldest of too many is forgotten.
-    pub(crate) fn record(&mut self, at: Time) {
+    pub(crate) fn record(&mut self, at: Time, kept: usize) {
         self.0.push(at);
-        let too_many = self.0.len().saturating_sub(DEATHS_KEPT);
+        let too_many = self.0.len().saturating_sub(kept);
         self.0.drain(..too_many);
     }
 
@@ -125,7 +125,7 @@ mod tests {
 
     fn died_at(seconds: &[i64]) -> Deaths {
         let mut deaths = Deaths::default();
-        seconds.iter().for_each(|second| deaths.record(Time(second * 1_000)));
+        seconds.iter().for_each(|second| deaths.record(Time(second * 1_000), DEATHS_KEPT));
         deaths
     }
 

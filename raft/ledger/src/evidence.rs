@@ -15,7 +15,8 @@
 //! a row of slots far from each other at two bytes a slot.
 //!
 //! On which sheet a row lies is decided by the order in which rows were closed. That is the log's, so it is the same on
-//! every replica, and a snapshot holds the sheets as they are (P2).
+//! every replica, and a snapshot holds the sheets as they are (P2). Each sheet carries the version of its layout (P23):
+//! sheets are cut by their length in bytes, so `apply` has to know in which layout a row is packed.
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -25,19 +26,23 @@ use crate::moments::Moments;
 use crate::state::{Ledger, Row};
 use crate::table::Table;
 
-/// A sheet that is longer is cut until none is, but for those of one row.
-const SHEET_BYTES: usize = 2_048;
 /// Below every fence: the first sheet of a chunk begins here.
 const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
+
+/// The layout in which rows are packed. A change of [`Packed`], or of a type that is packed in it ([`Moments`]), is a new
+/// one (decision 0025).
+const LAYOUT: u8 = 1;
 
 /// Where a sheet lies: page, chunk, and a fence that is not above its rows' and not below those of the sheet
 /// before it.
 pub type SheetKey = (RunId, u32, Fence);
 
 /// Closed rows of one chunk, packed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct Sheet {
+    /// The layout of its rows: [`LAYOUT`].
+    layout: u8,
     /// Who worked its rows.
     holders: Vec<Holder>,
     /// When the first of them came.
@@ -47,6 +52,12 @@ pub struct Sheet {
     packed: Vec<u8>,
 }
 
+impl Default for Sheet {
+    fn default() -> Sheet {
+        Sheet { layout: LAYOUT, holders: Vec::new(), since: Time::default(), packed: Vec::new() }
+    }
+}
+
 /// The same bytes as a sequence of numbers, written at once.
 fn as_bytes<S: Serializer>(packed: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(packed)
@@ -54,6 +65,7 @@ fn as_bytes<S: Serializer>(packed: &[u8], serializer: S) -> Result<S::Ok, S::Err
 
 #[derive(Deserialize)]
 struct Stored {
+    layout: u8,
     holders: Vec<Holder>,
     since: Time,
     packed: Vec<u8>,
@@ -124,8 +136,11 @@ impl TryFrom<Stored> for Sheet {
 
     /// Only what can be read later, too: each row whole, and of a known holder.
     fn try_from(stored: Stored) -> Result<Sheet, &'static str> {
-        let Stored { holders, since, packed } = stored;
-        let sheet = Sheet { holders, since, packed };
+        let Stored { layout, holders, since, packed } = stored;
+        if layout != LAYOUT {
+            return Err("closed rows in a layout that this build does not know");
+        }
+        let sheet = Sheet { layout, holders, since, packed };
         let page = RunId { index: 0, place: 0 };
         let whole = sheet.spans(page).last().is_some_and(|last| last.end == sheet.packed.len());
         match whole && sheet.rows((page, 0)).count() == sheet.spans(page).count() {
@@ -284,13 +299,15 @@ impl Ledger {
         before.map_or((page, chunk, FIRST), |(key, _)| *key)
     }
 
-    /// Puts a row among the closed ones, in place of what it was there.
+    /// Puts a row among the closed ones, in place of what it was there. A sheet that is too long is cut until none is,
+    /// but for those of one row.
     pub(crate) fn put_closed(&mut self, fence: Fence, row: &Row) {
+        let most = self.limits().sheet_bytes;
         let place = (row.page, row.chunk);
         let key = self.sheet_of(place, fence);
         let mut sheet = self.closed.remove(&key).unwrap_or_default();
         sheet.put(fence, row);
-        if sheet.packed.len() <= SHEET_BYTES || sheet.spans(row.page).nth(1).is_none() {
+        if sheet.packed.len() <= most || sheet.spans(row.page).nth(1).is_none() {
             self.closed.put(key, sheet);
             return;
         }
@@ -301,7 +318,7 @@ impl Ledger {
         let (mut key, mut left) = (key, vec![upper, rows]);
         while let Some(mut rows) = left.pop() {
             let sheet = Sheet::of(&rows);
-            if sheet.packed.len() > SHEET_BYTES && rows.len() > 1 {
+            if sheet.packed.len() > most && rows.len() > 1 {
                 left.push(rows.split_off(rows.len() / 2));
                 left.push(rows);
                 continue;

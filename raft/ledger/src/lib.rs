@@ -24,6 +24,7 @@ pub mod ids;
 pub mod impossible;
 mod key;
 pub mod labels;
+pub mod limits;
 pub mod moments;
 pub mod planted;
 pub mod policy;

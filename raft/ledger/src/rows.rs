@@ -194,13 +194,9 @@ impl Ledger {
         Hash(*hasher.finalize().as_bytes())
     }
 
-    /// The size of the largest row among those that no entry and no chunk bounds: runs of a page, rulings, packed
-    /// rows. Costs a walk over these.
+    /// The size of the largest row. Costs a walk over the state.
     pub(crate) fn largest_row(&self) -> usize {
-        let pages = self.pages.iter().map(|(_, page)| encode(page).len());
-        let rulings = self.rulings.iter().map(|(_, rulings)| encode(rulings).len());
-        let closed = self.closed.iter().map(|(_, sheet)| encode(sheet).len());
-        pages.chain(rulings).chain(closed).max().unwrap_or(0)
+        self.all_rows().map(|(_, value)| value.len()).max().unwrap_or(0)
     }
 
     /// What is computed from the rows and never stored.

@@ -3,21 +3,14 @@
 //! A refusal that names the mailbox kills its recipient alone. When a relay gives the same words to most recipients of a
 //! run, the cause is the sender, the content or the relay, whatever the code says. The node hashes the words of each
 //! permanent refusal, without what differs by recipient. A run counts recipients by hash, for its last few hashes.
-//! Invariant: numbers only, and never more than [`GROUPS_MAX`] of them.
+//! Invariant: numbers only, and never more than [`SameWordsLimits::groups`] of them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::causes::PauseReason;
 use crate::command::Refused;
+use crate::limits::SameWordsLimits;
 use crate::state::{Run, RunState, Standing};
-
-/// Hashes of a run that are counted: the ones seen last. A relay has few texts, and usually one for each cause.
-const GROUPS_MAX: usize = 4;
-/// Fewer recipients never pause a run: a list of a normal size has some dead addresses at one provider.
-const RECIPIENTS_MIN: u32 = 20;
-/// The run is paused where one of so many recipients with a final answer has these words. Lists with 10 % dead
-/// addresses are already called bad by providers (see `toll.rs`); half is no list of addresses that exist.
-const SHARE: u32 = 2;
 
 /// Recipients that died of one text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,14 +23,15 @@ pub struct SameWords {
 
 impl Run {
     /// Counts a recipient that is dead of a permanent answer. Returns why the run is paused, if it is now.
-    pub(crate) fn note_words(&mut self, answer: &Refused) -> Option<PauseReason> {
+    pub(crate) fn note_words(&mut self, answer: &Refused, limits: &SameWordsLimits) -> Option<PauseReason> {
         let known = self.same_words.iter().position(|group| group.words == answer.words);
         let former = known.map_or(0, |place| self.same_words.remove(place).recipients);
         let group = SameWords { words: answer.words, recipients: former.saturating_add(1) };
         self.same_words.insert(0, group);
-        self.same_words.truncate(GROUPS_MAX);
+        self.same_words.truncate(limits.groups);
         let decided = self.counts.get(Standing::Sent).saturating_add(self.counts.get(Standing::Dead));
-        let is_most = group.recipients >= RECIPIENTS_MIN && group.recipients.saturating_mul(SHARE) >= decided;
+        let is_most =
+            group.recipients >= limits.recipients && group.recipients.saturating_mul(limits.one_of) >= decided;
         if self.state != RunState::Open || !is_most {
             return None;
         }

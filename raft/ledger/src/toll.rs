@@ -8,17 +8,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::causes::PauseReason;
+use crate::limits::TollLimits;
 use crate::planted::{self, Bug};
 use crate::state::{Run, RunState, Standing};
-
-/// Recipients of the first stretch. A run with no more than that is never paused for its toll: it is what a list that
-/// is given whole may have, and its letters are a few megabytes.
-const STRETCH: u32 = 10_000;
-/// One of so many may die: Amazon SES, which thousands of senders have to go by, may pause one of whose mails 10 %
-/// bounce ("Amazon SES sending review process FAQs", bounces).
-const DEAD_OF: u32 = 10;
-/// A stretch is made so many times as long when somebody resumes a run in spite of its toll.
-const FURTHER: u32 = 10;
 
 /// Counted since the present stretch began, in entries as they apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,15 +23,14 @@ pub struct Toll {
     pub dead: u32,
 }
 
-impl Default for Toll {
-    fn default() -> Toll {
-        Toll { stretch: STRETCH, decided: 0, dead: 0 }
-    }
-}
-
 impl Toll {
+    /// That of a run that opens.
+    pub(crate) fn begin(limits: &TollLimits) -> Toll {
+        Toll { stretch: limits.stretch, decided: 0, dead: 0 }
+    }
+
     /// Who comes back is no longer counted, as far as this stretch has counted him.
-    fn note(&mut self, (from, to): (Standing, Standing), count: u32) {
+    fn note(&mut self, (from, to): (Standing, Standing), count: u32, limits: &TollLimits) {
         let is_decided = |standing| matches!(standing, Standing::Sent | Standing::Dead);
         let step = |sum: &mut u32, was: bool, is: bool| match (was, is) {
             (false, true) => *sum = sum.saturating_add(count),
@@ -48,28 +39,33 @@ impl Toll {
         };
         step(&mut self.decided, is_decided(from), is_decided(to));
         step(&mut self.dead, from == Standing::Dead, to == Standing::Dead);
-        if self.decided >= self.stretch && !self.is_too_high() {
+        if self.decided >= self.stretch && !self.is_too_high(limits) {
             (self.decided, self.dead) = (0, 0);
         }
     }
 
-    fn is_too_high(&self) -> bool {
-        self.dead > self.stretch / DEAD_OF
+    fn is_too_high(&self, limits: &TollLimits) -> bool {
+        self.dead > self.stretch / limits.one_of
     }
 }
 
 impl Run {
     /// Counts those who have moved. Answers why the run is paused, where it is now: one that has ended or is paused
     /// already needs none, and where nobody is left to be sent there is nobody to hold.
-    pub(crate) fn note_toll(&mut self, moved: (Standing, Standing), count: u32) -> Option<PauseReason> {
+    pub(crate) fn note_toll(
+        &mut self,
+        moved: (Standing, Standing),
+        count: u32,
+        limits: &TollLimits,
+    ) -> Option<PauseReason> {
         let is_half = |decided: u32| decided >= self.count.div_ceil(2);
         let before = is_half(self.toll.decided);
-        if self.count <= STRETCH && !planted::is(Bug::PauseForNothing) {
+        if self.count <= limits.stretch && !planted::is(Bug::PauseForNothing) {
             return None;
         }
-        self.toll.note(moved, count);
+        self.toll.note(moved, count, limits);
         let for_nothing = planted::is(Bug::PauseForNothing) && !before && is_half(self.toll.decided);
-        if self.state != RunState::Open || !(for_nothing || self.toll.is_too_high()) {
+        if self.state != RunState::Open || !(for_nothing || self.toll.is_too_high(limits)) {
             return None;
         }
         let reason = PauseReason::Toll(self.toll);
@@ -78,9 +74,9 @@ impl Run {
     }
 
     /// Somebody lets a paused run go on: in spite of its toll, where that is too high.
-    pub(crate) fn overrule_toll(&mut self) {
-        if self.toll.is_too_high() {
-            self.toll = Toll { stretch: self.toll.stretch.saturating_mul(FURTHER), decided: 0, dead: 0 };
+    pub(crate) fn overrule_toll(&mut self, limits: &TollLimits) {
+        if self.toll.is_too_high(limits) {
+            self.toll = Toll { stretch: self.toll.stretch.saturating_mul(limits.further), decided: 0, dead: 0 };
         }
     }
 }
@@ -88,34 +84,37 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::limits;
+
+    const LIMITS: &TollLimits = &limits(1).toll;
 
     const DIES: (Standing, Standing) = (Standing::Claimed, Standing::Dead);
     const SENT: (Standing, Standing) = (Standing::Claimed, Standing::Sent);
 
     #[test]
     fn a_tenth_may_die_and_one_more_is_too_many_however_many_were_sent_before() {
-        let mut toll = Toll::default();
+        let mut toll = Toll::begin(LIMITS);
         for _ in 0..1_000 {
-            toll.note(SENT, 9_000);
-            toll.note(DIES, 1_000);
+            toll.note(SENT, 9_000, LIMITS);
+            toll.note(DIES, 1_000, LIMITS);
         }
-        assert_eq!(toll, Toll::default(), "a tenth of each stretch");
-        toll.note(DIES, 1_000);
-        assert!(!toll.is_too_high());
-        toll.note(DIES, 1);
-        assert!(toll.is_too_high());
-        toll.note(SENT, 50_000);
-        assert!(toll.is_too_high(), "who was sent meanwhile makes nobody alive");
+        assert_eq!(toll, Toll::begin(LIMITS), "a tenth of each stretch");
+        toll.note(DIES, 1_000, LIMITS);
+        assert!(!toll.is_too_high(LIMITS));
+        toll.note(DIES, 1, LIMITS);
+        assert!(toll.is_too_high(LIMITS));
+        toll.note(SENT, 50_000, LIMITS);
+        assert!(toll.is_too_high(LIMITS), "emails that were sent meanwhile revive no recipient");
     }
 
     #[test]
     fn who_comes_back_is_not_counted_and_never_below_none() {
-        let mut toll = Toll::default();
-        toll.note(DIES, 1_500);
-        toll.note((Standing::Dead, Standing::Pending), 1_000);
+        let mut toll = Toll::begin(LIMITS);
+        toll.note(DIES, 1_500, LIMITS);
+        toll.note((Standing::Dead, Standing::Pending), 1_000, LIMITS);
         assert_eq!((toll.decided, toll.dead), (500, 500));
-        toll.note((Standing::Dead, Standing::Pending), 1_000);
-        toll.note((Standing::InDoubt, Standing::Sent), 3);
+        toll.note((Standing::Dead, Standing::Pending), 1_000, LIMITS);
+        toll.note((Standing::InDoubt, Standing::Sent), 3, LIMITS);
         assert_eq!((toll.decided, toll.dead), (3, 0));
     }
 }

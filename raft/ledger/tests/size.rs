@@ -8,16 +8,20 @@ mod plain;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, Refused, RowOutcome, ScheduleCreate, Scope,
-    Trigger,
+    AudienceSeal, Claim, Command, Entry, EpochStart, Next, NodeUp, Reading, Refused, RowOutcome, RunPause,
+    ScheduleCreate, Scope, Trigger,
 };
-use reveille_ledger::content::{Named, Seal, To};
-use reveille_ledger::decide::calendar::When;
-use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, RunId, ScheduleId, Time};
+use reveille_ledger::content::{Audience, Named, Recipient, Seal, To};
+use reveille_ledger::decide::calendar::{Pattern, When};
+use reveille_ledger::decide::catch_up::{Zone, plan_fire};
+use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{LEVEL, Ledger, Standing, Weight};
+use reveille_ledger::{LEVEL, Ledger, PAGE_RUNS_MAX, RunState, Standing, Weight};
 
 const START: i64 = 1_800_000_000_000;
+/// Bytes of a row, at most.
+const ROW_BYTES_MAX: usize = 1024 * 1024;
 /// Entries before the run: its indices are those of a cluster that has lived a while.
 const BEFORE: u64 = 3_000_000;
 
@@ -128,10 +132,7 @@ fn settled(
 }
 
 fn schedule(audience: To) -> ScheduleCreate {
-    ScheduleCreate {
-        when: When::At { instant_ms: START + 86_400_000 },
-        ..plain::schedule("all", audience, Time(START))
-    }
+    ScheduleCreate { when: When::At { instant_ms: START + DAY_MS }, ..plain::schedule("all", audience, Time(START)) }
 }
 
 /// Bytes a recipient of a finished run: memory and disk.
@@ -185,7 +186,6 @@ fn a_recipient_of_a_finished_run_costs_less_than_a_byte() {
 #[test]
 fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
     const CHUNKS: u32 = 1_024;
-    const ROW_BYTES_MAX: usize = 1024 * 1024;
     let slice: Bitmap = (0..=u16::MAX).step_by(257).collect();
     for is_cancelled in [true, false] {
         let mut world = World::new(CHUNKS * CHUNK);
@@ -212,4 +212,48 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
         let largest = world.ledger.all_rows().map(|(_, value)| value.len()).max();
         assert!(largest.is_some_and(|bytes| bytes <= ROW_BYTES_MAX), "{largest:?}");
     }
+}
+
+/// 1,024 small runs of one page, with the longest names and reasons that the API takes, in characters of four bytes.
+#[test]
+fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
+    let mut world = World::new(1);
+    let due = Time(START + 60_000);
+    let when = When::At { instant_ms: due.0 };
+    let next = Some(Next { nominal: Nominal::Civil { civil_ms: due.0, fold: 0 }, due, jitter_ms: 0 });
+    let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
+    let audience = Audience { columns: vec![], recipients: vec![recipient] };
+    let mut schedules = Vec::new();
+    for number in 0..PAGE_RUNS_MAX {
+        let name = format!("{number:04}{}", "\u{1d11e}".repeat(124));
+        let create = plain::schedule(&name, audience.clone(), Time(START));
+        let created = world.put(Command::ScheduleCreate(Box::new(ScheduleCreate {
+            when: when.clone(),
+            next: next.clone(),
+            ..create
+        })));
+        let Outcome::Schedule(id) = created else { panic!("{created:?}") };
+        schedules.push(id);
+    }
+    world.now = due.0;
+    let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), jiff::tz::TimeZone::UTC);
+    let zone = Zone { rules: zone, tzdb: "test".into() };
+    let fire = |id: &ScheduleId| plan_fire(&world.ledger, *id, &pattern, &zone, due).expect("it is due");
+    let fires = schedules.iter().map(fire).collect();
+    assert!(matches!(world.put(Command::Fire(fires)), Outcome::Fired(answers) if answers.iter().all(Result::is_ok)));
+    assert_eq!(world.ledger.pages().len(), 1, "they share a page");
+
+    let runs: Vec<RunId> = world.ledger.runs().map(|(id, _, _)| id).collect();
+    let words = "\u{1d11e}".repeat(500);
+    for run in &runs {
+        assert_eq!(world.put(Command::RunPause(RunPause { run: *run, reason: words.clone() })), Outcome::Done);
+    }
+    assert_eq!(check(&world.ledger), []);
+    let reason = |run: &RunId| match &world.ledger.run(*run).expect("it is there").state {
+        RunState::Paused { reason } => reason.to_string(),
+        state => panic!("{state:?}"),
+    };
+    assert_eq!((reason(&runs[0]), reason(&runs[1_023])), (words, String::new()), "the first ones fit");
+    let page = world.ledger.all_rows().map(|(_, value)| value.len()).max().expect("rows");
+    assert!((ROW_BYTES_MAX / 2..=ROW_BYTES_MAX).contains(&page), "{page}");
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::campaign::{AGAIN_MS, Armed, Campaign};
+use crate::campaign::{Armed, Campaign};
 use crate::command::CampaignName;
 use crate::ids::{Hash, RunId, Time};
 use crate::refusal::Refusal;
@@ -43,7 +43,7 @@ impl Ledger {
         // Many runs may be to few audiences, and a large one has a seal of 34 KiB.
         let mut known = BTreeMap::from([(sealed.seal, true)]);
         let mut is_same = |seal: Hash| *known.entry(seal).or_insert_with(|| self.people(&seal) == people);
-        let is_lately = |at: Time| now.since_ms(at) < AGAIN_MS;
+        let is_lately = |at: Time| now.since_ms(at) < self.limits().again_ms;
         let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
         for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
             let Some(armed @ Armed { launch, audience, .. }) = other.stage.armed() else { continue };

@@ -8,7 +8,7 @@ use super::Context;
 use super::schedule::bounded;
 use crate::campaign::Stage;
 use crate::command::{AudienceDelete, AudienceSeal};
-use crate::content::{INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, To};
+use crate::content::To;
 use crate::fingerprint::fingerprint;
 use crate::impossible::{Bounded, Impossible};
 use crate::policy::Policies;
@@ -93,8 +93,9 @@ impl Ledger {
     pub(super) fn check_audience(&self, tenant: &str, to: &To) -> Result<(), Refusal> {
         match to {
             To::Listed(audience) => {
-                bounded(Bounded::InlineBytes, audience.blob().bytes.len(), INLINE_BYTES_MAX)?;
-                bounded(Bounded::InlineRecipients, audience.recipients.len(), INLINE_RECIPIENTS_MAX)?;
+                let limits = self.limits();
+                bounded(Bounded::InlineBytes, audience.blob().bytes.len(), limits.inline_bytes)?;
+                bounded(Bounded::InlineRecipients, audience.recipients.len(), limits.inline_recipients)?;
                 match audience.recipients.is_empty() {
                     true => Err(Impossible::NoRecipients.into()),
                     false => Ok(()),

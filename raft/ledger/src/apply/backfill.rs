@@ -70,7 +70,7 @@ impl Ledger {
         if let Some(outcome) = self.answered_again(context, &tenant, request, backfill.body)? {
             return Ok(outcome);
         }
-        bounded(Bounded::Backfill, backfill.openings.len(), BACKFILL_MAX)?;
+        bounded(Bounded::Backfill, backfill.openings.len(), self.limits().backfill)?;
         if matches!(schedule.activity, Activity::Blocked { .. }) {
             return Err(Refusal::NotActive(schedule.activity.kind()));
         }

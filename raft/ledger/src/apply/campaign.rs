@@ -6,7 +6,7 @@ use super::schedule::{bounded, labelled};
 use crate::campaign::{Armed, Campaign, Launch, Stage};
 use crate::causes::MissedCause;
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, Next, ScheduleCreate};
-use crate::content::{CONTENT_BYTES_MAX, Content, NAME_BYTES_MAX, Named, To};
+use crate::content::{Content, Named, To};
 use crate::decide::calendar::When;
 use crate::ids::{Hash, Nominal, RunId, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
@@ -36,8 +36,8 @@ impl Ledger {
                     return Err(Refusal::NameTaken(asked.name.clone()));
                 }
                 let content = asked.content.blob();
-                bounded(Bounded::ContentBytes, content.bytes.len(), CONTENT_BYTES_MAX)?;
-                bounded(Bounded::AudienceNameBytes, asked.audience.len(), NAME_BYTES_MAX)?;
+                bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes)?;
+                bounded(Bounded::AudienceNameBytes, asked.audience.len(), self.limits().audience_name_bytes)?;
                 labelled(&asked.labels)?;
                 gap_needs_a_list(&asked.policies, true)?;
                 let campaign = Campaign {

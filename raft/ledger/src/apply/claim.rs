@@ -3,7 +3,7 @@
 
 use super::Context;
 use crate::bitmap::Bitmap;
-use crate::command::{Claim, SLICE_MAX};
+use crate::command::Claim;
 use crate::effect::Effect;
 use crate::ids::{Fence, GROUP, NodeId, Time};
 use crate::impossible::Bounded;
@@ -20,8 +20,9 @@ impl Ledger {
     }
 
     fn claim_one(&mut self, context: &mut Context, place: u32, claim: &Claim) -> Result<Fence, Refusal> {
-        if claim.slice.len() > SLICE_MAX {
-            return Err(Refusal::TooLarge { what: Bounded::Slice, bound: u64::from(SLICE_MAX) });
+        let most = self.limits().slice;
+        if claim.slice.len() > most {
+            return Err(Refusal::TooLarge { what: Bounded::Slice, bound: u64::from(most) });
         }
         if !self.is_current(claim.holder) {
             return Err(Refusal::HolderGone);

@@ -12,7 +12,7 @@ use super::audience::gap_needs_a_list;
 use super::fire::{Opened, inside_window};
 use super::schedule::{bounded, gap_within_retention, labelled};
 use crate::command::{Explained, Reason, Retiming, ScheduleCreate, ScheduleEdit};
-use crate::content::{CONTENT_BYTES_MAX, Content, Recipients, To};
+use crate::content::{Content, Recipients, To};
 use crate::ids::{Hash, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
 use crate::policy::Overlap;
@@ -33,7 +33,7 @@ impl Ledger {
             return Err(Refusal::StalePlan);
         }
         if let Some(content) = &edit.content {
-            bounded(Bounded::ContentBytes, content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
+            bounded(Bounded::ContentBytes, content.blob().bytes.len(), self.limits().content_bytes)?;
         }
         edit.policies.as_ref().map_or(Ok(()), gap_within_retention)?;
         let is_sealed = match &edit.audience {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Context;
 use crate::command::{EpochStart, NodeUp, RaiseLevel, Reading};
-use crate::deaths::{DEATHS_KEPT, Deaths};
+use crate::deaths::Deaths;
 use crate::effect::Effect;
 use crate::ids::{Epoch, Holder, NodeId, Time};
 use crate::impossible::Impossible;
@@ -61,7 +61,7 @@ impl Ledger {
     pub fn agreed_by(&self, start: &EpochStart) -> Result<Time, String> {
         let agreed = agreed_time(start.voters, &start.readings).ok_or_else(|| Refusal::ClocksDisagree.to_string())?;
         let moved_ms = self.moved_ms(start);
-        if start.accept_clock || moved_ms.unsigned_abs() <= STEP_MS_MAX {
+        if start.accept_clock || moved_ms.unsigned_abs() <= self.limits().clock_step_ms {
             return Ok(agreed);
         }
         Err(format!(
@@ -147,10 +147,11 @@ impl Ledger {
         let life = Holder { node: id, incarnation: node.incarnation };
         let mut deaths = node.deaths.clone();
         if node.lost || self.rows.iter().any(|(_, row)| row.holder == life && !row.claimed.is_empty()) {
-            deaths.record(context.now);
+            let kept = self.limits().deaths_kept;
+            deaths.record(context.now, kept);
             if let Some(until) = deaths.rests_until() {
                 context.alarm(format!(
-                    "node {} died {DEATHS_KEPT} times within ten minutes while it held claims: it gets none before {until}",
+                    "node {} died {kept} times within ten minutes while it held claims: it gets none before {until}",
                     node.name
                 ));
             }

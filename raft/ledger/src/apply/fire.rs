@@ -10,6 +10,7 @@ use crate::command::{Cause, Explained, Fire, Next, Opening};
 use crate::effect::Effect;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
 use crate::impossible::{Bounded, Impossible};
+use crate::limits::Limits;
 use crate::planted::{self, Bug};
 use crate::policy::{Overlap, Policies};
 use crate::refusal::Refusal;
@@ -124,8 +125,9 @@ impl Ledger {
         if compares {
             check_instants(schedule, next.due, fire, context.now)?;
         }
-        if names.len() + fire.opened.len() > OPENINGS_MAX {
-            return Err(Refusal::TooLarge { what: Bounded::Openings, bound: OPENINGS_MAX as u64 });
+        let most = self.limits().openings;
+        if names.len() + fire.opened.len() > most {
+            return Err(Refusal::TooLarge { what: Bounded::Openings, bound: most as u64 });
         }
         let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
         let is_new = |name: &(ScheduleId, Nominal)| !names.contains(name) && !self.has_opened(name);
@@ -184,7 +186,7 @@ impl Ledger {
             | Refusal::NotActive(_)
             | Refusal::ClocksDisagree
             | Refusal::RunOpen(_) => return,
-            Refusal::TooLarge { .. } if fire.opened.len() <= OPENINGS_MAX => return,
+            Refusal::TooLarge { .. } if fire.opened.len() <= self.limits().openings => return,
             _ => {}
         }
         let Some(schedule) = self.schedules.edit(&fire.schedule) else { return };
@@ -199,10 +201,11 @@ impl Ledger {
 
     /// Opens occurrences, small ones that belong together on one page; answers their runs.
     pub(super) fn open_runs(&mut self, context: &mut Context, opened: Vec<Opened>) -> Vec<(ScheduleId, RunId)> {
+        let limits = self.limits();
         let mut groups: BTreeMap<PageKey, Vec<Opened>> = BTreeMap::new();
         for (number, occurrence) in opened.into_iter().enumerate() {
             let Some(schedule) = self.schedules.get(&occurrence.schedule) else { continue };
-            let alone = (schedule.recipients > SMALL_AUDIENCE).then_some(number);
+            let alone = (schedule.recipients > limits.small_audience).then_some(number);
             let Opening { due, cause, .. } = occurrence.opening;
             let key = (schedule.tenant.clone(), schedule.pool.clone(), schedule.priority, due, cause.is_late(), alone);
             groups.entry(key).or_default().push(occurrence);
@@ -210,7 +213,7 @@ impl Ledger {
         let mut runs = Vec::new();
         for ((tenant, pool, priority, due, ..), mut group) in groups {
             while !group.is_empty() {
-                let rest = group.split_off(group.len().min(PAGE_RUNS_MAX));
+                let rest = group.split_off(group.len().min(limits.page_runs));
                 let id = RunId { index: context.index, place: runs.len() as u32 };
                 let page = Page {
                     tenant: tenant.clone(),
@@ -236,13 +239,14 @@ impl Ledger {
         group: Vec<Opened>,
     ) -> Vec<(ScheduleId, RunId)> {
         let mut runs = Vec::with_capacity(group.len());
+        let limits = self.limits();
         for Opened { schedule: number, opening, waited_for } in group {
             let run = RunId { index: id.index, place: id.place + page.runs.len() as u32 };
             if opening.cause != Cause::Backfill {
                 self.make_way(context, number, run);
             }
             let Some(schedule) = self.schedules.get(&number) else { continue };
-            let entry = Run { waited_for, ..open_run(number, schedule, &opening, (run, page.slots)) };
+            let entry = Run { waited_for, ..open_run(number, schedule, &opening, (run, page.slots), limits) };
             page.slots += entry.count;
             self.hold_again(&entry.content);
             self.hold_again(&entry.audience);
@@ -269,7 +273,13 @@ impl Ledger {
     }
 }
 
-fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, (id, first): (RunId, u32)) -> Run {
+fn open_run(
+    number: ScheduleId,
+    schedule: &Schedule,
+    opening: &Opening,
+    (id, first): (RunId, u32),
+    limits: &Limits,
+) -> Run {
     Run {
         schedule: number,
         name: schedule.name.clone(),
@@ -294,7 +304,7 @@ fn open_run(number: ScheduleId, schedule: &Schedule, opening: &Opening, (id, fir
         resent: 0,
         waited_for: None,
         blocked: None,
-        toll: Toll::default(),
+        toll: Toll::begin(&limits.toll),
         reopened: false,
         canary: schedule.policies.canary.map(|canary| Trial::begin(canary, schedule.recipients, id)),
     }

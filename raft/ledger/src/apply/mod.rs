@@ -135,7 +135,7 @@ impl Ledger {
         if now < ledger {
             return Err(Refusal::TimeWentBack { ledger, entry: now });
         }
-        if now.since_ms(ledger) > LEAP_MS_MAX {
+        if now.since_ms(ledger) > self.limits().leap_ms {
             return Err(Refusal::TimeLeaps { ledger, entry: now });
         }
         Ok(now)
@@ -252,11 +252,12 @@ impl Ledger {
     /// oldest one, and nobody else's.
     fn remember(&mut self, context: &Context, tenant: &str, request: Option<&str>, body: Hash, outcome: &Outcome) {
         let Some(request) = request else { return };
+        let most = self.limits().answers;
         let answer = Answer { body, index: context.index, outcome: outcome.clone(), at: context.now };
         self.derived.answers_by_index.insert(context.index, (tenant.to_owned(), request.to_owned()));
         let own = self.derived.answers_of_tenant.entry(tenant.to_owned()).or_default();
         own.insert(context.index);
-        let oldest = own.first().copied().filter(|_| own.len() > ANSWERS_MAX);
+        let oldest = own.first().copied().filter(|_| own.len() > most);
         self.answers.put((tenant.to_owned(), request.to_owned()), answer);
         if let Some(oldest) = oldest {
             self.forget_answer(oldest);
@@ -264,8 +265,9 @@ impl Ledger {
     }
 
     fn forget_old_answers(&mut self) {
+        let answer_ms = self.limits().answer_ms;
         while let Some((index, key)) = self.derived.answers_by_index.first_key_value()
-            && self.answers.get(key).is_none_or(|answer| self.head.now.since_ms(answer.at) > ANSWER_MS)
+            && self.answers.get(key).is_none_or(|answer| self.head.now.since_ms(answer.at) > answer_ms)
         {
             self.forget_answer(*index);
         }

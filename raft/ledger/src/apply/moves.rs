@@ -65,6 +65,7 @@ impl Ledger {
         from: Standing,
         to: Standing,
     ) {
+        let toll = &self.limits().toll;
         let (Some(page), Some(lowest)) = (self.pages.edit(&id), slots.min()) else { return };
         note_claimed(&mut self.derived.claimed, &page.tenant, (from, to), slots.len());
         let base = chunk * CHUNK;
@@ -108,7 +109,7 @@ impl Ledger {
                 Verdict::Held => Ruled::Paused(PauseReason::Canary(canary)),
                 _ => Ruled::CanaryPassed,
             });
-            let of_toll = run.note_toll((from, to), count).map(Ruled::Paused);
+            let of_toll = run.note_toll((from, to), count, toll).map(Ruled::Paused);
             if matches!((&of_canary, &of_toll), (Some(Ruled::Paused(_)), _) | (_, Some(_))) {
                 turned.push((run.schedule, name));
             }

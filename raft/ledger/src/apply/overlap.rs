@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 
 use super::Context;
 use crate::command::{Fire, Next};
-use crate::decide::catch_up::ON_TIME_MS;
 use crate::ids::{RunId, ScheduleId, Time};
 use crate::impossible::Impossible;
 use crate::policy::Overlap;
@@ -33,12 +32,12 @@ impl Ledger {
             Held { through, by }
         });
         let held = stands.max_by_key(|held| held.through).or(schedule.plan.held)?;
-        (now.since_ms(held.through) <= ON_TIME_MS).then_some(held)
+        (now.since_ms(held.through) <= self.limits().on_time_ms).then_some(held)
     }
 
     /// P16: an instant that should have opened by now was missed, whatever it has to wait for from now on.
     pub(super) fn note_missed(&mut self, id: ScheduleId, now: Time) {
-        let before = now.plus_ms(-ON_TIME_MS);
+        let before = now.plus_ms(-self.limits().on_time_ms);
         let is_late = |next: &Next| next.opens() < before;
         if self.schedules.get(&id).is_some_and(|schedule| schedule.plan.next.as_ref().is_some_and(is_late))
             && let Some(schedule) = self.schedules.edit(&id)
@@ -50,7 +49,7 @@ impl Ledger {
     /// P16: ledger time has leapt, so nobody was there: what fell due was missed, also where a run stood in its
     /// way. Where none does, that is seen when it opens.
     pub(super) fn note_leap(&mut self, from: Time, now: Time) {
-        if now.since_ms(from) > ON_TIME_MS {
+        if now.since_ms(from) > self.limits().on_time_ms {
             let held_up: BTreeSet<ScheduleId> = self.derived.holding.iter().map(|(schedule, _)| *schedule).collect();
             held_up.into_iter().for_each(|schedule| self.note_missed(schedule, now));
         }

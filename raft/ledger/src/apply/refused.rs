@@ -14,19 +14,15 @@ use crate::command::{Refused, Scope};
 use crate::deferral::Deferral;
 use crate::effect::Effect;
 use crate::ids::{RunId, Time};
+use crate::limits::Limits;
 use crate::moments::What;
 use crate::rulings::Ruled;
 use crate::state::{DeadLetter, Ledger, Row, Run, RunState, Standing};
 
-/// How long a recipient waits whose refusal concerned content or sender. Milliseconds.
-const POLICY_WAIT_MS: i64 = 5 * 60_000;
-/// Refusals in a row that do not name a mailbox and pause a run (P6).
-const POLICY_REFUSALS_MAX: usize = 10;
-
 impl Ledger {
     /// A row's refusals, each by the scope of its answer.
     pub(super) fn refuse(&mut self, context: &mut Context, row: &mut Row, refused: &[Refused]) -> u64 {
-        let place = (row.page, row.chunk);
+        let (place, limits) = ((row.page, row.chunk), self.limits());
         let mut moved = 0;
         for answer in refused {
             let held = row.claimed.contains(answer.slot) || row.in_doubt.contains(answer.slot);
@@ -51,7 +47,7 @@ impl Ledger {
             let of = deferred.map(|(recipient, _)| recipient);
             let left = self.definite(context, row, (answer.slot, what), |run, attempts, now| {
                 let wait_ms = of.map_or(0, |recipient| run.policies.deferral_ms(step, recipient));
-                judge(run, attempts, now, (answer, wait_ms))
+                judge(run, attempts, now, (answer, wait_ms), limits)
             });
             if let Some((_, deferral)) = deferred
                 && left > 0
@@ -74,9 +70,9 @@ impl Ledger {
         if !self.dead.contains(&(id, number)) {
             return;
         }
-        let mut paused = None;
+        let (mut paused, limits) = (None, self.limits());
         self.edit_run(place, answer.slot, |run| {
-            paused = run.note_words(answer).map(|reason| (run.name.clone(), run.schedule, reason));
+            paused = run.note_words(answer, &limits.same_words).map(|reason| (run.name.clone(), run.schedule, reason));
         });
         let Some((name, schedule, reason)) = paused else { return };
         context.alarm(format!("run of {name} is paused: {reason}"));
@@ -109,36 +105,38 @@ impl Ledger {
     fn note_unnamed(&mut self, context: &mut Context, place: Place, answer: &Refused) {
         let Some((id, recipient)) = self.recipient_at(place, answer.slot) else { return };
         let mut earlier = Vec::new();
-        let mut halted = None;
+        let mut pauses = false;
+        let limits = self.limits();
         self.edit_run(place, answer.slot, |run| {
-            if is_suspicious(run) {
+            if is_suspicious(run, limits) {
                 return;
             }
             run.policy_refusals.push(recipient);
-            if is_suspicious(run) {
+            if is_suspicious(run, limits) {
                 earlier.clone_from(&run.policy_refusals);
-            }
-            if is_suspicious(run) && matches!(run.state, RunState::Open | RunState::Finished) {
-                let reason = PauseReason::PolicyRefusals {
-                    count: POLICY_REFUSALS_MAX as u32,
-                    code: answer.code,
-                    enhanced: answer.enhanced,
-                    text: answer.text.clone(),
-                };
-                halted = Some((format!("run of {} is paused: {reason}", run.name), reason.clone()));
-                run.state = RunState::Paused { reason };
+                pauses = matches!(run.state, RunState::Open | RunState::Finished);
             }
         });
+        let halted = pauses.then(|| PauseReason::PolicyRefusals {
+            count: limits.policy_refusals as u32,
+            code: answer.code,
+            enhanced: answer.enhanced,
+            text: answer.text.clone(),
+        });
+        if let Some(reason) = &halted {
+            let reason = self.fit_in_page(id, reason.clone());
+            self.edit_run(place, answer.slot, |run| run.state = RunState::Paused { reason });
+        }
         for number in earlier {
             self.revive(context, id, number);
         }
-        if let Some((text, reason)) = halted {
+        let run = self.run(id).map(|run| (run.name.clone(), run.schedule));
+        if let (Some(reason), Some((name, schedule))) = (halted, run) {
+            let text = format!("run of {name} is paused: {reason}");
             self.rule(context, id, Ruled::Paused(reason), BTreeMap::new());
             context.emit(Effect::RunChanged(place.0));
             context.alarm(text);
-            if let Some(schedule) = self.run(id).map(|run| run.schedule) {
-                self.note_unfinished(context, schedule, id);
-            }
+            self.note_unfinished(context, schedule, id);
         }
     }
 
@@ -160,7 +158,7 @@ impl Ledger {
         let one = [slot].into_iter().collect();
         self.shift(context, (page, chunk), &one, Standing::Dead, Standing::Pending);
         self.rule_numbers(context, run, Ruled::Revived, &[recipient]);
-        self.wait((page, chunk), slot, context.now.plus_ms(POLICY_WAIT_MS));
+        self.wait((page, chunk), slot, context.now.plus_ms(self.limits().policy_wait_ms));
     }
 }
 
@@ -170,8 +168,8 @@ fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
 }
 
 /// So many such answers in a row that none of them is believed.
-fn is_suspicious(run: &Run) -> bool {
-    run.policy_refusals.len() >= POLICY_REFUSALS_MAX
+fn is_suspicious(run: &Run, limits: &Limits) -> bool {
+    run.policy_refusals.len() >= limits.policy_refusals
 }
 
 fn is_stale(run: &Run, now: Time) -> bool {
@@ -194,14 +192,15 @@ pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Ti
 }
 
 /// P6: what an answer means for the recipient.
-fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i64)) -> Verdict {
+fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i64), limits: &Limits) -> Verdict {
+    let policy_wait = now.plus_ms(limits.policy_wait_ms);
     match answer.scope {
-        _ if is_suspicious(run) && is_unnamed(answer.code, answer.enhanced) => {
-            demanded(run, attempts, now, Some(now.plus_ms(POLICY_WAIT_MS)))
+        _ if is_suspicious(run, limits) && is_unnamed(answer.code, answer.enhanced) => {
+            demanded(run, attempts, now, Some(policy_wait))
         }
         Scope::Relay => demanded(run, attempts, now, Some(now)),
         Scope::Greylist => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
-        Scope::Policy => demanded(run, attempts, now, Some(now.plus_ms(POLICY_WAIT_MS))),
+        Scope::Policy => demanded(run, attempts, now, Some(policy_wait)),
         Scope::Mailbox => judge_mailbox(run, attempts.saturating_add(1), now, answer),
     }
 }

@@ -7,11 +7,12 @@ use crate::bitmap::Bitmap;
 use crate::causes::{DeathCause, PauseReason};
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
+use crate::form::encode;
 use crate::ids::RunId;
 use crate::impossible::Impossible;
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
-use crate::rulings::{RULINGS_MAX, Ruled, Ruling, RulingKey};
+use crate::rulings::{Ruled, Ruling, RulingKey};
 use crate::state::{Blocked, DeadLetter, Ledger, Run, RunState, Standing};
 
 /// Where those who are pending go when a run ends.
@@ -41,9 +42,10 @@ impl Ledger {
         run: RunId,
         reason: PauseReason,
     ) -> Result<Outcome, Refusal> {
+        let kept = self.fit_in_page(run, reason.clone());
         let page = self.change_run(context, run, |run| {
             stoppable(run)?;
-            run.state = RunState::Paused { reason: reason.clone() };
+            run.state = RunState::Paused { reason: kept };
             Ok(())
         })?;
         self.rule(context, run, Ruled::Paused(reason), BTreeMap::new());
@@ -52,12 +54,23 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
+    /// A pause as the run's page keeps it: without words where the row of the page would come near to 1 MiB. The words
+    /// stay in the run's history, which has rows of its own.
+    pub(super) fn fit_in_page(&self, run: RunId, reason: PauseReason) -> PauseReason {
+        let Some((_, page, _)) = self.page_of(run).filter(|_| !reason.words().is_empty()) else { return reason };
+        match encode(page).len() + reason.words().len() > self.limits().page_bytes {
+            true => reason.without_words(),
+            false => reason,
+        }
+    }
+
     pub(super) fn run_resume(&mut self, context: &mut Context, resume: RunResume) -> Result<Outcome, Refusal> {
         let RunResume { run, without_canary } = resume;
+        let toll = &self.limits().toll;
         let page = self.change_run(context, run, |run| match run.state {
             RunState::Paused { .. } => {
                 run.overrule_canary(without_canary)?;
-                run.overrule_toll();
+                run.overrule_toll(toll);
                 run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
                 run.policy_refusals.clear();
                 run.same_words.clear();
@@ -239,7 +252,7 @@ impl Ledger {
         let after = |index: u64| self.rulings.range((run, index, 0)..=(run, u64::MAX, u32::MAX)).next();
         let mut entries = std::iter::successors(after(0), |((_, index, _), _)| after(index.saturating_add(1)));
         let oldest = entries.next().map(|((_, index, _), _)| *index);
-        if let (Some(oldest), Some(_)) = (oldest, entries.nth(RULINGS_MAX - 1)) {
+        if let (Some(oldest), Some(_)) = (oldest, entries.nth(self.limits().rulings - 1)) {
             let rows = self.rulings.range((run, oldest, 0)..=(run, oldest, u32::MAX));
             let rows: Vec<RulingKey> = rows.map(|(key, _)| *key).collect();
             rows.iter().for_each(|key| drop(self.rulings.remove(key)));

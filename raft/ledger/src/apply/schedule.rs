@@ -109,7 +109,7 @@ impl Ledger {
 
     /// Can this schedule be created, its name aside?
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
-        bounded(Bounded::ContentBytes, create.content.blob().bytes.len(), CONTENT_BYTES_MAX)?;
+        bounded(Bounded::ContentBytes, create.content.blob().bytes.len(), self.limits().content_bytes)?;
         self.check_audience(&create.tenant, &create.audience)?;
         if create.max_runs == Some(0) {
             return Err(Impossible::NoRuns.into());

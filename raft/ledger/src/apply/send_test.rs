@@ -7,7 +7,6 @@ use super::Context;
 use super::fire::Opened;
 use super::schedule::bounded;
 use crate::command::{Cause, Opening, SendTest};
-use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::decide::calendar::When;
 use crate::fingerprint::fingerprint;
 use crate::ids::{Nominal, ScheduleId};
@@ -29,8 +28,8 @@ impl Ledger {
             return Ok(outcome);
         }
         let (content, audience) = (test.content.blob(), test.audience.blob());
-        bounded(Bounded::ContentBytes, content.bytes.len(), CONTENT_BYTES_MAX)?;
-        bounded(Bounded::InlineBytes, audience.bytes.len(), INLINE_BYTES_MAX)?;
+        bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes)?;
+        bounded(Bounded::InlineBytes, audience.bytes.len(), self.limits().inline_bytes)?;
         if test.audience.recipients.len() != 1 {
             return Err(Impossible::NotOneRecipient.into());
         }

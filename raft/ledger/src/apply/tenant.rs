@@ -12,7 +12,7 @@ use crate::impossible::{Bounded, Impossible};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::Ledger;
-use crate::tenant::{SHARE_MAX, TENANT_RATE_MILLI_MAX, Tenant, TenantSet};
+use crate::tenant::{Tenant, TenantSet};
 
 impl Ledger {
     pub(super) fn tenant_set(&mut self, context: &mut Context, set: &TenantSet) -> Result<Outcome, Refusal> {
@@ -26,10 +26,11 @@ impl Ledger {
             rate_milli: rate_milli.unwrap_or(known.rate_milli),
             concurrency: concurrency.unwrap_or(known.concurrency),
             share: share.unwrap_or(known.share),
-            index: known.index,
+            ..known
         };
-        bounded(Bounded::TenantRate, wanted.rate_milli as usize, TENANT_RATE_MILLI_MAX as usize)?;
-        bounded(Bounded::TenantShare, wanted.share as usize, SHARE_MAX as usize)?;
+        let limits = self.limits();
+        bounded(Bounded::TenantRate, wanted.rate_milli as usize, limits.tenant_rate_milli as usize)?;
+        bounded(Bounded::TenantShare, wanted.share as usize, limits.tenant_share as usize)?;
         if wanted.share == 0 {
             return Err(Impossible::NoShare.into());
         }

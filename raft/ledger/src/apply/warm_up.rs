@@ -14,7 +14,7 @@ use crate::impossible::{Bounded, Impossible};
 use crate::refusal::Refusal;
 use crate::reply::Outcome;
 use crate::state::{Ledger, Standing};
-use crate::warm_up::{Day, WARM_UP_DAYS_MAX, WarmUp, WarmUpSet};
+use crate::warm_up::{Day, WarmUp, WarmUpSet};
 
 impl Ledger {
     pub(super) fn warm_up_set(&mut self, context: &mut Context, set: &WarmUpSet) -> Result<Outcome, Refusal> {
@@ -24,13 +24,14 @@ impl Ledger {
         if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
             return Ok(outcome);
         }
-        bounded(Bounded::WarmUpDays, caps.len(), WARM_UP_DAYS_MAX)?;
+        let most = self.limits().warm_up_days;
+        bounded(Bounded::WarmUpDays, caps.len(), most)?;
         if caps.is_empty() || caps.contains(&0) {
             return Err(Impossible::DayWithoutCap.into());
         }
         let (today, known) = (Day::of(context.now), self.warm_ups.get(pool).cloned());
         if let Some(first) = first
-            && (*first > today || today.0.saturating_sub(first.0) > WARM_UP_DAYS_MAX as i64)
+            && (*first > today || today.0.saturating_sub(first.0) > most as i64)
         {
             return Err(Impossible::WarmUpBegin.into());
         }

@@ -83,7 +83,7 @@ proptest! {
         for (_, sheet) in ledger.evidence().iter() {
             let count = sheet.rows((PAGE, 2)).count();
             prop_assert!(count > 0);
-            prop_assert!(sheet.packed.len() <= SHEET_BYTES || count == 1, "{count} rows, {} B", sheet.packed.len());
+            prop_assert!(sheet.packed.len() <= ledger.limits().sheet_bytes || count == 1, "{count} rows, {} B", sheet.packed.len());
         }
         let read = Ledger::from_rows(ledger.all_rows()).expect("it reads back");
         prop_assert_eq!(read.closed_rows().collect::<Vec<_>>(), all);
@@ -102,11 +102,13 @@ fn a_sheet_that_is_damaged_is_refused_or_read_and_never_ends_the_node() {
     for length in 0..bytes.len() {
         assert!(postcard::from_bytes::<Sheet>(&bytes[..length]).is_err(), "the first {length} bytes");
     }
-    let whole = (sheet.holders.clone(), sheet.since, &sheet.packed[..sheet.packed.len() - 1]);
+    let whole = (LAYOUT, sheet.holders.clone(), sheet.since, &sheet.packed[..sheet.packed.len() - 1]);
     let cut = postcard::to_stdvec(&whole).expect("plain data");
     assert!(postcard::from_bytes::<Sheet>(&cut).is_err(), "its last row is not whole");
-    let nobody = postcard::to_stdvec(&(Vec::<Holder>::new(), sheet.since, &sheet.packed)).expect("plain data");
-    assert!(postcard::from_bytes::<Sheet>(&nobody).is_err(), "nobody has worked its rows");
+    let unowned = postcard::to_stdvec(&(LAYOUT, Vec::<Holder>::new(), sheet.since, &sheet.packed)).expect("plain data");
+    assert!(postcard::from_bytes::<Sheet>(&unowned).is_err(), "its rows have no holder");
+    let newer = postcard::to_stdvec(&(LAYOUT + 1, &sheet.holders, sheet.since, &sheet.packed)).expect("plain data");
+    assert!(postcard::from_bytes::<Sheet>(&newer).is_err(), "another layout");
     let (place, mut refused) = ((PAGE, 2), 0);
     for at in 0..bytes.len() {
         for bit in 0..8 {
