@@ -14,13 +14,15 @@ use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
+use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, AdvanceClockRequest, CreateScheduleRequest, GenerateAudienceRequest, GetClockRequest,
     GetRunRequest, HistoryOutcome, InitClusterRequest, ListDoubtsRequest, ListRunsRequest, ListScheduleHistoryRequest,
-    Relay, RelayTls, Run, RunCounts, ScheduleBody,
+    Relay, RelayTls, RemovePoolRequest, Run, RunCounts, ScheduleBody, SetPoolRequest, SetTenantRequest,
 };
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -139,6 +141,43 @@ impl Admin {
         self.ask("relay add", |channel| {
             let request = request.clone();
             async move { RelayServiceClient::new(channel).add_relay(request).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// So many emails a second are claimed of a tenant.
+    pub async fn set_tenant_rate(&self, name: &str, per_second: f64) -> Result<()> {
+        let request = SetTenantRequest {
+            name: name.to_owned(),
+            rate_per_second: Some(per_second),
+            ..SetTenantRequest::default()
+        };
+        self.ask("tenant set", |channel| {
+            let request = request.clone();
+            async move { TenantServiceClient::new(channel).set_tenant(request).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// A pool has these caps, from today on.
+    pub async fn warm_up(&self, pool: &str, caps: Vec<u32>) -> Result<()> {
+        let request = SetPoolRequest { name: pool.to_owned(), warm_up: caps, ..SetPoolRequest::default() };
+        self.ask("pool set", |channel| {
+            let request = request.clone();
+            async move { PoolServiceClient::new(channel).set_pool(request).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// And has none.
+    pub async fn remove_pool(&self, pool: &str) -> Result<()> {
+        let request = RemovePoolRequest { name: pool.to_owned() };
+        self.ask("pool remove", |channel| {
+            let request = request.clone();
+            async move { PoolServiceClient::new(channel).remove_pool(request).await }
         })
         .await?;
         Ok(())

@@ -62,6 +62,7 @@ mod tests {
             clock_error_ms: 0,
             late_ms: 0,
             drain_within_ms: 1_000,
+            led_within_ms: None,
             start_bound_ms: None,
             policies: Policies::default(),
             asks: Vec::new(),

@@ -122,6 +122,7 @@ fn header() -> Header {
         clock_error_ms: 0,
         late_ms: 1_000,
         drain_within_ms: 3_600_000,
+        led_within_ms: None,
         start_bound_ms: None,
         policies: Policies::default(),
         asks: vec![1, 2, 3, 4, 5, 6, 8, 9, 10, 13],

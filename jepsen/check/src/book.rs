@@ -7,8 +7,8 @@ use std::io::BufRead;
 
 use crate::history::{
     Answer, Answered, Call, Claim, Damaged, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found,
-    GatePasses, GateReading, Header, Lease, Life, Mail, OpenRow, Operation, Outage, Outcome, Overload, Part, PhaseName,
-    Reader, Run, Standing, StateHash, Step,
+    GatePasses, GateReading, Header, Lease, Life, Limit, Mail, OpenRow, Operation, Outage, Outcome, Overload, Part,
+    PhaseName, Reader, Run, Standing, StateHash, Step,
 };
 use crate::names::{Name, Names};
 
@@ -187,6 +187,8 @@ pub struct Book {
     pub outages: Vec<Outage>,
     /// Tenants above their budget.
     pub overloads: Vec<Overload>,
+    /// Bounds that the workload was given.
+    pub limits: Vec<Limit>,
     /// Leases.
     pub leases: Vec<Lease>,
     /// Rows that were seen open.
@@ -234,6 +236,7 @@ impl Book {
             epochs: Vec::new(),
             outages: Vec::new(),
             overloads: Vec::new(),
+            limits: Vec::new(),
             leases: Vec::new(),
             open_rows: Vec::new(),
             hashes: Vec::new(),
@@ -308,6 +311,7 @@ impl Book {
             Event::EpochStarted(epoch) => self.epochs.push(epoch),
             Event::Outage(outage) => self.outages.push(outage),
             Event::Overload(overload) => self.overloads.push(overload),
+            Event::Limit(limit) => self.limits.push(limit),
             Event::Lease(lease) => self.leases.push(lease),
             Event::Call(call) => {
                 self.keep_names_of(&call);

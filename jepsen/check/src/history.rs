@@ -29,8 +29,8 @@ pub use ledger::{
     Waited,
 };
 pub use world::{
-    Answered, Audience, Content, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd, Mail, Outage,
-    Overload,
+    Answered, Audience, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd, Limit, Mail,
+    Outage, Overload,
 };
 
 /// The format that this crate writes and reads.
@@ -70,6 +70,9 @@ pub struct Header {
     pub late_ms: u64,
     /// After healing everything has to be done within this.
     pub drain_within_ms: u64,
+    /// A majority that is up has a leader within this (I17); none: ten seconds, for elections as the product has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub led_within_ms: Option<u64>,
     /// Another tenant's overload may move the first mail of a run by so much (I12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_bound_ms: Option<u64>,
@@ -160,6 +163,8 @@ pub enum Event {
     Outage(Outage),
     /// One tenant's load was above its budget.
     Overload(Overload),
+    /// A bound that the workload was given.
+    Limit(Limit),
     /// A node lease was granted or prolonged.
     Lease(Lease),
     /// Somebody asked for something to be changed.
@@ -293,6 +298,7 @@ mod tests {
             clock_error_ms: 2_000,
             late_ms: 5_000,
             drain_within_ms: 60_000,
+            led_within_ms: None,
             start_bound_ms: None,
             policies: Policies::default(),
             asks: vec![],

@@ -15,6 +15,7 @@ pub mod ends;
 pub mod hashes;
 pub mod held;
 pub mod identity;
+pub mod limits;
 pub mod loss;
 pub mod once;
 pub mod progress;
@@ -38,7 +39,7 @@ pub struct Invariant {
 pub const ALWAYS: [u8; 4] = [1, 2, 4, 9];
 
 /// All of them, by number.
-pub const ALL: [Invariant; 17] = [
+pub const ALL: [Invariant; 19] = [
     invariant(1, "no recipient of a run is accepted twice", once::accepted_once),
     invariant(2, "every accept is covered by a committed claim", claims::covered),
     invariant(3, "one fence an attempt, one past the gate", once::one_fence_past_the_gate),
@@ -56,6 +57,8 @@ pub const ALL: [Invariant; 17] = [
     invariant(15, "no row stays with a holder that is gone", rows::revoked),
     invariant(16, "the content is the recipient's own", contents::own),
     invariant(17, "a majority that is up has a leader and sends", availability::available),
+    invariant(18, "no budget is exceeded across fail-overs", limits::within_budgets),
+    invariant(19, "gaps and attempts are kept to", limits::gaps_and_attempts),
 ];
 
 const fn invariant(number: u8, says: &'static str, judge: fn(&Book) -> Verdict) -> Invariant {

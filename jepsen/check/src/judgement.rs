@@ -56,7 +56,7 @@ pub struct Judgement {
     pub coverage: Verdict,
 }
 
-/// `I1` to `I17`, in the order of their numbers.
+/// `I1` to `I19`, in the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(pub u8);
 

@@ -169,8 +169,8 @@ impl Clients {
         Some(told).filter(|told| !matches!(told.reply.outcome, Outcome::Refused(_)))
     }
 
-    /// Makes the relay known.
-    pub fn put_relay(&self) {
+    /// Makes the relay known, with a rate for all nodes where it has one.
+    pub fn put_relay(&self, per_second: Option<u32>) {
         let clients = self.clone();
         tokio::spawn(async move {
             let relay = Relay {
@@ -179,7 +179,7 @@ impl Clients {
                 host: "relay.simulation".into(),
                 port: 25,
                 access: Access::default(),
-                rate_milli: 0,
+                rate_milli: u64::from(per_second.unwrap_or(0)) * 1_000,
                 max_sessions: crate::world::SESSIONS,
                 late_rate_milli: 0,
                 weight: 1,

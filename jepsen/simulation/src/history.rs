@@ -7,12 +7,13 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use reveille_check::Book;
 use reveille_check::history::{
-    Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer,
+    Bound, Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Limit, Part, Phase, PhaseName, Policies, Writer,
 };
 use reveille_cluster::lease::{LEASE, MARGIN};
 use reveille_ledger::policy;
 
-use crate::plan::Plan;
+use crate::node::ELECTION;
+use crate::plan::{Plan, TENANTS, relay_rate};
 use crate::world::{FAULTS_AFTER, Options, SESSIONS};
 
 /// So far may ledger time be ahead of the true one: two of three clocks agree within two seconds (P18), and it is
@@ -22,9 +23,16 @@ const CLOCK_ERROR_MS: u64 = 2_500;
 const LATE_MS: u64 = 10_000;
 /// Recipients that a node may hold claimed (P12).
 const CLAIM_CAP: u32 = 4_096;
-/// The invariants that a simulation can say something about. Of I12 it has no second tenant, and of I14 nobody counts
-/// the passes of each gate.
+/// The invariants that every simulation asks. It has no overload (I12), no count of gate passes (I14) and no schedule with a
+/// gap (I19). I18 is asked where the relay has a rate.
 const ASKS: [u8; 11] = [3, 5, 6, 7, 8, 10, 11, 13, 15, 16, 17];
+
+/// A majority has a leader within ten seconds, or four rounds of an election where heartbeats are slow: a voter grants no
+/// vote for an election's time after the last heartbeat, and stands after as long again at most.
+fn led_within_ms(heartbeat_ms: u64) -> u64 {
+    const ROUNDS: u64 = 4;
+    (ROUNDS * 2 * heartbeat_ms * ELECTION.end).max(10_000)
+}
 
 /// A simulation sees everything, but for these two parts.
 const WHOLE: [Part; 16] = [
@@ -59,6 +67,12 @@ pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64)
         let at_ns = FAULTS_AFTER.as_nanos() as u64;
         events.push(Event::Phase(Phase { at_ns, phase: PhaseName::Faults }));
     }
+    let rate = relay_rate(options.seed);
+    if let Some(per_second) = rate {
+        let bound = Bound::RelayRate { per_second_milli: u64::from(per_second) * 1_000, sessions: SESSIONS };
+        let tenants = TENANTS.map(str::to_owned).to_vec();
+        events.push(Event::Limit(Limit { tenants, schedules: Vec::new(), from_ns: 0, until_ns: None, bound }));
+    }
     let ms = |duration: std::time::Duration| duration.as_millis() as u64;
     let header = Header {
         format: FORMAT,
@@ -81,10 +95,11 @@ pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64)
         late_ms: LATE_MS,
         // Mail becomes due until shortly before the end, so the end is the deadline.
         drain_within_ms: options.minutes * 60_000 * 4 / 10,
+        led_within_ms: Some(led_within_ms(options.heartbeat_ms)),
         start_bound_ms: None,
         // Some of its schedules have `overlap = skip`, and none has a `finish_by` of its own: it is a day.
         policies: Policies { finish_within_ms: Some(24 * 3_600_000), finish_at_least_ms: 600_000, may_skip: true },
-        asks: ASKS.to_vec(),
+        asks: ASKS.into_iter().chain(rate.map(|_| 18)).collect(),
         coverage: Coverage::default(),
     };
     History { header, events, ended: Ended { at_ns, whole: WHOLE.to_vec() } }

@@ -24,7 +24,7 @@ use crate::faults::{self, Fault, Place};
 use crate::network::Network;
 use crate::node::{Death, Node, Surroundings};
 use crate::observer::{self, Observer};
-use crate::plan::{LAST_MS, Plan};
+use crate::plan::{self, LAST_MS, Plan};
 use crate::relay::{Mood, Relay, Struck};
 use crate::trace::Trace;
 use crate::verdict::{Verdict, Watch};
@@ -215,7 +215,7 @@ impl World {
         let members = self.nodes.iter().map(|node| (node.id, member(node))).collect();
         first.replica.initialize(ClusterId(u128::from(self.options.seed)), &members).await?;
         self.refresh();
-        self.clients.put_relay();
+        self.clients.put_relay(plan::relay_rate(self.options.seed));
         Ok(())
     }
 

@@ -5,9 +5,10 @@ use std::time::SystemTime;
 
 use reveille_check::history::{Clock, Coverage, FORMAT, FaultKind, Header, InDoubt, Policies};
 
+use super::limits::{self, Limits};
 use super::options::{Args, Due, Policy};
 use super::plan::{Blow, Family, Strike};
-use super::{CAMPAIGN_SESSIONS, SESSIONS, nemesis, verdict};
+use super::{SESSIONS, nemesis, verdict};
 use crate::cluster::Cluster;
 use crate::measure::unix_us;
 use crate::wires::Wires;
@@ -42,7 +43,7 @@ const CROWD_MIN: u32 = 40;
 const INSIDE_MIN: usize = 4;
 
 /// Of `run`.
-pub(super) fn header(args: &Args, families: &[Family], plan: &[Strike], cluster: &Cluster) -> Header {
+pub(super) fn header(args: &Args, families: &[Family], plan: &[Strike], limits: &Limits, cluster: &Cluster) -> Header {
     let ((schedules, recipients), campaign) = (args.sizes(), args.campaign_size());
     let kills = families.contains(&Family::Kill) && args.seconds >= 20;
     // A relay that is broken on purpose keeps anybody from starting.
@@ -53,7 +54,11 @@ pub(super) fn header(args: &Args, families: &[Family], plan: &[Strike], cluster:
     let inside = plan.iter().filter(|strike| matches!(strike.blow, Blow::Kill { inside: true, .. })).count();
     let links = cluster.footing().wires.as_ref().ok().map(Wires::name);
     Header {
-        asks: asks(args.ledger_time_is_ours(families), starts_are_timed),
+        asks: asks(args.ledger_time_is_ours(families), starts_are_timed)
+            .into_iter()
+            .chain(limits.has_budgets().then_some(18))
+            .chain([19])
+            .collect(),
         start_bound_ms: starts_are_timed.then_some(START_BOUND_MS),
         coverage: Coverage {
             // A quarter of what is due, the campaign left out: faults may keep the rest for later. Days stand still while
@@ -63,7 +68,7 @@ pub(super) fn header(args: &Args, families: &[Family], plan: &[Strike], cluster:
             faults: must_be_seen(families, plan, kills, args.seconds),
         },
         drain_within_ms: (args.seconds + 60) * 1_000,
-        sessions: SESSIONS + if campaign > 0 { CAMPAIGN_SESSIONS } else { 0 },
+        sessions: limits::sessions(limits),
         clock_error_ms: match (families.contains(&Family::Clock), args.workload) {
             (false, Due::Once) => ONE_CLOCK_ERROR_MS,
             _ => CLOCK_ERROR_MS,
@@ -110,6 +115,7 @@ pub(super) fn plain_header(seed: u64, command: String, in_doubt: Policy, cluster
         clock_error_ms: ONE_CLOCK_ERROR_MS,
         late_ms: LATE_MS,
         drain_within_ms: 0,
+        led_within_ms: None,
         start_bound_ms: None,
         policies: Policies {
             finish_within_ms: Some(FINISH_WITHIN_MS),

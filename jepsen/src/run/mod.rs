@@ -24,6 +24,7 @@ mod gates;
 mod header;
 mod held;
 mod kills;
+mod limits;
 mod links;
 mod lives;
 mod nemesis;
@@ -55,6 +56,7 @@ use tokio::task::JoinSet;
 
 use self::daily::Hand;
 use self::desk::Desk;
+use self::limits::Limits;
 pub use self::nemesis::Ends;
 use self::nemesis::Nemesis;
 use self::operator::Operator;
@@ -63,7 +65,7 @@ use self::options::{Due, Policy};
 use self::plan::Family;
 use self::scene::{Closed, Scene, Trouble};
 use self::stage::Stage;
-use self::workload::{CAMPAIGN, Workload};
+use self::workload::Workload;
 use crate::Outcome;
 use crate::cluster::{Cluster, Start};
 use crate::footing::Wanted;
@@ -74,11 +76,10 @@ use crate::wires::Wires;
 const SESSIONS: u32 = 8;
 /// And those of the campaign, which goes beside all else.
 const CAMPAIGN_SESSIONS: u32 = 4;
+/// And those of the pool that is warmed up.
+const WARMING_SESSIONS: u32 = 2;
 /// Dialogues take as long as those of a relay that is not next door: so kills find hand-offs past the gate.
 const PACE: &str = "after-commit:stall=40ms@0.7";
-/// By its rate it would be over in so small a part of the fault phase. Mostly one node works on it, with a third of the rate
-/// or less (P25), and its bucket starts empty after each of its deaths; so it takes most of the phase.
-const CAMPAIGN_HASTE: u64 = 8;
 /// From the first create to the first instant, at least; and what each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
@@ -125,7 +126,8 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     tell_what_lacks(&cluster, wanted);
 
     let began_us = monotonic_us();
-    let header = header::header(args, &families, &plan, &cluster);
+    let mut limits = Limits::draw(args.seed.0, args.campaign_size(), args.seconds);
+    let header = header::header(args, &families, &plan, &limits, &cluster);
     let clocks_are_right = args.ledger_time_is_ours(&families);
     let (mut scene, sink) =
         Scene::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), clocks_are_right).await?;
@@ -136,10 +138,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let first = SystemTime::now() + lead;
     let in_doubt = if args.in_doubt == Policy::Hold { api::InDoubt::Hold } else { api::InDoubt::Resend };
     let campaign = args.campaign_size();
-    if campaign > 0 {
-        let rate = (u64::from(campaign) * CAMPAIGN_HASTE).div_ceil(args.seconds) as u32;
-        admin.add_relay_of((CAMPAIGN, CAMPAIGN), sink.address(), (CAMPAIGN_SESSIONS, rate)).await?;
-    }
+    limits.set(&admin, &recorder, sink.address()).await?;
     let workload = match args.workload {
         Due::Once => {
             let workload = Workload::new(schedules, recipients, first, phase, in_doubt);
@@ -154,7 +153,9 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     if has_operators {
         held::items(first, phase).into_iter().for_each(|item| workload.add(item));
     }
+    limits.items(first, phase).into_iter().for_each(|item| workload.add(item));
     workload.create(&admin, &recorder).await?;
+    scene.limits = limits;
     let desk = Desk::default();
     if has_operators {
         held::hold(&workload, &desk, &admin, &recorder).await?;

@@ -17,6 +17,7 @@ use super::accepts;
 use super::aftermath;
 use super::dots::Dots;
 use super::gates::Gates;
+use super::limits::Limits;
 use super::nemesis::Nemesis;
 use super::outages;
 use super::recorder::Recorder;
@@ -47,6 +48,8 @@ pub struct Scene {
     observers: JoinSet<()>,
     /// Users who read through the admin API, until all is drained.
     pub readers: JoinSet<()>,
+    /// What the workload may not exceed.
+    pub limits: Limits,
     /// Civil time at the beginning; none where the nodes' clocks are set wrong.
     ledger_time: Option<i64>,
 }
@@ -106,8 +109,8 @@ impl Scene {
         let mut observers = JoinSet::new();
         observers.spawn(outages::observe(Arc::clone(&watch), recorder.clone(), Arc::clone(&over)));
         let ledger_time = clocks_are_right.then_some(header.began_unix_ms);
-        let readers = JoinSet::new();
-        Ok((Scene { recorder, watch, history, dots, gates, over, observers, readers, ledger_time }, sink))
+        let (readers, limits) = (JoinSet::new(), Limits::default());
+        Ok((Scene { recorder, watch, history, dots, gates, over, observers, readers, limits, ledger_time }, sink))
     }
 
     /// Another phase begins.
@@ -126,6 +129,7 @@ impl Scene {
     ) -> Result<Closed> {
         trouble.note(nemesis.heal().await);
         let (mut operator, recorder) = (nemesis.operator.clone(), self.recorder.clone());
+        trouble.note(self.limits.lift(&operator.admin, &recorder).await);
         operator.let_all_go(ends - to_read).await;
         operator.workload.settle(&operator.admin, &recorder).await;
         self.phase(PhaseName::Healed);

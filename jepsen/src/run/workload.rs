@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use reveille_check::history::{Answer, Audience, Call, Content, Due, Event, Noun, Operation, Overload};
-use reveille_proto::admin::v1::{Every, InDoubt, Policies, ScheduleBody, When, when};
+use reveille_proto::admin::v1::{CatchUp, Every, InDoubt, Overlap, Policies, ScheduleBody, When, when};
 use reveille_sink::Sink;
 
 use super::daily::Rhythm;
 use super::held::PERIOD_MS;
+use super::limits::{GAP_MS, GAPPED_PERIOD_MS, MAX_ATTEMPTS, WARMING};
 use super::recorder::Recorder;
 use crate::admin::Admin;
 use crate::campaigns;
@@ -52,6 +53,10 @@ pub enum Kind {
     Campaign(u64),
     /// A schedule that is paused over these instants, the only ones it has; with the same recipients each time.
     Held(Vec<i64>),
+    /// A schedule that fires once, by a pool that is warmed up.
+    Warming,
+    /// A schedule with a `min_gap` longer than its period; with the same recipients each time.
+    Gapped(Vec<i64>),
 }
 
 /// A schedule or a campaign.
@@ -76,16 +81,16 @@ impl Item {
     /// Whose it is.
     pub fn tenant(&self) -> &'static str {
         match self.kind {
-            Kind::Once | Kind::Daily(_) | Kind::Held(_) => TENANT,
             Kind::Campaign(_) => CROWD,
+            _ => TENANT,
         }
     }
 
     /// One of those whom it writes to.
     pub fn address(&self, recipient: u32) -> String {
         match self.kind {
-            Kind::Once | Kind::Daily(_) | Kind::Held(_) => load::address(&self.name, recipient),
             Kind::Campaign(seed) => campaigns::made_address(seed, recipient),
+            _ => load::address(&self.name, recipient),
         }
     }
 
@@ -97,8 +102,8 @@ impl Item {
     /// The value of this recipient's variable, which the body shows.
     fn code(&self, recipient: u32) -> String {
         match self.kind {
-            Kind::Once | Kind::Daily(_) | Kind::Held(_) => Content::code_of(&self.name, &self.address(recipient)),
             Kind::Campaign(seed) => campaigns::made_value(seed, Content::VARIABLE, recipient),
+            _ => Content::code_of(&self.name, &self.address(recipient)),
         }
     }
 
@@ -106,8 +111,8 @@ impl Item {
     pub fn instants_ms(&self) -> Vec<i64> {
         match &self.kind {
             Kind::Daily(rhythm) => rhythm.instants_ms.clone(),
-            Kind::Held(instants_ms) => instants_ms.clone(),
-            Kind::Once | Kind::Campaign(_) => vec![self.due_ms as i64],
+            Kind::Held(instants_ms) | Kind::Gapped(instants_ms) => instants_ms.clone(),
+            Kind::Once | Kind::Warming | Kind::Campaign(_) => vec![self.due_ms as i64],
         }
     }
 
@@ -115,15 +120,15 @@ impl Item {
     pub fn zone(&self) -> &'static str {
         match &self.kind {
             Kind::Daily(rhythm) => rhythm.zone,
-            Kind::Once | Kind::Campaign(_) | Kind::Held(_) => "UTC",
+            _ => "UTC",
         }
     }
 
     /// What it is to an operator.
     pub fn noun(&self) -> Noun {
         match self.kind {
-            Kind::Once | Kind::Daily(_) | Kind::Held(_) => Noun::Schedule,
             Kind::Campaign(_) => Noun::Campaign,
+            _ => Noun::Schedule,
         }
     }
 
@@ -221,7 +226,6 @@ impl Workload {
     pub async fn ask(&self, admin: &Admin, recorder: &Recorder, client: &str, id: &str, item: &Item) -> Came<bool> {
         let invoked_ns = recorder.now_ns();
         let came = match item.kind {
-            Kind::Once | Kind::Daily(_) | Kind::Held(_) => admin.create_as(id, &self.body(item)).await,
             Kind::Campaign(_) => match admin.create_campaign(id, &self.body(item)).await {
                 Came::Done(created) => {
                     admin.of_tenant(item.tenant()).launch_campaign(&item.name).await.map(|()| created)
@@ -229,6 +233,7 @@ impl Workload {
                 // Nobody launches what may not be there.
                 came => came,
             },
+            _ => admin.create_as(id, &self.body(item)).await,
         };
         let answer = came.clone().answer(|_| Answer::at(None));
         recorder.event(&Event::Call(Call {
@@ -262,11 +267,16 @@ impl Workload {
 
     fn plain_body(&self, item: &Item) -> ScheduleBody {
         let at = UNIX_EPOCH + Duration::from_millis(item.due_ms);
-        let policies = Policies { in_doubt: self.in_doubt.into(), ..Policies::default() };
+        let policies = Policies { in_doubt: self.in_doubt.into(), max_attempts: MAX_ATTEMPTS, ..Policies::default() };
         match &item.kind {
             Kind::Once => {
                 ScheduleBody { policies: Some(policies), ..load::once_to(item.name.clone(), at, item.recipients) }
             }
+            Kind::Warming => ScheduleBody {
+                policies: Some(policies),
+                pool: WARMING.to_owned(),
+                ..load::once_to(item.name.clone(), at, item.recipients)
+            },
             Kind::Daily(rhythm) => {
                 let (when, zone, start, end) = rhythm.wire();
                 ScheduleBody {
@@ -278,21 +288,12 @@ impl Workload {
                     ..load::once_to(item.name.clone(), at, item.recipients)
                 }
             }
-            Kind::Held(instants_ms) => {
-                let at = |ms: Option<&i64>| {
-                    let since = Duration::from_millis(ms.copied().unwrap_or_default().max(0) as u64);
-                    Some(prost_types::Timestamp::from(UNIX_EPOCH + since))
-                };
-                let period = prost_types::Duration { seconds: PERIOD_MS / 1_000, nanos: 0 };
-                let (start, end) = (at(instants_ms.first()), at(instants_ms.last()));
-                let every = Every { period: Some(period), anchor: start };
-                ScheduleBody {
-                    policies: Some(policies),
-                    when: Some(When { pattern: Some(when::Pattern::Every(every)) }),
-                    start,
-                    end,
-                    ..load::once_to(item.name.clone(), UNIX_EPOCH, item.recipients)
-                }
+            Kind::Held(instants_ms) => every(item, (instants_ms, PERIOD_MS), policies),
+            Kind::Gapped(instants_ms) => {
+                let min_gap = prost_types::Duration { seconds: (GAP_MS / 1_000) as i64, nanos: 0 };
+                let (overlap, catch_up) = (Overlap::Allow.into(), CatchUp::All.into());
+                let policies = Policies { min_gap: Some(min_gap), overlap, catch_up, ..policies };
+                every(item, (instants_ms, GAPPED_PERIOD_MS), policies)
             }
             Kind::Campaign(_) => ScheduleBody {
                 tenant: item.tenant().to_owned(),
@@ -381,6 +382,24 @@ impl Workload {
                 recorder.event(&Event::Due(Due { tenant, schedule, due_unix_ms, audience }));
             }
         }
+    }
+}
+
+/// A schedule with these instants, which are so far apart.
+fn every(item: &Item, (instants_ms, period_ms): (&[i64], i64), policies: Policies) -> ScheduleBody {
+    let at = |ms: Option<&i64>| {
+        let since = Duration::from_millis(ms.copied().unwrap_or_default().max(0) as u64);
+        Some(prost_types::Timestamp::from(UNIX_EPOCH + since))
+    };
+    let period = prost_types::Duration { seconds: period_ms / 1_000, nanos: 0 };
+    let (start, end) = (at(instants_ms.first()), at(instants_ms.last()));
+    let every = Every { period: Some(period), anchor: start };
+    ScheduleBody {
+        policies: Some(policies),
+        when: Some(When { pattern: Some(when::Pattern::Every(every)) }),
+        start,
+        end,
+        ..load::once_to(item.name.clone(), UNIX_EPOCH, item.recipients)
     }
 }
 

@@ -222,6 +222,60 @@ pub struct Overload {
     pub until_ns: u64,
 }
 
+/// A bound that the workload was given, and that the sink has to see kept, over all nodes and fail-overs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// For runs of these tenants.
+    pub tenants: Vec<String>,
+    /// Of these schedules and campaigns; empty: of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<String>,
+    /// Since when it is in force.
+    pub from_ns: u64,
+    /// Until when; none: to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ns: Option<u64>,
+    /// What it says.
+    pub bound: Bound,
+}
+
+/// What a [`Limit`] says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The only relay that they go by takes so many emails a second from all nodes (P25).
+    RelayRate {
+        /// Emails in a thousand seconds.
+        per_second_milli: u64,
+        /// Sessions of each node.
+        sessions: u32,
+    },
+    /// So many of them are claimed a second (P25).
+    TenantRate {
+        /// Emails in a thousand seconds.
+        per_second_milli: u64,
+        /// Sessions of each node, over all relays that they go by.
+        sessions: u32,
+    },
+    /// The pool that they go by is warmed up (P25).
+    WarmUp {
+        /// The first day, in whole days since 1970-01-01 UTC.
+        first_day: i64,
+        /// Emails on each day.
+        caps: Vec<u32>,
+    },
+    /// No recipient gets emails of two runs of one of these schedules whose instants are less than this apart (P17).
+    MinGap {
+        /// Milliseconds.
+        gap_ms: u64,
+    },
+    /// No recipient is handed over more often without a definite answer, unless an operator has it sent again (P4, P14).
+    MaxAttempts {
+        /// Hand-offs.
+        attempts: u32,
+    },
+}
+
 /// A lease that a node was granted (P9).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {

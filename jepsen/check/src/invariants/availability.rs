@@ -3,8 +3,8 @@
 //!
 //! A node counts from the start of its process to its end, except while a fault is in force that names it. While a link
 //! between any two nodes is cut or bad, no majority counts. A node whose disk failed or lost something may have to catch up
-//! with a leader before it votes (its log may be torn): it counts again one second after there was a leader, and after the
-//! minute that it waits for one at the latest.
+//! with a leader before it votes (its log may be torn): it counts again one second after there was a leader, or after a
+//! process of it has waited a minute for one. A process that ends before begins that minute again at its next start.
 
 use super::progress;
 use crate::book::Book;
@@ -30,20 +30,21 @@ pub fn available(book: &Book) -> Verdict {
         return inquiry.verdict();
     }
     let majorities = majorities(book);
-    led(book, &majorities, &mut inquiry);
+    let within_ns = book.header.led_within_ms.map_or(LED_WITHIN_NS, |ms| ms.saturating_mul(MS));
+    led(book, &majorities, within_ns, &mut inquiry);
     let of_recipients = [Part::Accepts, Part::Claims, Part::Outcomes, Part::Standings, Part::Runs, Part::Calls];
     if inquiry.needs(book, &of_recipients) {
-        progress::sends(book, &majorities, LED_WITHIN_NS, &mut inquiry);
+        progress::sends(book, &majorities, within_ns, &mut inquiry);
     }
     inquiry.verdict()
 }
 
-fn led(book: &Book, majorities: &[Interval], inquiry: &mut Inquiry) {
+fn led(book: &Book, majorities: &[Interval], within_ns: u64, inquiry: &mut Inquiry) {
     for outage in &book.outages {
         for (from_ns, until_ns) in majorities {
             let (first, last) = ((*from_ns).max(outage.from_ns), (*until_ns).min(outage.until_ns));
             let without = last.saturating_sub(first);
-            if without > LED_WITHIN_NS {
+            if without > within_ns {
                 let (first, without) = (first as f64 / 1e9, without as f64 / 1e9);
                 inquiry
                     .offends(|| format!("a majority was up from {first:.3} s on and had no leader for {without:.3} s"));
@@ -127,7 +128,16 @@ pub(super) fn in_force(book: &Book, fault: &Fault) -> Interval {
     }
     let outage = book.outages.iter().find(|outage| outage.from_ns <= until_ns && until_ns < outage.until_ns);
     let led_ns = outage.map_or(until_ns, |outage| outage.until_ns).saturating_add(CATCHES_UP_NS);
-    (fault.from_ns, led_ns.min(until_ns.saturating_add(WITHOUT_LEADER_NS)))
+    let waited_ns = fault.nodes.iter().map(|node| has_waited(book, node, until_ns)).max().unwrap_or(until_ns);
+    (fault.from_ns, led_ns.min(waited_ns))
+}
+
+/// When a process of this node has run for the minute that a torn log makes it wait for a leader.
+fn has_waited(book: &Book, node: &str, since_ns: u64) -> u64 {
+    let own = book.lives.iter().filter(|life| life.node == node);
+    let waits = own.map(|life| (life.started_ns.max(since_ns).saturating_add(WITHOUT_LEADER_NS), life.ended_ns));
+    let waited = waits.filter(|(waited_ns, ended_ns)| ended_ns.is_none_or(|ended_ns| *waited_ns <= ended_ns));
+    waited.map(|(waited_ns, _)| waited_ns).min().unwrap_or(u64::MAX)
 }
 
 /// When the last of the nodes that a fault struck was started again; the beginning of the fault for one that was not.

@@ -12,7 +12,7 @@
 //!   `assume_sent` closes doubts before a journal is heard: its claim cap as the sink measures it (`held.rs`), for each
 //!   process whose claims may be open then;
 //! - a partition or a bad link, which may cut dialogues as long as it lasts: its sessions in each begun minute. One that
-//!   never ends, behind which nobody hears what a journal says, and each where the policy is `assume_sent`: the claim cap
+//!   never ends, behind which no journal is heard, and each where the policy is `assume_sent`: the claim cap
 //!   for each lease that it may have cost;
 //! - the clock, the relay, operators, transfers, memberships, overload: nothing. What a relay does shows in the sink's
 //!   own record instead. Somebody whose last hand-off the sink left without an answer, or cut off within the message, is

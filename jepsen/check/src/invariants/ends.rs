@@ -1,8 +1,9 @@
-//! Ends without a mail, for which I4 wants a cause that somebody else than the ledger has seen, as far as there is one: an
-//! opt-out or a cancel that was asked for, a deadline that has passed, a refusal by the relay. (A refusal before the
-//! final dot leaves no trace at the sink; of it the ledger's step has to do.)
+//! Ends without an email, for which I4 wants a cause that the ledger is not the only witness of: an opt-out or a cancel that
+//! was asked for, a run within the `min_gap`, a deadline that has passed, a refusal by the relay. (A refusal before the
+//! final dot leaves no trace at the sink: there the ledger's step is enough.)
 
 use super::barriers::may_follow;
+use super::limits;
 use crate::book::{Book, Grant, Item, rows_of};
 use crate::history::{Answer, Answered, Call, Fate, Life, LifeEnd, Operation, Part, Run, Step, Target};
 
@@ -21,7 +22,7 @@ pub enum Cause {
 pub fn cause(book: &Book, item: Item, state: Fate) -> Cause {
     let Some(run) = book.run_of(item) else { return Cause::None };
     let (is_seen, rests_on) = match state {
-        Fate::Suppressed => (opted_out(book, item, run), Part::Calls),
+        Fate::Suppressed => (opted_out(book, item, run) || limits::another_is_near(book, item, run), Part::Calls),
         Fate::Cancelled => (was_cancelled(book, run), Part::Calls),
         Fate::Expired => (is_over(book, run), Part::Due),
         Fate::Dead => (was_refused(book, item) || killed_its_holders(book, item), Part::Outcomes),

@@ -12,6 +12,7 @@
 //! at all.
 
 use super::availability::{Interval, in_force};
+use super::limits;
 use crate::book::{Book, Item, rows_of};
 use crate::history::{Answer, Answered, Fate, Fault, FaultKind, FaultStatus, Operation, Run, Step, Target};
 use crate::time::MS;
@@ -141,5 +142,5 @@ fn may_go_on(book: &Book, run: &Run) -> bool {
         _ => false,
     };
     let mut asked = book.calls.iter().filter(|call| !matches!(call.answer, Answer::Failed { .. }));
-    !book.paused.contains(&run.run) && !asked.any(|call| pauses(&call.operation))
+    !book.paused.contains(&run.run) && !limits::holds_back(book, run) && !asked.any(|call| pauses(&call.operation))
 }

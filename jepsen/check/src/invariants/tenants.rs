@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::calendar;
+use super::{calendar, limits};
 use crate::book::Book;
 use crate::history::{Answer, Fate, Operation, Part, Run, RunCause, Target};
 use crate::names::Name;
@@ -26,7 +26,8 @@ pub fn apart(book: &Book) -> Verdict {
             overload.tenant != run.tenant && during.contains(&run.due_unix_ms)
         });
         let overloaded_itself = book.overloads.iter().any(|overload| overload.tenant == run.tenant);
-        if !beside || overloaded_itself || wants_no_mail(book, *name) || may_be_paused(book, run) {
+        let waits = limits::holds_back(book, run);
+        if !beside || overloaded_itself || waits || wants_no_mail(book, *name) || may_be_paused(book, run) {
             continue;
         }
         // Of whom nobody was tried until the end, it is as late as that.

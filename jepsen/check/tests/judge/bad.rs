@@ -825,6 +825,40 @@ fn i17_outage_without_a_majority_is_excused_while_it_lasts() {
 }
 
 #[test]
+fn i17_torn_log_waits_a_minute_for_a_leader_anew_at_each_start() {
+    let torn = |seconds: f64, restart_s: Option<f64>| {
+        without_a_leader(seconds, |history| {
+            history.ended.at_ns = ns(160.0);
+            for node in ["n1", "n2"] {
+                history.fault(FaultKind::Damage, &[node], 43.0).until_ns = Some(ns(46.0));
+            }
+            let Some(at_ns) = restart_s.map(ns) else { return };
+            let mut again = Vec::new();
+            history.alter(|event| match event {
+                Event::Life(life) if life.node != "n3" && life.ended_ns.is_none() => {
+                    again.push(Life { started_ns: at_ns, incarnation: Some(90), ..life.clone() });
+                    (life.ended_ns, life.end) = (Some(at_ns), Some(LifeEnd::Stopped));
+                    true
+                }
+                _ => false,
+            });
+            history.events.extend(again.into_iter().map(Event::Life));
+        })
+    };
+    assert!(torn(71.9, None).judge().valid, "\n{}", torn(71.9, None).judge().table());
+    rejected(&torn(72.1, None), &[17]);
+    assert!(torn(105.9, Some(80.0)).judge().valid, "\n{}", torn(105.9, Some(80.0)).judge().table());
+    rejected(&torn(106.1, Some(80.0)), &[17]);
+}
+
+#[test]
+fn i17_bound_for_a_leader_is_the_one_of_the_header() {
+    let within = |ms| without_a_leader(14.0, |history| history.header.led_within_ms = Some(ms));
+    assert!(within(14_000).judge().valid);
+    rejected(&within(13_999), &[17]);
+}
+
+#[test]
 fn i17_outage_while_any_link_is_cut_is_excused() {
     let cut = |until_s: f64| {
         without_a_leader(14.0, |history| {

@@ -173,6 +173,11 @@ impl History {
         }));
     }
 
+    pub fn limit(&mut self, tenant: &str, schedules: &[&str], bound: Bound) {
+        let (tenants, schedules) = (vec![tenant.to_owned()], schedules.iter().map(|&name| name.to_owned()).collect());
+        self.events.push(Event::Limit(Limit { tenants, schedules, from_ns: 0, until_ns: None, bound }));
+    }
+
     pub fn found(&mut self, noun: Noun, name: &str, value: &str) {
         let (tenant, name, value) = ("default".to_owned(), name.to_owned(), value.to_owned());
         self.events.push(Event::Found(Found { noun, tenant, name, value }));
@@ -239,9 +244,10 @@ fn header() -> Header {
         clock_error_ms: 2_000,
         late_ms: 3_000,
         drain_within_ms: 15_000,
+        led_within_ms: None,
         start_bound_ms: Some(2_000),
         policies: Policies::default(),
-        asks: (1..=17).collect(),
+        asks: (1..=19).collect(),
         coverage: Coverage {
             mails_per_second: 3,
             kills_inside_data: 1,
@@ -285,6 +291,7 @@ pub fn good() -> History {
     administration(&mut history);
     reads(&mut history);
     backfilled(&mut history);
+    limited(&mut history);
     gates(&mut history);
     history
 }
@@ -510,6 +517,15 @@ fn backfilled(history: &mut History) {
     (run.cause, run.opened_unix_ms) = (RunCause::Backfill, ms(38.5));
     history.call(38.4, 38.6, backfill(16.5, 17.5), opened(270, "r270.0"));
     history.sends("r270.0", ("d", 0), fence(210, 271), ("n1", 1), 39.0);
+}
+
+/// The campaign goes by a relay and a pool of its own, another tenant has a rate, a schedule has a gap.
+fn limited(history: &mut History) {
+    history.limit("default", &["campaign"], Bound::RelayRate { per_second_milli: 50_000, sessions: 4 });
+    history.limit("default", &["campaign"], Bound::WarmUp { first_day: BEGAN / 86_400_000, caps: vec![MANY + 5] });
+    history.limit("acme", &[], Bound::TenantRate { per_second_milli: 1_000, sessions: 4 });
+    history.limit("default", &["daily"], Bound::MinGap { gap_ms: 1_000 });
+    history.limit("default", &[], Bound::MaxAttempts { attempts: 2 });
 }
 
 /// Each life passed its gate as often as dots of it arrived, and some more: of those the last bytes were lost.

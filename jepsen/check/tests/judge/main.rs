@@ -5,6 +5,7 @@ mod bad;
 mod coverage;
 mod excuses;
 mod good;
+mod limits;
 mod mutations;
 mod relay;
 mod unknown;
@@ -49,7 +50,7 @@ fn with(change: impl FnOnce(&mut History)) -> History {
 fn a_good_history_is_accepted_and_counted() {
     let judgement = good().judge();
     assert!(judgement.valid, "\n{}", judgement.table());
-    assert_eq!(judgement.invariants.len(), 17);
+    assert_eq!(judgement.invariants.len(), 19);
     assert_eq!((judgement.recipients, judgement.accepted), (106, 103));
     assert_eq!((judgement.duplicates, judgement.lost, judgement.unexplained), (0, Some(0), 0));
     assert_eq!((judgement.duplicates_decided, judgement.reads), (0, 19));

@@ -1,0 +1,145 @@
+//! Budgets, gaps and attempts: what is just allowed, and one more.
+
+use reveille_check::history::*;
+
+use crate::good::{BEGAN, History, fence, good};
+use crate::{rejected, unknown, with};
+
+/// The good history without its limits, and with this one.
+fn under(tenant: &str, schedules: &[&str], bound: Bound) -> History {
+    with(|history| {
+        let is_last = |event: &Event| matches!(event, Event::Limit(_));
+        history.events.retain(|event| !is_last(event));
+        history.limit("acme", &["nothing"], Bound::RelayRate { per_second_milli: 1_000, sessions: 1 });
+        history.limit("acme", &["nothing"], Bound::MinGap { gap_ms: 1_000 });
+        history.limit(tenant, schedules, bound);
+    })
+}
+
+/// The campaign sends 50 emails a second for 1.8 s; three nodes have one process each then.
+#[test]
+fn i18_relay_gets_its_rate_a_burst_and_an_email_for_each_session_in_any_second() {
+    let rate = |per_second: u64, sessions| {
+        let per_second_milli = per_second * 1_000;
+        under("default", &["campaign"], Bound::RelayRate { per_second_milli, sessions })
+    };
+    // A burst is a tenth, and one for each node at least.
+    assert!(rate(23, 8).judge().valid, "\n{}", rate(23, 8).judge().table());
+    rejected(&rate(22, 8), &[18]);
+    assert!(rate(43, 1).judge().valid);
+    rejected(&rate(42, 1), &[18]);
+    // Over ten seconds too: 90 emails, of which 5 a second, a burst of three and one for each session make 89.
+    rejected(&rate(5, 12), &[18]);
+}
+
+#[test]
+fn i18_another_process_may_have_had_emails_under_way() {
+    let restarted = |at_s: f64| {
+        let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 22_000, sessions: 8 });
+        let (node, end) = ("n1".to_owned(), Some(LifeEnd::Killed));
+        let (started_ns, ended_ns) = (0, Some(crate::ns(at_s)));
+        history.events.push(Event::Life(Life { node, incarnation: Some(9), started_ns, ended_ns, end }));
+        history
+    };
+    assert!(!crate::broken(&restarted(12.5).judge()).contains(&18));
+    assert!(crate::broken(&restarted(11.0).judge()).contains(&18));
+}
+
+#[test]
+fn i18_clock_that_is_a_ninth_too_fast_is_no_excess() {
+    let drifts = |node: &str, until_s: f64| {
+        let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 21_000, sessions: 8 });
+        history.fault(FaultKind::Clock, &[node], 10.0).until_ns = Some(crate::ns(until_s));
+        history
+    };
+    assert!(drifts("n1", 20.0).judge().valid, "\n{}", drifts("n1", 20.0).judge().table());
+    rejected(&drifts("n1", 12.0), &[18]);
+}
+
+#[test]
+fn i18_limit_is_judged_while_it_is_in_force() {
+    let between = |from_s: f64, until_s: Option<f64>| {
+        let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 10_000, sessions: 1 });
+        let Some(Event::Limit(limit)) = history.events.last_mut() else { unreachable!() };
+        (limit.from_ns, limit.until_ns) = (crate::ns(from_s), until_s.map(crate::ns));
+        history
+    };
+    rejected(&between(0.0, None), &[18]);
+    assert!(between(14.0, None).judge().valid);
+    assert!(between(0.0, Some(12.5)).judge().valid);
+}
+
+#[test]
+fn i18_tenant_gets_its_rate_fifteen_seconds_late_at_most() {
+    let rate = |per_second_milli| under("default", &["campaign"], Bound::TenantRate { per_second_milli, sessions: 2 });
+    // Ninety within ten seconds: 25 s of the rate, and six sessions.
+    assert!(rate(3_360).judge().valid, "\n{}", rate(3_360).judge().table());
+    rejected(&rate(3_300), &[18]);
+}
+
+#[test]
+fn i18_warm_up_allows_the_caps_of_the_days_so_far() {
+    let first_day = BEGAN / 86_400_000;
+    let caps =
+        |first_day, caps: &[u32]| under("default", &["campaign"], Bound::WarmUp { first_day, caps: caps.to_vec() });
+    assert!(caps(first_day, &[90]).judge().valid);
+    rejected(&caps(first_day, &[89]), &[18]);
+    rejected(&caps(first_day, &[89, 89]), &[18]);
+    assert!(caps(first_day - 1, &[45, 45]).judge().valid, "the second day");
+    assert!(caps(first_day - 1, &[1]).judge().valid, "after the last day");
+    rejected(&caps(first_day + 1, &[90]), &[18]);
+}
+
+#[test]
+fn i18_without_a_budget_nothing_is_known() {
+    let none = with(|history| history.events.retain(|event| !matches!(event, Event::Limit(_))));
+    assert_eq!(unknown(&none.judge()), [18, 19].into());
+}
+
+#[test]
+fn i19_two_emails_within_the_gap_of_their_schedule_are_rejected() {
+    // `d` gets emails of the instants 34 s and 35 s.
+    let gap = |gap_ms| under("default", &["daily"], Bound::MinGap { gap_ms });
+    assert!(gap(1_000).judge().valid);
+    rejected(&gap(1_001), &[19]);
+}
+
+#[test]
+fn i4_recipient_within_the_gap_of_another_run_may_be_suppressed() {
+    let suppressed = |gap_ms| {
+        let mut history = under("default", &["daily"], Bound::MinGap { gap_ms });
+        history.events.retain(|event| match event {
+            Event::Mail(mail) => mail.run.as_deref() != Some("r255.0"),
+            Event::Claim(claim) => claim.run != "r255.0",
+            Event::Outcome(outcome) => outcome.run != "r255.0",
+            _ => true,
+        });
+        history.alter_standing("r255.0", "d", Fate::Suppressed);
+        history
+    };
+    assert!(suppressed(1_001).judge().valid, "\n{}", suppressed(1_001).judge().table());
+    rejected(&suppressed(1_000), &[4]);
+}
+
+#[test]
+fn i19_hand_offs_without_an_answer_are_as_many_as_attempts() {
+    let tried = |attempts| {
+        let mut history = under("default", &["campaign"], Bound::MaxAttempts { attempts });
+        history.header.in_doubt = InDoubt::Resend;
+        for (index, at_s) in [(160, 16.0), (170, 17.0)] {
+            history.step("r120.0", "m7", index - 5, Step::InDoubt);
+            history.step("r120.0", "m7", index - 5, Step::Resent);
+            history.claim("r120.0", "m7", fence(10, index), ("n1", 1), at_s - 0.05);
+            history.dot("r120.0", "m7", fence(10, index), "n1", at_s, Answered::Accepted);
+        }
+        history
+    };
+    assert!(tried(3).judge().valid, "\n{}", tried(3).judge().table());
+    rejected(&tried(2), &[19]);
+    // A decision to send again counts anew.
+    let mut again = tried(2);
+    let (run, recipient) = ("r120.0".to_owned(), Some("m7".to_owned()));
+    again.call(16.1, 16.2, Operation::Resend { run, recipient }, crate::good::ok(166));
+    assert!(again.judge().valid, "\n{}", again.judge().table());
+    assert!(good().judge().valid);
+}

@@ -1,0 +1,168 @@
+//! Limits that a run gives its workload, so that they are asked for under faults (I18, I19): the rate of the campaign's
+//! relay and the attempts of each recipient always; by seed a rate of the campaign's tenant, a pool that is warmed up, and
+//! a schedule with a `min_gap`.
+//!
+//! Recipients beyond the warm-up's cap would wait until midnight, so the plan is removed after healing.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use reveille_check::history::{Bound, Event, Limit};
+
+use super::recorder::Recorder;
+use super::workload::{CAMPAIGN, CROWD, Item, Kind, TENANT, TENANTS};
+use super::{CAMPAIGN_SESSIONS, SESSIONS, WARMING_SESSIONS};
+use crate::admin::Admin;
+use crate::measure::unix_us;
+
+/// The pool that is warmed up, its relay, and the schedule that goes by it.
+pub const WARMING: &str = "warming";
+/// The schedule with a `min_gap`, its period, and the gap. Milliseconds.
+const GAPPED: &str = "gapped";
+pub const GAPPED_PERIOD_MS: i64 = 4_000;
+pub const GAP_MS: u64 = 10_000;
+const GAPPED_RECIPIENTS: u32 = 3;
+/// Hand-offs of a recipient at most, as all schedules say.
+pub const MAX_ATTEMPTS: u32 = 3;
+/// By its relay's rate the campaign would be over in so small a part of the fault phase. Mostly one node works on it, with
+/// a third of the rate or less (P25), and its bucket starts empty after each of its deaths; so it takes most of the phase.
+const CAMPAIGN_HASTE: u64 = 8;
+/// By the rate of its tenant it takes four fifths of the phase.
+const TENANT_HASTE: (u64, u64) = (5, 4);
+const DAY_MS: i64 = 86_400_000;
+
+/// The limits of a run; without a campaign there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Emails a second of the campaign's relay.
+    relay_rate: Option<u64>,
+    /// Of the campaign's tenant.
+    tenant_rate: Option<u64>,
+    /// Emails on each day of the warm-up.
+    warm_up: Option<u32>,
+    has_gap: bool,
+    /// When the warm-up was set, and its first day.
+    warming_since: Option<(u64, i64)>,
+}
+
+impl Limits {
+    /// Those of this seed, for a campaign to so many and a phase of so many seconds.
+    pub fn draw(seed: u64, campaign: u32, seconds: u64) -> Limits {
+        if campaign == 0 {
+            return Limits::default();
+        }
+        // A stream of its own: it moves no other draw.
+        let mut dice = StdRng::seed_from_u64(seed.wrapping_mul(0xA076_1D64_78BD_642F));
+        let [of_tenant, warms_up, has_gap] = [0; 3].map(|_: u8| dice.random_bool(0.5));
+        let campaign = u64::from(campaign);
+        Limits {
+            relay_rate: Some((campaign * CAMPAIGN_HASTE).div_ceil(seconds)),
+            tenant_rate: of_tenant.then(|| (campaign * TENANT_HASTE.0).div_ceil(seconds * TENANT_HASTE.1)),
+            warm_up: warms_up.then_some((seconds / 2).max(1) as u32),
+            has_gap,
+            warming_since: None,
+        }
+    }
+
+    /// Can any of them be exceeded?
+    pub fn has_budgets(&self) -> bool {
+        self.relay_rate.is_some()
+    }
+
+    /// The schedules that they need.
+    pub fn items(&self, first: SystemTime, phase: Duration) -> Vec<Item> {
+        let at_ms = |after: Duration| unix_us(first + after) / 1_000_000 * 1_000;
+        let warming = self.warm_up.map(|cap| Item {
+            name: WARMING.to_owned(),
+            due_ms: at_ms(phase / 4) as u64,
+            recipients: 2 * cap,
+            kind: Kind::Warming,
+        });
+        let count = (phase.as_millis() as i64 / GAPPED_PERIOD_MS).max(1);
+        let instants_ms = (0..count).map(|place| at_ms(Duration::ZERO) + place * GAPPED_PERIOD_MS).collect();
+        let gapped = self.has_gap.then(|| Item {
+            name: GAPPED.to_owned(),
+            due_ms: 0,
+            recipients: GAPPED_RECIPIENTS,
+            kind: Kind::Gapped(instants_ms),
+        });
+        warming.into_iter().chain(gapped).collect()
+    }
+
+    /// Makes relays and pools and sets all limits, before anything is due.
+    pub async fn set(&mut self, admin: &Admin, recorder: &Recorder, sink: SocketAddr) -> Result<()> {
+        let always = |tenants: &[&str], schedules: &[&str], bound| {
+            let [tenants, schedules] =
+                [tenants, schedules].map(|names| names.iter().map(|&name| name.into()).collect());
+            recorder.event(&Event::Limit(Limit { tenants, schedules, from_ns: 0, until_ns: None, bound }));
+        };
+        always(&TENANTS, &[], Bound::MaxAttempts { attempts: MAX_ATTEMPTS });
+        if let Some(rate) = self.relay_rate {
+            admin.add_relay_of((CAMPAIGN, CAMPAIGN), sink, (CAMPAIGN_SESSIONS, rate as u32)).await?;
+            let bound = Bound::RelayRate { per_second_milli: rate * 1_000, sessions: CAMPAIGN_SESSIONS };
+            always(&[CROWD], &[CAMPAIGN], bound);
+        }
+        if let Some(rate) = self.tenant_rate {
+            admin.set_tenant_rate(CROWD, rate as f64).await?;
+            always(&[CROWD], &[], Bound::TenantRate { per_second_milli: rate * 1_000, sessions: CAMPAIGN_SESSIONS });
+        }
+        if self.has_gap {
+            always(&[TENANT], &[GAPPED], Bound::MinGap { gap_ms: GAP_MS });
+        }
+        if let Some(cap) = self.warm_up {
+            admin.add_relay_of((WARMING, WARMING), sink, (WARMING_SESSIONS, 0)).await?;
+            self.warming_since = Some((recorder.now_ns(), unix_us(SystemTime::now()) / 1_000 / DAY_MS));
+            admin.warm_up(WARMING, vec![cap; 2]).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the warm-up, so that the recipients beyond its cap are sent to.
+    pub async fn lift(&self, admin: &Admin, recorder: &Recorder) -> Result<()> {
+        let (Some(cap), Some((from_ns, first_day))) = (self.warm_up, self.warming_since) else { return Ok(()) };
+        let (tenants, schedules) = (vec![TENANT.to_owned()], vec![WARMING.to_owned()]);
+        let (until_ns, bound) = (Some(recorder.now_ns()), Bound::WarmUp { first_day, caps: vec![cap; 2] });
+        recorder.event(&Event::Limit(Limit { tenants, schedules, from_ns, until_ns, bound }));
+        admin.remove_pool(WARMING).await
+    }
+}
+
+/// Sessions to the sink on each node, over all relays.
+pub fn sessions(limits: &Limits) -> u32 {
+    let more = |is: bool, sessions| if is { sessions } else { 0 };
+    SESSIONS + more(limits.relay_rate.is_some(), CAMPAIGN_SESSIONS) + more(limits.warm_up.is_some(), WARMING_SESSIONS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn limits_are_drawn_by_seed_and_each_of_them_by_some() {
+        let drawn: Vec<Limits> = (0..20).map(|seed| Limits::draw(seed, 480, 60)).collect();
+        assert_eq!(drawn, (0..20).map(|seed| Limits::draw(seed, 480, 60)).collect::<Vec<_>>());
+        assert!(drawn.iter().all(|limits| limits.relay_rate == Some(64)));
+        for picks in [
+            |limits: &Limits| limits.tenant_rate == Some(10),
+            |limits: &Limits| limits.warm_up == Some(30),
+            |limits: &Limits| limits.has_gap,
+        ] {
+            let with = drawn.iter().filter(|limits| picks(limits)).count();
+            assert!((3..=17).contains(&with), "{with}");
+        }
+        assert_eq!(Limits::draw(1, 0, 60), Limits::default());
+    }
+
+    #[test]
+    fn gapped_schedule_has_instants_within_the_phase() {
+        let limits = Limits { has_gap: true, warm_up: Some(5), ..Limits::default() };
+        let items = limits.items(UNIX_EPOCH + Duration::from_secs(1_000), Duration::from_secs(20));
+        assert_eq!(items.iter().map(|item| item.recipients).collect::<Vec<_>>(), [10, 3]);
+        assert_eq!(items[1].instants_ms(), [1_000_000, 1_004_000, 1_008_000, 1_012_000, 1_016_000]);
+    }
+}
