@@ -83,7 +83,7 @@ impl Paces {
             let room = ledger.room_today(pool, ledger_time)?;
             Some((pool.clone(), room.saturating_sub(of(&of_pools, pool))))
         };
-        let pools = ledger.warm_ups().iter().filter_map(|(pool, _)| room(pool)).collect();
+        let pools = ledger.pools().iter().filter_map(|(pool, _)| room(pool)).collect();
         let late = self.late.gathered(late_rates(ledger), now);
         Bounds { late, pools, tenants, shares, waiting: on_the_way.lanes(ledger) }
     }

@@ -84,6 +84,8 @@ pub(crate) struct Work {
     /// The tenant's share when the row came.
     share: u32,
     pool: String,
+    /// Emails of the pool carry `X-Reveille-*`.
+    reveille_headers: bool,
     date: Time,
     cluster_incarnation: u64,
     drafts: Vec<Draft>,
@@ -215,10 +217,12 @@ pub(crate) fn work_of_row(ledger: &Ledger, fence: Fence, row: &Row) -> Option<Wo
         let test = state.cause == Cause::Test;
         Some(Draft { place, run, recipient, content: state.content, audience: state.audience, suspect, test })
     });
+    let pool = ledger.pool_of_row(page, row);
     Some(Work {
         tenant: page.tenant.clone(),
         share: ledger.tenants().get(&page.tenant).map_or(1, |tenant| tenant.share),
-        pool: ledger.pool_of_row(page, row).to_owned(),
+        pool: pool.to_owned(),
+        reveille_headers: ledger.has_reveille_headers(pool),
         date: row.claimed_at,
         cluster_incarnation: page.cluster_incarnation,
         drafts: drafts.collect(),
@@ -534,9 +538,8 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     };
     let stamp = Stamp {
         message_id: message_id(room.site.cluster(), work.cluster_incarnation, draft.run, draft.recipient, domain),
-        fence: draft.place.fence,
+        reveille: work.reveille_headers.then_some((draft.run, draft.place.fence)),
         date: work.date,
-        run: draft.run,
         boundary_seed: draft.content.0,
         list_unsubscribe,
     };

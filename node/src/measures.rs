@@ -205,7 +205,9 @@ mod tests {
         for page in ["README.md", "docs/operations.md", "docs/cluster-from-nothing.md", "docs/performance.md"] {
             let text = std::fs::read_to_string(root().join(page)).expect("a page");
             let words = text.split(|one: char| !(one.is_ascii_alphanumeric() || one == '_'));
-            for word in words.filter(|word| word.starts_with("reveille_")) {
+            // A field of the API is no measure.
+            let is_named = |word: &&str| word.starts_with("reveille_") && *word != "reveille_headers";
+            for word in words.filter(is_named) {
                 assert!(known.contains(word), "{page} names {word}");
             }
         }

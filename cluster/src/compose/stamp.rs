@@ -11,12 +11,10 @@ use super::{ComposeError, LIST_UNSUBSCRIBE_BYTES_MAX, mime};
 pub struct Stamp {
     /// From [`message_id`], without angle brackets.
     pub message_id: String,
-    /// The claim row's.
-    pub fence: Fence,
+    /// The run and the claim's fence, for `X-Reveille-Run` and `X-Reveille-Fence`; none where the pool hides them.
+    pub reveille: Option<(RunId, Fence)>,
     /// Ledger time of the claim.
     pub date: Time,
-    /// The run.
-    pub run: RunId,
     /// Fixed for the run; the MIME boundary is made of it.
     pub boundary_seed: [u8; 32],
     /// The recipient's way to opt out, as `Unsubscribe::header` writes it; none where the content is no bulk mail.
@@ -65,8 +63,10 @@ pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp, auto_submitted: bool) -> R
     if let Some(ways) = &stamp.list_unsubscribe {
         write_list_unsubscribe(out, ways)?;
     }
-    mime::field(out, "X-Reveille-Run", &stamp.run.to_string());
-    mime::field(out, "X-Reveille-Fence", &stamp.fence.to_string());
+    if let Some((run, fence)) = stamp.reveille {
+        mime::field(out, "X-Reveille-Run", &run.to_string());
+        mime::field(out, "X-Reveille-Fence", &fence.to_string());
+    }
     Ok(())
 }
 

@@ -34,9 +34,8 @@ fn stamp(place: u32) -> Stamp {
     let run = RunId { index: 1042, place: 3 };
     Stamp {
         message_id: message_id(7, 1, run, 12, "example.com"),
-        fence: Fence { group: 1, epoch: Epoch(9), index: 1050, place },
+        reveille: Some((run, Fence { group: 1, epoch: Epoch(9), index: 1050, place })),
         date: Time(1_795_219_200_000),
-        run,
         list_unsubscribe: None,
         boundary_seed: [7; 32],
     }
@@ -296,6 +295,19 @@ fn bulk_mail_carries_its_way_out_once_and_on_lines_that_hold() {
     for bad in ["<a>\r\nBcc: x".to_owned(), "x".repeat(LIST_UNSUBSCRIBE_BYTES_MAX + 1), "é".to_owned()] {
         assert_eq!(compiled.compose(&ann, &by(bad)), Err(ComposeError::Stamp("way to opt out")));
     }
+}
+
+#[test]
+fn pool_without_reveille_headers_writes_neither_of_them() {
+    let hidden = Stamp { reveille: None, ..stamp(4) };
+    let ann = recipient("ann@example.com", "Ann");
+    let made = |stamp: &Stamp| {
+        let composed = compiled(&content()).compose(&ann, stamp).expect("composed");
+        String::from_utf8(composed.data).expect("text")
+    };
+    let fields = "X-Reveille-Run: r1042.3\r\nX-Reveille-Fence: 1.9.1050.4\r\n";
+    assert_eq!(made(&hidden), made(&stamp(4)).replace(fields, ""), "nothing else changes");
+    assert!(!made(&hidden).contains("X-Reveille"), "{}", made(&hidden));
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Pools: warmed up, listed, shown (P25).
+//! Pools: set, listed, shown (P25).
 
 use std::collections::BTreeSet;
 
 use reveille_ledger::command::Command;
-use reveille_ledger::warm_up::Day;
+use reveille_ledger::pool::Day;
 use reveille_ledger::{Ledger, RunState, Standing};
 use reveille_proto::admin::v1::pool_service_server::PoolService;
 use reveille_proto::admin::v1::{
@@ -17,18 +17,19 @@ use super::paging::Paging;
 use super::validate::{Fields, NAME_MAX};
 use super::{Admin, Fault, deadline, refusals, validate, views};
 
-/// Pools that have relays or a warm-up, by name.
+/// Pools that have relays or of which something is set, by name.
 fn names(ledger: &Ledger) -> BTreeSet<String> {
     let of_relays = ledger.relays().iter().map(|(_, relay)| relay.pool.clone());
-    let warmed_up = ledger.warm_ups().iter().filter(|(_, warm_up)| !warm_up.is_taken_away());
-    of_relays.chain(warmed_up.map(|(pool, _)| pool.clone())).collect()
+    let set = ledger.pools().iter().filter(|(_, row)| !row.is_default());
+    of_relays.chain(set.map(|(pool, _)| pool.clone())).collect()
 }
 
 fn shown(ledger: &Ledger, name: String) -> Pool {
     let now = ledger.head().now;
     let today = Day::of(now);
     let relays = ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == name);
-    let warm_up = ledger.warm_ups().get(&name).filter(|warm_up| !warm_up.is_taken_away());
+    let row = ledger.pools().get(&name).filter(|row| !row.is_default());
+    let warm_up = row.filter(|row| !row.caps.is_empty());
     Pool {
         relays: relays.map(|relay| relay.name.clone()).collect(),
         warm_up: warm_up.map(|warm_up| warm_up.caps.clone()).unwrap_or_default(),
@@ -37,7 +38,8 @@ fn shown(ledger: &Ledger, name: String) -> Pool {
         used_today: warm_up.map_or(0, |warm_up| warm_up.spent(today).saturating_add(ledger.claimed_by(&name))),
         waiting: waiting(ledger, &name),
         until: Some(views::timestamp(today.end())),
-        index: warm_up.map_or(0, |warm_up| warm_up.index),
+        index: row.map_or(0, |row| row.index),
+        reveille_headers: row.is_none_or(|row| row.reveille_headers),
         name,
     }
 }
@@ -52,7 +54,7 @@ fn waiting(ledger: &Ledger, pool: &str) -> u64 {
 /// Pools whose cap of today is used up while mail waits.
 pub fn used_up(ledger: &Ledger) -> Vec<Pool> {
     let full = |pool: &&String| ledger.room_today(pool, ledger.head().now) == Some(0);
-    let full = ledger.warm_ups().iter().map(|(pool, _)| pool).filter(full);
+    let full = ledger.pools().iter().map(|(pool, _)| pool).filter(full);
     full.map(|pool| shown(ledger, pool.clone())).filter(|pool| pool.waiting > 0).collect()
 }
 
@@ -69,9 +71,9 @@ impl PoolService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
-        let set = validate::warm_up(request)?;
+        let set = validate::pool(request)?;
         let name = set.pool.clone();
-        self.write_unless(validate_only, Command::WarmUpSet(set), &request_id, deadline).await?;
+        self.write_unless(validate_only, Command::PoolSet(set), &request_id, deadline).await?;
         let (pool, warnings) = self.site.replica.read(|ledger| {
             let has_relay = ledger.relays().iter().any(|(_, relay)| relay.pool == name);
             let nobody = format!("no relay is in pool {name}: nothing goes by it, and no mail keeps to this");
@@ -112,7 +114,7 @@ impl PoolService for Admin {
     async fn remove_pool(&self, request: Request<RemovePoolRequest>) -> Result<Response<RemovePoolResponse>, Status> {
         let deadline = deadline::of(&request);
         let name = named(&request.into_inner().name)?;
-        let reply = self.write(Command::WarmUpEnd(name), "", deadline).await?;
+        let reply = self.write(Command::PoolReset(name), "", deadline).await?;
         Ok(Response::new(RemovePoolResponse { index: reply.index }))
     }
 }

@@ -293,7 +293,7 @@ pub fn no_tenant(name: &str) -> Fault {
         .next("reveille tenant list")
 }
 
-/// No relay is in such a pool, and nobody has warmed it up.
+/// No relay is in such a pool, and nothing is set of it.
 pub fn no_pool(name: &str) -> Fault {
     Fault::new(Code::NotFound, ErrorReason::PoolNotFound, format!("no pool is named {name:?}"))
         .next("reveille pool list")

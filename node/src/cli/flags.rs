@@ -52,8 +52,20 @@ const SEVERAL: [(&str, &str); 2] = [
 /// Within these a field and its flag have one name.
 const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
 /// Fields of their own that are called as their flag is.
-const OWN: [&str; 11] =
-    ["at", "from", "to", "max", "pool", "reason", "resolution", "concurrency", "share", "warm_up", "first_day"];
+const OWN: [&str; 12] = [
+    "at",
+    "from",
+    "to",
+    "max",
+    "pool",
+    "reason",
+    "resolution",
+    "concurrency",
+    "share",
+    "warm_up",
+    "first_day",
+    "reveille_headers",
+];
 
 /// Do the values of a command come from its flags?
 pub fn give_its_values(question: &Question) -> bool {

@@ -71,7 +71,15 @@ async fn remembering() -> Fake {
             "SetPool" => {
                 let set = v1::SetPoolRequest::decode(bytes).expect("a request");
                 let first_day = if set.first_day.is_empty() { "2026-11-22".to_owned() } else { set.first_day };
-                let known = v1::Pool { name: set.name, warm_up: set.warm_up, first_day, ..v1::Pool::default() };
+                let reveille_headers = set.reveille_headers.expect("a document says all");
+                let known = v1::Pool {
+                    name: set.name,
+                    warm_up: set.warm_up,
+                    first_day,
+                    reveille_headers,
+                    index: 7,
+                    ..v1::Pool::default()
+                };
                 if known.warm_up.contains(&7) {
                     return Err(refusal(Code::InvalidArgument, "INVALID_FIELD", "seven is no cap"));
                 }

@@ -16,6 +16,7 @@ fn bulk() -> v1::Pool {
         waiting: 1_200,
         until: Some(prost_types::Timestamp { seconds: 1_795_392_000, nanos: 0 }),
         index: 9,
+        reveille_headers: true,
     }
 }
 
@@ -23,6 +24,7 @@ fn shown() -> serde_json::Value {
     json!({
         "name": "bulk", "relays": ["a", "b"], "warm_up": [50, 500], "first_day": "2026-11-21", "cap_today": 500,
         "used_today": 500, "waiting": 1_200, "until": "2026-11-23T00:00:00Z", "index": 9,
+        "reveille_headers": true,
     })
 }
 
@@ -56,7 +58,12 @@ async fn set_names_the_caps_and_where_it_is_given_the_first_day() {
         ("bulk", &[50, 500][..], "")
     );
     assert_eq!((asked[1].warm_up.as_slice(), asked[1].first_day.as_str()), (&[7][..], "2026-11-21"));
-    for wrong in ["", " --warm-up 0", " --warm-up 5,x", " --warm-up -1"] {
+    fake.reveille("pool set bulk --reveille-headers false").await;
+    let asked: Vec<v1::SetPoolRequest> = fake.requests("SetPool");
+    assert_eq!((asked[2].warm_up.as_slice(), asked[2].reveille_headers), (&[][..], Some(false)));
+    assert_eq!(asked[1].reveille_headers, None, "what is not given stays");
+    for wrong in ["", " --reveille-headers", " --reveille-headers x", " --warm-up 0", " --warm-up 5,x", " --warm-up -1"]
+    {
         let ended = fake.reveille(&format!("pool set bulk{wrong}")).await;
         assert_eq!(ended.code, Some(2), "{wrong}: {ended:?}");
     }

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{Hash, RunId};
+use crate::pool::Day;
 use crate::renumber;
 use crate::rows::ROW_BYTES_MAX;
 use crate::state::{Chunk, Counts, History, Ledger, Page, Run, RunState, Standing};
-use crate::warm_up::Day;
 
 pub use rows::Seen;
 
@@ -49,7 +49,7 @@ pub fn check_again(ledger: &Ledger, seen: &mut Seen) -> Vec<Violation> {
     check_audiences(ledger, &mut found);
     check_campaigns(ledger, &mut found);
     check_tenants(ledger, &mut found);
-    check_warm_ups(ledger, &mut found);
+    check_pools(ledger, &mut found);
     check_summaries(ledger, &mut found);
     check_opt_outs(ledger, &mut found);
     let bytes = ledger.largest_row();
@@ -318,9 +318,9 @@ fn check_tenants(ledger: &Ledger, found: &mut Vec<Violation>) {
 }
 
 /// P25: a warm-up has a cap for each of its days, if it was not taken away, and has spent nothing in days to come.
-fn check_warm_ups(ledger: &Ledger, found: &mut Vec<Violation>) {
+fn check_pools(ledger: &Ledger, found: &mut Vec<Violation>) {
     let today = Day::of(ledger.head().now);
-    for (pool, warm_up) in ledger.warm_ups().iter() {
+    for (pool, warm_up) in ledger.pools().iter() {
         let is_sound = !warm_up.caps.contains(&0) && warm_up.day <= today;
         report(found, "P25", is_sound, || format!("pool {pool}: {warm_up:?}"));
     }

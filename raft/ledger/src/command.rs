@@ -15,10 +15,10 @@ use crate::form;
 use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
 use crate::policy::Policies;
+use crate::pool::PoolSet;
 use crate::state::GENESIS_LEVEL;
 use crate::strides::Strides;
 use crate::tenant::TenantSet;
-use crate::warm_up::WarmUpSet;
 
 /// Bytes of one encoded entry; a larger one is refused before it is proposed.
 pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
@@ -123,10 +123,10 @@ pub enum Command {
     TenantRemove(String),
     /// Takes an opt-out back: mail goes to this recipient again (P15).
     OptOutTakeBack(OptOutTakeBack),
-    /// Bounds what goes by a pool on each of its first days (P25).
-    WarmUpSet(WarmUpSet),
-    /// Takes the warm-up of a pool away.
-    WarmUpEnd(String),
+    /// Bounds what goes by a pool on each of its first days (P25), or says whether its emails carry `X-Reveille-*`.
+    PoolSet(PoolSet),
+    /// Takes away what is set of a pool.
+    PoolReset(String),
     /// Raises the ledger's level, after which commands and row forms of that level may be used (P23).
     RaiseLevel(RaiseLevel),
 }

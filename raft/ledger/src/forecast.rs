@@ -9,8 +9,8 @@ use crate::command::Relay;
 use crate::decide::catch_up::ON_TIME_MS;
 use crate::ids::Time;
 use crate::policy::{FINISH_MS_MAX, HOUR_MS};
+use crate::pool::{Day, PoolRow};
 use crate::state::Ledger;
-use crate::warm_up::{Day, WarmUp};
 
 /// The least time that a campaign is given to be sent, unless somebody chose another (P16). Milliseconds.
 pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
@@ -80,7 +80,7 @@ impl Ledger {
         let rate_milli = least.map(|(rate, _)| rate);
         let rows = u64::from(task.rows);
         let by_rate = begins.plus_ms(takes_ms(rows, rate_milli));
-        let by_caps = self.warm_ups().get(&task.pool.to_owned()).map(|warm_up| {
+        let by_caps = self.pools().get(&task.pool.to_owned()).map(|warm_up| {
             let room = |day: Day| self.room_on(day, (task.pool, warm_up), now);
             (room(Day::of(begins)), ends_within(room, rows, begins, rate_milli))
         });
@@ -96,12 +96,12 @@ impl Ledger {
     /// When so many more would be sent by a pool that sends so many a second, within the caps of its warm-up; none where
     /// it has none.
     pub fn ends_within_caps(&self, pool: &str, rows: u64, rate_milli: u64, now: Time) -> Option<Time> {
-        let warm_up = self.warm_ups().get(&pool.to_owned())?;
+        let warm_up = self.pools().get(&pool.to_owned())?;
         Some(ends_within(|day| self.room_on(day, (pool, warm_up), now), rows, now, Some(rate_milli)))
     }
 
     /// What a day's cap leaves of it, as far as is known now.
-    fn room_on(&self, day: Day, (pool, warm_up): (&str, &WarmUp), now: Time) -> Option<u32> {
+    fn room_on(&self, day: Day, (pool, warm_up): (&str, &PoolRow), now: Time) -> Option<u32> {
         match day == Day::of(now) {
             true => self.room_today(pool, now),
             false => room(warm_up, day),
@@ -139,7 +139,7 @@ impl Ledger {
 }
 
 /// What a day's cap leaves of it, where nothing was sent that day by anybody else.
-fn room(warm_up: &WarmUp, day: Day) -> Option<u32> {
+fn room(warm_up: &PoolRow, day: Day) -> Option<u32> {
     Some(warm_up.cap(day)?.saturating_sub(warm_up.spent(day)))
 }
 

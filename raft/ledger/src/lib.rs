@@ -28,6 +28,7 @@ pub mod limits;
 pub mod moments;
 pub mod planted;
 pub mod policy;
+pub mod pool;
 pub mod refusal;
 mod renumber;
 pub mod reply;
@@ -39,7 +40,6 @@ pub mod strides;
 mod table;
 pub mod tenant;
 pub mod toll;
-pub mod warm_up;
 mod weight;
 
 pub use apply::{

@@ -17,7 +17,7 @@ use crate::rows::ROW_BYTES_MAX;
 use crate::rulings::RULINGS_MAX;
 use crate::state::Ledger;
 use crate::tenant::{SHARE_MAX, TENANT_RATE_MILLI_MAX};
-use crate::warm_up::WARM_UP_DAYS_MAX;
+use crate::pool::WARM_UP_DAYS_MAX;
 
 /// What a level allows. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

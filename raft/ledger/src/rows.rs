@@ -170,7 +170,7 @@ tables! {
     16 => campaigns: (String, String),
     17 => tenants: String,
     18 => taken_back: (String, String),
-    19 => warm_ups: String,
+    19 => pools: String,
 }
 
 impl Ledger {

@@ -22,6 +22,7 @@ use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal
 use crate::labels::Labels;
 use crate::moments::{Doubt, Moments, What};
 use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
+use crate::pool::{Day, PoolRow};
 use crate::renumber::Tables;
 use crate::reply::Outcome;
 use crate::rulings::{Ruling, RulingKey};
@@ -30,7 +31,6 @@ use crate::strides::Strides;
 use crate::table::Table;
 use crate::tenant::Tenant;
 use crate::toll::Toll;
-use crate::warm_up::{Day, WarmUp};
 
 /// The tenant that exists from the first entry.
 pub const DEFAULT_TENANT: &str = "default";
@@ -902,7 +902,7 @@ pub struct Ledger {
     pub(crate) campaigns: Table<(String, String), Campaign>,
     pub(crate) tenants: Table<String, Tenant>,
     pub(crate) taken_back: Table<(String, String), TakenBack>,
-    pub(crate) warm_ups: Table<String, WarmUp>,
+    pub(crate) pools: Table<String, PoolRow>,
     pub(crate) derived: Derived,
 }
 
@@ -1008,7 +1008,7 @@ impl Ledger {
             campaigns: Table::default(),
             tenants: Table::default(),
             taken_back: Table::default(),
-            warm_ups: Table::default(),
+            pools: Table::default(),
             derived: Derived::default(),
         }
     }
@@ -1123,9 +1123,14 @@ impl Ledger {
         self.derived.claimed.get(tenant).copied().unwrap_or(0)
     }
 
-    /// Warm-ups by pool (P25).
-    pub fn warm_ups(&self) -> &Table<String, WarmUp> {
-        &self.warm_ups
+    /// Pools of which something is set, by name (P25).
+    pub fn pools(&self) -> &Table<String, PoolRow> {
+        &self.pools
+    }
+
+    /// Do emails of this pool carry `X-Reveille-Run` and `X-Reveille-Fence`?
+    pub fn has_reveille_headers(&self, pool: &str) -> bool {
+        self.pools.get(&pool.to_owned()).is_none_or(|row| row.reveille_headers)
     }
 
     /// Recipients of a pool that are claimed (P25).
@@ -1135,12 +1140,12 @@ impl Ledger {
 
     /// How many more may be claimed for a pool today; none where there is no bound (P25).
     pub fn room_today(&self, pool: &str, now: Time) -> Option<u32> {
-        if self.warm_ups.is_empty() {
+        if self.pools.is_empty() {
             return None;
         }
-        let (day, warm_up) = (Day::of(now), self.warm_ups.get(&pool.to_owned())?);
-        let used = warm_up.spent(day).saturating_add(self.claimed_by(pool));
-        Some(warm_up.cap(day)?.saturating_sub(used))
+        let (day, row) = (Day::of(now), self.pools.get(&pool.to_owned())?);
+        let used = row.spent(day).saturating_add(self.claimed_by(pool));
+        Some(row.cap(day)?.saturating_sub(used))
     }
 
     /// The seal of an audience, where it is a sealed one.

@@ -17,13 +17,13 @@ use crate::campaign::Campaign;
 use crate::command::Relay;
 use crate::evidence::Sheet;
 use crate::moments::Moment;
+use crate::pool::PoolRow;
 use crate::rulings::Ruling;
 use crate::state::{
     Answer, Chunk, DeadLetter, History, Node, OptedOut, Page, Row, Schedule, SealedAudience, StoredBlob, Summary,
     TakenBack,
 };
 use crate::tenant::Tenant;
-use crate::warm_up::WarmUp;
 
 /// Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +83,7 @@ mostly_text!(
     TakenBack,
     Tenant,
     Vec<Ruling>,
-    WarmUp,
+    PoolRow,
 );
 
 impl Held for Sheet {

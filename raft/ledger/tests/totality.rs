@@ -17,10 +17,10 @@ use reveille_ledger::content::{Audience, Content, Recipient, Recipients};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
+use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::warm_up::{Day, WarmUpSet};
 use reveille_ledger::{ANSWERS_MAX, Ledger};
 
 fn listed(count: u32) -> Audience {
@@ -388,10 +388,12 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             }
         ),
         text().prop_map(Command::TenantRemove),
-        (text(), prop::collection::vec(number(), 0..3), prop::option::of(long())).prop_map(|(pool, caps, first)| {
-            Command::WarmUpSet(WarmUpSet { request: None, pool, caps, first: first.map(|day| Day(day as i64)) })
-        }),
-        text().prop_map(Command::WarmUpEnd),
+        (text(), prop::collection::vec(number(), 0..3), prop::option::of(long()), prop::option::of(any::<bool>()))
+            .prop_map(|(pool, caps, first, reveille_headers)| {
+                let first = first.map(|day| Day(day as i64));
+                Command::PoolSet(PoolSet { request: None, pool, caps, first, reveille_headers })
+            }),
+        text().prop_map(Command::PoolReset),
         (number(), prop::collection::vec(long(), 0..3)).prop_map(|(level, voters)| {
             Command::RaiseLevel(RaiseLevel { level, voters: voters.into_iter().map(NodeId).collect() })
         }),

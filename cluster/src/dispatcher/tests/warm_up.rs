@@ -1,6 +1,6 @@
 //! A pool that is warmed up: what goes by it in a day.
 
-use reveille_ledger::warm_up::WarmUpSet;
+use reveille_ledger::pool::PoolSet;
 
 use super::*;
 
@@ -8,8 +8,9 @@ const DAY_MS: i64 = 86_400_000;
 
 impl World {
     fn warm_up(&mut self, caps: &[u32]) {
-        let set = WarmUpSet { request: None, pool: "default".into(), caps: caps.to_vec(), first: None };
-        assert_eq!(self.put(Command::WarmUpSet(set)), Outcome::Done);
+        let set =
+            PoolSet { request: None, pool: "default".into(), caps: caps.to_vec(), first: None, reveille_headers: None };
+        assert_eq!(self.put(Command::PoolSet(set)), Outcome::Done);
     }
 
     /// Ledger time goes on in the steps that it may take.

@@ -10,7 +10,7 @@ use reveille_ledger::canary::Trial;
 use reveille_ledger::command::Relay;
 use reveille_ledger::explain::Story;
 use reveille_ledger::ids::{Hash, RunId};
-use reveille_ledger::warm_up::Day;
+use reveille_ledger::pool::Day;
 use reveille_ledger::{Ledger, Page, Run, RunState, Standing};
 
 use crate::admin::views::blocked;

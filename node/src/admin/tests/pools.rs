@@ -59,6 +59,27 @@ async fn what_is_beyond_the_days_cap_waits_and_is_told_of_until_there_is_none() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pool_without_reveille_headers_sends_emails_without_them() {
+    let node = node("").await;
+    let fences = async |schedule: &str| {
+        let run = node.triggered(schedule, &[&format!("{schedule}@x.example")], "").await;
+        node.until(&run.run, |run| run.state() == RunState::Finished).await;
+        let found = node.sink.find(|email| email.recipient.starts_with(schedule));
+        found.iter().map(|email| (email.fence.is_some(), email.headers.len())).collect::<Vec<_>>()
+    };
+    assert_eq!(fences("shown").await, [(true, 1)]);
+    let hidden = SetPoolRequest { reveille_headers: Some(false), ..set("default", &[]) };
+    let known = put(&node, hidden.clone()).await.expect("set");
+    assert_eq!((known.reveille_headers, known.warm_up.len()), (false, 0));
+    assert_eq!(fences("hidden").await, [(false, 0)]);
+    assert!(!put(&node, set("default", &[9])).await.expect("set").reveille_headers, "a warm-up changes no headers");
+    assert_eq!(put(&node, hidden).await.expect("set").warm_up, [9], "headers change no warm-up");
+    node.pools().remove_pool(RemovePoolRequest { name: "default".to_owned() }).await.expect("removed");
+    assert!(get(&node, "default").await.expect("its relay is there").reveille_headers);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_warm_up_that_cannot_be_is_refused_and_a_first_day_may_lie_behind() {
     let node = node("").await;
     let wrong = [
@@ -67,6 +88,7 @@ async fn a_warm_up_that_cannot_be_is_refused_and_a_first_day_may_lie_behind() {
         set("bulk", &[5, 0]),
         set("bulk", &[1; 401]),
         SetPoolRequest { first_day: "tomorrow".to_owned(), ..set("bulk", &[1]) },
+        SetPoolRequest { first_day: "2026-11-20".to_owned(), reveille_headers: Some(false), ..set("bulk", &[]) },
     ];
     for request in wrong {
         let refused = put(&node, request.clone()).await.expect_err("wrong");

@@ -2,7 +2,7 @@
 
 use jiff::ToSpan;
 use jiff::civil::{Date, date};
-use reveille_ledger::warm_up::Day;
+use reveille_ledger::pool::Day;
 
 const EPOCH: Date = date(1970, 1, 1);
 

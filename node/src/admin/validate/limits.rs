@@ -9,7 +9,7 @@ use reveille_proto::admin::v1::{
     when,
 };
 
-use super::{Fields, relay, schedule, tenant_bounds, warm_up};
+use super::{Fields, relay, schedule, tenant_bounds};
 
 /// 2026-11-20T12:00:00Z.
 const NOW: Time = Time(1_795_176_000_000);
@@ -240,7 +240,7 @@ fn each_other_limit_is_where_the_page_says() {
         |days: usize, cap: u32| SetPoolRequest { name: "bulk".into(), warm_up: vec![cap; days], ..Default::default() };
     holds("days of a warm-up", "400");
     for (days, cap, passes) in [(1, 1, true), (400, 1, true), (401, 1, false), (0, 1, false), (3, 0, false)] {
-        assert_eq!(warm_up(pool(days, cap)).is_ok(), passes, "{days} days of {cap}");
+        assert_eq!(super::pool(pool(days, cap)).is_ok(), passes, "{days} days of {cap}");
     }
     holds("occurrences of one backfill", "1,000");
     assert_eq!(reveille_ledger::BACKFILL_MAX, 1_000);

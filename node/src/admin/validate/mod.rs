@@ -31,7 +31,7 @@ use super::fault::Violation;
 pub use audience::columns;
 pub use canary::canary;
 pub use clock::target as clock_target;
-pub use pool::warm_up;
+pub use pool::pool;
 pub use relay::relay;
 pub use schedule::{Asked, content, schedule};
 pub use tenant::tenant_bounds;

@@ -1,18 +1,19 @@
-//! The warm-up of a pool, from the request to what the ledger keeps.
+//! What is set of a pool, from the request to what the ledger keeps.
 
-use reveille_ledger::warm_up::{WARM_UP_DAYS_MAX, WarmUpSet};
+use reveille_ledger::pool::{PoolSet, WARM_UP_DAYS_MAX};
 use reveille_proto::admin::v1::SetPoolRequest;
 
 use super::{Fields, NAME_MAX, day};
 use crate::admin::Fault;
 
-/// Validates a warm-up. Whether its first day has come is the ledger's to say, which has the time.
-pub fn warm_up(asked: SetPoolRequest) -> Result<WarmUpSet, Fault> {
-    let SetPoolRequest { name, warm_up: caps, first_day, request_id, .. } = asked;
+/// Validates what is to be set. Whether its first day has come is the ledger's to say, which has the time.
+pub fn pool(asked: SetPoolRequest) -> Result<PoolSet, Fault> {
+    let SetPoolRequest { name, warm_up: caps, first_day, request_id, reveille_headers, .. } = asked;
     let mut fields = Fields::default();
     let pool = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);
-    if caps.is_empty() || caps.len() > WARM_UP_DAYS_MAX {
+    let is_kept = caps.is_empty() && reveille_headers.is_some();
+    if caps.is_empty() && !is_kept || caps.len() > WARM_UP_DAYS_MAX {
         let form = format!("give a cap for each of 1 to {WARM_UP_DAYS_MAX} days");
         fields.refuse("warm_up", format!("has {} days; {form}", caps.len()));
     }
@@ -23,5 +24,8 @@ pub fn warm_up(asked: SetPoolRequest) -> Result<WarmUpSet, Fault> {
     if first.is_none() && !first_day.is_empty() {
         fields.refuse("first_day", format!("{first_day:?} is not a day; write it as 2026-11-22"));
     }
-    fields.done(Some(WarmUpSet { request, pool, caps, first }))
+    if is_kept && !first_day.is_empty() {
+        fields.refuse("first_day", "belongs to a warm-up; give its caps too");
+    }
+    fields.done(Some(PoolSet { request, pool, caps, first, reveille_headers }))
 }

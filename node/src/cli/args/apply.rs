@@ -35,7 +35,8 @@ A document:
 
 `paused` counts when it is created: pausing and resuming are acts of their own.
 A campaign is drafted and never launched, and a draft is frozen: one that differs from its document is refused. \
-A tenant's bounds and a pool's warm-up are set as their documents say, and what they do not say has no bound."
+A tenant's bounds are set as their document says, and what it does not say has no bound. A pool keeps its warm-up where
+its document names none."
 )]
 pub struct ApplyArgs {
     /// Tenant of documents that name none

@@ -15,16 +15,17 @@ pub struct PoolArgs {
 /// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// Warm a pool up: a cap for each of its first days
+    /// Warm a pool up by a cap for each of its first days, or turn the headers X-Reveille-Run and -Fence off
     ///
     /// A pool need not be made: it is the name behind `relay add --pool`. Days are UTC. What is beyond a day's cap waits
-    /// for the next day, or for its deadline.
+    /// for the next day, or for its deadline. What is not given stays as it is.
     #[command(after_long_help = "\
 Examples:
   reveille pool set bulk --warm-up 50,100,500,1000,5000
-  reveille pool set bulk --warm-up 50,100,500,1000,5000,10000 --first-day 2026-11-22")]
+  reveille pool set bulk --warm-up 50,100,500,1000,5000,10000 --first-day 2026-11-22
+  reveille pool set bulk --reveille-headers false")]
     Set(SetPoolArgs),
-    /// Pools that have relays or a warm-up
+    /// Pools that have relays, or of which something is set
     #[command(after_long_help = "Example:\n  reveille pool list -o json")]
     List(Paging),
     /// One pool: today's cap, what of it is used, and how much waits
@@ -34,14 +35,14 @@ Examples:
     Show {
         /// Its name
         name: String,
-        /// Print the document that warms it up in the same way, for apply
+        /// Print the document that sets the same, for apply
         #[arg(long, conflicts_with = "watch")]
         manifest: bool,
         /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
     },
-    /// Take its warm-up away: from then on it sends what its relays take
+    /// Take away what is set of it: it sends what its relays take, with the headers X-Reveille-Run and -Fence
     ///
     /// What it sends today is counted all the same: another warm-up that is set today begins with that.
     #[command(after_long_help = "Example:\n  reveille pool remove bulk")]
@@ -57,9 +58,12 @@ pub struct SetPoolArgs {
     /// Its name
     pub name: String,
     /// Mails on its first day, its second, and so on, at most; after the last one there is no bound
-    #[arg(long, required = true, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, required_unless_present = "reveille_headers", value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub warm_up: Vec<u32>,
     /// The first of those days, as 2026-11-22: today or earlier [default: as it was while a plan runs, or today]
-    #[arg(long, value_name = "DAY")]
+    #[arg(long, value_name = "DAY", requires = "warm_up")]
     pub first_day: Option<String>,
+    /// Whether its emails carry X-Reveille-Run and X-Reveille-Fence [default: as it was, at first true]
+    #[arg(long, value_name = "true|false")]
+    pub reveille_headers: Option<bool>,
 }

@@ -18,8 +18,8 @@ pub async fn run(desk: &Desk<'_>, args: PoolArgs) -> Result<(), Stop> {
         PoolCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
         PoolCommand::Show { name, manifest: true, .. } => {
             let pool = get(desk, name).await?.0;
-            if pool.warm_up.is_empty() {
-                let message = format!("pool {} is not warmed up: there is nothing to print", pool.name);
+            if pool.index == 0 {
+                let message = format!("nothing is set of pool {}: there is nothing to print", pool.name);
                 return Err(Failure::general(message, "reveille pool set --help").into());
             }
             desk.terminal.manifest(&pool.name, &export::pool(&pool))
@@ -36,6 +36,7 @@ async fn set(desk: &Desk<'_>, args: SetPoolArgs) -> Result<(), Stop> {
         first_day: args.first_day.unwrap_or_default(),
         request_id: desk.client.request_id().to_owned(),
         validate_only: false,
+        reveille_headers: args.reveille_headers,
     };
     let call = |channel, question| async move { Service::new(channel).set_pool(question).await };
     let answer = desk.change(question, call).await?;
@@ -68,7 +69,7 @@ pub(super) async fn get(desk: &Desk<'_>, name: String) -> Result<(Pool, Option<F
 }
 
 async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
-    desk.terminal.confirm(&format!("Take the warm-up of pool {name} away?"))?;
+    desk.terminal.confirm(&format!("Take away what is set of pool {name}?"))?;
     let question = RemovePoolRequest { name: name.clone() };
     let call = |channel, question| async move { Service::new(channel).remove_pool(question).await };
     let answer = desk.client.ask(Nature::Repeatable, question, call).await?;

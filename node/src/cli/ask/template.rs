@@ -42,9 +42,8 @@ fn render(desk: &Desk<'_>, args: RenderArgs) -> Result<(), Stop> {
     let preview = compiled.preview(&recipient).map_err(refused)?;
     let stamp = Stamp {
         message_id: message_id(0, 0, RUN, 0, compiled.sender().domain()),
-        fence: FENCE,
+        reveille: Some((RUN, FENCE)),
         date: Timestamp::now().into(),
-        run: RUN,
         boundary_seed: [0; 32],
         // Only a node knows where it is.
         list_unsubscribe: None,

@@ -116,13 +116,16 @@ pub fn tenant(tenant: &v1::Tenant) -> Node {
     Node::map(keys.0)
 }
 
-/// The warm-up of a pool.
+/// What is set of a pool.
 pub fn pool(pool: &v1::Pool) -> Node {
     let mut keys = Keys(Vec::new());
     keys.add("kind", "pool");
     keys.add("name", pool.name.as_str());
-    keys.0.push(("warm_up".to_owned(), Node::list(pool.warm_up.iter().map(Node::plain).collect())));
+    if !pool.warm_up.is_empty() {
+        keys.0.push(("warm_up".to_owned(), Node::list(pool.warm_up.iter().map(Node::plain).collect())));
+    }
     keys.some("first_day", pool.first_day.as_str());
+    keys.plain("reveille_headers", pool.reveille_headers);
     Node::map(keys.0)
 }
 

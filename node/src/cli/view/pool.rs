@@ -8,7 +8,7 @@ use super::{Row, View, some};
 use crate::cli::human;
 use crate::cli::instant::text;
 
-/// A pool and its warm-up.
+/// A pool and what is set of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PoolView {
     name: String,
@@ -24,8 +24,9 @@ pub struct PoolView {
     waiting: u64,
     /// When today ends.
     until: Option<String>,
-    /// Null: nobody has set a warm-up.
+    /// Null: nothing is set.
     index: Option<u64>,
+    reveille_headers: bool,
 }
 
 impl From<v1::Pool> for PoolView {
@@ -40,6 +41,7 @@ impl From<v1::Pool> for PoolView {
             used_today: pool.used_today,
             waiting: pool.waiting,
             index: (pool.index > 0).then_some(pool.index),
+            reveille_headers: pool.reveille_headers,
         }
     }
 }
@@ -77,6 +79,9 @@ impl View for PoolView {
         if let Some(first) = &self.first_day {
             let caps: Vec<String> = self.warm_up.iter().map(ToString::to_string).collect();
             pairs.push(("warm-up", format!("{}, from {first}", caps.join(", ")).into()));
+        }
+        if !self.reveille_headers {
+            pairs.push(("X-Reveille-*", "off".into()));
         }
         card(pairs, paint)
     }

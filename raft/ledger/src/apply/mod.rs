@@ -17,6 +17,7 @@ mod fire;
 mod gap;
 mod moves;
 mod overlap;
+mod pool;
 mod prune;
 mod refused;
 mod registry;
@@ -28,7 +29,6 @@ mod send_test;
 mod settle;
 mod tenant;
 mod test_clock;
-mod warm_up;
 
 pub use backfill::BACKFILL_MAX;
 pub use claim::closed_slots;
@@ -217,8 +217,8 @@ impl Ledger {
             Command::TenantSet(set) => self.tenant_set(context, set),
             Command::TenantRemove(name) => Ok(self.tenant_remove(name)),
             Command::OptOutTakeBack(back) => self.take_back(context, back),
-            Command::WarmUpSet(set) => self.warm_up_set(context, set),
-            Command::WarmUpEnd(pool) => Ok(self.warm_up_end(context, pool)),
+            Command::PoolSet(set) => self.pool_set(context, set),
+            Command::PoolReset(pool) => Ok(self.pool_reset(context, pool)),
             Command::RaiseLevel(raise) => Ok(self.raise_level(raise)),
         }
     }

@@ -36,8 +36,8 @@ fn with_tenant(mut ledger: Ledger, rate: u64) -> Ledger {
 /// Warmed up since that day, of which so many are spent.
 fn warmed(mut ledger: Ledger, caps: &[u32], spent: u32) -> Ledger {
     let today = Day::of(TEN);
-    let warm_up = WarmUp { first: today, caps: caps.to_vec(), day: today, spent, index: 1 };
-    ledger.warm_ups.put("bulk".into(), warm_up);
+    let warm_up = PoolRow { first: today, caps: caps.to_vec(), day: today, spent, reveille_headers: true, index: 1 };
+    ledger.pools.put("bulk".into(), warm_up);
     ledger
 }
 

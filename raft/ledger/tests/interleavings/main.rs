@@ -21,10 +21,10 @@ use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::policy::{Overlap, Policies};
+use reveille_ledger::pool::PoolSet;
 use reveille_ledger::reply::{Outcome, Reply};
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::warm_up::WarmUpSet;
 use reveille_ledger::{Ledger, Standing};
 
 /// What a step is drawn from; the numbers pick among what exists when its turn comes.
@@ -275,13 +275,14 @@ impl World {
                 assert_eq!(self.put(Command::TenantSet(set)), Outcome::Done);
             }
             Step::WarmUp(number) if number < 64 => {
-                assert_eq!(self.put(Command::WarmUpEnd("default".to_owned())), Outcome::Done);
+                assert_eq!(self.put(Command::PoolReset("default".to_owned())), Outcome::Done);
                 assert_eq!(self.ledger.room_today("default", self.ledger.head().now), None, "no bound is left");
             }
             Step::WarmUp(number) => {
                 let (pool, caps) = ("default".to_owned(), vec![1 + u32::from(number % 16)]);
-                let set = WarmUpSet { request: None, pool, caps, first: None };
-                assert_eq!(self.put(Command::WarmUpSet(set)), Outcome::Done);
+                let reveille_headers = Some(number % 2 == 0);
+                let set = PoolSet { request: None, pool, caps, first: None, reveille_headers };
+                assert_eq!(self.put(Command::PoolSet(set)), Outcome::Done);
             }
             Step::Leap(milliseconds) => self.epoch(1, self.ledger.head().now.plus_ms(i64::from(milliseconds))),
         }

@@ -10,7 +10,7 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::policy::Overlap;
-use reveille_ledger::warm_up::Day;
+use reveille_ledger::pool::Day;
 use reveille_ledger::{Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
 
 type Seat = (RunId, u32, u16);
@@ -74,7 +74,7 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
 /// P25: a claim takes a pool up to today's cap and not beyond, and whoever is sent or in doubt has used it up.
 fn judge_warm_up(before: &Ledger, entry: &Entry, after: &Ledger) {
     let used = |ledger: &Ledger, pool: &str| {
-        let warm_up = ledger.warm_ups().get(&pool.to_owned())?;
+        let warm_up = ledger.pools().get(&pool.to_owned())?;
         let day = Day::of(after.head().now);
         let rows = ledger.rows().iter().filter(|(_, row)| {
             let page = ledger.pages().get(&row.page).expect("a page");
@@ -83,7 +83,7 @@ fn judge_warm_up(before: &Ledger, entry: &Entry, after: &Ledger) {
         let claimed: u32 = rows.map(|(_, row)| row.claimed.len()).sum();
         Some((warm_up.spent(day), claimed, warm_up.cap(day)))
     };
-    for (pool, _) in after.warm_ups().iter() {
+    for (pool, _) in after.pools().iter() {
         let Some((is_spent, is_claimed, cap)) = used(after, pool) else { continue };
         let Some((was_spent, was_claimed, _)) = used(before, pool) else { continue };
         assert!(is_spent >= was_spent, "P25: {pool}: {was_spent} were spent, and {is_spent} are after {entry:?}");
@@ -326,7 +326,7 @@ fn may_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused:
 /// P12, P25: has the tenant of its page a bound of what is claimed at once, or its pool one of today?
 fn is_bounded(ledger: &Ledger, page: RunId, (_, chunk, slot): Seat, now: Time) -> bool {
     let pool = ledger.pages().get(&page).map(|known| ledger.pool_of(page, known, chunk, slot).to_owned());
-    let warm_up = pool.and_then(|pool| ledger.warm_ups().get(&pool));
+    let warm_up = pool.and_then(|pool| ledger.pools().get(&pool));
     at_once(ledger, page).is_some() || warm_up.is_some_and(|warm_up| warm_up.cap(Day::of(now)).is_some())
 }
 

@@ -11,11 +11,11 @@ use reveille_ledger::ids::*;
 use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
+use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::{CancelledRun, CancelledRuns, Moved, Outcome, Reply};
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::warm_up::{Day, WarmUpSet};
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState};
 
 /// Number of commands; their ordinals are 0 to one less.
@@ -70,8 +70,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::TenantSet(_) => "TenantSet",
         Command::TenantRemove(_) => "TenantRemove",
         Command::OptOutTakeBack(_) => "OptOutTakeBack",
-        Command::WarmUpSet(_) => "WarmUpSet",
-        Command::WarmUpEnd(_) => "WarmUpEnd",
+        Command::PoolSet(_) => "PoolSet",
+        Command::PoolReset(_) => "PoolReset",
         Command::RaiseLevel(_) => "RaiseLevel",
     }
 }
@@ -396,8 +396,8 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("TenantSet", Command::TenantSet(tenant_set())),
         ("TenantRemove", Command::TenantRemove("acme".into())),
         ("OptOutTakeBack", Command::OptOutTakeBack(take_back("u1@example.org", 300))),
-        ("WarmUpSet", Command::WarmUpSet(warm_up_set())),
-        ("WarmUpEnd", Command::WarmUpEnd("bulk".into())),
+        ("PoolSet", Command::PoolSet(pool_set())),
+        ("PoolReset", Command::PoolReset("bulk".into())),
         ("RaiseLevel", Command::RaiseLevel(RaiseLevel { level: 2, voters: vec![NodeId(1), NodeId(300)] })),
     ]
 }
@@ -407,8 +407,9 @@ fn campaign_arm(name: &str) -> Command {
     Command::CampaignArm(CampaignArm { campaign: campaign_name(name), checked, wrong: None })
 }
 
-fn warm_up_set() -> WarmUpSet {
-    WarmUpSet { request: Some("request-12".into()), pool: "bulk".into(), caps: vec![50, 300], first: Some(Day(2)) }
+fn pool_set() -> PoolSet {
+    let (pool, caps, first) = ("bulk".into(), vec![50, 300], Some(Day(2)));
+    PoolSet { request: Some("request-12".into()), pool, caps, first, reveille_headers: Some(false) }
 }
 
 fn tenant_set() -> TenantSet {
@@ -587,7 +588,7 @@ pub fn ledger() -> Ledger {
     assert_eq!(put(later, Command::Prune(prune(triggered))), Outcome::Pruned(1));
     put(later, other("late", "request-8"));
     put(later, Command::TenantSet(tenant_set()));
-    put(later, Command::WarmUpSet(warm_up_set()));
+    put(later, Command::PoolSet(pool_set()));
     put(later, Command::AudienceSeal(audience_seal()));
     put(later, sealed());
     for name in ["autumn", "spring", "summer"] {

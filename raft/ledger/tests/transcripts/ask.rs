@@ -15,9 +15,9 @@ use reveille_ledger::decide::prune::{Place, stretch};
 use reveille_ledger::ids::*;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
+use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::strides::{Strides, distance_ms};
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::warm_up::{Day, WarmUpSet};
 use reveille_ledger::{Activity, BACKFILL_MAX};
 
 use crate::words::{Told, Words, milliseconds, slots};
@@ -102,8 +102,8 @@ impl World {
             "forget_campaign" => Command::CampaignDelete(campaign_name(words)?),
             "tenant" => Self::tenant(words)?,
             "remove_tenant" => Command::TenantRemove(words.need("name")?.into()),
-            "warm_up" => self.warm_up(words)?,
-            "end_warm_up" => Command::WarmUpEnd(words.need("pool")?.into()),
+            "set_pool" => self.set_pool(words)?,
+            "reset_pool" => Command::PoolReset(words.need("pool")?.into()),
             "raise" => {
                 let voters = 1..=words.number("voters", 3)?;
                 Command::RaiseLevel(RaiseLevel {
@@ -132,15 +132,16 @@ impl World {
         }))
     }
 
-    /// `warm_up default caps=5,10 first=-1`: its first day counts from today.
-    fn warm_up(&self, words: &mut Words) -> Told<Command> {
+    /// `set_pool default caps=5,10 first=-1 headers=false`: its first day counts from today.
+    fn set_pool(&self, words: &mut Words) -> Told<Command> {
         let caps = words.key("caps").unwrap_or_default().split(',').filter(|cap| !cap.is_empty());
         let first: Option<i64> = words.key("first").map(str::parse).transpose()?;
-        Ok(Command::WarmUpSet(WarmUpSet {
+        Ok(Command::PoolSet(PoolSet {
             request: words.key("request").map(str::to_owned),
             pool: words.need("pool")?.into(),
             caps: caps.map(str::parse).collect::<Result<_, _>>()?,
             first: first.map(|days| Day(Day::of(self.ledger.head().now).0 + days)),
+            reveille_headers: words.key("headers").map(str::parse).transpose()?,
         }))
     }
 

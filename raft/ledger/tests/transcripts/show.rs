@@ -7,7 +7,7 @@ use reveille_ledger::content::Recipients;
 use reveille_ledger::deaths::allowances;
 use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::moments::{Moment, What};
-use reveille_ledger::warm_up::{Day, WarmUp};
+use reveille_ledger::pool::{Day, PoolRow};
 use reveille_ledger::{History, Standing};
 
 use crate::tell::{instant, state, word};
@@ -31,7 +31,7 @@ impl World {
             "audiences" => Ok(self.show_audiences()),
             "campaigns" => Ok(self.show_campaigns()),
             "tenants" => Ok(self.show_tenants()),
-            "warm_ups" => Ok(self.show_warm_ups()),
+            "pools" => Ok(self.show_pools()),
             "frozen" => self.show_frozen(words),
             "kept" => Ok(self.show_kept()),
             "answers" => Ok(format!("{} requests are remembered\n", self.remembered())),
@@ -205,22 +205,23 @@ impl World {
         known.chain(needed).collect()
     }
 
-    /// Pools that are warmed up: today's cap, what of it is used, and what more may be claimed.
-    fn show_warm_ups(&self) -> String {
+    /// Pools of which something is set: today's cap, what of it is used, and what more may be claimed.
+    fn show_pools(&self) -> String {
         let now = self.ledger.head().now;
-        let line = |(pool, warm_up): (&String, &WarmUp)| {
+        let line = |(pool, row): (&String, &PoolRow)| {
             let (day, claimed) = (Day::of(now), self.ledger.claimed_by(pool));
-            let (number, cap, spent) = (day.0 - warm_up.first.0 + 1, warm_up.cap(day), warm_up.spent(day));
+            let (number, cap, spent) = (day.0 - row.first.0 + 1, row.cap(day), row.spent(day));
             let room = self.ledger.room_today(pool, now);
-            let set = warm_up.index;
-            if warm_up.is_taken_away() {
-                return format!("{pool}: taken away by {set}, spent {spent}, claimed {claimed}\n");
+            let (set, headers) = (row.index, if row.reveille_headers { "" } else { ", no headers" });
+            if row.caps.is_empty() {
+                let is = if row.is_default() { "reset" } else { "set" };
+                return format!("{pool}: {is} by {set}, spent {spent}, claimed {claimed}{headers}\n");
             }
             format!(
-                "{pool}: day {number}, cap {cap:?}, spent {spent}, claimed {claimed}, room {room:?}, set by {set}\n"
+                "{pool}: day {number}, cap {cap:?}, spent {spent}, claimed {claimed}, room {room:?}, set by {set}{headers}\n"
             )
         };
-        self.ledger.warm_ups().iter().map(line).collect()
+        self.ledger.pools().iter().map(line).collect()
     }
 
     /// Tenants by name: their bounds, and how much of them is claimed.

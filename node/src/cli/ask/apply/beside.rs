@@ -1,5 +1,5 @@
 //! Documents of what is beside schedules and relays: campaigns, which are drafted and never changed; a tenant's bounds and
-//! a pool's warm-up, which are set as a whole.
+//! what is set of a pool, which are set as a whole.
 
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
@@ -85,16 +85,19 @@ pub async fn set_tenant(
     desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
 }
 
-/// A pool that is not warmed up has nothing to compare.
+/// A pool of which nothing is set has nothing to compare.
 pub async fn plan_pool(desk: &Desk<'_>, wanted: &Pool) -> Result<Plan, Failure> {
     set_pool(desk, wanted, String::new(), true).await?;
     let former = match pool::get(desk, wanted.name.clone()).await {
-        Ok((former, _)) if !former.warm_up.is_empty() => former,
+        Ok((former, _)) if former.index > 0 => former,
         Ok(_) => return Ok(planned(Step::Create, Vec::new())),
         Err(failure) if failure.exit == Exit::NotFound => return Ok(planned(Step::Create, Vec::new())),
         Err(failure) => return Err(failure),
     };
     let mut wanted = wanted.clone();
+    if wanted.warm_up.is_empty() {
+        wanted.warm_up.clone_from(&former.warm_up);
+    }
     if wanted.first_day.is_empty() {
         wanted.first_day.clone_from(&former.first_day);
     }
@@ -103,10 +106,11 @@ pub async fn plan_pool(desk: &Desk<'_>, wanted: &Pool) -> Result<Plan, Failure> 
     Ok(planned(step, changes))
 }
 
-/// Warms it up.
+/// Sets it.
 pub async fn set_pool(desk: &Desk<'_>, wanted: &Pool, request_id: String, validate_only: bool) -> Result<(), Failure> {
-    let Pool { name, warm_up, first_day, .. } = wanted.clone();
-    let question = SetPoolRequest { name, warm_up, first_day, request_id, validate_only };
+    let Pool { name, warm_up, first_day, reveille_headers, .. } = wanted.clone();
+    let reveille_headers = Some(reveille_headers);
+    let question = SetPoolRequest { name, warm_up, first_day, request_id, validate_only, reveille_headers };
     let call = |channel, question| async move { PoolServiceClient::new(channel).set_pool(question).await };
     desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
 }

@@ -38,7 +38,7 @@ pub enum Message {
     Campaign(Box<CreateCampaignRequest>),
     /// Its bounds; what is not said is none.
     Tenant(Box<Tenant>),
-    /// Its warm-up; without a first day it keeps the one that it has.
+    /// What is set of it; without a warm-up or its first day it keeps the one that it has.
     Pool(Box<Pool>),
 }
 
@@ -54,7 +54,8 @@ fn tenant(args: SetTenantArgs) -> Tenant {
 
 fn pool(args: SetPoolArgs) -> Pool {
     let first_day = args.first_day.unwrap_or_default();
-    Pool { name: args.name, warm_up: args.warm_up, first_day, ..Pool::default() }
+    let reveille_headers = args.reveille_headers.unwrap_or(true);
+    Pool { name: args.name, warm_up: args.warm_up, first_day, reveille_headers, ..Pool::default() }
 }
 
 impl Asked {

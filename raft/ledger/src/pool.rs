@@ -1,4 +1,5 @@
-//! Pools of relays that are warmed up: how much may go by them on each of their first days (P25).
+//! What is set of a pool of relays: how much may go by it on each of its first days (P25), and whether its emails carry
+//! `X-Reveille-*` headers.
 //!
 //! A pool is the name that relays have. It needs no object: one without sends what its relays take. Days are those of
 //! ledger time in UTC.
@@ -27,22 +28,24 @@ impl Day {
     }
 }
 
-/// A warm-up, and what was sent on its current day.
+/// What is set of a pool, and what was sent on the current day of its warm-up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WarmUp {
-    /// Its first day.
+pub struct PoolRow {
+    /// The first day of its warm-up.
     pub first: Day,
-    /// Mails on each of its days, at most; after the last one there is no bound. Empty where it was taken away.
+    /// Mails on each of its days, at most; after the last one there is no bound. Empty: there is no warm-up.
     pub caps: Vec<u32>,
     /// The day of which `spent` tells.
     pub day: Day,
     /// Recipients that were sent on that day, or may have been: whoever was claimed and is sent or in doubt.
     pub spent: u32,
+    /// Do its emails carry `X-Reveille-Run` and `X-Reveille-Fence`?
+    pub reveille_headers: bool,
     /// Log index of the entry that set it last.
     pub index: u64,
 }
 
-impl WarmUp {
+impl PoolRow {
     /// How many may be sent on a day; none where there is no bound.
     pub fn cap(&self, day: Day) -> Option<u32> {
         let number = usize::try_from(day.0.checked_sub(self.first.0)?).ok()?;
@@ -54,14 +57,20 @@ impl WarmUp {
         if self.day == day { self.spent } else { 0 }
     }
 
-    /// Was it taken away? What was sent on that day is known until the day is over, for the next one that is set.
-    pub fn is_taken_away(&self) -> bool {
-        self.caps.is_empty()
+    /// Is it as a pool of which nothing is set? What was sent on the day on which its warm-up was taken away is known
+    /// until the day is over, for the next one that is set.
+    pub fn is_default(&self) -> bool {
+        self.caps.is_empty() && self.reveille_headers
     }
 
-    /// Does it say nothing of a day any more?
+    /// Does it count what is sent on a day?
+    pub(crate) fn counts(&self, day: Day) -> bool {
+        !self.caps.is_empty() || self.day >= day
+    }
+
+    /// Does it say nothing any more?
     pub(crate) fn is_forgotten(&self, day: Day) -> bool {
-        self.is_taken_away() && self.day < day
+        self.is_default() && !self.counts(day)
     }
 
     pub(crate) fn spend(&mut self, day: Day, count: u32) {
@@ -71,15 +80,17 @@ impl WarmUp {
     }
 }
 
-/// See [`crate::command::Command::WarmUpSet`].
+/// See [`crate::command::Command::PoolSet`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WarmUpSet {
+pub struct PoolSet {
     /// Request id, where the caller gave one.
     pub request: Option<String>,
     /// The pool.
     pub pool: String,
-    /// As [`WarmUp::caps`].
+    /// As [`PoolRow::caps`]; empty: its warm-up stays as it is.
     pub caps: Vec<u32>,
     /// Its first day; where none is given the one it has, if that plan runs or is the same one, or today.
     pub first: Option<Day>,
+    /// As [`PoolRow::reveille_headers`]; none: as it is.
+    pub reveille_headers: Option<bool>,
 }
