@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::command::{Cause, Command, Refused, Said, Scope, Why};
+use reveille_ledger::command::{Cause, Command, Refused, Said, Scope, Unsendable, Why};
 use reveille_ledger::content::{Recipient, Recipients, Seal};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
@@ -31,7 +31,7 @@ use crate::journal::{Act, Answer, Place};
 use crate::keeper::Stopping;
 use crate::lease::{ASK_EVERY, LEASE};
 use crate::parts::Parts;
-use crate::relay::{self, Mail, Patience, Shut, Unavailable, Verdict};
+use crate::relay::{self, Dsn, Mail, Notify, Patience, Shut, Unavailable, Verdict};
 use crate::relays::Way;
 use crate::room::{COMPOSING_MAX, Room};
 use crate::row_tasks::RowTasks;
@@ -439,7 +439,7 @@ async fn permit(
 async fn send(room: Arc<Room>, work: Arc<Work>, number: usize, way: Way, deadline: Instant) {
     let draft = &work.drafts[number];
     let fate = match compose(&room, &work, draft, deadline).await {
-        Ok((job, mail)) => hand_off(&room, draft, (job, mail), way, deadline).await,
+        Ok((job, mail)) => hand_off(&room, (draft, &work.pool), (job, mail), way, deadline).await,
         Err(fate) => Some(fate),
     };
     let Some(fate) = fate else { return };
@@ -463,23 +463,23 @@ async fn compose(room: &Room, work: &Work, draft: &Draft, deadline: Instant) -> 
     room.journal.note(draft.place, Act::Open).map_err(|_| Fate::Released(Why::JournalFailed))?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(room, work, draft)));
     room.journal.note(draft.place, Act::Left).map_err(|_| Fate::Released(Why::JournalFailed))?;
-    prepared.unwrap_or_else(|_| Err(Fate::Unsendable("preparing it panicked".to_owned())))
+    prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))
 }
 
 /// Sees the dialogue of a composed email through. `None` if nothing may be settled of it.
 async fn hand_off(
     room: &Arc<Room>,
-    draft: &Draft,
+    (draft, pool): (&Draft, &str),
     (job, mail): (Job, Mail),
     way: Way,
     deadline: Instant,
 ) -> Option<Fate> {
     let job = Arc::new(job);
-    let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
-    let patience = Patience { open_by, begin_by, stop: room.drain.child_token() };
-    let gate = LaneGate { room: Arc::clone(room), job: Arc::clone(&job) };
-    let verdict = way.permit.deliver(mail, gate, patience).await;
-    let said = draft.test.then(|| said(way.relay, &verdict)).flatten();
+    let (relay, verdict) = match deliver(room, pool, (&job, mail), way, deadline).await {
+        Ok(verdict) => verdict,
+        Err(fate) => return Some(fate),
+    };
+    let said = draft.test.then(|| said(relay, &verdict)).flatten();
     let fate = judge(room, &job, verdict)?;
     // What is in doubt stays marked until the state says so itself: until then nobody else could name it (P15).
     let (marks, fence) = (&room.site.marks, job.place.fence);
@@ -495,6 +495,45 @@ async fn hand_off(
     })
 }
 
+/// The dialogue, and the relay that it was with. A relay whose EHLO offers no SMTPUTF8 for an email that needs it gives
+/// it to another relay of the pool: each is asked once, with what its session of now offers, and nothing was written.
+///
+/// # Errors
+/// What becomes of the recipient when the relays that are left cannot be used in time: it comes back.
+async fn deliver(
+    room: &Arc<Room>,
+    pool: &str,
+    (job, mail): (&Arc<Job>, Mail),
+    mut way: Way,
+    deadline: Instant,
+) -> Result<(String, Verdict), Fate> {
+    let again = mail.needs_smtputf8().then(|| mail.clone());
+    let (mut mail, mut lacking) = (mail, BTreeSet::new());
+    loop {
+        let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
+        let patience = Patience { open_by, begin_by, stop: room.drain.child_token() };
+        let gate = LaneGate { room: Arc::clone(room), job: Arc::clone(job) };
+        let verdict = way.permit.deliver(mail, gate, patience).await;
+        let Some(copy) = again.as_ref().filter(|_| verdict == Verdict::NoSmtpUtf8) else {
+            return Ok((way.relay, verdict));
+        };
+        lacking.insert(way.relay.clone());
+        let next = room.relays.acquire_besides(&lacking, pool, deadline);
+        way = match room.drain.run_until_cancelled(next).await {
+            Some(Ok(next)) => next,
+            // None is left that could have it.
+            Some(Err(None)) => return Ok((way.relay, verdict)),
+            Some(Err(Some(why @ (Unavailable::CircuitOpen { .. } | Unavailable::Parked { .. })))) => {
+                return Err(waits(job.place, &why.to_string()));
+            }
+            Some(Err(Some(Unavailable::Busy))) => return Err(Fate::Released(Why::Busy)),
+            Some(Err(Some(Unavailable::Paced { .. }))) => return Err(Fate::Released(Why::Paced)),
+            Some(Err(Some(Unavailable::Closed))) | None => return Err(Fate::Released(Why::Stopping)),
+        };
+        mail = copy.clone();
+    }
+}
+
 /// In the state that this node has applied. When it is not any more, the row was revoked: the state has named this
 /// hand-off, or somebody has decided over it.
 fn is_claimed(room: &Room, place: Place) -> bool {
@@ -503,7 +542,7 @@ fn is_claimed(room: &Room, place: Place) -> bool {
 
 /// A first look at the gate's questions, and the mail; or what becomes of the recipient without a dialogue.
 fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate> {
-    let letter = room.letter(draft.content, draft.audience).map_err(|cause| Fate::Unsendable(clip(&cause)))?;
+    let letter = room.letter(draft.content, draft.audience).map_err(|cause| not_composed(&cause))?;
     let recipient = match letter.recipients.as_ref() {
         Recipients::Inline(audience) => audience.recipients.get(draft.recipient as usize).map(Ok),
         Recipients::Sealed(seal) => match work.read.get(&draft.place.slot) {
@@ -515,7 +554,7 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     let recipient = match recipient {
         Some(Ok(recipient)) => recipient,
         Some(Err(cause)) => return Err(waits(draft.place, cause)),
-        None => return Err(Fate::Unsendable("the recipient is not in the audience".to_owned())),
+        None => return Err(not_composed("the recipient is not in the audience")),
     };
     let job = Job {
         place: draft.place,
@@ -545,7 +584,7 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     };
     let mut mail = letter.compiled.compose(recipient, &stamp).map_err(|error| {
         tracing::warn!(recipient = job.name(), %error, "a mail cannot be composed");
-        Fate::Unsendable(clip(&error.to_string()))
+        not_composed(&error.to_string())
     })?;
     if planted::is(Bug::SwapContents)
         && let Recipients::Inline(audience) = &*letter.recipients
@@ -554,13 +593,18 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     {
         mail.data = swapped.data;
     }
-    Ok((job, Mail { from: letter.compiled.sender().wire(), to: mail.to, data: mail.data }))
+    // Notifications go to the mailbox that people answer to.
+    let notify = if letter.compiled.is_bulk() { Notify::Never } else { Notify::Failure };
+    let dsn = Some(Dsn { envelope_id: draft.place.fence.to_string(), notify });
+    Ok((job, Mail { from: letter.compiled.sender().wire(), to: mail.to, data: mail.data, dsn }))
 }
 
 /// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11). `None` if nothing
 /// may be settled.
 fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
-    if planted::is(Bug::JournalAfterAct) && !matches!(verdict, Verdict::GateClosed(_) | Verdict::Broken { .. }) {
+    if planted::is(Bug::JournalAfterAct)
+        && !matches!(verdict, Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 | Verdict::Broken { .. })
+    {
         let _ = room.journal.note(job.place, Act::Begin);
     }
     Some(match verdict {
@@ -592,6 +636,7 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
             relay::Cause::Stopped => Fate::Released(Why::Stopping),
             cause => waits(job.place, &format!("lost at {stage:?}: {cause}")),
         },
+        Verdict::NoSmtpUtf8 => Fate::Unsendable(Unsendable::NoSmtpUtf8),
         Verdict::GateClosed(shut) => return fate_of_shut(shut),
         Verdict::InDoubt { cause } => {
             tracing::warn!(recipient = job.name(), fence = %job.place.fence, %cause, "in doubt");
@@ -610,7 +655,7 @@ fn said(relay: String, verdict: &Verdict) -> Option<Said> {
             Some(Said { relay, code: *code, enhanced, text })
         }
         Verdict::GateClosed(_) => None,
-        Verdict::Refused { .. } | Verdict::Broken { .. } | Verdict::InDoubt { .. } => {
+        Verdict::Refused { .. } | Verdict::NoSmtpUtf8 | Verdict::Broken { .. } | Verdict::InDoubt { .. } => {
             Some(Said { relay, code: 0, enhanced: None, text: String::new() })
         }
     }
@@ -631,6 +676,11 @@ pub(crate) fn fate_of_shut(shut: Shut) -> Option<Fate> {
         Shut::JournalFailed => Why::JournalFailed,
         Shut::Stopping => Why::Stopping,
     }))
+}
+
+/// Why an email cannot be composed.
+fn not_composed(cause: &str) -> Fate {
+    Fate::Unsendable(Unsendable::NotComposed(clip(cause)))
 }
 
 /// At most [`TEXT_MAX`] characters, on one line.

@@ -3,7 +3,7 @@
 //! A relay's budget belongs to the cluster; each voter takes an equal share of it, always, so that it is
 //! never exceeded across a fail-over (P25). While a node is down its share is unused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -135,6 +135,24 @@ impl Relays {
         }
         let (relay, member) = members.pop().ok_or(None)?;
         Ok(Way { relay, permit: member.acquire(deadline).await.map_err(Some)? })
+    }
+
+    /// As [`Relays::acquire`], through a relay that is not one of these.
+    ///
+    /// # Errors
+    /// As [`Relays::acquire`]; none when the pool has no other relay.
+    pub async fn acquire_besides(
+        &self,
+        these: &BTreeSet<String>,
+        pool: &str,
+        deadline: Instant,
+    ) -> Result<Way, Option<Unavailable>> {
+        let mut members = self.members(pool);
+        members.retain(|(relay, _)| !these.contains(relay));
+        if members.is_empty() {
+            return Err(None);
+        }
+        first_of(&members, deadline).await
     }
 
     /// The relays of a pool in the order in which this mail asks them: each is the first as often as its weight says.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::{Refused, RowOutcome, Said, Why};
+use reveille_ledger::command::{Refused, RowOutcome, Said, Unsendable, Why};
 use reveille_ledger::ids::Fence;
 use reveille_raft::crash;
 use tokio::sync::mpsc;
@@ -44,7 +44,7 @@ pub enum Fate {
     /// Nobody knows.
     InDoubt,
     /// It cannot be composed.
-    Unsendable(String),
+    Unsendable(Unsendable),
 }
 
 /// Where lanes leave outcomes.

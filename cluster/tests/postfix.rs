@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reveille_cluster::relay::{
-    Binding, Cause, Findings, Gate, GateAnswer, Login, Mail, Mechanism, Mend, Patience, Session, Stage, Target,
-    TcpDialer, Timeouts, Verdict,
+    Binding, Cause, Dsn, Findings, Gate, GateAnswer, Login, Mail, Mechanism, Mend, Notify, Patience, Session, Stage,
+    Target, TcpDialer, Timeouts, Verdict,
 };
 use reveille_cluster::secret::Secret;
 use reveille_ledger::access::{Access, Tls, Trust};
@@ -111,7 +111,8 @@ impl Postfix {
              smtpd_tls_cert_file = {shown}/relay.pem\nsmtpd_tls_key_file = {shown}/relay.key\n\
              smtpd_tls_security_level = may\nsmtpd_tls_auth_only = yes\nsmtpd_sasl_auth_enable = yes\n\
              smtpd_sasl_type = cyrus\nsmtpd_sasl_path = smtpd\ncyrus_sasl_config_path = {shown}/etc/sasl\n\
-             smtpd_sasl_local_domain = {NAME}\nsmtpd_relay_restrictions = permit_sasl_authenticated, reject\n"
+             smtpd_sasl_local_domain = {NAME}\nsmtpd_relay_restrictions = permit_sasl_authenticated, reject\n\
+             smtpd_reject_unlisted_recipient = no\ndefault_transport = error:5.1.1 nobody here\n"
         );
         fs::write(self.path("etc/main.cf"), main).expect("main.cf");
         let (submission, submissions) = (self.submission, self.submissions);
@@ -171,6 +172,15 @@ impl Postfix {
     fn arrived(&self) -> usize {
         fs::read_dir(self.path("mail/all/new")).map_or(0, Iterator::count)
     }
+
+    /// Waits for this many, and for the words in the log.
+    async fn until(&self, arrived: usize, (words, times): (&str, usize)) {
+        let limit = Instant::now() + Duration::from_secs(60);
+        while self.arrived() < arrived || self.log().matches(words).count() < times {
+            assert!(Instant::now() < limit, "{} of {arrived} arrived\n{}", self.arrived(), self.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 impl Drop for Postfix {
@@ -209,7 +219,7 @@ async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, V
 async fn send(session: &mut Session, subject: &str) -> Verdict {
     let data = format!("From: news@example.org\r\nTo: anna@example.net\r\nSubject: {subject}\r\n\r\n.\r\nHello.\r\n");
     let (from, to) = ("news@example.org".to_owned(), "anna@example.net".to_owned());
-    session.deliver(&Mail { from, to, data: data.into_bytes() }, &mut Open, &Patience::default()).await
+    session.deliver(&Mail { from, to, data: data.into_bytes(), dsn: None }, &mut Open, &Patience::default()).await
 }
 
 #[tokio::test]
@@ -253,9 +263,35 @@ async fn a_real_postfix_takes_our_tls_and_our_credentials() {
     assert!(why.words.contains("is for relay.test, not for other.test"), "{why}");
     assert_eq!(why.mend, Mend::TlsName);
 
-    let limit = Instant::now() + Duration::from_secs(60);
-    while postfix.arrived() < 3 {
-        assert!(Instant::now() < limit, "{} of 3 arrived\n{}", postfix.arrived(), postfix.log());
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    postfix.until(3, ("", 0)).await;
+}
+
+#[tokio::test]
+async fn bounce_of_postfix_names_the_envelope_id_and_none_comes_where_none_is_wanted() {
+    let Some(postfix) = Postfix::start() else { return };
+    let anna = postfix.login("anna", "anna:hunter2\n");
+    let (opened, _) = open(postfix.submission, Tls::StartTls(postfix.trust()), anna).await;
+    let mut session = opened.unwrap_or_else(|verdict| panic!("{verdict:?}\n{}", postfix.log()));
+    assert!(session.offers().dsn);
+    for (notify, fence) in [(Notify::Never, "1.9.1050.4"), (Notify::Failure, "1.9.1051.0")] {
+        let mail = Mail {
+            from: "bounce+token@example.net".to_owned(),
+            // Postfix finds out later that it cannot deliver this.
+            to: "ann@example.org".to_owned(),
+            data: b"From: news@example.org\r\nTo: ann@example.org\r\n\r\nHello.\r\n".to_vec(),
+            dsn: Some(Dsn { envelope_id: fence.to_owned(), notify }),
+        };
+        let verdict = session.deliver(&mail, &mut Open, &Patience::default()).await;
+        assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
     }
+    session.quit().await;
+    // Two emails and one bounce.
+    postfix.until(1, (": removed", 3)).await;
+    assert_eq!(postfix.log().matches("status=bounced").count(), 2, "{}", postfix.log());
+    assert!(postfix.log().contains("from=<bounce+token@example.net>"), "{}", postfix.log());
+    let bounces = fs::read_dir(postfix.path("mail/all/new")).expect("a mailbox").flatten();
+    let bounces: Vec<String> = bounces.map(|file| fs::read_to_string(file.path()).expect("a mail")).collect();
+    assert_eq!(bounces.len(), 1, "{bounces:?}");
+    assert!(bounces[0].contains("Original-Envelope-Id: 1.9.1051.0\n"), "{}", bounces[0]);
+    assert!(bounces[0].contains("\nTo: bounce+token@example.net\n"), "{}", bounces[0]);
 }

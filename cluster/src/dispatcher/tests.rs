@@ -4,7 +4,7 @@ use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
     AudienceSeal, Cause, Claim, Entry, EpochStart, Fire, NodeUp, Opening, Picked, Reading, Refused, Relay, Requeue,
-    RowOutcome, ScheduleCreate, Scope, Why, Witness,
+    RowOutcome, ScheduleCreate, Scope, Unsendable, Why, Witness,
 };
 use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId, ScheduleId};
@@ -352,7 +352,7 @@ fn suspects_are_claimed_in_rows_of_their_own_without_waiting_for_each_other() {
 fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
     let mut world = World::with(4);
     let dead = |row: (&Fence, &reveille_ledger::Row)| {
-        let unsendable = row.1.granted.iter().map(|slot| (slot, "no".to_owned())).collect();
+        let unsendable = row.1.granted.iter().map(|slot| (slot, Unsendable::NotComposed("no".to_owned()))).collect();
         RowOutcome { unsendable, ..RowOutcome::empty(row.1.page, row.1.chunk, *row.0) }
     };
     assert_eq!(world.dispatch().len(), 1);

@@ -2,8 +2,9 @@
 //!
 //! [`Mail`] is made by the lane; the rest is called by the dialogue. The commands are worded by
 //! lettre from parsed addresses, so that nothing a recipient list contains can end a line. What
-//! cannot be offered to this relay is refused here, before a byte is written, with the code that a
-//! relay would have used; such texts begin with "not offered:".
+//! can be offered to no relay is refused here, before a byte is written, with the code that a
+//! relay would have used; such texts begin with "not offered:". What another relay may take is
+//! [`Verdict::NoSmtpUtf8`].
 
 use std::panic::catch_unwind;
 
@@ -11,7 +12,7 @@ use lettre::{
     Address,
     transport::smtp::{
         commands::{Data, Mail as MailCommand, Rcpt},
-        extension::{MailBodyParameter, MailParameter},
+        extension::{MailBodyParameter, MailParameter, RcptParameter},
     },
 };
 
@@ -31,6 +32,42 @@ pub struct Mail {
     pub to: String,
     /// Headers, empty line, body; every line ends with CRLF. Dots are stuffed later.
     pub data: Vec<u8>,
+    /// What a relay that offers DSN is told; none: nothing.
+    pub dsn: Option<Dsn>,
+}
+
+impl Mail {
+    /// Is an address in envelope or header beyond ASCII? Bodies never are: composing encodes them.
+    pub fn needs_smtputf8(&self) -> bool {
+        !self.to.is_ascii() || !self.from.is_ascii() || !self.data.is_ascii()
+    }
+}
+
+/// Parameters of RFC 3461 for one mail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dsn {
+    /// The envelope id, at most 100 bytes of printable ASCII; relays log it and return it in notifications.
+    pub envelope_id: String,
+    /// When the sender gets a notification.
+    pub notify: Notify,
+}
+
+/// When the sender gets a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notify {
+    /// Never.
+    Never,
+    /// When the mail cannot be delivered.
+    Failure,
+}
+
+impl Notify {
+    fn word(self) -> &'static str {
+        match self {
+            Notify::Never => "NEVER",
+            Notify::Failure => "FAILURE",
+        }
+    }
 }
 
 /// What the relay said in its answer to EHLO that matters here.
@@ -38,10 +75,10 @@ pub struct Mail {
 pub struct Offers {
     /// MAIL, RCPT and DATA may go in one write (RFC 2920).
     pub pipelining: bool,
-    /// Texts with bytes above 127 (RFC 6152).
-    pub eight_bit: bool,
-    /// Addresses beyond ASCII (RFC 6531).
+    /// Addresses beyond ASCII (RFC 6531), with the 8BITMIME that their headers need.
     pub utf8: bool,
+    /// ENVID and NOTIFY (RFC 3461).
+    pub dsn: bool,
     /// `SIZE` may stand at MAIL (RFC 1870), and the largest message in bytes; zero: no limit is named.
     pub size: Option<u64>,
     /// Transactions that one session may have (`LIMITS MAILMAX`, RFC 9422).
@@ -64,8 +101,8 @@ impl Offers {
         let size = words("SIZE").map(|mut words| words.next().and_then(|most| most.parse().ok()).unwrap_or(0));
         Offers {
             pipelining: words("PIPELINING").is_some(),
-            eight_bit: words("8BITMIME").is_some(),
-            utf8: words("SMTPUTF8").is_some(),
+            utf8: words("SMTPUTF8").is_some() && words("8BITMIME").is_some(),
+            dsn: words("DSN").is_some(),
             size,
             mails_max,
         }
@@ -85,7 +122,7 @@ impl<'a> Offer<'a> {
     /// Words the commands.
     ///
     /// # Errors
-    /// A definite refusal of our own: nothing was written.
+    /// A verdict of our own: nothing was written.
     pub fn new(mail: &'a Mail, offers: Offers) -> Result<Offer<'a>, Box<Verdict>> {
         // lettre has panicked on input before; at this border a panic is a refusal of the mail.
         let worded = catch_unwind(|| Offer::word(mail, offers));
@@ -105,9 +142,12 @@ impl<'a> Offer<'a> {
         let text = Stuffed::new(&mail.data)
             .ok_or_else(|| not_offered(Stage::Data, 554, "5.6.0 a line end that is not CRLF", Scope::Content))?;
         let parameters = parameters(mail, offers)?;
+        let dsn = mail.dsn.as_ref().filter(|_| offers.dsn);
+        let notify =
+            dsn.map(|dsn| RcptParameter::Other { keyword: "NOTIFY".into(), value: Some(dsn.notify.word().into()) });
         Ok(Offer {
             mail: MailCommand::new(sender, parameters).to_string(),
-            rcpt: Rcpt::new(recipient, Vec::new()).to_string(),
+            rcpt: Rcpt::new(recipient, notify.into_iter().collect()).to_string(),
             data: Data.to_string(),
             text,
         })
@@ -124,20 +164,18 @@ fn parameters(mail: &Mail, offers: Offers) -> Result<Vec<MailParameter>, Box<Ver
         }
         parameters.push(MailParameter::Size(bytes));
     }
-    if !mail.to.is_ascii() && !offers.utf8 {
-        return Err(not_offered(Stage::Rcpt, 553, "5.6.7 the relay has no SMTPUTF8", Scope::Mailbox));
-    }
-    if !mail.from.is_ascii() && !offers.utf8 {
-        return Err(not_offered(Stage::Mail, 553, "5.6.7 the relay has no SMTPUTF8", Scope::Content));
-    }
-    if !mail.data.is_ascii() {
-        if !offers.eight_bit {
-            return Err(not_offered(Stage::Data, 554, "5.6.3 the relay has no 8BITMIME", Scope::Content));
+    if mail.needs_smtputf8() {
+        if !offers.utf8 {
+            return Err(Box::new(Verdict::NoSmtpUtf8));
         }
-        parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
-    }
-    if !mail.to.is_ascii() || !mail.from.is_ascii() {
+        if !mail.data.is_ascii() {
+            parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
+        }
         parameters.push(MailParameter::SmtpUtfEight);
+    }
+    if let Some(dsn) = mail.dsn.as_ref().filter(|_| offers.dsn) {
+        // lettre writes the value as xtext.
+        parameters.push(MailParameter::Other { keyword: "ENVID".into(), value: Some(dsn.envelope_id.clone()) });
     }
     Ok(parameters)
 }
@@ -169,10 +207,10 @@ fn not_offered(stage: Stage, code: u16, text: &str, scope: Scope) -> Box<Verdict
 mod tests {
     use super::*;
 
-    const ALL: Offers = Offers { pipelining: true, eight_bit: true, utf8: true, size: None, mails_max: None };
+    const ALL: Offers = Offers { pipelining: true, utf8: true, dsn: true, size: None, mails_max: None };
 
     fn mail(from: &str, to: &str, data: &[u8]) -> Mail {
-        Mail { from: from.to_owned(), to: to.to_owned(), data: data.to_vec() }
+        Mail { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
     }
 
     fn refusal(mail: &Mail, offers: Offers) -> (Stage, Scope, bool) {
@@ -192,17 +230,38 @@ mod tests {
         let offer = Offer::new(&rich, ALL).expect("a good mail");
         assert_eq!(offer.mail, "MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n");
         assert_eq!(offer.rcpt, "RCPT TO:<bj\u{f8}rn@example.com>\r\n");
+        let reply_to = mail("a@example.org", "b@example.com", "Reply-To: bj\u{f8}rn@example.com\r\n".as_bytes());
+        let offer = Offer::new(&reply_to, ALL).expect("a good mail");
+        assert_eq!(offer.mail, "MAIL FROM:<a@example.org> BODY=8BITMIME SMTPUTF8\r\n", "RFC 6531 3.4");
     }
 
     #[test]
-    fn what_the_relay_does_not_offer_is_refused_for_the_right_one() {
-        let none = Offers::default();
-        let to = mail("a@example.org", "bj\u{f8}rn@example.com", b"");
-        assert_eq!(refusal(&to, none), (Stage::Rcpt, Scope::Mailbox, true));
+    fn address_beyond_ascii_without_smtputf8_is_a_lack_of_the_relay() {
         let from = mail("bj\u{f8}rn@example.com", "a@example.org", b"");
-        assert_eq!(refusal(&from, none), (Stage::Mail, Scope::Content, false));
+        let to = mail("a@example.org", "bj\u{f8}rn@example.com", b"");
         let data = mail("a@example.org", "a@example.org", "\u{ef}".as_bytes());
-        assert_eq!(refusal(&data, none), (Stage::Data, Scope::Content, false));
+        for mail in [from, to, data] {
+            let lacks = Offer::new(&mail, Offers { utf8: false, ..ALL }).map_err(|verdict| *verdict);
+            assert_eq!(lacks.err(), Some(Verdict::NoSmtpUtf8), "{mail:?}");
+        }
+        let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
+        assert!(Offer::new(&plain, Offers::default()).is_ok());
+    }
+
+    #[test]
+    fn envelope_id_and_notify_are_sent_where_dsn_is_offered() {
+        let worded = |notify, offers| {
+            let dsn = Some(Dsn { envelope_id: "1.9.1050.4 +=x".to_owned(), notify });
+            let mail = Mail { dsn, ..mail("a@example.org", "b@example.com", b"hi\r\n") };
+            let offer = Offer::new(&mail, offers).expect("a good mail");
+            (offer.mail, offer.rcpt)
+        };
+        let (mail, rcpt) = worded(Notify::Never, ALL);
+        assert_eq!(mail, "MAIL FROM:<a@example.org> ENVID=1.9.1050.4+20+2B+3Dx\r\n", "xtext, RFC 3461 section 4");
+        assert_eq!(rcpt, "RCPT TO:<b@example.com> NOTIFY=NEVER\r\n");
+        assert_eq!(worded(Notify::Failure, ALL).1, "RCPT TO:<b@example.com> NOTIFY=FAILURE\r\n");
+        let (mail, rcpt) = worded(Notify::Never, Offers { dsn: false, ..ALL });
+        assert_eq!((mail.as_str(), rcpt.as_str()), ("MAIL FROM:<a@example.org>\r\n", "RCPT TO:<b@example.com>\r\n"));
     }
 
     #[test]
@@ -219,6 +278,8 @@ mod tests {
     #[test]
     fn limits_of_ehlo_are_read() {
         let read = |lines: &[&str]| Offers::read(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        let both = read(&["SMTPUTF8", "8bitmime", "DSN"]);
+        assert!(both.utf8 && both.dsn && !read(&["SMTPUTF8"]).utf8 && !read(&["8BITMIME"]).utf8);
         let offers = read(&["PIPELINING", "size 1000", "LIMITS RCPTMAX=9 MAILMAX=20"]);
         assert_eq!((offers.pipelining, offers.size, offers.mails_max), (true, Some(1000), Some(20)));
         let offers = read(&["SIZE", "LIMITS MAILMAX=0", "XLIMITS MAILMAX=3"]);

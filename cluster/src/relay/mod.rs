@@ -46,7 +46,7 @@ pub use cause::{Cause, Mend, Trouble};
 pub use credentials::{Binding, CredentialStore, Login};
 pub use dialer::{Connected, Dial, TcpDialer};
 pub use dialogue::Session;
-pub use envelope::{Mail, Offers};
+pub use envelope::{Dsn, Mail, Notify, Offers};
 pub use findings::{Encryption, Findings};
 pub use gate::{Gate, GateAnswer, Shut};
 pub use patience::{Patience, Timeouts};

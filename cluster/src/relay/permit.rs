@@ -166,6 +166,7 @@ pub(super) fn what_it_told(verdict: &Verdict, tried_for: Duration, others_open: 
     match verdict {
         Verdict::Accepted { .. } => Told::Accepted,
         Verdict::GateClosed(_) => Told::Reached,
+        Verdict::NoSmtpUtf8 => Told::Nothing,
         Verdict::InDoubt { cause } => Told::LostAfter(cause.to_string()),
         Verdict::Refused { stage, scope, text, code, .. } => match (stage, scope) {
             (_, Scope::Throttle { daily_quota: true }) => Told::QuotaUsedUp(format!("{code} {text}")),

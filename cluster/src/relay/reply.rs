@@ -52,6 +52,9 @@ pub enum Verdict {
         /// Why.
         cause: Cause,
     },
+    /// An address in it is beyond ASCII, and the relay's EHLO offered no SMTPUTF8 with 8BITMIME: nothing was written, and
+    /// another relay may take it.
+    NoSmtpUtf8,
     /// The gate stayed shut: nothing of the terminator was written, and the socket is closed.
     GateClosed(Shut),
     /// The terminator may have been written and no whole answer is known (P5).

@@ -400,7 +400,7 @@ fn used_its_session(verdict: &Verdict) -> bool {
         Verdict::Accepted { .. } | Verdict::InDoubt { .. } => true,
         Verdict::Refused { stage, .. } => *stage >= Stage::Mail,
         Verdict::Broken { stage, cause } => *stage >= Stage::Mail && !cause.is_ours(),
-        Verdict::GateClosed(_) => false,
+        Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 => false,
     }
 }
 

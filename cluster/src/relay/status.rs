@@ -84,6 +84,8 @@ pub struct Counters {
     pub broken: u64,
     /// The gate stayed shut.
     pub gate_closed: u64,
+    /// Without the SMTPUTF8 that the email needs.
+    pub no_smtputf8: u64,
     /// In doubt.
     pub in_doubt: u64,
 }
@@ -102,6 +104,7 @@ impl Counters {
             },
             Verdict::Broken { .. } => &mut self.broken,
             Verdict::GateClosed(_) => &mut self.gate_closed,
+            Verdict::NoSmtpUtf8 => &mut self.no_smtputf8,
             Verdict::InDoubt { .. } => &mut self.in_doubt,
         };
         *counter += 1;

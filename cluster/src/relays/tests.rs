@@ -184,7 +184,7 @@ async fn a_relay_that_is_left_alone_ends_nobodys_wait_for_another_and_is_tried_m
     let (relays, begun) = (relays_at(Arc::clone(&dialer), [relay("a", 1), relay("b", 1)]), Instant::now());
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
-    let mail = Mail { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new() };
+    let mail = Mail { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
     let verdict = fails.permit.deliver(mail, Open, Patience::default()).await;
     assert!(matches!(verdict, Verdict::Broken { .. }), "{verdict:?}");
     let (name, dialled) = (held.relay.clone(), dialer.0.load(Ordering::Relaxed));
@@ -203,7 +203,7 @@ async fn a_relay_that_may_be_tried_in_time_is_waited_for_and_not_one_whose_pace_
     let acquire = || relays.acquire("default", begun + Duration::from_secs(10));
     let fails = acquire().await.expect("room");
     assert_eq!(fails.relay, "b", "a's pace begins empty");
-    let mail = Mail { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new() };
+    let mail = Mail { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
     let verdict = fails.permit.deliver(mail, Open, Patience::default()).await;
     assert!(matches!(verdict, Verdict::Broken { .. }), "{verdict:?}");
     let Err(Some(why)) = acquire().await else { panic!("neither can be used now") };

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::canary::Trial;
+use crate::command::Unsendable;
 use crate::ids::Time;
 use crate::refusal::Refusal;
 use crate::toll::Toll;
@@ -158,8 +159,8 @@ impl fmt::Display for MissedCause {
 pub enum DeathCause {
     /// The text of the last answer, or why no relay could be asked; as the entry gives it.
     Answer(String),
-    /// The email cannot be composed; the words are those of the entry.
-    Unsendable(String),
+    /// No relay can be given its email.
+    Unsendable(Unsendable),
     /// The deadline passed after a counted attempt (P16).
     DeadlinePassed,
     /// A holder died twice while it prepared this recipient (P12).
@@ -170,7 +171,8 @@ impl DeathCause {
     /// The answer, or the cause.
     pub fn text(&self) -> &str {
         match self {
-            DeathCause::Answer(text) | DeathCause::Unsendable(text) => text,
+            DeathCause::Answer(text) => text,
+            DeathCause::Unsendable(cause) => cause.text(),
             DeathCause::DeadlinePassed => "the deadline passed before another attempt",
             DeathCause::HolderDied => "holder died preparing it",
         }
@@ -214,7 +216,7 @@ mod tests {
         assert_eq!(ordinals(&missed), [0, 1, 2, 3]);
         let deaths = [
             DeathCause::Answer(words()),
-            DeathCause::Unsendable(words()),
+            DeathCause::Unsendable(Unsendable::NoSmtpUtf8),
             DeathCause::DeadlinePassed,
             DeathCause::HolderDied,
         ];

@@ -753,6 +753,27 @@ pub struct Refused {
     pub words: u32,
 }
 
+/// Why no relay can be given an email.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unsendable {
+    /// It cannot be composed; the words are the node's, and empty where this stands for several causes.
+    NotComposed(String),
+    /// An address in it is not ASCII, and no relay of its pool offers SMTPUTF8 (RFC 6531).
+    NoSmtpUtf8,
+}
+
+impl Unsendable {
+    /// The cause, for people.
+    pub fn text(&self) -> &str {
+        match self {
+            Unsendable::NotComposed(words) => words,
+            Unsendable::NoSmtpUtf8 => {
+                "an address in it is not ASCII, and no relay of its pool offers SMTPUTF8 with 8BITMIME"
+            }
+        }
+    }
+}
+
 /// Why a recipient was given back although no relay was asked to take it, or none that answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Why {
@@ -824,8 +845,8 @@ pub struct RowOutcome {
     pub refused: Vec<Refused>,
     /// The terminator may have been written and no answer is known.
     pub in_doubt: Bitmap,
-    /// Definitely not handed off, and cannot be composed: dead at once, with the cause.
-    pub unsendable: Vec<(u16, String)>,
+    /// Definitely not handed off, and no relay can be given it: dead at once, with the cause.
+    pub unsendable: Vec<(u16, Unsendable)>,
     /// Of those who were being prepared when the holder died: nothing else was on that node then.
     pub alone: bool,
     /// Of a test mail: which relay was asked, and in which words it took the mail.

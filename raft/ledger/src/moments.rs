@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bitmap::Bitmap;
-use crate::command::{Decider, Said, Scope, Why};
+use crate::command::{Decider, Said, Scope, Unsendable, Why};
 use crate::ids::Time;
 use crate::state::Standing;
 
@@ -55,8 +55,8 @@ pub enum What {
     Released(Option<Why>),
     /// It was not handed off, because it had opted out.
     Suppressed,
-    /// It cannot be composed; the cause is empty where this stands for several.
-    Unsendable(String),
+    /// No relay can be given its email.
+    Unsendable(Unsendable),
     /// Nobody knows.
     InDoubt(Doubt),
     /// It was closed while in doubt.
@@ -82,8 +82,11 @@ impl What {
                 let text = if text == t { text.clone() } else { String::new() };
                 Some(What::Refused { code: *code, enhanced: *enhanced, scope: *scope, text })
             }
-            (What::Unsendable(_), What::Unsendable(_)) => Some(What::Unsendable(String::new())),
-            (one, other) => (one == other).then(|| one.clone()),
+            (one, other) if one == other => Some(one.clone()),
+            (What::Unsendable(_), What::Unsendable(_)) => {
+                Some(What::Unsendable(Unsendable::NotComposed(String::new())))
+            }
+            _ => None,
         }
     }
 
@@ -296,7 +299,7 @@ mod tests {
                 0 => (refused(400 + (index % 100) as u16, &index.to_string()), Standing::Pending),
                 1 => (What::InDoubt(Doubt::HolderLost), Standing::InDoubt),
                 2 => (What::Released(Some(Why::Stopping)), Standing::Pending),
-                3 => (What::Unsendable(index.to_string()), Standing::Dead),
+                3 => (What::Unsendable(Unsendable::NotComposed(index.to_string())), Standing::Dead),
                 _ => (What::Released(Some(Why::LeaseOver)), Standing::Expired),
             };
             moments.note((index, Time(index as i64)), (what, to), &set([slot]), &granted);
@@ -329,7 +332,7 @@ mod tests {
             refused(550, "no"),
             What::Released(Some(Why::Busy)),
             What::Suppressed,
-            What::Unsendable("no address".to_owned()),
+            What::Unsendable(Unsendable::NotComposed("no address".to_owned())),
             What::InDoubt(Doubt::NoAnswer),
             What::Assumed(Decider::Operator),
             What::Resent(Decider::Policy),

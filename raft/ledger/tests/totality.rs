@@ -23,6 +23,10 @@ use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{ANSWERS_MAX, Ledger};
 
+fn cause(utf8: bool) -> Unsendable {
+    if utf8 { Unsendable::NoSmtpUtf8 } else { Unsendable::NotComposed(String::new()) }
+}
+
 fn listed(count: u32) -> Audience {
     let recipient = |number: u32| {
         let address = format!("u{number}@example.org");
@@ -80,7 +84,7 @@ fn ledger_at_work() -> (Ledger, Fence) {
     let fence = *answers[0].as_ref().expect("a row");
     let mut settle = RowOutcome::empty(page, 0, fence);
     settle.in_doubt.insert(1);
-    settle.unsendable.push((2, "no address".into()));
+    settle.unsendable.push((2, Unsendable::NotComposed("no address".into())));
     settle.accepted.insert(3);
     assert_eq!(put(&mut ledger, Time(1_000), Command::Settle(vec![settle])), Outcome::Moved(3));
     assert_eq!(check(&ledger), []);
@@ -298,7 +302,7 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
             (page, chunk, Fence { group: 1, epoch: Epoch(1), index, place: 0 })
         }),
     ];
-    let unsendable = prop::collection::vec(any::<u16>(), 0..3);
+    let unsendable = prop::collection::vec((any::<u16>(), any::<bool>()), 0..3);
     let witness = prop::sample::select(vec![Witness::Holder, Witness::Journal, Witness::NoJournal]);
     (place, sets, prop::collection::vec(refused, 0..12), unsendable, (set(), any::<bool>(), witness)).prop_map(
         |((page, chunk, fence), (accepted, released, suppressed, in_doubt), refused, unsendable, open)| RowOutcome {
@@ -313,7 +317,7 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = RowOutcome> {
             suppressed,
             refused,
             in_doubt,
-            unsendable: unsendable.into_iter().map(|slot| (slot % 8, String::new())).collect(),
+            unsendable: unsendable.into_iter().map(|(slot, utf8)| (slot % 8, cause(utf8))).collect(),
             alone: open.1,
             witness: open.2,
             said: open.1.then(|| Said { relay: "main".into(), code: 250, enhanced: None, text: "ok".into() }),

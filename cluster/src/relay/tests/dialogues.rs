@@ -211,7 +211,8 @@ async fn our_own_refusals_do_not_touch_the_wire() {
     let written = exchange.tape.lock().bytes.len();
     let mut gate = Counting::open(&exchange);
     let utf8 = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
-    for bad in [utf8, Mail { to: "no address".to_owned(), ..mail(b"x") }, mail(b"lone\nline feed")] {
+    assert_eq!(session.deliver(&utf8, &mut gate, &Patience::default()).await, Verdict::NoSmtpUtf8);
+    for bad in [Mail { to: "no address".to_owned(), ..mail(b"x") }, mail(b"lone\nline feed")] {
         let verdict = session.deliver(&bad, &mut gate, &Patience::default()).await;
         assert!(matches!(verdict, Verdict::Refused { .. }), "{verdict:?}");
     }

@@ -387,7 +387,7 @@ pub fn target() -> Target {
 }
 
 pub fn mail(text: &[u8]) -> Mail {
-    Mail { from: "news@example.org".to_owned(), to: "anna@example.com".to_owned(), data: text.to_vec() }
+    Mail { from: "news@example.org".to_owned(), to: "anna@example.com".to_owned(), data: text.to_vec(), dsn: None }
 }
 
 /// A gate that counts how often it was met, and remembers how much was on the tape then.

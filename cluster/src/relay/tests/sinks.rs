@@ -48,6 +48,7 @@ fn mail(number: usize) -> Mail {
         from: "news@example.org".to_owned(),
         to: format!("r{number}@example.com"),
         data: format!("Message-ID: <{number}@example.org>\r\nSubject: hello\r\n\r\n.dots\r\n.\r\nend\r\n").into_bytes(),
+        dsn: None,
     }
 }
 

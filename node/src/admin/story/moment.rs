@@ -1,7 +1,7 @@
 //! What a moment of a row means, in words: the verdict, and what it led to.
 
 use reveille_ledger::Standing;
-use reveille_ledger::command::{Decider, Scope, Why};
+use reveille_ledger::command::{Decider, Scope, Unsendable, Why};
 use reveille_ledger::moments::{Doubt, Moment, What};
 
 /// The word of the event and its detail.
@@ -25,8 +25,11 @@ pub fn told(moment: &Moment) -> (&'static str, String) {
         }
         What::Released(why) => ("given back", released(*why).to_owned()),
         What::Suppressed => ("suppressed", "it had opted out before it was handed off".to_owned()),
-        What::Unsendable(cause) if cause.is_empty() => ("not composed", "its mail cannot be composed".to_owned()),
-        What::Unsendable(cause) => ("not composed", cause.clone()),
+        What::Unsendable(cause) if cause.text().is_empty() => {
+            ("not composed", "its mail cannot be composed".to_owned())
+        }
+        What::Unsendable(cause @ Unsendable::NotComposed(_)) => ("not composed", cause.text().to_owned()),
+        What::Unsendable(cause @ Unsendable::NoSmtpUtf8) => ("given up", cause.text().to_owned()),
         What::InDoubt(doubt) => ("in doubt", in_doubt(*doubt).to_owned()),
         What::Assumed(by) => ("assumed", format!("closed while in doubt, by {}; not counted as sent", decider(*by))),
         What::Resent(by) => ("to be resent", format!("while in doubt, by {}: it may come twice", decider(*by))),
@@ -52,7 +55,7 @@ pub fn died_of(moment: &Moment) -> String {
         What::Released(Some(Why::HolderDiedPreparing)) => {
             "its holder died preparing it, or its deadline passed".to_owned()
         }
-        What::Unsendable(cause) => cause.clone(),
+        What::Unsendable(cause) => cause.text().to_owned(),
         _ => "the deadline passed before another attempt".to_owned(),
     }
 }

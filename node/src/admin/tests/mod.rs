@@ -18,6 +18,7 @@ mod pools;
 mod schedules;
 mod send_test;
 mod sizes;
+mod smtputf8;
 mod tenants;
 mod too_late;
 mod troubles;

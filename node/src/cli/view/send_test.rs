@@ -70,7 +70,7 @@ impl From<v1::ExplainResponse> for SendTestView {
         // What decided it; of a mail that was not sent in time, what it waited for.
         let decisive: &[&str] = match outcome {
             Outcome::Accepted => &["sent", "sent after all"],
-            Outcome::Refused => &["refused", "not composed"],
+            Outcome::Refused => &["refused", "not composed", "given up"],
             Outcome::InDoubt | Outcome::Assumed => &["in doubt"],
             Outcome::Expired | Outcome::Waiting | Outcome::WouldSend => &["waits", "given back", "refused"],
             Outcome::Suppressed => &["suppressed", "opted out"],

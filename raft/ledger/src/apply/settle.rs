@@ -9,7 +9,7 @@ use super::moves::Place;
 use super::refused::demanded;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::causes::DeathCause;
-use crate::command::{RowOutcome, Why, Witness};
+use crate::command::{RowOutcome, Unsendable, Why, Witness};
 use crate::effect::Effect;
 use crate::ids::{Fence, RunId, Time};
 use crate::moments::{Doubt, What};
@@ -205,7 +205,7 @@ impl Ledger {
     }
 
     /// It cannot be composed, now or ever: dead, with the cause.
-    fn bury(&mut self, context: &mut Context, row: &mut Row, unsendable: &[(u16, String)]) -> u64 {
+    fn bury(&mut self, context: &mut Context, row: &mut Row, unsendable: &[(u16, Unsendable)]) -> u64 {
         let mut moved = 0;
         for (slot, cause) in unsendable {
             let what = What::Unsendable(cause.clone());

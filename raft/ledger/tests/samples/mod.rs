@@ -322,7 +322,7 @@ fn settle() -> RowOutcome {
         suppressed: [500].into_iter().collect(),
         refused: scopes.into_iter().enumerate().map(refused).collect(),
         in_doubt: (0..60_000).step_by(2).map(|slot| slot as u16).take(9_000).collect(),
-        unsendable: vec![(65_535, "no address".into())],
+        unsendable: vec![(65_534, Unsendable::NoSmtpUtf8), (65_535, Unsendable::NotComposed("no address".into()))],
         alone: true,
         said: Some(Said { relay: "main".into(), code: 250, enhanced: Some((2, 0, 0)), text: "queued as 4F2".into() }),
     }

@@ -830,9 +830,13 @@ fn refused(text: &str) -> Told<Vec<Refused>> {
     slots(which)?.iter().map(one).collect()
 }
 
-fn unsendable(text: &str) -> Told<(u16, String)> {
+fn unsendable(text: &str) -> Told<(u16, Unsendable)> {
     let (slot, cause) = text.split_once(' ').ok_or("expected SLOT CAUSE")?;
-    Ok((slot.parse()?, cause.into()))
+    let cause = match cause {
+        "no_smtputf8" => Unsendable::NoSmtpUtf8,
+        words => Unsendable::NotComposed(words.into()),
+    };
+    Ok((slot.parse()?, cause))
 }
 
 fn witness(name: Option<&str>, was_open: bool) -> Told<Witness> {

@@ -308,7 +308,7 @@ fn told(what: &What) -> String {
         What::Refused { code, scope, text, .. } => format!("refused {code} {text} ({scope:?})"),
         What::Released(Some(why)) => format!("released: {why:?}"),
         What::Released(None) => "released, whyever".to_owned(),
-        What::Unsendable(cause) => format!("unsendable: {cause}"),
+        What::Unsendable(cause) => format!("unsendable: {}", cause.text()),
         What::InDoubt(doubt) => format!("in doubt: {doubt:?}"),
         What::Assumed(by) => format!("assumed by {by:?}"),
         What::Resent(by) => format!("to be sent again, by {by:?}"),

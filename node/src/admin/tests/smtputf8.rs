@@ -1,0 +1,98 @@
+//! A recipient whose address is beyond ASCII, in a pool where not every relay offers SMTPUTF8.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use reveille_proto::admin::v1::{
+    AddRelayRequest, ExplainRequest, RecipientState, Relay, RelayTls, RemoveRelayRequest, RunState,
+};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::node::{Node, node};
+
+/// A relay that offers nothing, and what it was asked.
+struct Bare {
+    port: u32,
+    sessions: Arc<AtomicUsize>,
+    mails: Arc<AtomicUsize>,
+}
+
+impl Bare {
+    async fn start() -> Bare {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = u32::from(listener.local_addr().expect("an address").port());
+        let (sessions, mails) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let bare = Bare { port, sessions: Arc::clone(&sessions), mails: Arc::clone(&mails) };
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                sessions.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serve(stream, Arc::clone(&mails)));
+            }
+        });
+        bare
+    }
+
+    fn relay(&self) -> Relay {
+        let host = "127.0.0.1".to_owned();
+        Relay { name: "bare".to_owned(), host, port: self.port, tls: RelayTls::None.into(), ..Relay::default() }
+    }
+}
+
+async fn serve(stream: TcpStream, mails: Arc<AtomicUsize>) {
+    let mut stream = BufReader::new(stream);
+    let mut answer = "220 bare ESMTP\r\n";
+    let mut line = String::new();
+    while stream.get_mut().write_all(answer.as_bytes()).await.is_ok() {
+        line.clear();
+        if !stream.read_line(&mut line).await.is_ok_and(|bytes| bytes > 0) {
+            return;
+        }
+        if line.starts_with("MAIL") {
+            mails.fetch_add(1, Ordering::SeqCst);
+        }
+        answer = if line.starts_with("DATA") { "554 5.3.0 no\r\n" } else { "250 bare\r\n" };
+    }
+}
+
+async fn add(node: &Node, relay: Relay) {
+    let request = AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() };
+    node.relays().add_relay(request).await.expect("added");
+}
+
+async fn remove(node: &Node, name: &str) {
+    node.relays().remove_relay(RemoveRelayRequest { name: name.to_owned() }).await.expect("removed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn relay_without_smtputf8_leaves_recipient_to_another_relay_of_the_pool() {
+    let (node, bare) = (node("").await, Bare::start().await);
+    // It is asked first by nearly every email.
+    add(&node, Relay { weight: 100, ..bare.relay() }).await;
+    let recipients = ["zo\u{eb}@x.example", "\u{e9}va@x.example", "\u{e5}sa@x.example"];
+    let run = node.triggered("news", &recipients, "").await;
+    let done = node.until(&run.run, |run| run.state() == RunState::Finished).await;
+    assert_eq!(done.counts.map(|counts| (counts.sent, counts.dead)), Some((3, 0)), "{done:?}");
+    assert_eq!(node.sink.accepted_count(), 3);
+    assert!(bare.sessions.load(Ordering::SeqCst) > 0, "it was asked");
+    assert_eq!(bare.mails.load(Ordering::SeqCst), 0, "and offered nothing");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pool_without_smtputf8_gives_the_recipient_up_with_the_cause() {
+    let (node, bare) = (node("").await, Bare::start().await);
+    remove(&node, "mailbox").await;
+    add(&node, bare.relay()).await;
+    let run = node.triggered("news", &["zo\u{eb}@x.example"], "").await;
+    let done = node.until(&run.run, |run| run.state() == RunState::Finished).await;
+    assert_eq!(done.counts.map(|counts| counts.dead), Some(1), "{done:?}");
+    let request = ExplainRequest { run: run.run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
+    let story = node.runs().explain(request).await.expect("a story").into_inner();
+    assert_eq!(story.state(), RecipientState::Dead);
+    let told = story.events.iter().find(|event| event.what == "given up").map(|event| event.detail.as_str());
+    assert!(told.is_some_and(|told| told.contains("no relay of its pool offers SMTPUTF8")), "{story:?}");
+    assert_eq!(bare.sessions.load(Ordering::SeqCst), 1, "it is asked once");
+    assert_eq!(bare.mails.load(Ordering::SeqCst), 0);
+    node.stop().await;
+}
