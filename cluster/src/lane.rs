@@ -33,6 +33,7 @@ use crate::lease::{ASK_EVERY, LEASE};
 use crate::parts::Parts;
 use crate::relay::{self, Dsn, Mail, Notify, Patience, Shut, Unavailable, Verdict};
 use crate::relays::Way;
+use crate::return_path::Bounced;
 use crate::room::{COMPOSING_MAX, Room};
 use crate::row_tasks::RowTasks;
 use crate::settler::Fate;
@@ -593,10 +594,17 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
     {
         mail.data = swapped.data;
     }
-    // Notifications go to the mailbox that people answer to.
-    let notify = if letter.compiled.is_bulk() { Notify::Never } else { Notify::Failure };
+    let (from, notify) = match room.site.return_path() {
+        Some(path) => {
+            let bounced = Bounced { run: draft.run, recipient: draft.recipient };
+            (path.address((room.site.cluster(), work.cluster_incarnation), bounced), Notify::Failure)
+        }
+        // Notifications would go to the mailbox that people answer to.
+        None if letter.compiled.is_bulk() => (letter.compiled.sender().wire(), Notify::Never),
+        None => (letter.compiled.sender().wire(), Notify::Failure),
+    };
     let dsn = Some(Dsn { envelope_id: draft.place.fence.to_string(), notify });
-    Ok((job, Mail { from: letter.compiled.sender().wire(), to: mail.to, data: mail.data, dsn }))
+    Ok((job, Mail { from, to: mail.to, data: mail.data, dsn }))
 }
 
 /// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11). `None` if nothing

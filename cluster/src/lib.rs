@@ -16,7 +16,8 @@
 //!
 //! Reading order: [`station`] (a node's life), [`term`], `timer`, `dispatcher` (with `behind`, `work`, `claim_cap`, `fair`), `lane` (with `row_tasks`), `gate`, [`lease`],
 //! [`barrier`], `settler`, `recovery` with [`journal`], `auditor`, `fitness`, `steering`, [`walk`], `supervisor`; the rooms that
-//! stand alone: [`relay`], [`compose`], [`unsubscribe`], [`parts`], [`pace`], `measure`, [`clock`].
+//! stand alone: [`relay`], [`compose`], [`unsubscribe`], [`return_path`],
+//! [`parts`], [`pace`], `measure`, [`clock`].
 
 mod ahead;
 mod auditor;
@@ -52,6 +53,7 @@ mod recovery;
 pub mod relay;
 pub mod relays;
 mod rests;
+pub mod return_path;
 mod room;
 mod row_tasks;
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Where a node finds a secret of its own: a reference, never the secret.
 //!
-//! Written in the node's configuration, for the credentials of relays and the keys of unsubscribe links.
+//! Written in the node's configuration, for the credentials of relays and the keys of unsubscribe links and of
+//! return paths.
 
 use std::fmt;
+use std::io::Read;
 use std::str::FromStr;
 
 use reveille_ledger::access::is_path;
@@ -22,6 +24,13 @@ pub enum Secret {
 #[error("is not a reference to a secret; give file:/absolute/path or env:NAME")]
 pub struct NoSecret;
 
+/// Keys that are known at once: the one that signs, and those of before.
+pub const KEYS_MAX: usize = 4;
+/// Bytes of a key's file at least: 256 bits, if they are random.
+pub const KEY_BYTES_MIN: usize = 32;
+/// More than any key has.
+const KEY_BYTES_MAX: u64 = 4_096;
+
 /// The longest name of a variable, in bytes.
 const NAME_MAX_BYTES: usize = 1_024;
 
@@ -35,6 +44,40 @@ impl FromStr for Secret {
             _ => Err(NoSecret),
         }
     }
+}
+
+/// The keys of one purpose that secrets stand for, in their order: the first signs. `purpose` keeps a key that serves
+/// two purposes apart.
+///
+/// # Errors
+/// Which secret is none, and why; never what it says.
+pub fn keys(secrets: &[Secret], purpose: &str) -> Result<Vec<[u8; blake3::KEY_LEN]>, String> {
+    if secrets.is_empty() || secrets.len() > KEYS_MAX {
+        return Err(format!("1 to {KEYS_MAX} keys are needed, not {}", secrets.len()));
+    }
+    let key = |secret: &Secret| key(secret, purpose).map_err(|why| format!("{secret} {why}"));
+    secrets.iter().map(key).collect()
+}
+
+/// The line's end is no part of it.
+fn key(secret: &Secret, purpose: &str) -> Result<[u8; blake3::KEY_LEN], String> {
+    let bytes = match secret {
+        Secret::File(path) => {
+            let mut bytes = Vec::new();
+            let read = std::fs::File::open(path).and_then(|file| file.take(KEY_BYTES_MAX + 1).read_to_end(&mut bytes));
+            read.map_err(|error| format!("cannot be read: {error}"))?;
+            bytes
+        }
+        Secret::Env(name) => std::env::var(name).map_err(|_| "is not set, or not a text".to_owned())?.into_bytes(),
+    };
+    let key = bytes.trim_ascii_end();
+    if key.len() < KEY_BYTES_MIN || key.len() as u64 > KEY_BYTES_MAX {
+        let length = key.len();
+        return Err(format!(
+            "has {length} bytes, not {KEY_BYTES_MIN} to {KEY_BYTES_MAX}: openssl rand -hex 32 makes some"
+        ));
+    }
+    Ok(blake3::derive_key(purpose, key))
 }
 
 fn is_variable(name: &str) -> bool {

@@ -23,6 +23,7 @@ use crate::marks::Marks;
 use crate::measure::Mean;
 use crate::parts::Parts;
 use crate::relays::Relays;
+use crate::return_path::ReturnPath;
 use crate::term::Term;
 use crate::unsubscribe::Unsubscribe;
 use crate::zones::Zones;
@@ -72,6 +73,8 @@ pub struct Site {
     backlogs: RwLock<Vec<Backlog>>,
     /// How recipients of bulk mail opt out, where this node was told.
     unsubscribe: Option<Unsubscribe>,
+    /// Where bounces go, where this node was told.
+    return_path: Option<ReturnPath>,
     /// The node gives back what it has, and ends.
     stopping: AtomicBool,
 }
@@ -104,6 +107,7 @@ impl Site {
             settling: Mutex::new(Mean::default()),
             backlogs: RwLock::new(Vec::new()),
             unsubscribe: None,
+            return_path: None,
             stopping: AtomicBool::new(false),
         }
     }
@@ -121,6 +125,16 @@ impl Site {
     /// The same, with the way to opt out that this node writes into bulk mail.
     pub fn unsubscribe_by(self, unsubscribe: Option<Unsubscribe>) -> Site {
         Site { unsubscribe, ..self }
+    }
+
+    /// The same, with the envelope sender that this node gives its emails.
+    pub fn bounce_to(self, return_path: Option<ReturnPath>) -> Site {
+        Site { return_path, ..self }
+    }
+
+    /// Where bounces go; none: to the content's sender.
+    pub(crate) fn return_path(&self) -> Option<&ReturnPath> {
+        self.return_path.as_ref()
     }
 
     /// How recipients of bulk mail opt out; none: this node was not told, and sends no bulk mail.

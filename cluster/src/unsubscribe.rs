@@ -7,7 +7,6 @@
 //! the address in it, and it was mailed to that address.
 
 use std::fmt;
-use std::io::Read;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,18 +14,12 @@ use reveille_ledger::access::is_loopback;
 use reveille_ledger::address::Address;
 
 use crate::compose::LIST_UNSUBSCRIBE_BYTES_MAX;
-use crate::secret::Secret;
+use crate::secret::{self, Secret};
 
 /// Bytes of the address under which the listener is known.
 pub const URL_BYTES_MAX: usize = 250;
 /// Bytes of the mail address that takes requests to opt out.
 pub const MAILTO_BYTES_MAX: usize = 100;
-/// Keys that are known at once: the one that signs, and those of before.
-pub const KEYS_MAX: usize = 4;
-/// Bytes of a key's file at least: 256 bits, if they are random.
-pub const KEY_BYTES_MIN: usize = 32;
-/// More than any key has.
-const KEY_BYTES_MAX: u64 = 4_096;
 /// Bytes of a token at most: what a name of 64 and an address of 320 come to.
 pub const TOKEN_BYTES_MAX: usize = 560;
 /// The first byte of what is signed: another one means another layout.
@@ -74,13 +67,10 @@ impl Unsubscribe {
     /// # Errors
     /// An [`UnsubscribeError`] that names what is wrong and what would be right.
     pub fn new(url: &str, mailto: Option<&str>, keys: &[Secret]) -> Result<Unsubscribe, UnsubscribeError> {
-        if keys.is_empty() || keys.len() > KEYS_MAX {
-            return Err(UnsubscribeError::Key(format!("1 to {KEYS_MAX} keys are needed, not {}", keys.len())));
-        }
         let url = check_url(url).map_err(UnsubscribeError::Url)?;
         let mailto = mailto.map(check_mailto).transpose().map_err(UnsubscribeError::Mailto)?;
-        let named = |secret: &Secret| derive(secret).map_err(|why| UnsubscribeError::Key(format!("{secret} {why}")));
-        Ok(Unsubscribe { url, mailto, keys: keys.iter().map(named).collect::<Result<_, _>>()? })
+        let keys = secret::keys(keys, "reveille 2026-11 unsubscribe token").map_err(UnsubscribeError::Key)?;
+        Ok(Unsubscribe { url, mailto, keys })
     }
 
     /// The value of List-Unsubscribe for this recipient: the same for every mail.
@@ -168,27 +158,6 @@ fn check_mailto(address: &str) -> Result<String, String> {
         ));
     }
     Ok(wire)
-}
-
-/// The key that a secret stands for. The line's end is none of it.
-fn derive(secret: &Secret) -> Result<[u8; blake3::KEY_LEN], String> {
-    let bytes = match secret {
-        Secret::File(path) => {
-            let mut bytes = Vec::new();
-            let read = std::fs::File::open(path).and_then(|file| file.take(KEY_BYTES_MAX + 1).read_to_end(&mut bytes));
-            read.map_err(|error| format!("cannot be read: {error}"))?;
-            bytes
-        }
-        Secret::Env(name) => std::env::var(name).map_err(|_| "is not set, or not a text".to_owned())?.into_bytes(),
-    };
-    let key = bytes.trim_ascii_end();
-    if key.len() < KEY_BYTES_MIN || key.len() as u64 > KEY_BYTES_MAX {
-        let length = key.len();
-        return Err(format!(
-            "has {length} bytes, not {KEY_BYTES_MIN} to {KEY_BYTES_MAX}: openssl rand -hex 32 makes some"
-        ));
-    }
-    Ok(blake3::derive_key("reveille 2026-11 unsubscribe token", key))
 }
 
 #[cfg(test)]

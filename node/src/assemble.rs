@@ -63,6 +63,7 @@ impl Node {
         let admin = bind(options.listen, "--listen").await?;
         let http = bind(options.http, "--http").await?;
         let leaving = Leaving::open(&options).await?;
+        let return_path = options.return_path.open()?;
         let transport = GrpcTransport::bind(options.peer_listen).with_context(|| {
             format!("cannot listen for peers on {}; choose another --peer-listen", options.peer_listen)
         })?;
@@ -94,7 +95,7 @@ impl Node {
         let site =
             Site::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts).accept_clock(accept_clock);
         let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
-        let site = Arc::new(site.unsubscribe_by(by));
+        let site = Arc::new(site.unsubscribe_by(by).bounce_to(return_path));
         desk.open(&site);
         let stop = CancellationToken::new();
         let node = Node {

@@ -40,6 +40,13 @@ pub struct Settings {
     /// without a dot [default: the FQDN, else the address]
     #[arg(long, value_name = "NAME")]
     pub hello_name: Option<String>,
+    /// The envelope sender, such as bounce@bounces.example.com: each email gets +TOKEN before its @; the same on all
+    /// nodes [default: the content's sender]
+    #[arg(long, value_name = "ADDRESS")]
+    pub return_path: Option<String>,
+    /// What its tokens are signed with, as file:/path or env:NAME, the same on all nodes; the first signs, all are believed
+    #[arg(long, value_delimiter = ',', value_name = "SECRET,…")]
+    pub return_path_keys: Option<Vec<String>>,
     /// Where identity, log and state lie, everything durable; one node's alone
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
@@ -131,6 +138,8 @@ pub struct Config {
     pub name: String,
     /// What it calls itself in EHLO; empty: the machine's full name, else the address of each connection.
     pub hello_name: String,
+    /// The envelope sender of its emails.
+    pub return_path: ReturnPathConfig,
     /// Its data folder.
     pub data_dir: PathBuf,
     /// Admin listener.
@@ -164,6 +173,15 @@ pub struct UnsubscribeConfig {
     pub listen: SocketAddr,
     /// Empty: there is none.
     pub mailto: String,
+    /// The first one signs.
+    pub keys: Vec<Secret>,
+}
+
+/// The envelope sender, checked as far as values tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReturnPathConfig {
+    /// Empty: that of each content.
+    pub address: String,
     /// The first one signs.
     pub keys: Vec<Secret>,
 }
@@ -260,6 +278,8 @@ impl From<Config> for Settings {
         Settings {
             name: Some(config.name),
             hello_name: Some(config.hello_name),
+            return_path: Some(config.return_path.address),
+            return_path_keys: Some(config.return_path.keys.iter().map(ToString::to_string).collect()),
             data_dir: Some(config.data_dir),
             listen: Some(config.listen),
             peer_listen: Some(config.peer_listen),
@@ -293,6 +313,8 @@ impl Settings {
         Settings {
             name: self.name.or(below.name),
             hello_name: self.hello_name.or(below.hello_name),
+            return_path: self.return_path.or(below.return_path),
+            return_path_keys: self.return_path_keys.or(below.return_path_keys),
             data_dir: self.data_dir.or(below.data_dir),
             listen: self.listen.or(below.listen),
             peer_listen: self.peer_listen.or(below.peer_listen),

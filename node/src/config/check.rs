@@ -7,12 +7,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use reveille_cluster::relay::{Binding, CredentialStore, Login, Target};
+use reveille_cluster::return_path::{ReturnPath, ReturnPathError};
 use reveille_cluster::secret::Secret;
 use reveille_cluster::unsubscribe::{Unsubscribe, UnsubscribeError};
 
 use super::{
-    Config, ConfigError, CredentialSettings, Origin, RaftConfig, RaftSettings, Settings, UnsubscribeConfig,
-    UnsubscribeSettings,
+    Config, ConfigError, CredentialSettings, Origin, RaftConfig, RaftSettings, ReturnPathConfig, Settings,
+    UnsubscribeConfig, UnsubscribeSettings,
 };
 
 /// A memory-backed file system, for the journal (P11).
@@ -43,6 +44,7 @@ impl Settings {
         Ok(Config {
             name: named(self.name)?,
             hello_name: hello_name(self.hello_name.unwrap_or_default())?,
+            return_path: return_path(self.return_path.unwrap_or_default(), &self.return_path_keys.unwrap_or_default())?,
             data_dir: self.data_dir.ok_or_else(|| {
                 setting("data_dir", "it is not set".to_owned(), "say where with `data_dir = \"…\"` or --data-dir DIR")
             })?,
@@ -122,12 +124,7 @@ impl UnsubscribeSettings {
         let url = self.url.unwrap_or_default();
         let mailto = self.mailto.unwrap_or_default();
         let keys = self.keys.unwrap_or_default();
-        let reference = |key: &String| {
-            // The text is not repeated: it may be the key itself.
-            let next = "write file:/etc/reveille/unsubscribe.key, or env:NAME";
-            key.parse::<Secret>().map_err(|error| setting("unsubscribe.keys", format!("one of them {error}"), next))
-        };
-        let keys = keys.iter().map(reference).collect::<Result<Vec<Secret>, ConfigError>>()?;
+        let keys = references("unsubscribe.keys", &keys)?;
         if !url.is_empty() && keys.is_empty() {
             let next = "write keys = [\"file:/etc/reveille/unsubscribe.key\"], with the same key on all nodes";
             return Err(setting("unsubscribe.keys", "there is a url, and no key to sign links with".to_owned(), next));
@@ -160,6 +157,48 @@ impl UnsubscribeConfig {
             }
         })
     }
+}
+
+impl ReturnPathConfig {
+    /// Reads the keys; none where nothing is configured.
+    ///
+    /// # Errors
+    /// When the address is none, or a key cannot be read.
+    pub fn open(&self) -> Result<Option<ReturnPath>, ConfigError> {
+        if self.address.is_empty() {
+            return Ok(None);
+        }
+        ReturnPath::new(&self.address, &self.keys).map(Some).map_err(|error| match error {
+            ReturnPathError::Address(why) => setting("return_path", why, "write LOCAL@DOMAIN"),
+            ReturnPathError::Key(why) => {
+                setting("return_path_keys", why, "this node has to be able to read the same keys as all others")
+            }
+        })
+    }
+}
+
+/// The address and the keys are looked at when the node starts: a key may lie in a file.
+fn return_path(address: String, keys: &[String]) -> Result<ReturnPathConfig, ConfigError> {
+    let keys = references("return_path_keys", keys)?;
+    if address.is_empty() != keys.is_empty() {
+        let next = "give both, or none: --return-path bounce@bounces.example.com --return-path-keys file:/PATH";
+        let (key, lacks) = match address.is_empty() {
+            true => ("return_path", "it is not set, and there are keys to sign its tokens with"),
+            false => ("return_path_keys", "there is a return path, and no key to sign its tokens with"),
+        };
+        return Err(setting(key, lacks.to_owned(), next));
+    }
+    Ok(ReturnPathConfig { address, keys })
+}
+
+/// Where keys are found.
+fn references(setting_key: &'static str, keys: &[String]) -> Result<Vec<Secret>, ConfigError> {
+    let reference = |key: &String| {
+        // The text is not repeated: it may be the key itself.
+        let next = "write file:/etc/reveille/KEY, or env:NAME";
+        key.parse::<Secret>().map_err(|error| setting(setting_key, format!("one of them {error}"), next))
+    };
+    keys.iter().map(reference).collect()
 }
 
 fn setting(key: impl Into<Cow<'static, str>>, message: String, next: &str) -> ConfigError {

@@ -7,6 +7,7 @@ mod gap;
 mod measures;
 mod process;
 mod quorum;
+mod return_path;
 mod service;
 #[path = "../../../raft/src/store/small_disk.rs"]
 mod small_disk;
