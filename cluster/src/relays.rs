@@ -19,7 +19,9 @@ use reveille_raft::peer::RelayFlow;
 use tokio::time::{Instant, timeout_at};
 
 use crate::parkings::Parkings;
-use crate::relay::{CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, Status, Target, Unavailable};
+use crate::relay::{
+    CircuitStatus, CredentialStore, Dial, Limits, Permit, Pool, RelayRules, Status, Target, Unavailable,
+};
 
 /// The rate of a relay without a bound of its own: far above what one node can send.
 const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
@@ -33,6 +35,7 @@ pub struct Relays {
     name: String,
     hello_name: Option<String>,
     credentials: Arc<CredentialStore>,
+    reply_rules: RelayRules,
     pools: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
     parkings: Mutex<Parkings>,
@@ -57,16 +60,17 @@ struct Entry {
 
 impl Relays {
     /// No pools yet. `name` is the node's, `hello_name` what it calls itself in EHLO; none: the address literal of
-    /// each connection.
+    /// each connection. `reply_rules` are the operator's, by the name of the relay.
     pub fn new(
         dialer: Arc<dyn Dial>,
         name: String,
         hello_name: Option<String>,
         credentials: CredentialStore,
+        reply_rules: RelayRules,
     ) -> Relays {
         let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
         let credentials = Arc::new(credentials);
-        Relays { dialer, name, hello_name, credentials, pools, turn, parkings: Mutex::default() }
+        Relays { dialer, name, hello_name, credentials, reply_rules, pools, turn, parkings: Mutex::default() }
     }
 
     /// What this node may log in with.
@@ -120,7 +124,8 @@ impl Relays {
             tracing::warn!(relay = relay.name, "the name in EHLO has no dot: many relays refuse it; set hello_name");
         }
         let target = Target::new(&relay.host, relay.port, hello_name, &relay.access)?;
-        Ok(target.with_credentials(Arc::clone(&self.credentials)))
+        let reply_rules = self.reply_rules.get(&relay.name).cloned().unwrap_or_default();
+        Ok(target.with_credentials(Arc::clone(&self.credentials)).with_reply_rules(reply_rules))
     }
 
     /// The right to send one mail through a relay of this pool, before `deadline`. Dropping the future gives

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::journal::{Journal, Owner, boot_id};
 use crate::keeper::Stopping;
-use crate::relay::{CredentialStore, Dial};
+use crate::relay::{CredentialStore, Dial, RelayRules};
 use crate::relays::Relays;
 use crate::room::{JournalWriter, Room};
 use crate::settler::Settler;
@@ -47,6 +47,8 @@ pub struct Options {
     pub hello_name: Option<String>,
     /// What it may log in with at relays.
     pub credentials: CredentialStore,
+    /// What the answers of relays mean, where the operator knows better.
+    pub reply_rules: RelayRules,
     /// Where journals are: a memory-backed file system (P11).
     pub journal_dir: PathBuf,
     /// How relays are reached.
@@ -110,7 +112,8 @@ impl Station {
         let owner = Owner { cluster: site.cluster(), holder: site.me };
         let journal = Journal::create(&options.journal_dir, &owner, &boot)
             .map_err(|error| StationError::Journal(error.to_string()))?;
-        let relays = Arc::new(Relays::new(options.dialer, options.name, options.hello_name, options.credentials));
+        let Options { name, hello_name, credentials, reply_rules, dialer, .. } = options;
+        let relays = Arc::new(Relays::new(dialer, name, hello_name, credentials, reply_rules));
         site.show_relays(Arc::clone(&relays));
         let (settler, settling) = Settler::new(Arc::clone(&site));
         let stopping = Stopping::default();

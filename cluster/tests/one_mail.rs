@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::{Clock, SystemClock};
 use reveille_cluster::parts::{Recipe, encode};
-use reveille_cluster::relay::{CredentialStore, TcpDialer};
+use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
 use reveille_ledger::access::Access;
@@ -55,6 +55,7 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
         name: "n1".into(),
         hello_name: None,
         credentials: CredentialStore::default(),
+        reply_rules: RelayRules::default(),
         journal_dir: folder.join("journal"),
         dialer: Arc::new(TcpDialer::default()),
     };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::SystemClock;
-use reveille_cluster::relay::{CredentialStore, TcpDialer};
+use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
 use reveille_ledger::Standing;
@@ -47,6 +47,7 @@ impl Node {
             name: "n1".into(),
             hello_name: None,
             credentials: CredentialStore::default(),
+            reply_rules: RelayRules::default(),
             journal_dir: folder.join("journal"),
             dialer,
         };

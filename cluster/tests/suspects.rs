@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::SystemClock;
 use reveille_cluster::journal::{Act, Fate, Journal, Owner, Place, Reading, Record, boot_id};
-use reveille_cluster::relay::{CredentialStore, TcpDialer};
+use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
 use reveille_ledger::access::Access;
@@ -145,6 +145,7 @@ async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
         name: "n1".into(),
         hello_name: None,
         credentials: CredentialStore::default(),
+        reply_rules: RelayRules::default(),
         journal_dir: life.journal_dir.clone(),
         dialer: Arc::new(TcpDialer::default()),
     };

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use reveille_cluster::clock::SystemClock;
 use reveille_cluster::desk::{Desk, Introduction};
 use reveille_cluster::parts::Parts;
-use reveille_cluster::relay::TcpDialer;
+use reveille_cluster::relay::{RelayRules, TcpDialer};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station, StationError};
 use reveille_cluster::unsubscribe::Unsubscribe;
@@ -41,6 +41,7 @@ pub struct Node {
     /// Where recipients opt out, if they do.
     pub unsubscribe_address: Option<SocketAddr>,
     options: Config,
+    reply_rules: RelayRules,
     leading: Leading,
     stop: CancellationToken,
 }
@@ -60,6 +61,7 @@ impl Node {
     pub async fn start(options: Config, accept_clock: bool, pages: axum::Router) -> Result<Node> {
         // Before anything counts: what is counted without a recorder is lost.
         health::recorder();
+        let reply_rules = options.reply_rules()?;
         let admin = bind(options.listen, "--listen").await?;
         let http = bind(options.http, "--http").await?;
         let leaving = Leaving::open(&options).await?;
@@ -106,6 +108,7 @@ impl Node {
             leading: Station::lead(&site),
             site,
             options,
+            reply_rules,
             stop,
         };
         node.serve(admin, http, pages);
@@ -137,9 +140,9 @@ impl Node {
                 Err(_) => None,
             }
         };
-        let Node { site, options, leading, stop, .. } = self;
+        let Node { site, options, reply_rules, leading, stop, .. } = self;
         let worked = tokio::select! {
-            worked = work(Arc::clone(&site), &options, leading, &asked) => worked,
+            worked = work(Arc::clone(&site), &options, reply_rules, leading, &asked) => worked,
             fault = fault => match fault {
                 Some(fault) => Err(anyhow::Error::new(fault)),
                 None => Err(anyhow::anyhow!("the replica ended")),
@@ -169,7 +172,13 @@ impl Leaving {
 }
 
 /// The station's life: begins once the node belongs to a cluster, ends when it is asked to or must.
-async fn work(site: Arc<Site>, options: &Config, leading: Leading, asked: &CancellationToken) -> Result<End> {
+async fn work(
+    site: Arc<Site>,
+    options: &Config,
+    reply_rules: RelayRules,
+    leading: Leading,
+    asked: &CancellationToken,
+) -> Result<End> {
     while site.replica.cluster().is_none() {
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -180,6 +189,7 @@ async fn work(site: Arc<Site>, options: &Config, leading: Leading, asked: &Cance
         name: options.name.clone(),
         hello_name: hello_name(options),
         credentials: options.credentials.clone(),
+        reply_rules,
         journal_dir: options.journal_dir.join(format!("reveille-{}", site.me.node)),
         dialer: Arc::new(TcpDialer::default()),
     };

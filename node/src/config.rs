@@ -83,6 +83,9 @@ pub struct Settings {
     /// What this node logs in with at relays, by name; in the file and the environment only.
     #[arg(skip)]
     pub credentials: BTreeMap<String, CredentialSettings>,
+    /// What the answers of a relay mean, by the relay's name; in the file and the environment only.
+    #[arg(skip)]
+    pub replies: BTreeMap<String, ReplySettings>,
 }
 
 /// Raft's timings, as they may be said. No command has them as flags: `clap` keeps their comments.
@@ -131,6 +134,14 @@ pub struct CredentialSettings {
     pub mechanism: Option<String>,
 }
 
+/// Rules for the answers of one relay, as they may be said. No command has them as flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReplySettings {
+    /// A file of rules that are tried before the built-in ones, for the answers of the relay of that name
+    pub file: Option<PathBuf>,
+}
+
 /// Everything that a node needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -162,6 +173,8 @@ pub struct Config {
     pub unsubscribe: UnsubscribeConfig,
     /// What it logs in with at relays.
     pub credentials: CredentialStore,
+    /// Files of rules for the answers of relays, by the relay's name.
+    pub replies: BTreeMap<String, PathBuf>,
 }
 
 /// How recipients of bulk mail opt out, checked as far as values tell.
@@ -231,6 +244,11 @@ impl Said {
     /// A [`ConfigError`] that names the key, where it was said, the reason and a way out.
     pub fn check(&self) -> Result<Config, ConfigError> {
         self.settings.clone().check().map_err(|error| error.said_at(&self.origins))
+    }
+
+    /// What was refused after the check, with the place where it was said.
+    pub fn placed(&self, error: ConfigError) -> ConfigError {
+        error.said_at(&self.origins)
     }
 
     /// Where a key was said.
@@ -303,6 +321,11 @@ impl From<Config> for Settings {
                 keys: Some(config.unsubscribe.keys.iter().map(ToString::to_string).collect()),
             },
             credentials: config.credentials.iter().map(|(name, binding)| (name.clone(), binding.into())).collect(),
+            replies: config
+                .replies
+                .into_iter()
+                .map(|(name, file)| (name, ReplySettings { file: Some(file) }))
+                .collect(),
         }
     }
 }
@@ -326,19 +349,23 @@ impl Settings {
             shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
             raft: self.raft.over(below.raft),
             unsubscribe: self.unsubscribe.over(below.unsubscribe),
-            credentials: over_each(self.credentials, below.credentials),
+            credentials: over_each(self.credentials, below.credentials, CredentialSettings::over),
+            replies: over_each(self.replies, below.replies, |above, below| ReplySettings {
+                file: above.file.or(below.file),
+            }),
         }
     }
 }
 
 /// The values of `above` win, key by key of each section.
-fn over_each(
-    above: BTreeMap<String, CredentialSettings>,
-    below: BTreeMap<String, CredentialSettings>,
-) -> BTreeMap<String, CredentialSettings> {
+fn over_each<T: Default>(
+    above: BTreeMap<String, T>,
+    below: BTreeMap<String, T>,
+    over: impl Fn(T, T) -> T,
+) -> BTreeMap<String, T> {
     above.into_iter().fold(below, |mut all, (name, one)| {
         let under = all.remove(&name).unwrap_or_default();
-        all.insert(name, one.over(under));
+        all.insert(name, over(one, under));
         all
     })
 }

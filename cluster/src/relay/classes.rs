@@ -1,11 +1,13 @@
-//! The class of a negative SMTP reply, by the ordered rules of `replies.toml`.
+//! The class of a negative SMTP reply, by ordered rules: the operator's for this relay, then those of `replies.toml`.
 //!
-//! `reply.rs` calls [`classify`] and maps the class to a [`super::Scope`]. Invariant: the class is a pure function of
-//! stage, code, enhanced code and text, and the first rule that matches decides.
+//! `reply.rs` calls [`ReplyRules::classify`] and maps the class to a [`super::Scope`]. Invariant: the class is a pure
+//! function of the rules, stage, code, enhanced code and text, and the first rule that matches decides.
 
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
+use toml::Spanned;
 
 use super::stream::Stage;
 
@@ -36,21 +38,51 @@ pub enum ReplyClass {
 /// The rules of the file, parsed once. The test `embedded_rules_parse_and_reach_each_class` parses the same text.
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| parse(include_str!("replies.toml")).unwrap_or_default());
 
-/// The class of a 4yz or 5yz reply to the command of `stage`.
-pub(super) fn classify(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> ReplyClass {
-    let text = text.to_ascii_lowercase();
-    let rule = RULES.iter().find(|rule| rule.matches(stage, code, enhanced, &text));
-    rule.map_or(ReplyClass::Protocol, |rule| rule.class)
+/// The operator's rules for the answers of one relay; usually none. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct ReplyRules(Arc<[Rule]>);
+
+/// The operator's rules by the relay's name in the ledger.
+pub type RelayRules = BTreeMap<String, ReplyRules>;
+
+impl ReplyRules {
+    /// Reads rules as `replies.toml` writes them.
+    ///
+    /// # Errors
+    /// What cannot be used, with its place in `text`.
+    pub fn parse(text: &str) -> Result<ReplyRules, BadRules> {
+        parse(text).map(|rules| ReplyRules(rules.into()))
+    }
+
+    /// The class of a 4yz or 5yz reply to the command of `stage`.
+    pub(super) fn classify(&self, stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> ReplyClass {
+        let text = text.to_ascii_lowercase();
+        let rule = self.0.iter().chain(RULES.iter()).find(|rule| rule.matches(stage, code, enhanced, &text));
+        rule.map_or(ReplyClass::Protocol, |rule| rule.class)
+    }
 }
 
-fn parse(text: &str) -> Result<Vec<Rule>, toml::de::Error> {
-    toml::from_str::<Rules>(text).map(|rules| rules.rule)
+/// Why rules cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadRules {
+    /// The byte of the text where the cause begins.
+    pub at: usize,
+    /// The cause.
+    pub message: String,
+}
+
+fn parse(text: &str) -> Result<Vec<Rule>, BadRules> {
+    let rules = toml::from_str::<Rules>(text).map_err(|error| BadRules {
+        at: error.span().unwrap_or_default().start,
+        message: error.message().to_owned(),
+    })?;
+    rules.rule.into_iter().map(|rule| rule.get_ref().check(rule.span().start).map(|()| rule.into_inner())).collect()
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rules {
-    rule: Vec<Rule>,
+    rule: Vec<Spanned<Rule>>,
 }
 
 /// An empty list matches everything.
@@ -69,6 +101,21 @@ struct Rule {
 }
 
 impl Rule {
+    /// Only answers to RCPT and to the final dot name a recipient: elsewhere a 5yz must use up no attempt (P6).
+    fn check(&self, at: usize) -> Result<(), BadRules> {
+        use ReplyClass::{RecipientDomain, RecipientPermanent, RecipientTransient};
+        let is_recipient = matches!(self.class, RecipientPermanent | RecipientTransient | RecipientDomain);
+        let is_transient = !self.code.is_empty() && self.code.iter().all(|code| code.0.starts_with('4'));
+        let names_one = |stage: &StageGroup| matches!(stage, StageGroup::Rcpt | StageGroup::Dot);
+        let fits = !self.stages.is_empty() && self.stages.iter().all(names_one);
+        if !is_recipient || is_transient || fits {
+            return Ok(());
+        }
+        let message =
+            "a class of a recipient needs stages = [\"rcpt\", \"dot\"] or one of them, or codes that begin with 4";
+        Err(BadRules { at, message: message.to_owned() })
+    }
+
     fn matches(&self, stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> bool {
         any(&self.stages, |group| *group == StageGroup::of(stage))
             && any(&self.code, |pattern| pattern.matches(code))
@@ -228,6 +275,15 @@ mod tests {
     }
 
     #[test]
+    fn rules_of_operator_are_tried_before_embedded_ones() {
+        let text = "[[rule]]\nstages = [\"rcpt\"]\ncode = [\"554\"]\nclass = \"recipient_permanent\"";
+        let (own, none) = (ReplyRules::parse(text).expect("a rule"), ReplyRules::default());
+        let class = |rules: &ReplyRules, code| rules.classify(Stage::Rcpt, code, Some((5, 7, 1)), "Access denied");
+        assert_eq!((class(&own, 554), class(&none, 554)), (ReplyClass::RecipientPermanent, ReplyClass::Sender));
+        assert_eq!((class(&own, 550), class(&none, 550)), (ReplyClass::Sender, ReplyClass::Sender));
+    }
+
+    #[test]
     fn malformed_patterns_are_refused() {
         let rule = |field: &str| parse(&format!("[[rule]]\nclass = \"relay\"\n{field}"));
         assert!(rule("").is_ok());
@@ -243,6 +299,23 @@ mod tests {
             "other = 1",
         ] {
             assert!(rule(field).is_err(), "{field}");
+        }
+    }
+
+    #[test]
+    fn rule_cannot_kill_recipient_before_rcpt() {
+        let rule = |fields: &str| parse(&format!("# rules\n[[rule]]\nclass = \"recipient_domain\"\n{fields}"));
+        for fields in [
+            "stages = [\"rcpt\"]",
+            "stages = [\"rcpt\", \"dot\"]\ncode = [\"554\"]",
+            "code = [\"4xx\", \"451\"]",
+            "stages = [\"data\"]\ncode = [\"451\"]",
+        ] {
+            assert!(rule(fields).is_ok(), "{fields}");
+        }
+        for fields in ["", "code = [\"4xx\", \"554\"]", "code = [\"x50\"]", "stages = [\"rcpt\", \"data\"]"] {
+            let bad = rule(fields).expect_err(fields);
+            assert!(bad.at == "# rules\n".len() && bad.message.starts_with("a class of a recipient"), "{bad:?}");
         }
     }
 

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::{
     cause::Cause,
+    classes::ReplyRules,
     dialer::{Connected, Dial},
     envelope::{Mail, Offer, Offers},
     findings::Findings,
@@ -41,6 +42,7 @@ pub struct Session {
     stream: Stream,
     offers: Offers,
     timeouts: Timeouts,
+    rules: ReplyRules,
     /// A transaction was begun and not ended: RSET goes before the next MAIL.
     needs_reset: bool,
     mails: u32,
@@ -92,7 +94,8 @@ impl Session {
         let opening = Opening { target, local, timeouts: &timeouts, patience, findings };
         let (stream, offers) = opening.open(transport).await?;
         crash::point("smtp.after-connect");
-        Ok(Session { stream, offers, timeouts, needs_reset: false, mails: 0, ended_after: None })
+        let rules = target.reply_rules().clone();
+        Ok(Session { stream, offers, timeouts, rules, needs_reset: false, mails: 0, ended_after: None })
     }
 
     /// What the relay said it can do.
@@ -180,7 +183,10 @@ impl Session {
         if reply.code == 421 {
             self.stream.close();
         }
-        Ok(if reply.class() == 2 { Verdict::accepted(&reply) } else { Verdict::refused(Stage::Answered, &reply) })
+        Ok(match reply.class() {
+            2 => Verdict::accepted(&reply),
+            _ => Verdict::refused(&self.rules, Stage::Answered, &reply),
+        })
     }
 
     async fn before_the_gate(&mut self, offer: &Offer<'_>) -> Result<Offered, Cause> {
@@ -320,7 +326,7 @@ impl Session {
     /// A 421 in a session that was used before is how relays end it (RFC 5321 3.8): after so many messages, when idle, at a
     /// restart. It says nothing of this message, unless it says "too fast" or "too much".
     fn refuse(&mut self, stage: Stage, reply: &Reply) -> Result<Offered, Cause> {
-        let verdict = Verdict::refused(stage, reply);
+        let verdict = Verdict::refused(&self.rules, stage, reply);
         if reply.code == 421 {
             self.stream.at(stage);
             self.stream.close();

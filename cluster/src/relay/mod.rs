@@ -43,6 +43,7 @@ mod tests;
 
 pub use auth::Mechanism;
 pub use cause::{Cause, Mend, Trouble};
+pub use classes::{BadRules, RelayRules, ReplyRules};
 pub use credentials::{Binding, CredentialStore, Login};
 pub use dialer::{Connected, Dial, TcpDialer};
 pub use dialogue::Session;

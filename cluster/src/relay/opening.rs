@@ -49,7 +49,7 @@ impl Opening<'_> {
         };
         let mut stream = Stream::new(transport);
         let banner = self.ask(&mut stream, Stage::Banner, "", self.timeouts.banner).await?;
-        let banner = expect(Stage::Banner, banner, 2)?;
+        let banner = self.expect(Stage::Banner, banner, 2)?;
         self.findings.banner = banner.text.lines().next().unwrap_or_default().to_owned();
         self.hello(&mut stream).await?;
         if let Tls::StartTls(_) = self.target.tls() {
@@ -69,7 +69,7 @@ impl Opening<'_> {
         if matches!(reply.code, 500 | 502 | 504) {
             reply = self.ask(stream, Stage::Ehlo, &format!("HELO {name}\r\n"), self.timeouts.ehlo).await?;
         }
-        let reply = expect(Stage::Ehlo, reply, 2)?;
+        let reply = self.expect(Stage::Ehlo, reply, 2)?;
         self.findings.extensions = reply.text.lines().skip(1).map(str::to_owned).collect();
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Opening<'_> {
             return Err(lost(Stage::Tls, Cause::Tls(Mend::ImplicitTls.because(why))));
         }
         let reply = self.ask(&mut stream, Stage::Tls, "STARTTLS\r\n", self.timeouts.tls).await?;
-        expect(Stage::Tls, reply, 2)?;
+        self.expect(Stage::Tls, reply, 2)?;
         if let Some(cause) = stream.unasked().await {
             return Err(lost(Stage::Tls, cause));
         }
@@ -128,7 +128,7 @@ impl Opening<'_> {
                 reply = refusal.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
             }
             let class = if place + 1 == lines.len() { 2 } else { 3 };
-            expect(Stage::Auth, auth::scrub(reply, &secrets), class)?;
+            self.expect(Stage::Auth, auth::scrub(reply, &secrets), class)?;
         }
         self.findings.mechanism = Some(mechanism);
         Ok(())
@@ -149,14 +149,14 @@ impl Opening<'_> {
         };
         self.patience.bound(limit, asked).await?
     }
-}
 
-/// A 4yz or 5yz is a refusal; anything else but `class` does not fit the question.
-fn expect(stage: Stage, reply: Reply, class: u16) -> Step<Reply> {
-    match reply.class() {
-        found if found == class => Ok(reply),
-        4 | 5 => Err(Box::new(Verdict::refused(stage, &reply))),
-        _ => Err(lost(stage, Cause::OutOfStep(reply.summary()))),
+    /// A 4yz or 5yz is a refusal; anything else but `class` does not fit the question.
+    fn expect(&self, stage: Stage, reply: Reply, class: u16) -> Step<Reply> {
+        match reply.class() {
+            found if found == class => Ok(reply),
+            4 | 5 => Err(Box::new(Verdict::refused(self.target.reply_rules(), stage, &reply))),
+            _ => Err(lost(stage, Cause::OutOfStep(reply.summary()))),
+        }
     }
 }
 

@@ -1,15 +1,16 @@
 //! What an answer means for the mail, the relay, the tenant and the run (P6).
 //!
 //! Called by the dialogue for each answer that is not the hoped-for one, and by nobody else; read by
-//! the lane, which acts on the [`Verdict`]. The scope is a pure function of (stage, code, text): the
-//! rules are data (`replies.toml`), and the answers in `tests/replies.tsv` hold them to what relays say. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced
-//! codes), RFC 2034 (the class must agree with the first digit), and what relays do.
+//! the lane, which acts on the [`Verdict`]. The scope is a pure function of (rules, stage, code, text): the
+//! rules are data (`replies.toml`, and the operator's for one relay), and the answers in `tests/replies.tsv` hold them to
+//! what relays say. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced codes), RFC 2034 (the class must agree with the
+//! first digit), and what relays do.
 //!
 //! It does not decide what happens then: how long to wait, when to give up, whom to alarm.
 
 use super::{
     cause::Cause,
-    classes::{ReplyClass, classify},
+    classes::{ReplyClass, ReplyRules},
     gate::Shut,
     lines::Reply,
     stream::Stage,
@@ -94,10 +95,10 @@ pub enum Scope {
 }
 
 impl Verdict {
-    /// The verdict on a 4yz or 5yz answer to `stage`'s question.
-    pub fn refused(stage: Stage, reply: &Reply) -> Verdict {
+    /// The verdict on a 4yz or 5yz answer to `stage`'s question. `rules` are the operator's for this relay.
+    pub fn refused(rules: &ReplyRules, stage: Stage, reply: &Reply) -> Verdict {
         let enhanced = enhanced_code(reply.code, &reply.text);
-        let scope = scope(stage, reply.code, enhanced, &reply.text);
+        let scope = scope(rules, stage, reply.code, enhanced, &reply.text);
         Verdict::Refused {
             stage,
             code: reply.code,
@@ -124,8 +125,8 @@ impl Verdict {
 ///
 /// Of what concerns the recipient only a 5yz uses up an attempt. A 4yz waits uncounted, whatever it says: a directory that
 /// is down for a quarter of an hour must cost no recipient.
-pub fn scope(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> Scope {
-    match classify(stage, code, enhanced, text) {
+pub fn scope(rules: &ReplyRules, stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> Scope {
+    match rules.classify(stage, code, enhanced, text) {
         ReplyClass::RecipientPermanent | ReplyClass::RecipientTransient | ReplyClass::RecipientDomain => {
             if code >= 500 { Scope::Mailbox } else { Scope::Greylisted }
         }

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::{
     cause::{Cause, Mend},
+    classes::ReplyRules,
     credentials::{CredentialStore, Credentials},
     findings::Encryption,
     stream::Transport,
@@ -25,6 +26,8 @@ pub struct Target {
     access: Access,
     /// What this node may log in with.
     store: Arc<CredentialStore>,
+    /// The operator's, for what this relay answers.
+    reply_rules: ReplyRules,
     /// None: in the clear.
     encryptor: Option<Arc<Encryptor>>,
 }
@@ -78,12 +81,22 @@ impl Target {
             None => None,
         };
         let (host, hello_name) = (host.to_owned(), hello_name.map(str::to_owned));
-        Ok(Target { host, port, hello_name, access: access.clone(), store: Arc::default(), encryptor })
+        let (store, reply_rules) = (Arc::default(), ReplyRules::default());
+        Ok(Target { host, port, hello_name, access: access.clone(), store, reply_rules, encryptor })
     }
 
     /// The same, on a node whose configuration defines these credentials. Without them, each login fails.
     pub fn with_credentials(self, store: Arc<CredentialStore>) -> Target {
         Target { store, ..self }
+    }
+
+    /// The same, on a node whose configuration has these rules for what the relay answers.
+    pub fn with_reply_rules(self, reply_rules: ReplyRules) -> Target {
+        Target { reply_rules, ..self }
+    }
+
+    pub(super) fn reply_rules(&self) -> &ReplyRules {
+        &self.reply_rules
     }
 
     /// The host to connect to.

@@ -4,10 +4,11 @@ mod rows;
 
 use super::*;
 use crate::pace::Pace;
-use crate::relay::{Connected, Counters, Gate, GateAnswer, Mail, Patience, Verdict};
+use crate::relay::{Connected, Counters, Gate, GateAnswer, Mail, Patience, ReplyRules, Scope, TcpDialer, Verdict};
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, Reading};
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
+use reveille_sink::{Sink, SinkOptions};
 
 /// Nobody is there; counts who asks.
 #[derive(Default)]
@@ -62,7 +63,7 @@ fn put_relay(ledger: &mut Ledger, relay: Relay) {
 /// P12: open dialogues of a relay on a node are at most its sessions, whatever is changed meanwhile.
 #[tokio::test]
 async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
-    let relays = Relays::new(Arc::new(Nowhere::default()), "n1".to_owned(), None, CredentialStore::default());
+    let relays = relays_by(Arc::new(Nowhere::default()), RelayRules::default());
     let mut ledger = led();
     let mut put = |rate_milli, max_sessions, voters| {
         put_relay(&mut ledger, Relay { rate_milli, ..relay("main", max_sessions) });
@@ -88,6 +89,10 @@ async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
     drop(only);
 }
 
+fn relays_by(dialer: Arc<dyn Dial>, reply_rules: RelayRules) -> Relays {
+    Relays::new(dialer, "n1".to_owned(), None, CredentialStore::default(), reply_rules)
+}
+
 fn two_relays(weights: [u32; 2], sessions: [u32; 2]) -> Relays {
     relays_of([0, 1].map(|place| Relay { weight: weights[place], ..relay(["a", "b"][place], sessions[place]) }))
 }
@@ -97,7 +102,7 @@ fn relays_of(of_pool: impl IntoIterator<Item = Relay>) -> Relays {
 }
 
 fn relays_at(dialer: Arc<Nowhere>, of_pool: impl IntoIterator<Item = Relay>) -> Relays {
-    let relays = Relays::new(dialer, "n1".to_owned(), None, CredentialStore::default());
+    let relays = relays_by(dialer, RelayRules::default());
     let mut ledger = led();
     of_pool.into_iter().for_each(|relay| put_relay(&mut ledger, relay));
     relays.follow(&ledger, 1);
@@ -208,6 +213,36 @@ async fn a_relay_that_may_be_tried_in_time_is_waited_for_and_not_one_whose_pace_
     assert!(matches!(verdict, Verdict::Broken { .. }), "{verdict:?}");
     let Err(Some(why)) = acquire().await else { panic!("neither can be used now") };
     assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
+}
+
+/// P6: an operator's rule decides what an answer of one relay means, through the whole dialogue, and of no other relay.
+#[tokio::test]
+async fn rules_of_one_relay_decide_its_answers_and_no_others() {
+    let faults = "rcpt:554=5.7.1 Recipient address rejected: Access denied".parse().expect("a plan");
+    let sink = Sink::start(SinkOptions { faults, ..SinkOptions::default() }).expect("a sink");
+    let text =
+        "[[rule]]\nstages = [\"rcpt\"]\ntext = [\"recipient address rejected\"]\nclass = \"recipient_permanent\"\n";
+    let rules = ReplyRules::parse(text).expect("a rule");
+    let relays = relays_by(Arc::new(TcpDialer::default()), [("a".to_owned(), rules)].into());
+    let mut ledger = led();
+    for name in ["a", "b"] {
+        let port = sink.address().port();
+        put_relay(&mut ledger, Relay { pool: name.to_owned(), port, ..relay(name, 1) });
+    }
+    relays.follow(&ledger, 1);
+    for (name, expected, counts) in [("a", Scope::Mailbox, true), ("b", Scope::Tenant, false)] {
+        let way = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
+        let mail = Mail {
+            from: "a@example.org".into(),
+            to: "b@example.net".into(),
+            data: b"Subject: x\r\n\r\nx\r\n".into(),
+            dsn: None,
+        };
+        let verdict = way.permit.deliver(mail, Open, Patience::default()).await;
+        let Verdict::Refused { code: 554, scope, counts_attempt, .. } = verdict else { panic!("{verdict:?}") };
+        assert_eq!((scope, counts_attempt), (expected, counts), "{name}");
+    }
+    sink.stop().await;
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::SystemClock;
-use reveille_cluster::relay::{CredentialStore, TcpDialer};
+use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Leading, Options, Station};
 use reveille_ledger::ids::{Epoch, NodeId};
@@ -60,6 +60,7 @@ async fn station((site, leading): (Arc<Site>, Leading), folder: &Path) -> Statio
         name,
         hello_name: None,
         credentials: CredentialStore::default(),
+        reply_rules: RelayRules::default(),
         journal_dir,
         dialer: Arc::new(TcpDialer::default()),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::clock::SystemClock;
-use reveille_cluster::relay::{CredentialStore, Status};
+use reveille_cluster::relay::{CredentialStore, RelayRules, Status};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
 use reveille_ledger::command::Command;
@@ -154,6 +154,7 @@ impl Node {
             name: self.name.clone(),
             hello_name: Some(self.name.clone()),
             credentials: CredentialStore::default(),
+            reply_rules: RelayRules::default(),
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(self.valve.clone()),
         };

@@ -142,6 +142,7 @@ impl Node {
             name: format!("n{}", self.id.0),
             hello_name: None,
             credentials: reveille_cluster::relay::CredentialStore::default(),
+            reply_rules: reveille_cluster::relay::RelayRules::default(),
             journal_dir: self.folder(self.lives).join("journal"),
             dialer: self.around.relay.way(life),
         };

@@ -1,19 +1,21 @@
 //! What comes of settings: defaults filled in, every value checked, nothing left to doubt later.
 //!
-//! Called by [`Said::check`](super::Said::check). It looks at nothing but the values.
+//! Called by [`Said::check`](super::Said::check), which looks at nothing but the values. What lies in other files is
+//! read when the node starts, and by `reveille config check`.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reveille_cluster::relay::{Binding, CredentialStore, Login, Target};
+use reveille_cluster::relay::{Binding, CredentialStore, Login, RelayRules, ReplyRules, Target};
 use reveille_cluster::return_path::{ReturnPath, ReturnPathError};
 use reveille_cluster::secret::Secret;
 use reveille_cluster::unsubscribe::{Unsubscribe, UnsubscribeError};
 
 use super::{
-    Config, ConfigError, CredentialSettings, Origin, RaftConfig, RaftSettings, ReturnPathConfig, Settings,
-    UnsubscribeConfig, UnsubscribeSettings,
+    Config, ConfigError, CredentialSettings, Origin, RaftConfig, RaftSettings, ReplySettings, ReturnPathConfig,
+    Settings, UnsubscribeConfig, UnsubscribeSettings, source,
 };
 
 /// A memory-backed file system, for the journal (P11).
@@ -41,6 +43,7 @@ impl Settings {
         let join = self.join.unwrap_or_default();
         join.iter().try_for_each(|address| host_and_port("join", address))?;
         let credentials = self.credentials.into_iter().map(|(name, one)| Ok((name.clone(), one.check(&name)?)));
+        let replies = self.replies.into_iter().map(|(name, one)| Ok((name.clone(), one.check(&name)?)));
         Ok(Config {
             name: named(self.name)?,
             hello_name: hello_name(self.hello_name.unwrap_or_default())?,
@@ -58,8 +61,40 @@ impl Settings {
             raft: self.raft.check()?,
             unsubscribe,
             credentials: credentials.collect::<Result<_, ConfigError>>()?,
+            replies: replies.collect::<Result<_, ConfigError>>()?,
         })
     }
+}
+
+impl ReplySettings {
+    fn check(self, relay: &str) -> Result<PathBuf, ConfigError> {
+        self.file.ok_or_else(|| {
+            let next = format!("name the file of rules: file = \"/etc/reveille/{relay}-replies.toml\"");
+            setting(format!("replies.{relay}.file"), "it is not set".to_owned(), &next)
+        })
+    }
+}
+
+impl Config {
+    /// Reads the rules for the answers of each relay that has some.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or a rule in it cannot be used: with the file, the line and the column.
+    pub fn reply_rules(&self) -> Result<RelayRules, ConfigError> {
+        self.replies.iter().map(|(relay, file)| Ok((relay.clone(), rules_of(relay, file)?))).collect()
+    }
+}
+
+fn rules_of(relay: &str, file: &Path) -> Result<ReplyRules, ConfigError> {
+    let refused = |message: String, next: &str| setting(format!("replies.{relay}.file"), message, next);
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        refused(format!("{} cannot be read: {error}", file.display()), "name a file that this node can read")
+    })?;
+    ReplyRules::parse(&text).map_err(|bad| {
+        let (line, column) = source::place(&text, bad.at);
+        let message = format!("{}:{line}:{column}: {}", file.display(), source::explain(&bad.message));
+        refused(message, "correct that rule; docs/operations.md has the form of rules, at \"Relays\"")
+    })
 }
 
 impl CredentialSettings {

@@ -9,20 +9,20 @@ use std::fmt::Write;
 use clap::{Args, Command};
 use toml::{Table, Value};
 
-use super::{CredentialSettings, RaftSettings, Settings, UnsubscribeSettings};
+use super::{CredentialSettings, RaftSettings, ReplySettings, Settings, UnsubscribeSettings};
 
 /// Tells the keys of a section to a command.
 type Augment = fn(Command) -> Command;
 /// The sections of the file, each with what tells its keys.
-const SECTIONS: [(&str, Augment); 4] = [
+const SECTIONS: [(&str, Augment); 5] = [
     ("", Settings::augment_args),
     ("raft", RaftSettings::augment_args),
     ("unsubscribe", UnsubscribeSettings::augment_args),
-    (EXAMPLE, CredentialSettings::augment_args),
+    ("credentials.ses", CredentialSettings::augment_args),
+    ("replies.ses", ReplySettings::augment_args),
 ];
-/// Credentials have names of the operator's choice and no defaults: these stand for all.
-const CREDENTIALS: &str = "credentials";
-const EXAMPLE: &str = "credentials.ses";
+/// Sections of these have names of the operator's choice and no defaults: one of each stands for all.
+const NAMED: [&str; 2] = ["credentials", "replies"];
 /// What a sample says where there is no default.
 const NAME: &str = "a";
 const DATA_DIR: &str = "/var/lib/reveille";
@@ -51,6 +51,14 @@ impl Key {
     fn split(&self) -> (&str, &str) {
         self.name.rsplit_once('.').unwrap_or(("", &self.name))
     }
+
+    fn is_example(&self) -> bool {
+        is_example(self.split().0)
+    }
+}
+
+fn is_example(section: &str) -> bool {
+    section.split_once('.').is_some_and(|(named, _)| NAMED.contains(&named))
 }
 
 /// All keys, in the order of the struct.
@@ -65,6 +73,7 @@ pub fn keys() -> Vec<Key> {
         name: Some(NAME.into()),
         data_dir: Some(DATA_DIR.into()),
         credentials: [("ses".to_owned(), example)].into(),
+        replies: [("ses".to_owned(), ReplySettings { file: Some("/etc/reveille/ses-replies.toml".into()) })].into(),
         ..Settings::default()
     };
     let insecure = Some(false);
@@ -88,17 +97,19 @@ pub fn keys() -> Vec<Key> {
     .collect()
 }
 
-/// What settings say, by key, in the order of the struct, credentials last; what they do not say is left out.
+/// What settings say, by key, in the order of the struct, sections with names last; what they do not say is left out.
 pub fn values(settings: &Settings) -> Vec<(String, Value)> {
     let table = Table::try_from(settings).unwrap_or_default();
-    let fixed = keys().into_iter().filter(|key| key.split().0 != EXAMPLE);
+    let fixed = keys().into_iter().filter(|key| !key.is_example());
     let fixed = fixed.filter_map(|key| Some((key.name.clone(), at(&table, &key.name)?.clone())));
-    let named = table.get(CREDENTIALS).and_then(Value::as_table).into_iter().flatten();
-    let credentials = named.flat_map(|(name, one)| {
-        let leaves = one.as_table().into_iter().flatten();
-        leaves.map(move |(leaf, value)| (format!("{CREDENTIALS}.{name}.{leaf}"), value.clone()))
+    let named = NAMED.iter().flat_map(|named| {
+        let sections = table.get(*named).and_then(Value::as_table).into_iter().flatten();
+        sections.flat_map(move |(name, one)| {
+            let leaves = one.as_table().into_iter().flatten();
+            leaves.map(move |(leaf, value)| (format!("{named}.{name}.{leaf}"), value.clone()))
+        })
     });
-    fixed.chain(credentials).collect()
+    fixed.chain(named).collect()
 }
 
 /// A file that says nothing but the defaults, with a line about each key.
@@ -113,7 +124,7 @@ pub fn sample() -> String {
     for key in keys() {
         let (section, leaf) = key.split();
         if section != open {
-            let mark = if section == EXAMPLE { "#" } else { "" };
+            let mark = if is_example(section) { "#" } else { "" };
             // A String takes whatever is written.
             let _ = write!(text, "\n{mark}[{section}]\n");
             section.clone_into(&mut open);

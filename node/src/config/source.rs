@@ -96,9 +96,9 @@ pub fn read_file(path: &Path) -> Result<Part, ConfigError> {
 
 fn in_file(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
     let span = error.span().unwrap_or_default();
-    let start = (0..=span.start.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let start = boundary(text, span.start);
     let (before, after) = text.split_at(start);
-    let line = before.matches('\n').count() + 1;
+    let (line, column) = place(text, start);
     let head = before.rsplit('\n').next().unwrap_or_default();
     let tail = after.lines().next().unwrap_or_default();
     let marked = text.get(start..span.end).unwrap_or_default().lines().next().unwrap_or_default();
@@ -110,17 +110,22 @@ fn in_file(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
         "^".repeat(marked.chars().count().max(1)),
         width = number.len(),
     );
-    ConfigError::File {
-        path: path.to_owned(),
-        line,
-        column: head.chars().count() + 1,
-        message: explain(error.message()),
-        excerpt,
-    }
+    ConfigError::File { path: path.to_owned(), line, column, message: explain(error.message()), excerpt }
+}
+
+/// The line, and the column in characters, of a byte of a text; both from 1.
+pub fn place(text: &str, at: usize) -> (usize, usize) {
+    let (before, _) = text.split_at(boundary(text, at));
+    let head = before.rsplit('\n').next().unwrap_or_default();
+    (before.matches('\n').count() + 1, head.chars().count() + 1)
+}
+
+fn boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }
 
 /// `unknown field` with all names that there are becomes one with the nearest.
-fn explain(message: &str) -> String {
+pub fn explain(message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field ") else { return message.replace('\n', " ") };
     let mut names = rest.split('`').skip(1).step_by(2);
     let unknown = names.next().unwrap_or_default();

@@ -162,6 +162,44 @@ fn credentials_are_bound_to_host_and_port() {
 }
 
 #[test]
+fn rules_for_replies_belong_to_one_relay_and_are_checked_with_their_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rules = folder.path().join("rules.toml");
+    let file = format!("{LEAST}[replies.ses]\nfile = \"{}\"\n", rules.display());
+    let environment = [("REVEILLE__REPLIES__MX__FILE", "/nowhere/rules.toml")];
+    let config = load(&file, &environment, Settings::default()).expect("files are not read yet");
+    assert_eq!(config.replies.keys().collect::<Vec<_>>(), ["mx", "ses"]);
+    let error = config.reply_rules().expect_err("one is not there").to_string();
+    assert!(error.starts_with("replies.mx.file: /nowhere/rules.toml cannot be read: No such file"), "{error}");
+
+    let config = load(&file, &[], Settings::default()).expect("good");
+    let told = |text: &str| {
+        std::fs::write(&rules, text).expect("written");
+        let read = config.reply_rules().map(|rules| rules.keys().cloned().collect::<Vec<_>>());
+        read.map_err(|error| error.to_string().replace(&rules.display().to_string(), "RULES"))
+    };
+    assert_eq!(told("[[rule]]\ncode = [\"4xx\"]\nclass = \"throttle\"\n"), Ok(vec!["ses".to_owned()]));
+    for (text, expected) in [
+        ("[[rule]]\nclass = \"busy\"\n", "replies.ses.file: RULES:2:9: unknown variant `busy`"),
+        (
+            "[[rule]]\nclass = \"relay\"\ncod = [\"421\"]\n",
+            "replies.ses.file: RULES:3:1: unknown key `cod`; did you mean `code`?",
+        ),
+        (
+            "[[rule]]\ntext = [\"Too Many\"]\nclass = \"relay\"\n",
+            "replies.ses.file: RULES:2:8: \"Too Many\" is empty or not in lower",
+        ),
+        ("[[rule]]\ncode = [\"421\"]\n", "replies.ses.file: RULES:1:1: missing field `class`"),
+        ("", "replies.ses.file: RULES:1:1: missing field `rule`"),
+    ] {
+        let error = told(text).expect_err(text);
+        assert!(error.starts_with(expected) && error.contains("; correct that rule; "), "{text}: {error}");
+    }
+    let error = refused(&format!("{LEAST}[replies.ses]\n"));
+    assert!(error.starts_with("replies.ses.file: it is not set; name the file of rules"), "{error}");
+}
+
+#[test]
 fn others_may_reach_it_when_that_is_said() {
     let config = load(&format!("{LEAST}insecure = true\nlisten = \"0.0.0.0:7600\"\n"), &[], Settings::default());
     assert_eq!(config.map(|config| config.listen.to_string()), Ok("0.0.0.0:7600".into()));

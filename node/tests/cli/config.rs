@@ -62,6 +62,32 @@ async fn a_check_names_the_place_the_nearest_key_and_the_next_step() {
 }
 
 #[tokio::test]
+async fn rules_that_cannot_be_used_are_refused_by_check_and_by_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (rules, data) = (folder.path().join("rules.toml"), folder.path().join("data"));
+    let text = format!("name = \"a\"\ndata_dir = {data:?}\n\n[replies.ses]\nfile = {rules:?}\n");
+    let file = written(folder.path(), &text).display().to_string();
+    let check = format!("config check {file} -o json");
+    let ended = reveille(&check).await;
+    assert_eq!(
+        (ended.code, ended.error()["field"].as_str()),
+        (Some(2), Some(format!("{file}:5").as_str())),
+        "{ended:?}"
+    );
+
+    std::fs::write(&rules, "[[rule]]\nclass = \"busy\"\n").expect("written");
+    let why = format!("replies.ses.file: {}:2:9: unknown variant `busy`", rules.display());
+    let error = reveille(&check).await.error();
+    assert!(error["message"].as_str().is_some_and(|message| message.starts_with(&why)), "{error}");
+    assert!(error["next"].as_str().is_some_and(|next| next.starts_with("correct that rule")), "{error}");
+    let ended = reveille(&format!("start --config {file}")).await;
+    assert!(ended.code != Some(0) && ended.stderr.contains(&why), "{ended:?}");
+
+    std::fs::write(&rules, "[[rule]]\nclass = \"throttle\"\n").expect("written");
+    assert_eq!(reveille(&check).await.code, Some(0));
+}
+
+#[tokio::test]
 async fn what_counts_is_shown_with_its_origin() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = written(folder.path(), "name = \"a\"\ndata_dir = \"/d\"\n[raft]\nlog_keep = 7\n").display().to_string();

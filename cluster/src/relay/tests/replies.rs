@@ -2,10 +2,19 @@
 
 use super::super::{
     Cause, Permanence, Scope, Stage, Verdict,
-    classes::{ReplyClass, classify},
+    classes::{ReplyClass, ReplyRules},
     lines::Reply,
-    reply::{MAX_TEXT_CHARS, enhanced_code, scope, without_enhanced_code},
+    reply::{self, MAX_TEXT_CHARS, enhanced_code, without_enhanced_code},
 };
+
+/// By the embedded rules alone.
+fn refused(stage: Stage, reply: &Reply) -> Verdict {
+    Verdict::refused(&ReplyRules::default(), stage, reply)
+}
+
+fn scope(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> Scope {
+    reply::scope(&ReplyRules::default(), stage, code, enhanced, text)
+}
 
 const QUICK: Scope = Scope::Throttle { daily_quota: false };
 const QUOTA: Scope = Scope::Throttle { daily_quota: true };
@@ -89,7 +98,7 @@ fn each_answer_has_its_scope() {
         (Answered, 550, "4.1.1 classes that disagree count as none", Mailbox),
     ];
     for (stage, code, text, expected) in table {
-        let verdict = Verdict::refused(stage, &Reply { code, text: text.to_owned() });
+        let verdict = refused(stage, &Reply { code, text: text.to_owned() });
         let Verdict::Refused { scope, counts_attempt, permanence, .. } = verdict else {
             panic!("a refusal is a refusal");
         };
@@ -129,7 +138,7 @@ fn documented_replies_have_their_class() {
         let (code, text) = reply.split_once(' ').expect("a code and a text");
         let code = code.parse().expect("a code");
         let expected = class_named(class).unwrap_or_else(|| panic!("{class:?} is no class"));
-        let found = classify(stage, code, enhanced_code(code, text), text);
+        let found = ReplyRules::default().classify(stage, code, enhanced_code(code, text), text);
         if found != expected {
             wrong.push(format!("{stage:?} {reply}: {found:?}, not {expected:?} ({source})"));
         }
@@ -224,7 +233,7 @@ fn the_words_of_an_answer_come_without_its_enhanced_code() {
 #[test]
 fn long_texts_are_cut() {
     let reply = Reply { code: 550, text: "x\n".repeat(1000) };
-    let Verdict::Refused { text, .. } = Verdict::refused(Stage::Rcpt, &reply) else {
+    let Verdict::Refused { text, .. } = refused(Stage::Rcpt, &reply) else {
         panic!("a refusal is a refusal");
     };
     assert_eq!(text.chars().count(), MAX_TEXT_CHARS);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use reveille_cluster::clock::{Clock, SystemClock};
 use reveille_cluster::desk::{Desk, Introduction};
 use reveille_cluster::parts::Parts;
-use reveille_cluster::relay::{CredentialStore, TcpDialer};
+use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
 use reveille_cluster::secret::Secret;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Leading, Station};
@@ -145,6 +145,7 @@ impl Founder {
             name: "node-1".to_owned(),
             hello_name: Some("node-1".to_owned()),
             credentials: CredentialStore::default(),
+            reply_rules: RelayRules::default(),
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(TcpDialer::default()),
         };

@@ -14,7 +14,7 @@ fn fields(nested: &str) -> Vec<String> {
 #[test]
 fn every_field_of_the_struct_is_a_key_with_its_reason() {
     let keys = keys();
-    let sections = ["raft", "unsubscribe", "credentials.ses"];
+    let sections = ["raft", "unsubscribe", "credentials.ses", "replies.ses"];
     let tables = sections.map(|section| section.split('.').next().expect("a name"));
     let mut names: Vec<String> = fields("").into_iter().filter(|name| !tables.contains(&name.as_str())).collect();
     for section in sections {
@@ -45,6 +45,7 @@ fn the_sample_names_every_key_and_says_nothing_but_the_defaults() {
     assert_eq!(load(&sample, &[], Settings::default()), defaults, "as it is written");
     let mut everything = load(&uncommented, &[], Settings::default()).expect("good");
     assert_eq!(std::mem::take(&mut everything.credentials).iter().count(), 1, "the example is one");
+    assert_eq!(std::mem::take(&mut everything.replies).len(), 1, "the example is one");
     assert_eq!(Ok(everything), defaults, "with everything said");
 }
 
@@ -120,6 +121,7 @@ fn each_value_tells_where_it_was_said() {
     assert_eq!(told("http"), (Value::from("127.0.0.1:9"), "--http".into()));
     assert_eq!(told("listen"), (Value::from("127.0.0.1:7600"), "default".into()));
     assert_eq!(told("insecure"), (Value::from(false), "default".into()));
-    let example = keys().iter().filter(|key| key.name.starts_with("credentials.")).count();
-    assert_eq!(effective.len(), keys().len() - example, "no credentials are said");
+    let named = |key: &&Key| key.name.starts_with("credentials.") || key.name.starts_with("replies.");
+    let examples = keys().iter().filter(named).count();
+    assert_eq!(effective.len(), keys().len() - examples, "no section with a name is said");
 }
