@@ -13,11 +13,11 @@ use crate::command::SLICE_MAX;
 use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, NAME_BYTES_MAX};
 use crate::deaths::DEATHS_KEPT;
 use crate::decide::catch_up::ON_TIME_MS;
+use crate::pool::WARM_UP_DAYS_MAX;
 use crate::rows::ROW_BYTES_MAX;
 use crate::rulings::RULINGS_MAX;
 use crate::state::Ledger;
 use crate::tenant::{SHARE_MAX, TENANT_RATE_MILLI_MAX};
-use crate::pool::WARM_UP_DAYS_MAX;
 
 /// What a level allows. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Limits {
     pub clock_step_ms: u64,
     /// How late an instant still is on time.
     pub on_time_ms: i64,
+    /// How shortly before the end of a pause an instant still is on time.
+    pub pause_end_ms: i64,
     /// Deaths of a node that are kept.
     pub deaths_kept: usize,
     /// Bytes of a content.
@@ -114,6 +116,7 @@ pub(crate) const LEVEL_1: Limits = Limits {
     leap_ms: apply::LEAP_MS_MAX,
     clock_step_ms: apply::STEP_MS_MAX,
     on_time_ms: ON_TIME_MS,
+    pause_end_ms: 1_000,
     deaths_kept: DEATHS_KEPT,
     content_bytes: CONTENT_BYTES_MAX,
     inline_bytes: INLINE_BYTES_MAX,
@@ -152,6 +155,7 @@ mod tests {
     fn limits_of_level_1_are_as_recorded() {
         let recorded = "Limits { slice: 256, openings: 4096, page_runs: 1024, page_bytes: 851968, \
             small_audience: 16, backfill: 1000, answers: 100000, answer_ms: 86400000, leap_ms: 60000, clock_step_ms: 3600000, on_time_ms: 60000, \
+            pause_end_ms: 1000, \
             deaths_kept: 3, content_bytes: 524288, inline_bytes: 786432, inline_recipients: 10000, \
             audience_name_bytes: 256, again_ms: 2592000000, warm_up_days: 400, tenant_rate_milli: 1000000000, \
             tenant_share: 16, rulings: 64, policy_refusals: 10, policy_wait_ms: 300000, same_words: SameWordsLimits { \

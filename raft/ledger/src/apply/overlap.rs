@@ -37,12 +37,24 @@ impl Ledger {
 
     /// P16: an instant that should have opened by now was missed, whatever it has to wait for from now on.
     pub(super) fn note_missed(&mut self, id: ScheduleId, now: Time) {
-        let before = now.plus_ms(-self.limits().on_time_ms);
+        self.note_missed_before(id, now.plus_ms(-self.limits().on_time_ms));
+    }
+
+    /// P16: what came in a pause was missed, also in a short one; what came with its end was not. An instant that waits
+    /// for a run may have come before the pause, so it counts as missed when it is late.
+    pub(super) fn note_pause_is_over(&mut self, id: ScheduleId, now: Time) {
+        match self.held_up(id, now) {
+            Some(_) => self.note_missed(id, now),
+            None => self.note_missed_before(id, now.plus_ms(-self.limits().pause_end_ms)),
+        }
+    }
+
+    fn note_missed_before(&mut self, id: ScheduleId, before: Time) {
         let is_late = |next: &Next| next.opens() < before;
         if self.schedules.get(&id).is_some_and(|schedule| schedule.plan.next.as_ref().is_some_and(is_late))
             && let Some(schedule) = self.schedules.edit(&id)
         {
-            schedule.plan.missed_before = Some(before);
+            schedule.plan.missed_before = schedule.plan.missed_before.max(Some(before));
         }
     }
 

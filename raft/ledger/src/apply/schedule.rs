@@ -165,7 +165,7 @@ impl Ledger {
             Some(_) => Activity::Active,
             None => Activity::Done,
         })?;
-        self.note_missed(id, context.now);
+        self.note_pause_is_over(id, context.now);
         Ok(Outcome::Done)
     }
 

@@ -207,24 +207,39 @@ fn judge(
     let was_missed = |opens: Time| schedule.plan.missed_before.is_some_and(|before| opens < before);
     let judge = |(place, (step, opens)): (usize, (&Step, Time))| {
         let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
-        let waited = held.is_some_and(|held| opens <= held.through) && !was_missed(opens);
+        let wait = match held {
+            _ if was_missed(opens) => Wait::Missed,
+            Some(held) if opens <= held.through => Wait::ForRun,
+            _ => Wait::None,
+        };
         let verdict = match step {
             _ if ledger.has_opened(&(id, nominal.clone())) => Err(Reason::OpenedBefore),
             Step::Absent(_) => Err(Reason::DoesNotExist),
-            Step::Fires(_) => verdict(schedule, now.since_ms(opens), waited, Some(place) == latest),
+            Step::Fires(_) => verdict(schedule, now.since_ms(opens), wait, Some(place) == latest),
         };
         Judged { nominal, due, opens, verdict }
     };
     steps.into_iter().enumerate().map(judge).collect()
 }
 
-/// P16: does an instant open, and as what; or why not. One that has waited for a run was not missed.
-fn verdict(schedule: &Schedule, late_ms: i64, waited: bool, is_latest: bool) -> Result<Cause, Reason> {
+/// Why an instant is late, as far as the plan knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// It is on time, or no leader was there.
+    None,
+    /// A run stood in its way (`buffer_one`): it was not missed.
+    ForRun,
+    /// It came in a pause, or in an outage of more than [`ON_TIME_MS`].
+    Missed,
+}
+
+/// P16: does an instant open, and as what; or why not.
+fn verdict(schedule: &Schedule, late_ms: i64, wait: Wait, is_latest: bool) -> Result<Cause, Reason> {
     let policies = &schedule.policies;
     match policies.catch_up {
         _ if late_ms > policies.start_within_ms => Err(Reason::TooLate),
-        CatchUp::One | CatchUp::None if waited && !is_latest => Err(Reason::Superseded),
-        _ if waited || late_ms <= ON_TIME_MS => Ok(Cause::Due),
+        CatchUp::One | CatchUp::None if wait == Wait::ForRun && !is_latest => Err(Reason::Superseded),
+        _ if wait == Wait::ForRun || wait == Wait::None && late_ms <= ON_TIME_MS => Ok(Cause::Due),
         CatchUp::All => Ok(Cause::CatchUp),
         CatchUp::One if is_latest => Ok(Cause::CatchUp),
         CatchUp::One => Err(Reason::Coalesced),
