@@ -12,7 +12,7 @@ use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{BACKFILL_MAX, BackfillBatch, Ledger};
+use reveille_ledger::{BACKFILL_MAX, Ledger};
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
 use super::schedule::Found;
@@ -125,10 +125,11 @@ async fn look(admin: &Admin, found: Found, asked: &Asked) -> Result<(Range, Back
         };
         let range = range(schedule, calendar, span, most, found.now, is_known);
         // A few at a time: entries do not wait for the gap of a thousand instants to be asked.
-        let (mut opens, mut inside, mut batch) = (Vec::new(), Vec::new(), BackfillBatch::default());
+        let (mut opens, mut inside) = (Vec::new(), Vec::new());
+        let mut batch = site.replica.read(|ledger| ledger.backfill_batch(found.id));
         for some in range.openings.chunks(INSTANTS_AT_ONCE) {
             site.replica.read(|ledger| {
-                let may_open = |opening: &&Opening| ledger.may_backfill(&mut batch, found.id, opening.due);
+                let may_open = |opening: &&Opening| ledger.may_backfill(&mut batch, opening.due);
                 let (open, closed): (Vec<&Opening>, Vec<&Opening>) = some.iter().partition(may_open);
                 opens.extend(open);
                 inside.extend(closed);

@@ -5,36 +5,39 @@ mod plain;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    Backfill, Cause, Claim, Command, Entry, EpochStart, NodeUp, Opening, Reading, RowOutcome, ScheduleCreate,
-    ScheduleEdit,
+    Backfill, Cause, Claim, Command, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, RowOutcome, RunPause,
+    RunResume, ScheduleCreate, ScheduleEdit,
 };
 use reveille_ledger::content::{Audience, Recipient, To};
 use reveille_ledger::ids::{Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{BACKFILL_MAX, BackfillBatch, LEVEL, Ledger, Look, Standing};
+use reveille_ledger::{BACKFILL_MAX, LEVEL, Ledger, Look, Standing};
 
 const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
 const NOW: Time = Time(1_800_000_000_000);
 
-/// A schedule with a gap of 20 h, whose runs are opened by backfills.
+/// A schedule with a gap, whose runs are opened by fires or by backfills.
 struct World {
     ledger: Ledger,
     schedule: ScheduleId,
 }
 
 impl World {
+    /// All its instants are ahead: fires open them.
     fn new(recipients: u32) -> World {
-        World::with_gap(recipients, 20 * HOUR_MS)
+        World::with_gap(recipients, 20 * HOUR_MS, instant(3_000))
     }
 
-    fn with_gap(recipients: u32, min_gap_ms: i64) -> World {
+    /// All instants up to `after` are behind it.
+    fn with_gap(recipients: u32, min_gap_ms: i64, after: Time) -> World {
         let mut world = World { ledger: Ledger::new(), schedule: ScheduleId(3) };
         let readings = vec![Reading { node: HOLDER.node, wall: NOW }];
         world.put(Command::EpochStart(EpochStart::new(HOLDER, 1, readings)));
         world.put(Command::NodeUp(NodeUp { holder: HOLDER, name: "one".into(), level: LEVEL, life: 1 }));
         let policies = Policies { min_gap_ms, overlap: Overlap::Allow, ..Policies::default() };
-        let create = ScheduleCreate { policies, ..plain::schedule("minutely", audience(0..recipients), NOW) };
+        let next = Some(next_at(after.plus_ms(MINUTE_MS)));
+        let create = ScheduleCreate { policies, next, ..plain::schedule("minutely", audience(0..recipients), after) };
         assert_eq!(world.put(Command::ScheduleCreate(Box::new(create))), Outcome::Schedule(world.schedule));
         world
     }
@@ -64,12 +67,7 @@ impl World {
 
     /// One backfill of instants that lie so many minutes before now.
     fn backfill(&mut self, minutes: impl IntoIterator<Item = i64>) -> (u32, u32, Option<RunId>) {
-        let opening = |before: i64| {
-            let due = NOW.plus_ms(-before * MINUTE_MS);
-            let finish_by = NOW.plus_ms(HOUR_MS);
-            Opening { nominal: Nominal::Instant(due), due, cause: Cause::Backfill, finish_by }
-        };
-        let openings = minutes.into_iter().map(opening).collect();
+        let openings = minutes.into_iter().map(|before| opening(before, Cause::Backfill)).collect();
         let (schedule, body) = (self.schedule, Hash([0; 32]));
         match self.put(Command::Backfill(Backfill { request: None, body, schedule, openings, known: 0, rest: None })) {
             Outcome::Backfilled { opened, inside_gap, first, .. } => (opened, inside_gap, first),
@@ -77,16 +75,28 @@ impl World {
         }
     }
 
-    /// Opens `count` instants by the minute with a backfill each, the last one `before` minutes ago; how many opened,
-    /// and the first run.
-    fn open(&mut self, before: i64, count: i64) -> (u32, Option<RunId>) {
-        let (mut opened, mut first) = (0, None);
-        for minute in (0..count).rev() {
-            let one = self.backfill([before + minute]);
-            opened += one.0;
-            first = first.or(one.2);
+    /// Opens `count` instants by the minute with a fire each, the last one `before` minutes ago; answers the first run.
+    fn open(&mut self, before: i64, count: i64) -> RunId {
+        let mut first = None;
+        for minute in (before..before + count).rev() {
+            let plan = &self.ledger.schedules().get(&self.schedule).expect("the schedule").plan;
+            let opened = vec![opening(minute, Cause::CatchUp)];
+            let fire = Fire {
+                schedule: self.schedule,
+                plan_version: plan.version,
+                from: plan.next.as_ref().expect("an instant").nominal.clone(),
+                through: instant(minute),
+                opened,
+                explained: vec![],
+                next: Some(next_at(instant(minute - 1))),
+                tzdb: "test".into(),
+            };
+            match self.put(Command::Fire(vec![fire])) {
+                Outcome::Fired(answers) => first = first.or(Some(answers[0].as_ref().expect("fired")[0])),
+                other => panic!("{other:?}"),
+            }
         }
-        (opened, first)
+        first.expect("a run")
     }
 
     fn claim(&mut self, page: RunId, recipients: u32) -> Outcome {
@@ -103,10 +113,24 @@ impl World {
 
     /// Asks for one more run `before` minutes ago.
     fn look(&self, before: i64) -> (bool, Look) {
-        let mut batch = BackfillBatch::default();
-        let may = self.ledger.may_backfill(&mut batch, self.schedule, NOW.plus_ms(-before * MINUTE_MS));
+        let mut batch = self.ledger.backfill_batch(self.schedule);
+        let may = self.ledger.may_backfill(&mut batch, instant(before));
         (may, batch.look)
     }
+}
+
+/// So many minutes ago.
+fn instant(before: i64) -> Time {
+    NOW.plus_ms(-before * MINUTE_MS)
+}
+
+fn opening(before: i64, cause: Cause) -> Opening {
+    let due = instant(before);
+    Opening { nominal: Nominal::Instant(due), due, cause, finish_by: NOW.plus_ms(HOUR_MS) }
+}
+
+fn next_at(due: Time) -> Next {
+    Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
 }
 
 fn audience(people: std::ops::Range<u32>) -> To {
@@ -119,10 +143,11 @@ fn audience(people: std::ops::Range<u32>) -> To {
 
 #[test]
 fn backfill_counts_its_own_batch() {
-    let mut world = World::with_gap(2, 3 * HOUR_MS);
+    let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
     let hours = |range: std::ops::Range<i64>| range.rev().map(|hour| hour * 60);
     let (opened, inside_gap, _) = world.backfill(hours(1..12));
     assert_eq!((opened, inside_gap), (4, 7), "the first, and each one that is three hours after an opened one");
+    assert_eq!(world.backfill(hours(1..12)), (0, 7, None), "the others stay closed while those are pending");
     let pending = world.ledger.runs().map(|(page, ..)| page).collect::<Vec<_>>();
     for page in pending {
         world.send(page, 2);
@@ -134,10 +159,40 @@ fn backfill_counts_its_own_batch() {
 }
 
 #[test]
+fn backfill_beside_open_run_waits_until_that_mails_no_recipient() {
+    let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
+    let (_, _, first) = world.backfill([600]);
+    let first = first.expect("a run");
+    world.put(Command::RunPause(RunPause { run: first, reason: "look".into() }));
+    assert_eq!(world.backfill([540]), (0, 1, None), "a paused run may be resumed");
+    world.put(Command::RunResume(RunResume { run: first, without_canary: false }));
+    world.claim(first, 1);
+    world.put(Command::RunCancel(first));
+    assert_eq!(world.backfill([540]).0, 1, "of a cancelled run only the claimed recipient may get an email");
+    let loaded = Ledger::from_rows(world.ledger.all_rows()).expect("the rows read back");
+    let mut again = World { ledger: loaded, ..world };
+    assert_eq!(again.backfill([480]), (0, 1, None), "a node that was restarted decides the same");
+    assert_eq!(check(&again.ledger), []);
+}
+
+#[test]
+fn backfill_beside_open_run_opens_for_recipients_of_edited_audience() {
+    let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
+    assert_eq!(world.backfill([600]).0, 1);
+    world.edit(1..2);
+    assert_eq!(world.backfill([540]), (0, 1, None), "the recipient has another number and the same address");
+    world.edit(1..3);
+    assert_eq!(world.backfill([540]).0, 1, "one recipient is new");
+    assert_eq!(check(&world.ledger), []);
+}
+
+#[test]
 fn backfill_opens_again_for_recipients_whom_its_batch_leaves_out() {
-    let mut world = World::with_gap(2, 3 * HOUR_MS);
+    let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
     let (_, _, sent) = world.backfill([600]);
-    world.send(sent.expect("a run"), 1);
+    let sent = sent.expect("a run");
+    world.send(sent, 1);
+    world.put(Command::RunCancel(sent));
     // Ten hours ago the second recipient got nothing: nine hours ago opens for it, and eight hours ago for no recipient.
     // Seven hours ago the first recipient may get an email again.
     assert_eq!(world.backfill([540, 480, 420, 360]).0, 3);
@@ -145,18 +200,17 @@ fn backfill_opens_again_for_recipients_whom_its_batch_leaves_out() {
 }
 
 #[test]
-fn runs_that_mailed_nobody_cost_nothing() {
+fn backfill_looks_once_at_open_runs_and_never_at_finished_runs_that_mailed_nobody() {
     let mut world = World::new(1);
-    let (opened, first) = world.open(2_000, BACKFILL_MAX as i64);
-    assert_eq!(opened, 1_000);
+    let first = world.open(2_000, BACKFILL_MAX as i64);
     let (may, look) = world.look(1_999);
-    assert_eq!((may, look.runs), (true, 0), "a thousand runs that are pending");
-    world.send(first.expect("a run"), 1);
-    let suppressed = world.ledger.runs().map(|(page, ..)| page).skip(1).take(300).collect::<Vec<_>>();
-    for page in suppressed {
+    assert_eq!((may, look.runs), (false, 1_000), "a thousand runs that are pending, each looked at once");
+    world.send(first, 1);
+    let others = world.ledger.runs().map(|(page, ..)| page).skip(1).collect::<Vec<_>>();
+    for page in others {
         world.claim(page, 1);
     }
-    assert_eq!(world.ledger.runs().filter(|(_, _, run)| run.counts.is_finished()).count(), 301);
+    assert!(world.ledger.runs().all(|(_, _, run)| run.counts.is_finished()), "all others are suppressed");
     let (may, look) = world.look(1_999);
     assert_eq!((may, look.runs), (false, 1), "one of them has mailed somebody");
     let loaded = Ledger::from_rows(world.ledger.all_rows()).expect("the rows read back");
@@ -168,17 +222,19 @@ fn runs_that_mailed_nobody_cost_nothing() {
 #[test]
 fn a_table_of_numbers_is_made_once_for_two_lists_and_goes_with_them() {
     let mut world = World::new(40);
-    let (_, former) = world.open(600, 1);
+    let former = world.open(600, 1);
     world.edit(1..41);
-    let (opened, beside) = world.open(599, 1);
-    assert_eq!(opened, 1);
-    world.send(former.expect("a run"), 40);
-    let (may, look) = world.look(598);
-    assert_eq!((may, look.runs, look.made), (true, 1, 1), "nobody has asked before");
-    let granted = world.claim(beside.expect("a run"), 40);
+    let beside = world.open(599, 1);
+    world.send(former, 40);
+    let look = |world: &World| {
+        let mut look = Look::default();
+        let near = world.ledger.inside_gap(&mut look, beside, 0..40);
+        (near.len(), look.runs, look.made)
+    };
+    assert_eq!(look(&world), (39, 1, 1), "no look has asked before");
+    let granted = world.claim(beside, 40);
     assert!(matches!(granted, Outcome::Claimed(ref fences) if fences[0].is_ok()), "one of them is new: {granted:?}");
-    let (_, look) = world.look(598);
-    assert_eq!((look.runs, look.made), (2, 0), "the claim has made it, and for the run beside it needs none");
-    assert_eq!(world.open(500, 90).0, 90, "the new one is claimed only");
+    assert_eq!(look(&world), (39, 1, 0), "the claim has made it");
+    world.open(500, 90);
     assert_eq!(check(&world.ledger), [], "each table is true, and so are its lists");
 }

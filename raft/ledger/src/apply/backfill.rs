@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 
 use super::Context;
 use super::fire::Opened;
-use super::gap::BackfillBatch;
 use super::schedule::bounded;
 use crate::command::{Backfill, Cause, Opening};
 use crate::ids::{Nominal, ScheduleId};
@@ -88,8 +87,8 @@ impl Ledger {
         let fresh = backfill.openings.iter().filter(|opening| !self.has_opened(&(id, opening.nominal.clone())));
         let fresh: Vec<Opening> = fresh.cloned().collect();
         let overtaken = (backfill.openings.len() - fresh.len()) as u32;
-        let mut batch = BackfillBatch::default();
-        let may_mail = |opening: &Opening| self.may_backfill(&mut batch, id, opening.due);
+        let mut batch = self.backfill_batch(id);
+        let may_mail = |opening: &Opening| self.may_backfill(&mut batch, opening.due);
         let (fresh, inside): (Vec<Opening>, Vec<Opening>) = fresh.into_iter().partition(may_mail);
         self.keep_tables(batch.look);
         let inside_gap = inside.len() as u32;

@@ -67,7 +67,7 @@ pub(super) struct Beside {
 
 /// Sent, or it may have been.
 const COUNTS: [Standing; 3] = [Standing::Sent, Standing::Assumed, Standing::InDoubt];
-const CLAIMED: [Standing; 1] = [Standing::Claimed];
+pub(super) const CLAIMED: [Standing; 1] = [Standing::Claimed];
 
 impl Ledger {
     /// What other runs say of `whom`, recipients by their numbers in the audience of who asks.
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// Those of `whom` who have one of these standings in another run.
-    fn those(
+    pub(super) fn those(
         &self,
         other: RunId,
         run: &Run,
@@ -138,7 +138,7 @@ impl Ledger {
     }
 
     /// The table from one audience to another; none where they are the same.
-    fn table<'a>(&'a self, look: &'a mut Look, own: Hash, other: Hash) -> Option<&'a Table> {
+    pub(super) fn table<'a>(&'a self, look: &'a mut Look, own: Hash, other: Hash) -> Option<&'a Table> {
         if own == other {
             return None;
         }

@@ -11,14 +11,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
-use super::beside::Asking;
+use super::beside::{Asking, CLAIMED};
 use super::moves::Place;
 use crate::bitmap::{Bitmap, CHUNK};
 use crate::ids::{RunId, ScheduleId, Time};
 use crate::refusal::Refusal;
 use crate::renumber::Tables;
 use crate::rulings::{self, Ruled};
-use crate::state::{Ledger, Run, Standing, bucket_after};
+use crate::state::{Ledger, Run, RunState, Standing, bucket_after};
 
 /// What one look behind the gap, or several in a row, has cost, and the tables of numbers that it had to make.
 #[derive(Default)]
@@ -31,12 +31,12 @@ pub struct Look {
 }
 
 /// The instants of one backfill, oldest first: what each of them leaves for the later ones (P17).
-#[derive(Default)]
 pub struct BackfillBatch {
     /// What the checks of the gap have cost.
     pub look: Look,
-    /// The recipients that an instant of this batch will mail, by its due time.
-    opened: BTreeMap<Time, Bitmap>,
+    schedule: ScheduleId,
+    /// The recipients that a run will mail, by its due time: open runs, and instants of this batch.
+    to_mail: BTreeMap<Time, Bitmap>,
 }
 
 /// Of slots of one run in a chunk: who counts in another run too near, and who is claimed in one.
@@ -97,17 +97,37 @@ impl Ledger {
         }
     }
 
+    /// Begins a backfill of a schedule with the runs that have recipients to mail (P17): a second backfill of a stretch
+    /// opens no instant beside a run of the first.
+    pub fn backfill_batch(&self, id: ScheduleId) -> BackfillBatch {
+        let mut batch = BackfillBatch { look: Look::default(), schedule: id, to_mail: BTreeMap::new() };
+        let Some((asking, all)) = self.asking(id, Time(0)) else { return batch };
+        let runs = self.open_pages().flat_map(|(id, page)| {
+            (id.place..).zip(&page.runs).map(move |(place, run)| (RunId { index: id.index, place }, run))
+        });
+        for (other, run) in runs.filter(|(_, run)| run.schedule == id && !run.counts.is_finished()) {
+            let goes_on =
+                matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.finish_by > self.head.now;
+            let standings: &[Standing] = if goes_on { &[Standing::Pending, Standing::Claimed] } else { &CLAIMED };
+            batch.look.runs += 1;
+            let table = self.table(&mut batch.look, asking.audience, run.audience);
+            let to_mail = self.those(other, run, (standings, &all, table));
+            batch.to_mail.entry(run.due).or_default().add(&to_mail);
+        }
+        batch
+    }
+
     /// May an instant of a backfill open (P17)? It may if it mails at least one recipient: one that got no email of a
-    /// run within the gap, and gets none of an instant of the batch within the gap. An instant next to a run whose
-    /// recipients are forgotten stays closed.
+    /// run within the gap, and gets none of an open run or an instant of the batch within the gap. An instant next to a
+    /// run whose recipients are forgotten stays closed.
     ///
     /// `apply` and the dry run ask this for each instant of the batch in order.
-    pub fn may_backfill(&self, batch: &mut BackfillBatch, id: ScheduleId, due: Time) -> bool {
-        let Some((asking, mut left)) = self.asking(id, due) else { return true };
+    pub fn may_backfill(&self, batch: &mut BackfillBatch, due: Time) -> bool {
+        let Some((asking, mut left)) = self.asking(batch.schedule, due) else { return true };
         if self.is_forgotten_beside(&asking) {
             return false;
         }
-        for (_, mailed) in batch.opened.range(asking.instants()).rev() {
+        for (_, mailed) in batch.to_mail.range(asking.instants()).rev() {
             left.remove(mailed);
             if left.is_empty() {
                 return false;
@@ -116,7 +136,7 @@ impl Ledger {
         left.remove(&self.beside(&mut batch.look, &asking, &left).counts);
         let opens = !left.is_empty();
         if opens {
-            batch.opened.entry(due).or_default().add(&left);
+            batch.to_mail.entry(due).or_default().add(&left);
         }
         opens
     }

@@ -550,7 +550,8 @@ pub fn ledger() -> Ledger {
     let page = fired[0].as_ref().expect("a run")[0];
     let trigger = Command::Trigger(Trigger { schedule: active, request: "now".into() });
     let Outcome::Run { run: triggered, .. } = put(10_000, trigger) else { panic!("a run") };
-    put(10_000, Command::Backfill(backfill(active, next(3))));
+    // Outside of the gap of the runs above, so it opens.
+    put(10_000, Command::Backfill(backfill(active, next(-1_300))));
     let mut claim = |slots: Bitmap| {
         let claim = Claim { page, chunk: 0, slice: slots, holder: HOLDER };
         let Outcome::Claimed(answers) = put(11_000, Command::Claim(vec![claim])) else { panic!("claimed") };
