@@ -11,6 +11,7 @@ mod oracle;
 mod properties;
 #[path = "calendar/second_opinion.rs"]
 mod second_opinion;
+mod seeds;
 #[path = "calendar/support.rs"]
 mod support;
 #[path = "calendar/vectors.rs"]

@@ -9,6 +9,7 @@ mod backfilled;
 #[path = "catch_up/behind_a_run.rs"]
 mod behind_a_run;
 mod plain;
+mod seeds;
 
 use std::collections::BTreeMap;
 
@@ -490,7 +491,7 @@ fn opens(policies: &Policies, late_ms: i64, is_latest: bool) -> Result<(), Reaso
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(seeds::cases(120))]
 
     #[test]
     fn every_instant_is_opened_or_explained_whatever_the_outage(

@@ -10,6 +10,7 @@ use reveille_ledger::decide::calendar::{
     DstGap, DstOverlap, Pattern, Policies, Step, When, count, missed, next_after, spread, steps_after,
 };
 
+use crate::seeds;
 use crate::support::{GAPS, OVERLAPS, at, cron, database, firings};
 
 /// Zones with half-hour changes, changes at midnight, a lost day, Ramadan, no change at all, and
@@ -82,7 +83,7 @@ fn some_steps(pattern: &Pattern, zone: &TimeZone, policies: &Policies, after: Ti
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(seeds::cases(1_500))]
 
     #[test]
     fn instants_strictly_increase_and_names_are_never_used_twice((zone, pattern, policies, after) in cases()) {

@@ -12,7 +12,7 @@ use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Poli
 use reveille_ledger::reply::Outcome;
 use std::collections::BTreeMap;
 
-use super::{Drill, Wish, at};
+use super::{Drill, Wish, at, seeds};
 
 impl Drill {
     /// Time passes under a leader, whose timer is at work.
@@ -173,7 +173,7 @@ fn turn() -> impl Strategy<Value = Turn> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(seeds::cases(200))]
 
     /// Late is what nobody was there for, in time: an outage of more than a minute has ended between its instant
     /// and its run. All else is on time, or says for which run it waited.

@@ -3,33 +3,65 @@
 //! It shares no code with `apply`. It takes the state before an entry and the entry, and says where every
 //! recipient must stand after it (claims P4, evidence P14), or at least which moves are allowed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::canary::Verdict;
 use reveille_ledger::command::*;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::policy::Overlap;
 use reveille_ledger::pool::Day;
-use reveille_ledger::{Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
+use reveille_ledger::{Chunk, Ledger, Page, Row, Run, RunState, Standing, WAVE_MS};
 
 type Seat = (RunId, u32, u16);
 
-/// Everybody in the ledger, and where they stand.
-fn everybody(ledger: &Ledger) -> BTreeMap<Seat, Standing> {
-    let mut all = BTreeMap::new();
-    for ((page, number), chunk) in ledger.chunks().iter() {
-        for standing in Standing::ALL {
-            all.extend(chunk.set(standing).iter().map(|slot| ((*page, *number, slot), standing)));
+/// Above that many slots of a chunk, recipients are judged one by one only at its borders, and where they have moved.
+const SLOTS_MAX: u32 = 16_384;
+/// Of a set of slots that have moved alike, those that are judged at its start and at its end.
+const MOVED_MAX: usize = 24;
+
+/// Recipients of both states, each with its standing.
+fn everybody(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, Standing>; 2] {
+    let mut all = [BTreeMap::new(), BTreeMap::new()];
+    let keys: BTreeSet<(RunId, u32)> =
+        [before, after].iter().flat_map(|of| of.chunks().iter().map(|(key, _)| *key)).collect();
+    for key in keys {
+        let chunks = [before, after].map(|of| of.chunks().get(&key));
+        let looked_at = looked_at(chunks);
+        for (chunk, found) in chunks.into_iter().zip(&mut all) {
+            for standing in Standing::ALL {
+                let slots = chunk.map(|chunk| chunk.set(standing).and(&looked_at)).unwrap_or_default();
+                found.extend(slots.iter().map(|slot| ((key.0, key.1, slot), standing)));
+            }
         }
     }
     all
 }
 
+fn looked_at(chunks: [Option<&Chunk>; 2]) -> Bitmap {
+    let sets = |standing| chunks.map(|chunk| chunk.map(|chunk| chunk.set(standing).clone()).unwrap_or_default());
+    let mut all = Bitmap::new();
+    Standing::ALL.into_iter().flat_map(sets).for_each(|set| all.add(&set));
+    let slots = all.max().map_or(0, |last| u32::from(last) + 1);
+    if slots <= SLOTS_MAX {
+        return all;
+    }
+    let mut looked_at = Bitmap::range(0, 40);
+    looked_at.add(&Bitmap::range(slots - 40, 40));
+    for [was, is] in Standing::ALL.into_iter().map(sets) {
+        for moved in [was.and_not(&is), is.and_not(&was)] {
+            let moved: Vec<u16> = moved.iter().collect();
+            looked_at.add(&moved.iter().take(MOVED_MAX).chain(moved.iter().rev().take(MOVED_MAX)).copied().collect());
+        }
+    }
+    looked_at
+}
+
 /// Panics when somebody stands where the rules do not put them.
 pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     judge_places(before, entry, after);
-    let (was, is) = (everybody(before), everybody(after));
+    let [was, is] = everybody(before, after);
     for (seat, standing) in &is {
         if *standing == Standing::Claimed && was.get(seat) != Some(standing) {
             let near = beside(after, *seat);
@@ -63,6 +95,7 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
         let told = || format!("{id} was {:?} and is {:?} after {entry:?}", run.state, now.state);
         assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", told());
     }
+    judge_reopened(before, entry, after);
     grows(before, after);
     judge_concurrency(before, entry, after);
     judge_warm_up(before, entry, after);
@@ -138,6 +171,19 @@ fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
     }
 }
 
+/// P16: a run that was over and gets work by a requeue or a resend takes no part in `overlap`.
+fn judge_reopened(before: &Ledger, entry: &Entry, after: &Ledger) {
+    if !matches!(entry.command, Command::Requeue(_) | Command::Decide(_)) {
+        return;
+    }
+    let open = |run: &Run| run.counts.get(Standing::Pending) + run.counts.get(Standing::Claimed);
+    for (id, _, was) in before.runs().filter(|(_, _, run)| open(run) == 0 || run.finish_by <= entry.now) {
+        let Some(is) = after.run(id).filter(|is| is.counts.get(Standing::Pending) > 0) else { continue };
+        let is_back = is.finish_by > was.finish_by || open(was) == 0;
+        assert!(!is_back || is.reopened, "{id} was {was:?} and is {is:?}");
+    }
+}
+
 /// P24: only what was finished and old enough goes, with all that shares its page, and its name and its counts
 /// stay.
 fn judge_pruned(page: &Page, run: &Run, after: &Ledger, id: RunId, now: Time) {
@@ -174,6 +220,10 @@ fn counts(standing: Standing) -> bool {
 fn beside(ledger: &Ledger, (page, chunk, slot): Seat) -> Vec<Standing> {
     let Some((id, number)) = ledger.recipient_at((page, chunk), slot) else { return vec![] };
     let run = ledger.run(id).expect("a run");
+    // Those of a sealed audience have no gap.
+    if run.policies.min_gap_ms == 0 {
+        return vec![];
+    }
     let key = |run: &Run, number: u32| {
         let audience = ledger.blob(&run.audience).and_then(Recipients::from_blob).expect("an audience");
         let Recipients::Inline(audience) = audience else { panic!("a list") };
