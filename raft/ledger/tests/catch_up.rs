@@ -15,19 +15,21 @@ use std::collections::BTreeMap;
 
 use jiff::tz::TimeZoneDatabase;
 use proptest::prelude::*;
+use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    Cause, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Next, Reading, Reason, Replan, ScheduleCreate,
+    Cause, Claim, Command, ENTRY_BYTES_MAX, Entry, EpochStart, Next, NodeUp, Reading, Reason, Replan, RowOutcome,
+    ScheduleCreate,
 };
 use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
 use reveille_ledger::decide::catch_up::{Jitter, ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire, plan_leave};
 use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::decide::replan::{outdated, replan};
-use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{Epoch, Fence, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Activity, History, Ledger, OPENINGS_MAX};
+use reveille_ledger::{Activity, History, LEVEL, Ledger, OPENINGS_MAX};
 
 /// A ledger with one schedule, fired as a timer would.
 struct Drill {
@@ -154,6 +156,25 @@ impl Drill {
     fn after_outage(&mut self, lasting_ms: i64) {
         self.leap_to(self.now.plus_ms(lasting_ms));
         self.catch_up();
+    }
+
+    /// Claims the recipient of the run that is open: also past its deadline it holds up the next instant.
+    fn claim(&mut self) -> (RunId, Fence) {
+        let holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+        self.put(Command::NodeUp(NodeUp { holder, name: "one".into(), level: LEVEL, life: 1 }));
+        let page = self.unfinished()[0];
+        let claimed = self.put(Command::Claim(vec![Claim { page, chunk: 0, slice: Bitmap::range(0, 1), holder }]));
+        match claimed {
+            Outcome::Claimed(fences) => (page, *fences[0].as_ref().expect("granted")),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What was claimed is sent: its run holds up nothing any more.
+    fn send(&mut self, (page, fence): (RunId, Fence)) {
+        let outcome = RowOutcome { accepted: Bitmap::range(0, 1), ..RowOutcome::empty(page, 0, fence) };
+        assert_eq!(self.put(Command::Settle(vec![outcome])), Outcome::Moved(1));
+        assert_eq!(check(&self.ledger), []);
     }
 
     /// Runs with something to send.
@@ -670,4 +691,74 @@ fn a_plan_that_has_moved_on_or_is_due_is_not_replanned() {
     assert_eq!(drill.put(Command::Replan(vec![right])), Outcome::Moved(0));
     drill.catch_up();
     assert_eq!(drill.opened().len(), 1);
+}
+
+/// Nine o'clock of the second of March, seven o'clock UTC by the rules of [`nine_by_other_rules`], behind the run of the
+/// day before, whose recipient is still claimed.
+fn nine_behind_a_run() -> (Drill, (RunId, Fence)) {
+    let wish = Wish { policies: Policies { catch_up: CatchUp::None, ..Policies::default() }, ..Wish::default() };
+    let mut drill = Drill::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T06:00:00Z"), &wish);
+    drill.wait_until(at("2026-03-01T07:00:00Z"));
+    drill.catch_up();
+    let claimed = drill.claim();
+    drill.leap_to(at("2026-03-02T06:30:00Z"));
+    (drill, claimed)
+}
+
+/// Nine o'clock of each of three days, wherever that is on the second and the third day, and nothing else.
+fn assert_each_nine_opens_once(mut drill: Drill, second: &str, rules: &str) {
+    for time in ["2026-03-02T08:00:00Z", "2026-03-03T06:00:00Z", "2026-03-03T07:00:00Z", "2026-03-03T08:00:00Z"] {
+        drill.leap_to(at(time));
+        drill.catch_up();
+        drill.finish();
+    }
+    let nine = |day: &str| Nominal::Civil { civil_ms: at(&format!("2026-03-{day}T09:00:00Z")).0, fold: 0 };
+    let opened = drill.opened();
+    let names: Vec<Nominal> = opened.iter().map(|(name, ..)| name.clone()).collect();
+    assert_eq!(names, [nine("01"), nine("02"), nine("03")], "{rules}");
+    assert_eq!((opened[1].1, opened[1].2), (at(second), Cause::Due), "{rules}");
+    assert!(drill.explained().is_empty(), "{rules}: {:?}", drill.explained());
+}
+
+#[test]
+fn replan_of_instant_that_waits_for_a_run_changes_nothing_and_it_opens_once_by_the_new_rules() {
+    for (rules, due) in [
+        ("Etc/GMT-2", "2026-03-02T07:00:00Z"),
+        ("Etc/GMT-3", "2026-03-02T06:00:00Z"),
+        ("Etc/GMT-1", "2026-03-02T08:00:00Z"),
+    ] {
+        let (mut drill, claimed) = nine_behind_a_run();
+        drill.wait_until(at("2026-03-02T07:15:00Z"));
+        assert_eq!(drill.catch_up(), 0, "{rules}: it waits");
+        let waiting = drill.ledger.schedules().get(&drill.schedule).cloned().expect("the schedule");
+        drill.zone = Zone { tzdb: "another release".into(), ..zone(rules) };
+        assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}");
+        assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&waiting), "{rules}: it still waits");
+        // Nor does a replan that was computed before the instant was due.
+        let early = replan(drill.schedule, &waiting, &drill.pattern, &drill.zone).expect("it is planned");
+        assert_eq!(drill.put(Command::Replan(vec![early])), Outcome::Moved(0), "{rules}");
+        assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&waiting), "{rules}: it waits all the same");
+        drill.send(claimed);
+        drill.catch_up();
+        assert_each_nine_opens_once(drill, due, rules);
+    }
+}
+
+#[test]
+fn replan_of_instant_behind_a_run_waits_for_the_run_where_the_new_rules_put_it() {
+    for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
+        let (mut drill, claimed) = nine_behind_a_run();
+        drill.zone = zone(rules);
+        assert_eq!(drill.replan(), Outcome::Moved(1), "{rules}");
+        for time in ["2026-03-02T07:15:00Z", "2026-03-02T08:00:00Z"] {
+            drill.wait_until(at(time));
+            drill.catch_up();
+            assert_eq!(drill.opened().len(), 1, "{rules}: it is to come, or waits");
+            assert_eq!(drill.replan(), Outcome::Moved(0), "{rules}");
+        }
+        assert_eq!(drill.ledger.waits_for(drill.schedule), drill.unfinished().first().copied(), "{rules}");
+        drill.send(claimed);
+        drill.catch_up();
+        assert_each_nine_opens_once(drill, due, rules);
+    }
 }

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Cause, Command, Reason, Trigger};
+use reveille_ledger::command::{Cause, Command, Reason, SchedulePause, ScheduleResume, Trigger};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::decide::catch_up::ON_TIME_MS;
 use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::decide::overlap::{Waits, missed_that_wait};
-use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::ids::{Fence, RunId, Time};
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use std::collections::BTreeMap;
@@ -149,6 +149,57 @@ fn triggered_run_before_the_timer_changes_nothing_of_what_was_missed() {
     drill.finish();
     assert_eq!(drill.told()[1..], [(180, Cause::CatchUp, None)]);
     assert_eq!(drill.explained(), BTreeMap::from([(Reason::Coalesced, 2)]));
+}
+
+/// The run of the first hour is claimed, and the instant of the second has waited for it for five minutes.
+fn second_hour_behind_the_first() -> (Drill, (RunId, Fence)) {
+    let mut drill = one_by_one(60, CatchUp::None);
+    drill.pass(HOUR_MS);
+    let claimed = drill.claim();
+    drill.pass(HOUR_MS + 5 * MINUTE_MS);
+    assert_eq!(drill.told().len(), 1, "the second waits");
+    (drill, claimed)
+}
+
+#[test]
+fn instant_that_waited_and_then_could_have_opened_was_missed() {
+    let (mut drill, claimed) = second_hour_behind_the_first();
+    drill.send(claimed);
+    // The leader that took this in is gone before it fires.
+    drill.after_outage(30 * MINUTE_MS);
+    assert_eq!(drill.told().len(), 1, "{:?}", drill.told());
+    assert_eq!(drill.explained(), BTreeMap::from([(Reason::NoCatchUp, 1)]));
+}
+
+#[test]
+fn instant_that_waits_through_a_fail_over_was_not_missed() {
+    let (mut drill, claimed) = second_hour_behind_the_first();
+    drill.leap_to(drill.now.plus_ms(30_000));
+    drill.send(claimed);
+    drill.after_outage(30_000);
+    assert_eq!(drill.told()[1..], [(120, Cause::Due, drill.run_at(0))]);
+}
+
+/// A pause of a minute and an hour is over before the run is: what came in it was missed. A pause of ten seconds that
+/// began after the instant changes nothing of its wait.
+#[test]
+fn instant_that_came_in_a_pause_was_missed_also_behind_a_run() {
+    for (before, lasting, expected) in [(-MINUTE_MS, HOUR_MS, vec![]), (10_000, 10_000, vec![(120, Cause::Due)])] {
+        let mut drill = one_by_one(60, CatchUp::None);
+        drill.pass(HOUR_MS);
+        let claimed = drill.claim();
+        drill.pass(HOUR_MS + before);
+        let pause = SchedulePause { schedule: drill.schedule, reason: "rest".into() };
+        assert_eq!(drill.put(Command::SchedulePause(pause)), Outcome::Done);
+        drill.pass(lasting);
+        let resume = ScheduleResume { schedule: drill.schedule, plan_version: 2 };
+        assert_eq!(drill.put(Command::ScheduleResume(resume)), Outcome::Done);
+        drill.send(claimed);
+        drill.catch_up();
+        let opened: Vec<(i64, Cause)> = drill.told()[1..].iter().map(|(due, cause, _)| (*due, *cause)).collect();
+        assert_eq!(opened, expected, "paused {before} ms after the instant for {lasting} ms");
+        assert_eq!(drill.explained().len(), usize::from(expected.is_empty()));
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
