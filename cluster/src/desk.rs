@@ -149,7 +149,7 @@ impl PeerService for Desk {
             cluster: site.replica.cluster(),
             incarnation: site.me.incarnation,
             applied,
-            state_hash: site.checkpoint(),
+            checkpoints: site.replica.checkpoints(),
             wall: self.clock.wall(),
             version: self.introduction.version.clone(),
             tzdb: self.introduction.tzdb.clone(),

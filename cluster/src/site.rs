@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use reveille_ledger::Ledger;
 use reveille_ledger::content::{Named, Recipients};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Epoch, Hash, Holder, NodeId, Time};
@@ -27,10 +26,6 @@ use crate::return_path::ReturnPath;
 use crate::term::Term;
 use crate::unsubscribe::Unsubscribe;
 use crate::zones::Zones;
-
-/// Rows up to which the state is hashed now and then, and bytes of its lists and contents: some ten milliseconds.
-const CHECKPOINT_ROWS_MAX: usize = 10_000;
-const CHECKPOINT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Bytes of decoded audiences that are kept: some hundred of the largest lists that a schedule may hold.
 const AUDIENCE_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -62,7 +57,6 @@ pub struct Site {
     /// An operator has looked at the clock of the only voter: it is taken, however far it was moved (P18).
     accept_clock: bool,
     /// Hash of the state and the index at which it was taken: equal on every node at an equal index (I11).
-    checkpoint: RwLock<Option<(u64, Hash)>>,
     /// The leadership of this node, while there is one.
     term: RwLock<Option<Arc<Term>>>,
     /// The relays of this node, once its actors run.
@@ -101,7 +95,6 @@ impl Site {
             parts,
             audiences: Cache::new(AUDIENCE_BYTES_MAX),
             accept_clock: false,
-            checkpoint: RwLock::new(None),
             term: RwLock::new(None),
             relays: RwLock::new(None),
             settling: Mutex::new(Mean::default()),
@@ -202,27 +195,6 @@ impl Site {
         Measured { relays, settle: self.settling.lock().at(self.clock.monotonic()) }
     }
 
-    /// The last hash of the state that was taken, and its index.
-    pub fn checkpoint(&self) -> Option<(u64, Hash)> {
-        *self.checkpoint.read()
-    }
-
-    /// Takes the hash of the state when nothing was applied since index `seen`, and it is not too large to be
-    /// walked while entries wait; answers the index that is applied now. A quiet cluster is quiet at the same
-    /// index everywhere, so its nodes can be compared (I11).
-    pub(crate) fn take_checkpoint_when_quiet(&self, seen: u64) -> u64 {
-        let known = self.checkpoint().map(|(index, _)| index);
-        let (applied, hash) = self.replica.read(|ledger| {
-            let applied = ledger.head().applied;
-            let due = applied == seen && known != Some(applied) && is_soon_hashed(ledger);
-            (applied, due.then(|| ledger.state_hash()))
-        });
-        if let Some(hash) = hash {
-            *self.checkpoint.write() = Some((applied, hash));
-        }
-        applied
-    }
-
     /// A sealed audience of a tenant, and the names of its recipients' variables (P20).
     pub fn sealed(&self, tenant: &str, name: &str) -> Option<(Named, Vec<String>)> {
         self.replica.read(|ledger| {
@@ -288,11 +260,6 @@ impl Site {
     }
 }
 
-/// Is the whole state walked so soon that nobody notices? While it is, nothing can be applied.
-fn is_soon_hashed(ledger: &Ledger) -> bool {
-    ledger.row_count() <= CHECKPOINT_ROWS_MAX && ledger.blob_bytes() <= CHECKPOINT_BYTES_MAX
-}
-
 /// Bytes of a decoded audience, estimated.
 fn weight(recipients: &Recipients) -> usize {
     let string = |text: &String| STRING_BYTES + text.len();
@@ -335,27 +302,5 @@ pub(crate) fn concerns(hint: &Hint) -> Concerns {
             Effect::WorkAppeared(_) | Effect::RowClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
             _ => Concerns::Nobody,
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use reveille_ledger::command::{Command, Entry, EpochStart, OptOut, Reading};
-    use reveille_ledger::ids::{Incarnation, Time};
-
-    #[test]
-    fn a_state_with_many_rows_of_any_kind_is_not_hashed_in_passing() {
-        let mut ledger = Ledger::new();
-        assert!(is_soon_hashed(&ledger));
-        let me = Holder { node: NodeId(1), incarnation: Incarnation(1) };
-        let start = EpochStart::new(me, 1, vec![Reading { node: me.node, wall: Time(0) }]);
-        ledger.apply(1, &Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
-        for index in 2..CHECKPOINT_ROWS_MAX as u64 + 2 {
-            let key = format!("r{index}@example.com");
-            let command = Command::OptOut(OptOut { tenant: "default".to_owned(), keys: vec![key] });
-            ledger.apply(index, &Entry { epoch: Epoch(1), now: Time(0), command });
-        }
-        assert!(!is_soon_hashed(&ledger), "{} rows", ledger.row_count());
     }
 }

@@ -272,7 +272,7 @@ async fn follow_relays(site: Arc<Site>, relays: Arc<Relays>, stop: CancellationT
     let mut seen = 0;
     while !stop.is_cancelled() {
         follow(&site, &relays);
-        seen = site.take_checkpoint_when_quiet(seen);
+        seen = site.replica.take_checkpoint_when_quiet(seen);
         let changed = async {
             loop {
                 match hints.next().await {

@@ -6,9 +6,11 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use reveille_ledger::Ledger;
 use tokio::sync::{broadcast, watch};
 
+use crate::checkpoints::Checkpoints;
 use crate::fault::{Fault, FaultCell};
 use crate::hint::{HINTS_MAX, Hint};
 use crate::types::{LogId, StoredMembership};
+use crate::wal::WalHealth;
 
 /// How far the state is: the last entry in it, and the membership in force there.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,8 +28,11 @@ pub(crate) struct Core {
     /// while the ledger's lock is held for writing.
     pub anew: AtomicBool,
     pub applied: watch::Sender<u64>,
+    pub checkpoints: Checkpoints,
     pub hints: broadcast::Sender<Hint>,
     pub faults: FaultCell,
+    /// The log of these entries; none in tests.
+    log: Option<WalHealth>,
     /// Entries that are applied again while Raft starts give no hints (P10).
     live: AtomicBool,
     /// Walks over the whole state that hold its lock for reading now.
@@ -52,11 +57,29 @@ impl Core {
             place: Mutex::new(place),
             anew: AtomicBool::new(anew),
             applied,
+            checkpoints: Checkpoints::default(),
             hints,
             faults,
+            log: None,
             live: AtomicBool::new(false),
             walks: AtomicUsize::new(0),
         }
+    }
+
+    /// The state of entries of this log.
+    pub fn of_log(self, log: WalHealth) -> Core {
+        Core { log: Some(log), ..self }
+    }
+
+    /// Waits until the log is durable up to every entry that is applied by now. Raft applies an entry as soon as most
+    /// voters have it, which may be before this node has it on disk. What is on disk of the state must not go beyond the
+    /// log there: after a power cut the node could not start. Blocks for as long as the disk of the log takes.
+    ///
+    /// # Errors
+    /// The log has failed.
+    pub fn wait_for_log(&self) -> Result<(), Fault> {
+        let Some(log) = &self.log else { return Ok(()) };
+        log.wait_durable().map_err(|fault| Fault::Log(fault.to_string()))
     }
 
     /// A look at the state, which is short. While somebody walks over all of it, the machine may be waiting for that;

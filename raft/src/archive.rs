@@ -103,6 +103,7 @@ impl Archive {
         crash::point("snapshot.build-start");
         let (place, rows) = self.view()?;
         let index = place.last.map_or(0, |id| id.index);
+        self.core.wait_for_log()?;
         let built = self.folder.build(index, encode_place(&place)?, hash(&rows), rows)?;
         crash::point("snapshot.build-end");
         let verified = self.folder.latest_verified()?;

@@ -28,6 +28,7 @@ mod admission;
 mod answer;
 mod applied;
 mod archive;
+mod checkpoints;
 pub mod crash;
 mod drive;
 mod fault;

@@ -23,6 +23,7 @@ use reveille_ledger::{LEVEL, Ledger};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::applied::{Core, Place};
+use crate::checkpoints::Checkpoints;
 use crate::crash;
 use crate::drive::Drive;
 use crate::fault::Fault;
@@ -223,7 +224,8 @@ impl Worker {
         let mut ledger = core.ledger.write();
         let mut place = core.place.lock().clone();
         let mut index = 0;
-        let work = AssertUnwindSafe(|| apply_all(&mut ledger, &mut place, &mut index, &steps, commands));
+        let work =
+            AssertUnwindSafe(|| apply_all(&mut ledger, (&mut place, &core.checkpoints), &mut index, &steps, commands));
         let Ok(Batch { replies, effects, fault }) = std::panic::catch_unwind(work) else {
             // Half an entry was applied. No read and no gate may see that, so an empty ledger takes its place, and the
             // mirror keeps what it has, while the lock is still held.
@@ -270,7 +272,13 @@ impl Worker {
 
 /// Applies entries in order, up to the first that this build must not apply. `applying` is the index of the one in
 /// work, which names it if it panics.
-fn apply_all(ledger: &mut Ledger, place: &mut Place, applying: &mut u64, steps: &[Step], commands: Vec<Read>) -> Batch {
+fn apply_all(
+    ledger: &mut Ledger,
+    (place, checkpoints): (&mut Place, &Checkpoints),
+    applying: &mut u64,
+    steps: &[Step],
+    commands: Vec<Read>,
+) -> Batch {
     let mut batch = Batch { replies: Vec::with_capacity(steps.len()), effects: Vec::new(), fault: None };
     for (step, command) in steps.iter().zip(commands) {
         let index = step.id.index;
@@ -300,6 +308,7 @@ fn apply_all(ledger: &mut Ledger, place: &mut Place, applying: &mut u64, steps: 
             }
         });
         place.last = Some(step.id);
+        checkpoints.take_when_due(ledger);
         crash::point("machine.mid-apply-batch");
     }
     batch

@@ -8,7 +8,7 @@ use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::{Epoch, NodeId};
+use reveille_ledger::ids::{Epoch, Hash, NodeId};
 use reveille_ledger::reply::Reply;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -169,6 +169,17 @@ impl Replica {
     /// Waits until `index` is applied here; gives the applied index. `None`: the deadline came first.
     pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<u64> {
         self.inner.router.wait_applied(index, deadline).await
+    }
+
+    /// Hashes of the state at indexes that other nodes have hashed too (I11), by index.
+    pub fn checkpoints(&self) -> BTreeMap<u64, Hash> {
+        self.inner.core.checkpoints.all()
+    }
+
+    /// Takes the hash of the state when nothing was applied since index `seen`, and it is not too large to be walked
+    /// while entries wait; gives the index that is applied now.
+    pub fn take_checkpoint_when_quiet(&self, seen: u64) -> u64 {
+        self.read(|ledger| self.inner.core.checkpoints.take_when_quiet(ledger, seen))
     }
 
     /// A reader of effects from here on. Look at the state first.

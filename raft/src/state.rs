@@ -87,7 +87,7 @@ struct Applied(Arc<Core>);
 
 impl Source for Applied {
     /// Holds the ledger's lock for writing for a few pointers, and for reading while it encodes. Nothing is applied
-    /// in between, so rows and place are of one state.
+    /// in between, so rows and place are of one state. Gives them when the log is as far on disk as they are.
     fn take(&mut self, all: bool) -> Result<Taken, String> {
         let core = &self.0;
         let mut ledger = core.ledger.write();
@@ -99,6 +99,7 @@ impl Source for Applied {
             true => Rows::All(ledger.all_rows().collect()),
             false => Rows::Changed(ledger.changed_rows(&changed).collect()),
         });
+        core.wait_for_log().map_err(|fault| fault.to_string())?;
         match encode_place(&place) {
             Ok(meta) => Ok(Taken { rows, meta }),
             Err(fault) => {

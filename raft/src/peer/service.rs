@@ -174,8 +174,8 @@ pub struct Description {
     pub incarnation: Incarnation,
     /// The index that it has applied.
     pub applied: u64,
-    /// Hash of its state, and the index at which it was taken.
-    pub state_hash: Option<(u64, Hash)>,
+    /// Hashes of its state, by the index at which each was taken.
+    pub checkpoints: BTreeMap<u64, Hash>,
     /// Its wall clock.
     pub wall: Time,
     /// Version of the program.

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 use super::WalOptions;
@@ -192,7 +192,13 @@ impl Opening<'_> {
     }
 
     fn into_writer(mut self, disk: Arc<dyn Disk>, options: &WalOptions) -> Result<Writer, OpenError> {
-        let memory = Memory { stated: self.replay.stated, index: self.replay.index, files: self.files, fault: None };
+        let memory = Memory {
+            stated: self.replay.stated,
+            index: self.replay.index,
+            files: self.files,
+            fault: None,
+            submitted: 0,
+        };
         let fault = watch::Sender::new(None);
         let shared = Arc::new(Shared {
             disk,
@@ -200,6 +206,8 @@ impl Opening<'_> {
             counters: Counters::default(),
             busy_since: Mutex::new(None),
             fault,
+            durable: Mutex::new(0),
+            durable_changed: Condvar::new(),
         });
         let active = match self.segments.pop_back() {
             Some((segment, scanned)) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 use super::disk::{Disk, DiskFile};
@@ -76,6 +76,8 @@ pub(super) struct Memory {
     /// Segments open for reading, by number.
     pub files: BTreeMap<u64, Arc<dyn DiskFile>>,
     pub fault: Option<Fault>,
+    /// Submissions that were admitted.
+    pub submitted: u64,
 }
 
 impl Memory {
@@ -94,6 +96,7 @@ impl Memory {
         known.map_err(WalError::Refused)?;
         self.stated = stated;
         records.iter().for_each(|record| self.index.apply(record, None));
+        self.submitted += 1;
         Ok(())
     }
 }
@@ -105,6 +108,10 @@ pub(super) struct Shared {
     /// When the disk was asked for what it has not finished yet.
     pub busy_since: Mutex<Option<Instant>>,
     pub fault: watch::Sender<Option<Fault>>,
+    /// Submissions that are durable.
+    pub durable: Mutex<u64>,
+    /// Told when `durable` has grown or the log has failed.
+    pub durable_changed: Condvar,
 }
 
 impl Shared {
@@ -120,7 +127,14 @@ impl Shared {
     pub fn fail(&self, fault: Fault) -> Fault {
         let first = self.memory.lock().fault.get_or_insert(fault).clone();
         self.fault.send_if_modified(|known| known.is_none() && known.replace(first.clone()).is_none());
+        self.count_durable(0);
         first
+    }
+
+    /// So many more submissions are durable.
+    pub fn count_durable(&self, submissions: usize) {
+        *self.durable.lock() += submissions as u64;
+        self.durable_changed.notify_all();
     }
 
     /// What it takes to read a range of entries: at most `bytes_max` of payload, but at least one entry.
@@ -216,6 +230,22 @@ impl WalHealth {
     /// For how long the disk has been at the write or sync that runs now. `None`: it is idle.
     pub fn sync_running_for(&self) -> Option<Duration> {
         self.shared.busy_since.lock().map(|since| since.elapsed())
+    }
+
+    /// Waits until everything that was submitted before this call is durable. Blocks for as long as the disk takes.
+    ///
+    /// # Errors
+    /// The log has failed.
+    pub fn wait_durable(&self) -> Result<(), Fault> {
+        let submitted = self.shared.memory.lock().submitted;
+        let mut durable = self.shared.durable.lock();
+        while *durable < submitted {
+            if let Some(fault) = self.shared.fault.borrow().clone() {
+                return Err(fault);
+            }
+            self.shared.durable_changed.wait(&mut durable);
+        }
+        Ok(())
     }
 
     /// Bytes of payload held in memory.

@@ -78,6 +78,10 @@ impl Writer {
         die_before(&records);
         let outcome = self.write_batch(&records).map_err(|fault| self.shared.fail(fault));
         die_after(&records);
+        let submissions = group.len();
+        if outcome.is_ok() {
+            self.shared.count_durable(submissions);
+        }
         answer(group, &outcome);
         outcome?;
         if records.iter().any(|record| matches!(record, Record::Purge(_))) {

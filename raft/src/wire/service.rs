@@ -197,10 +197,7 @@ pub(crate) fn to_report(response: v1::HoldBarrierResponse) -> Result<Result<Barr
 }
 
 pub(crate) fn from_description(description: Description) -> v1::DescribeResponse {
-    let (state_hash_index, state_hash) = match description.state_hash {
-        Some((index, hash)) => (index, hash.0.to_vec()),
-        None => (0, Vec::new()),
-    };
+    let checkpoint = |(index, hash): (u64, Hash)| v1::Checkpoint { index, state_hash: hash.0.to_vec().into() };
     v1::DescribeResponse {
         node: description.node.0,
         name: description.name,
@@ -208,8 +205,7 @@ pub(crate) fn from_description(description: Description) -> v1::DescribeResponse
         cluster: description.cluster.map(|cluster| cluster.0.to_be_bytes().to_vec()).unwrap_or_default().into(),
         incarnation: description.incarnation.0,
         applied: description.applied,
-        state_hash: state_hash.into(),
-        state_hash_index,
+        checkpoints: description.checkpoints.into_iter().map(checkpoint).collect(),
         wall_ms: description.wall.0,
         version: description.version,
         tzdb: description.tzdb,
@@ -220,7 +216,7 @@ pub(crate) fn from_description(description: Description) -> v1::DescribeResponse
 
 pub(crate) fn to_description(response: v1::DescribeResponse) -> Description {
     let cluster = <[u8; 16]>::try_from(response.cluster.as_ref()).ok();
-    let state_hash = <[u8; 32]>::try_from(response.state_hash.as_ref()).ok();
+    let checkpoint = |told: v1::Checkpoint| Some((told.index, Hash(told.state_hash.as_ref().try_into().ok()?)));
     Description {
         node: NodeId(response.node),
         name: response.name,
@@ -228,7 +224,7 @@ pub(crate) fn to_description(response: v1::DescribeResponse) -> Description {
         cluster: cluster.map(|cluster| ClusterId(u128::from_be_bytes(cluster))),
         incarnation: Incarnation(response.incarnation),
         applied: response.applied,
-        state_hash: state_hash.map(|hash| (response.state_hash_index, Hash(hash))),
+        checkpoints: response.checkpoints.into_iter().filter_map(checkpoint).collect(),
         wall: Time(response.wall_ms),
         version: response.version,
         tzdb: response.tzdb,

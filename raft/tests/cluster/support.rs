@@ -92,7 +92,7 @@ impl PeerService for Answers {
             cluster: Some(CLUSTER),
             incarnation: Incarnation(1),
             applied: 9,
-            state_hash: None,
+            checkpoints: BTreeMap::new(),
             wall: Time(1),
             version: "test".to_owned(),
             tzdb: "test".to_owned(),

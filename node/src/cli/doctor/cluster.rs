@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberRole, MemberStatus};
+use reveille_proto::admin::v1::{Checkpoint, GetClusterStatusResponse, MemberRole, MemberStatus};
 
 use crate::cli::clocks::{self, Verdict};
 use crate::cli::human;
@@ -102,11 +102,12 @@ fn room(member: &MemberStatus) -> Option<Finding> {
 fn states(members: &[MemberStatus]) -> Vec<Finding> {
     let mut by_index: BTreeMap<u64, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for member in members {
-        if let (Some(index), Some(hash)) = (member.applied_index, member.state_hash.as_deref()) {
-            by_index.entry(index).or_default().entry(hash).or_default().push(name(member));
+        for Checkpoint { index, state_hash } in &member.checkpoints {
+            by_index.entry(*index).or_default().entry(state_hash).or_default().push(name(member));
         }
     }
-    let differing = by_index.into_iter().filter(|(_, hashes)| hashes.len() > 1);
+    // The first one is where it went wrong; what follows differs by consequence.
+    let differing = by_index.into_iter().filter(|(_, hashes)| hashes.len() > 1).take(1);
     let told = differing.map(|(index, hashes)| {
         let sides: Vec<String> = hashes.values().map(|names| names.join(" and ")).collect();
         let what = format!("the states of {} differ at log index {index}", sides.join(", "));
