@@ -1,5 +1,6 @@
-//! A judge that finds nothing proves something only if it can find something. Two of the planted bugs, those that a seed
-//! finds soonest; all of them are `reveille-jepsen simulate --planted all --seeds 0..20`.
+//! A judge that finds nothing proves something only if it can find something. Five of the planted bugs: the two that a seed
+//! finds soonest, and one for each invariant that no other one can replace (I16, I17, I18). All of them are
+//! `reveille-jepsen simulate --planted all --seeds 0..20`.
 //!
 //! Only in a build that has them: `cargo test --workspace --features planted-bugs --test planted`.
 #![cfg(feature = "planted-bugs")]
@@ -21,4 +22,19 @@ fn a_claim_after_the_send_is_found() {
 #[test]
 fn a_journal_after_the_act_is_found() {
     is_found("journal-after-act");
+}
+
+#[test]
+fn swapped_contents_are_found() {
+    is_found("swap-contents");
+}
+
+#[test]
+fn missing_election_is_found() {
+    is_found("no-election");
+}
+
+#[test]
+fn exceeded_budget_is_found() {
+    is_found("whole-budget");
 }

@@ -224,7 +224,11 @@ fn allowed_by(book: &Book, fault: &Fault, cap: u64) -> u64 {
         let lease_ns = (book.header.lease_ms + book.header.margin_ms).max(1).saturating_mul(MS);
         return match effect {
             Effect::Network => nodes * cap * (length_ns / lease_ns + 1),
-            _ => fault.nodes.iter().map(|node| cap * unsettled_lives(book, fault, node)).sum(),
+            // The leader counts what a node holds over all its processes (P12).
+            _ => {
+                let held = |node: &String| cap.saturating_mul(unsettled_lives(book, fault, node));
+                fault.nodes.iter().map(|node| held(node).min(book.header.claim_cap.into())).sum()
+            }
         };
     }
     match effect {
