@@ -1,11 +1,11 @@
 //! How many recipients a node can have held claimed when it was struck, by what the sink saw (P12): the measured claim cap.
 //!
-//! A relay gets what flows through it while claims are committed, sent and settled; of that time one second counts at
-//! most. A relay without measurements gets four for each session. So a node holds at most four for each of its sessions,
-//! and as many as a node ever began within one second. The ledger's own figure is not used: a product that claims too
+//! A tenant gets what flows through the relays while claims are committed, sent and settled; of that time one second counts
+//! at most. The flow is that of the fastest tenth of a second: a queue that was short tells nothing of a whole second. A
+//! relay without measurements gets four for each session. The ledger's own figure is not used: a product that claims too
 //! much would report it as its cap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::book::Book;
 use crate::history::{Answered, Fault};
@@ -14,8 +14,9 @@ use crate::time::MS;
 
 /// P12: each session of a relay without measurements gets this many.
 const PER_SESSION: u64 = 4;
-/// P12: of the time that a claim and a settle take, this much counts.
-const AROUND_NS: u64 = 1_000 * MS;
+/// P12: of the time that a claim and a settle take, a second counts; so many times this, in which the flow is measured.
+const FLOW_NS: u64 = 100 * MS;
+const FLOWS: u64 = 10;
 /// A process that ran this long, with a leader, has settled what earlier processes of its node left behind.
 const SETTLED_WITHIN_NS: u64 = 10_000 * MS;
 
@@ -27,10 +28,12 @@ pub fn claim_cap(book: &Book) -> u64 {
     }
     let most = began.into_values().map(|mut began| {
         began.sort_unstable();
-        most_within(&began, AROUND_NS)
+        most_within(&began, FLOW_NS)
     });
-    let cap = PER_SESSION * u64::from(book.header.sessions) + most.max().unwrap_or(0);
-    cap.min(book.header.claim_cap.into())
+    let sessions = u64::from(book.header.sessions);
+    let of_a_tenant = (FLOWS * most.max().unwrap_or(0) + sessions).max(PER_SESSION * sessions);
+    let tenants: BTreeSet<&str> = book.runs.values().map(|run| run.tenant.as_str()).collect();
+    (of_a_tenant * tenants.len().max(1) as u64).min(book.header.claim_cap.into())
 }
 
 /// The most of these sorted instants that lie in any interval of this length.
