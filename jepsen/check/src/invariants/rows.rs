@@ -1,8 +1,9 @@
 //! I15: no row without a live lease holder stays claimed longer than lease + margin + 1 s.
 //!
-//! Somebody has to be there who can revoke it: the time counts from the latest of three moments. The holder's last lease
+//! A leader has to be there that can revoke it: the time counts from the latest of four moments. The holder's last lease
 //! was over (or its process gone, where leases were not observed); a leader began to act, which has to wait as long
-//! itself, since it does not know what its predecessor granted; a quorum was there again. While messages are lost or late
+//! itself, since it does not know what its predecessor granted; a quorum was there again, by the word of the nodes; a
+//! majority of the processes ran again, since nodes notice a short outage only when it is over. While messages are lost or late
 //! it counts half: a revocation is an entry like any other, and a leader that loses it or its answer proposes it again when
 //! the time of the first is over. While a clock is wrong, lease and margin may last a ninth longer: the leader measures
 //! them on CLOCK_BOOTTIME, which has to be right within one part in ten (P9).
@@ -22,9 +23,12 @@ pub fn revoked(book: &Book) -> Verdict {
         return inquiry.verdict();
     }
     let lease_ns = (book.header.lease_ms + book.header.margin_ms).saturating_mul(MS);
+    let majorities = majorities_began(book);
     for row in book.open_rows.iter().filter(|row| row.claimed > 0) {
         let Some(alone_ns) = alone_since(book, row) else { continue };
-        let from_ns = alone_ns.max(able_since(book, row.at_ns));
+        let majority_ns = majorities.partition_point(|began_ns| *began_ns <= row.at_ns).checked_sub(1);
+        let majority_ns = majority_ns.and_then(|last| majorities.get(last)).copied().unwrap_or(0);
+        let from_ns = alone_ns.max(able_since(book, row.at_ns)).max(majority_ns);
         let stayed = row.at_ns.saturating_sub(from_ns).saturating_sub(disturbed(book, from_ns, row.at_ns) / 2);
         let slow_clock_ns = if has_wrong_clock(book, from_ns, row.at_ns) { lease_ns / 9 } else { 0 };
         if stayed > lease_ns + slow_clock_ns + REVOKED_WITHIN_MS * MS {
@@ -72,6 +76,21 @@ fn alone_since(book: &Book, row: &OpenRow) -> Option<u64> {
     }
     let own = book.lives.iter().filter(|life| (&life.node, life.incarnation) == (&row.node, Some(row.incarnation)));
     own.filter_map(|life| life.ended_ns).max().filter(|ended| *ended < row.at_ns)
+}
+
+/// When processes began with which a majority of the nodes ran again, in order.
+fn majorities_began(book: &Book) -> Vec<u64> {
+    let ended = book.lives.iter().filter_map(|life| life.ended_ns).map(|at_ns| (at_ns, -1));
+    let mut changes: Vec<(u64, i32)> = book.lives.iter().map(|life| (life.started_ns, 1)).chain(ended).collect();
+    // At one instant a process that ends is counted before one that begins.
+    changes.sort_unstable();
+    let needed = book.header.nodes.len() as i32 / 2 + 1;
+    let mut running = 0;
+    let began = changes.into_iter().filter_map(|(at_ns, change)| {
+        running += change;
+        (change > 0 && running == needed).then_some(at_ns)
+    });
+    began.collect()
 }
 
 /// Since when one leader could act without a break.

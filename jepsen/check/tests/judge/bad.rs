@@ -739,6 +739,26 @@ fn i15_a_row_that_stays_with_a_holder_that_is_gone() {
     let mut leaderless = stays.clone();
     leaderless.events.push(Event::Outage(Outage { from_ns: ns(25.0), until_ns: ns(26.0) }));
     assert!(leaderless.judge().valid, "nobody could revoke it");
+    let down = |nodes: &[&str]| {
+        let mut history = stays.clone();
+        for life in history.events.iter_mut().filter_map(|event| match event {
+            Event::Life(life) if nodes.contains(&life.node.as_str()) && life.ended_ns.is_none() => Some(life),
+            _ => None,
+        }) {
+            (life.ended_ns, life.end) = (Some(ns(25.0)), Some(LifeEnd::Killed));
+        }
+        let later = nodes.iter().map(|node| Life {
+            node: (*node).to_owned(),
+            incarnation: None,
+            started_ns: ns(25.5),
+            ended_ns: None,
+            end: None,
+        });
+        history.events.extend(later.map(Event::Life));
+        history.judge().invariants[&reveille_check::judgement::Name(15)].is_true()
+    };
+    assert!(!down(&["n3"]), "two of three processes ran");
+    assert!(down(&["n2", "n3"]), "a majority ran again from 25.5 s on");
     let disturbed = |from_s, until_s, status| {
         let mut history = stays.clone();
         let mut fault = Fault::installed(FaultKind::Link, "loss".to_owned(), vec!["n1".to_owned()], ns(from_s));
