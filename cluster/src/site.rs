@@ -27,6 +27,8 @@ use crate::term::Term;
 use crate::unsubscribe::Unsubscribe;
 use crate::zones::Zones;
 
+/// An idle leader commits an entry every ten seconds (P18); some more for its way here. Milliseconds.
+const BETWEEN_ENTRIES_MS_MAX: i64 = 15_000;
 /// Bytes of decoded audiences that are kept: some hundred of the largest lists that a schedule may hold.
 const AUDIENCE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// What a string costs beside its bytes: its place in a list, and its own piece of the heap.
@@ -224,6 +226,12 @@ impl Site {
         self.replica.read(|ledger| ledger.head().offset_ms())
     }
 
+    /// Ledger time by this node's wall clock (and the offset of a test clock, P19), as far as that can be believed.
+    /// `applied` is the time that a fresh read found.
+    pub fn ledger_time(&self, applied: Time) -> Time {
+        ledger_time(self.clock.wall().plus_ms(self.offset_ms()), applied)
+    }
+
     /// The nodes that vote.
     pub(crate) fn voters(&self) -> Vec<NodeId> {
         let members = self.replica.members();
@@ -274,6 +282,16 @@ fn weight(recipients: &Recipients) -> usize {
     }
 }
 
+/// Never further from what was applied than an idle leader lets pass between two entries: a clock that is wrong by hours
+/// is heard for seconds. A ledger whose first leader has not asked the voters for their clocks yet has no time: what is
+/// created in that moment counts from now, not from 1970.
+fn ledger_time(wall: Time, applied: Time) -> Time {
+    match applied {
+        Time(0) => wall,
+        _ => wall.clamp(applied, applied.plus_ms(BETWEEN_ENTRIES_MS_MAX)),
+    }
+}
+
 /// What the leader stamps on every entry (P13, P18).
 struct TermStamp(Arc<Term>);
 
@@ -302,5 +320,20 @@ pub(crate) fn concerns(hint: &Hint) -> Concerns {
             Effect::WorkAppeared(_) | Effect::RowClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
             _ => Concerns::Nobody,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ledger_time_is_bounded_by_what_was_applied_and_by_the_clock_before_the_first_epoch() {
+        let wall = Time(1_800_000_000_000);
+        assert_eq!(ledger_time(wall, Time(0)), wall);
+        assert_eq!(ledger_time(wall, wall.plus_ms(-9_000)), wall);
+        assert_eq!(ledger_time(wall, wall.plus_ms(9_000)), wall.plus_ms(9_000), "it does not go back");
+        let hours_ago = wall.plus_ms(-3 * 3_600_000);
+        assert_eq!(ledger_time(wall, hours_ago), hours_ago.plus_ms(15_000), "a wrong clock is heard for seconds");
     }
 }

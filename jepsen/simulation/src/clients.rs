@@ -119,7 +119,8 @@ impl Clients {
 
     /// Asks until something definite is answered: by the ledger, and where there is a barrier, by whoever holds it. An
     /// answer that only the ledger gave is none yet (P15), and the same is asked again. `make` gives the command from
-    /// the state of the node that is asked; none: there is nothing to ask any more.
+    /// the state of the node that is asked, which has read linearizably before, as in the admin API; none: there is
+    /// nothing to ask any more.
     pub(crate) async fn ask(
         &self,
         what: &str,
@@ -129,7 +130,9 @@ impl Clients {
         let mut may_be_older = false;
         for number in 0_usize.. {
             let running: Vec<Arc<Site>> = self.sites.lock().iter().flatten().cloned().collect();
-            if let Some(site) = running.get(number % running.len().max(1)) {
+            if let Some(site) = running.get(number % running.len().max(1))
+                && site.replica.linearizable(Instant::now() + TRY_FOR).await.is_ok()
+            {
                 let command = make(site)?;
                 match try_once(site, &command, about.as_ref()).await {
                     Ok((reply, barrier)) => {
@@ -218,7 +221,7 @@ impl Clients {
             let first: Mutex<Option<Time>> = Mutex::new(None);
             let make = |site: &Site| {
                 let zone = site.zones.get(planned.zone.name()).ok()?;
-                let now = ledger_time(site);
+                let now = site.ledger_time(site.replica.read(|ledger| ledger.head().now));
                 first.lock().get_or_insert(now);
                 planned.create(&zone, now).map(|create| Command::ScheduleCreate(Box::new(create)))
             };
@@ -241,15 +244,6 @@ impl Clients {
                 _ => known.never += 1,
             }
         });
-    }
-}
-
-/// By which an object is created, as the admin API has it: before the first epoch a ledger has no time, and the clock is
-/// all there is.
-fn ledger_time(site: &Site) -> Time {
-    match site.replica.read(|ledger| ledger.head().now) {
-        Time(0) => site.clock.wall(),
-        now => now,
     }
 }
 

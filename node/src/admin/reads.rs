@@ -11,9 +11,6 @@ use super::unled::Asked;
 use super::views::duration;
 use super::{Admin, Fault, refusals};
 
-/// An idle leader commits an entry every ten seconds (P18); some more for its way here. Milliseconds.
-const BETWEEN_ENTRIES_MS_MAX: i64 = 15_000;
-
 impl Admin {
     /// Looks at a state that includes every write which was answered before this call; with `stale`, at
     /// what this node has applied, without asking anybody.
@@ -43,9 +40,9 @@ impl Admin {
         Ok((value, Some(Freshness { index, stale, age })))
     }
 
-    /// Ledger time by this node's wall clock (and the offset of a test clock, P19), as far as that can be believed.
+    /// Ledger time, by what a read has just found.
     pub(super) fn now(&self, applied: Time) -> Time {
-        ledger_time(self.site.clock.wall().plus_ms(self.site.offset_ms()), applied)
+        self.site.ledger_time(applied)
     }
 
     /// # Errors
@@ -58,30 +55,5 @@ impl Admin {
     pub(super) fn leader(&self) -> Option<Member> {
         let mut status = self.site.replica.status();
         status.members.remove(&status.leader?).map(|known| known.member)
-    }
-}
-
-/// Never further from what was applied than an idle leader lets pass between two entries: a clock that is wrong by hours
-/// is heard for seconds. A ledger whose first leader has not asked the voters for their clocks yet has no time: what is
-/// created in that moment counts from now, not from 1970.
-fn ledger_time(wall: Time, applied: Time) -> Time {
-    match applied {
-        Time(0) => wall,
-        _ => wall.clamp(applied, applied.plus_ms(BETWEEN_ENTRIES_MS_MAX)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ledger_without_a_time_yet_takes_the_clock_and_any_other_bounds_it() {
-        let wall = Time(1_800_000_000_000);
-        assert_eq!(ledger_time(wall, Time(0)), wall);
-        assert_eq!(ledger_time(wall, wall.plus_ms(-9_000)), wall);
-        assert_eq!(ledger_time(wall, wall.plus_ms(9_000)), wall.plus_ms(9_000), "it does not go back");
-        let hours_ago = wall.plus_ms(-3 * 3_600_000);
-        assert_eq!(ledger_time(wall, hours_ago), hours_ago.plus_ms(15_000), "a wrong clock is heard for seconds");
     }
 }
