@@ -6,6 +6,7 @@ use super::barriers::may_follow;
 use super::limits;
 use crate::book::{Book, Grant, Item, rows_of};
 use crate::history::{Answer, Answered, Call, Fate, Life, LifeEnd, Operation, Part, Run, Step, Target};
+use crate::time::MS;
 
 /// Is there a cause?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,17 +92,40 @@ fn was_refused(book: &Book, item: Item) -> bool {
         || rows_of(&book.outcomes, item).iter().any(|came| came.step == Step::Refused)
 }
 
-/// It was given back more than once, and its holders were dead by then: whoever prepares it might die of it. Of a holder
-/// whose life nobody read, any life of its node may be meant.
+/// More than one process died while it held the recipient, which was given back after each of them: whatever prepares it
+/// might die of it.
 fn killed_its_holders(book: &Book, item: Item) -> bool {
-    let given_back = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Released).count();
-    let is_dead = |grant: &&Grant| {
+    let grants = rows_of(&book.grants, item);
+    let released = rows_of(&book.outcomes, item).iter().filter(|came| came.step == Step::Released);
+    let released: Vec<u64> = released.map(|came| came.index).collect();
+    let died_of_it = |(place, grant): &(usize, &Grant)| {
+        let next = grants.get(place + 1).map_or(u64::MAX, |next| next.fence.index);
+        let given_back = released.iter().find(|index| (grant.fence.index..next).contains(index));
         let node = book.names.text(grant.node);
-        let is_it = |life: &&Life| grant.incarnation.is_none() || life.incarnation == grant.incarnation;
+        let is_it = |life: &&Life, given_back| match grant.incarnation {
+            Some(_) => life.incarnation == grant.incarnation,
+            None => may_have_held(book, life, grant, given_back),
+        };
         // One that was stopped in order gave back what it held, and died of nothing.
         let died = |life: &Life| life.ended_ns.is_some() && life.end != Some(LifeEnd::Stopped);
-        book.lives.iter().filter(|life| life.node == node).filter(is_it).any(died)
+        let lives = book.lives.iter().filter(|life| life.node == node);
+        given_back.is_some_and(|given_back| lives.filter(|life| is_it(life, *given_back)).any(died))
     };
-    let died = rows_of(&book.grants, item).iter().filter(is_dead).count();
-    given_back > 1 && died > 1
+    grants.iter().enumerate().filter(died_of_it).count() > 1
+}
+
+/// It is not known in which of its processes a node held this. May it be the one that this was? By the log: the claim is of
+/// an epoch, and so is the entry that gave it back. A process that is gone may be granted something until its lease is over.
+fn may_have_held(book: &Book, life: &Life, grant: &Grant, given_back: u64) -> bool {
+    let slack_ns = (book.header.lease_ms + book.header.margin_ms).saturating_mul(MS);
+    let began_ns = book.epochs.iter().find(|epoch| epoch.epoch == grant.fence.epoch).map_or(0, |epoch| epoch.at_ns);
+    // The first epoch behind an entry began after it.
+    let over_ns = |index: u64| {
+        let later = book.epochs.iter().filter(|epoch| epoch.epoch > index).map(|epoch| epoch.at_ns);
+        later.min().unwrap_or(u64::MAX).saturating_add(slack_ns)
+    };
+    let ended_ns = life.ended_ns.unwrap_or(u64::MAX);
+    life.started_ns <= over_ns(grant.fence.index)
+        && began_ns.saturating_sub(slack_ns) <= ended_ns
+        && ended_ns <= over_ns(given_back)
 }

@@ -1,6 +1,7 @@
 //! Excuses that excuse nothing: histories in which something is explained, allowed or decided, and not by what would have
 //! to be there.
 
+use reveille_check::Verdict;
 use reveille_check::history::*;
 
 use crate::good::{History, fence, ms, ns, ok};
@@ -88,6 +89,22 @@ fn i4_an_end_that_somebody_asked_for_or_that_the_relay_brought_about() {
         claim.incarnation = None;
     });
     assert!(killed.judge().valid, "\n{}", killed.judge().table());
+    // It died in the next epoch: by then the recipient had been given back long since.
+    let mut died_later = killed.clone();
+    for event in &mut died_later.events {
+        if let Event::Life(Life { ended_ns: Some(ended_ns), .. }) = event {
+            *ended_ns = ns(39.0);
+        }
+    }
+    assert!(matches!(&died_later.judge().invariants[&reveille_check::judgement::Name(4)], Verdict::False { .. }));
+    // And after the second hand-over it was not given back.
+    let held = without_a_mail(Fate::Dead, |history| {
+        history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
+        history.step("r120.0", "m7", 122, Step::Released);
+        history.step("r120.0", "m7", 122, Step::Released);
+        history.claim("r120.0", "m7", fence(10, 123), ("n2", 1), 12.5);
+    });
+    rejected(&held, &[4]);
 
     let over = without_a_mail(Fate::Expired, |history| history.header.policies.finish_within_ms = Some(40_000));
     assert!(over.judge().valid);
