@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -181,10 +182,14 @@ impl Node {
         &self.folder
     }
 
-    /// Deletes the journals of all its lives; the node must be down.
+    /// Deletes the journals of all its lives; the node must be down. One that ended right after its start has made none.
     pub fn delete_journals(&self) -> Result<()> {
-        std::fs::remove_dir_all(&self.journals)
-            .with_context(|| format!("the journal of {} in {}", self.name, self.journals.display()))
+        match std::fs::remove_dir_all(&self.journals) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("the journal of {} in {}", self.name, self.journals.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The process id; none while it is down.
@@ -277,6 +282,21 @@ mod tests {
             assert_eq!(node.last_words(), format!("{} is where it dies", points.unwrap_or("nowhere")));
             node.kill().unwrap();
         }
+    }
+
+    #[test]
+    fn journals_are_deleted_also_where_the_node_made_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, journals) = (folder.path().join("data"), folder.path().join("journals"));
+        let ports = free_ports(1).unwrap()[0];
+        let node = Node::new("n1".to_owned(), ports, Path::new("/bin/false"), &data, &journals);
+        node.delete_journals().unwrap();
+        std::fs::create_dir_all(journals.join("n1/7")).unwrap();
+        node.delete_journals().unwrap();
+        assert!(journals.exists() && !journals.join("n1").exists());
+        std::fs::write(journals.join("n1"), "a file").unwrap();
+        let error = node.delete_journals().unwrap_err().to_string();
+        assert!(error.contains("the journal of n1"), "{error}");
     }
 
     #[test]
