@@ -1,7 +1,7 @@
 //! `runs`: sums up a file of runs, as `run --append` writes it: what a campaign came to, in figures that nobody typed.
 //!
 //! A line is a run. One that was not valid counts as one that was not valid, and adds to no sum but duplicates and
-//! losses, which are never hidden: what else it saw proves nothing. Duplicates under `resend` are by choice, so the two policies
+//! losses, which are never hidden: what else it saw proves nothing. Duplicates under `resend` are by choice, so the policies
 //! are summed apart; those that an operator decided for are told apart from those that nobody did.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +50,11 @@ struct Line {
     lost: Option<u64>,
     in_doubt: u64,
     in_doubt_arrived: u64,
+    /// Lines of before these were counted say nothing.
+    #[serde(default)]
+    resent: u64,
+    #[serde(default)]
+    assumed: u64,
     faults: BTreeMap<String, Tally>,
     /// Lines of before names were counted say nothing.
     #[serde(default)]
@@ -101,7 +106,7 @@ pub struct Sum {
     valid: u64,
     fault_seconds: u64,
     mails: u64,
-    /// Under `hold` nobody decided for them.
+    /// Under `hold` and `assume_sent` no operator decided for them.
     duplicates: u64,
     /// An operator decided for these.
     duplicates_decided: u64,
@@ -120,6 +125,9 @@ pub struct Sum {
     in_doubt: u64,
     in_doubt_arrived: u64,
     in_doubt_per_kill: Option<f64>,
+    /// Doubts that ended so, by policy or by an operator.
+    resent: u64,
+    assumed: u64,
     /// From a majority to the next leader, and to the first email under it.
     leader_ms: Times,
     email_ms: Times,
@@ -129,10 +137,12 @@ pub struct Sum {
 struct Report {
     file: PathBuf,
     commits: BTreeSet<String>,
-    /// Under `hold`, which is what duplicates 0 is promised of.
+    /// Under `hold`, of which 0 duplicates are promised.
     hold: Sum,
     /// Under `resend`.
     resend: Sum,
+    /// Under `assume_sent`, of which 0 duplicates are promised too.
+    assume_sent: Sum,
     /// By families of faults, size of the cluster, workload and policy.
     by_nemesis: BTreeMap<String, Sum>,
     /// Faults that were seen to have an effect, by kind.
@@ -148,7 +158,7 @@ struct Report {
     not_valid: Vec<String>,
 }
 
-/// Reads the file; valid when every run is, and nothing was double or lost under `hold`.
+/// Reads the file; valid when every run is, and nothing was double or lost under `hold` and `assume_sent`.
 pub fn run(args: &Args) -> Result<Outcome> {
     let text = std::fs::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -158,7 +168,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let lines: Vec<Line> = lines.collect::<Result<_>>()?;
     let report = sum(args.file.clone(), &lines);
     eprintln!("{}", table(&report));
-    let valid = report.not_valid.is_empty() && report.hold.duplicates == 0 && report.hold.lost == 0;
+    let promised = [&report.hold, &report.assume_sent];
+    let valid = report.not_valid.is_empty() && promised.iter().all(|sum| sum.duplicates == 0 && sum.lost == 0);
     Outcome::new(&report, valid && !lines.is_empty())
 }
 
@@ -193,6 +204,7 @@ fn sum(file: PathBuf, lines: &[Line]) -> Report {
         commits: lines.iter().map(|line| line.commit.clone()).collect(),
         hold: of(&|line| line.in_doubt_policy == "hold"),
         resend: of(&|line| line.in_doubt_policy == "resend"),
+        assume_sent: of(&|line| line.in_doubt_policy == "assume_sent"),
         by_nemesis: by_nemesis.collect(),
         faults,
         seen,
@@ -227,6 +239,8 @@ impl Sum {
             sum.power_cuts += line.ends.power_cuts;
             sum.in_doubt += line.in_doubt;
             sum.in_doubt_arrived += line.in_doubt_arrived;
+            sum.resent += line.resent;
+            sum.assumed += line.assumed;
             failovers.extend_from_slice(&line.failovers.each);
         }
         let kills = sum.kills_of_leader + sum.kills_of_sender + sum.kills_of_other;
@@ -253,11 +267,17 @@ fn table(report: &Report) -> String {
         "in doubt",
         "arrived",
         "a kill",
+        "resent, assumed",
         "to a leader p50, p99, max ms",
         "to an email p50, p99, max ms",
     ]);
     let sums = report.by_nemesis.iter().map(|(name, sum)| (name.as_str(), sum));
-    for (name, sum) in sums.chain([("all under hold", &report.hold), ("all under resend", &report.resend)]) {
+    let policies = [
+        ("all under hold", &report.hold),
+        ("all under resend", &report.resend),
+        ("all under assume_sent", &report.assume_sent),
+    ];
+    for (name, sum) in sums.chain(policies) {
         let ms = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.0}"));
         let three = |Times { p50, p99, max, .. }: &Times| format!("{}, {}, {}", ms(*p50), ms(*p99), ms(*max));
         table.add_row([
@@ -279,6 +299,7 @@ fn table(report: &Report) -> String {
             sum.in_doubt.to_string(),
             sum.in_doubt_arrived.to_string(),
             sum.in_doubt_per_kill.map_or("-".to_owned(), |each| each.to_string()),
+            format!("{}, {}", sum.resent, sum.assumed),
             three(&sum.leader_ms),
             three(&sum.email_ms),
         ]);

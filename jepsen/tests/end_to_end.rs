@@ -143,6 +143,7 @@ fn a_run_is_judged_by_its_history_and_sweeps_away_what_a_killed_one_left() {
     let ended = Command::new(jepsen)
         // Nothing of this needs root, and nothing is better with it.
         .args("run --seed 2 --seconds 15 --schedules 30 --recipients 150 --nemesis kill,operator".split(' '))
+        .args(["--in-doubt", "hold"])
         .arg("--history")
         .arg(&history)
         .arg("--append")

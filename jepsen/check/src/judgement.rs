@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::book::Book;
 use crate::coverage::{self, Tally};
 use crate::failover::{Failovers, Times, failovers};
-use crate::history::{Answer, FaultKind, Part};
+use crate::history::{Answer, FaultKind, Part, Step};
 use crate::invariants::{ALL, ALWAYS, claims, doubt, loss, once};
 use crate::verdict::Verdict;
 
@@ -44,6 +44,10 @@ pub struct Judgement {
     pub in_doubt_arrived: u64,
     /// So many may be in doubt after these faults.
     pub in_doubt_allowed: u64,
+    /// How often a recipient in doubt, or a dead one, was to be sent again: by policy or by an operator.
+    pub resent: u64,
+    /// How often a recipient in doubt was closed as assumed: by policy or by an operator.
+    pub assumed: u64,
     /// What became of the faults.
     pub faults: BTreeMap<FaultKind, Tally>,
     /// How often each had an effect that was seen, by name.
@@ -79,6 +83,7 @@ impl Book {
         let duplicates = once::duplicates(self);
         let known = [Part::Accepts, Part::Due, Part::Runs, Part::Instants, Part::Standings, Part::Calls];
         let known = known.into_iter().all(|part| self.is_whole(part));
+        let steps = |step| self.outcomes.iter().filter(|came| came.step == step).count() as u64;
         Judgement {
             seed: self.header.seed,
             commit: self.header.commit.clone(),
@@ -94,6 +99,8 @@ impl Book {
             in_doubt: doubt.in_doubt,
             in_doubt_arrived: doubt.arrived,
             in_doubt_allowed: doubt.allowed,
+            resent: steps(Step::Resent),
+            assumed: steps(Step::Assumed),
             faults: coverage::tallies(self),
             seen: coverage::by_name(self),
             failovers: failovers(self),
@@ -143,7 +150,7 @@ impl Judgement {
         }
         let counts = format!(
             "{} due, {} accepted, {} double ({} more by an operator's decision), {} lost, {} unexplained, {} in doubt \
-             ({} had arrived; {} allowed), {} reads",
+             ({} had arrived; {} allowed), {} resent, {} assumed, {} reads",
             self.recipients,
             self.accepted,
             self.duplicates,
@@ -153,6 +160,8 @@ impl Judgement {
             self.in_doubt,
             self.in_doubt_arrived,
             self.in_doubt_allowed,
+            self.resent,
+            self.assumed,
             self.reads
         );
         table.add_row(["".to_owned(), if self.valid { "VALID" } else { "NOT VALID" }.to_owned(), counts]);

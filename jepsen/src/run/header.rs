@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
-use reveille_check::history::{Clock, Coverage, FORMAT, FaultKind, Header, InDoubt, Policies};
+use reveille_check::history::{Clock, Coverage, FORMAT, FaultKind, Header, Policies};
 
 use super::limits::{self, Limits};
 use super::options::{Args, Due, Policy};
@@ -73,7 +73,7 @@ pub(super) fn header(args: &Args, families: &[Family], plan: &[Strike], limits: 
             (false, Due::Once) => ONE_CLOCK_ERROR_MS,
             _ => CLOCK_ERROR_MS,
         },
-        ..plain_header(args.seed.0, args.command(links), args.in_doubt, cluster)
+        ..plain_header(args.seed.0, args.command(links), args.policy(), cluster)
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn plain_header(seed: u64, command: String, in_doubt: Policy, cluster
         clock: Clock::Wall,
         began_unix_ms: unix_us(SystemTime::now()) / 1_000,
         nodes: cluster.nodes().iter().map(|node| node.name.clone()).collect(),
-        in_doubt: if in_doubt == Policy::Hold { InDoubt::Hold } else { InDoubt::Resend },
+        in_doubt: in_doubt.judged(),
         lease_ms: LEASE_MS,
         margin_ms: MARGIN_MS,
         sessions: SESSIONS,

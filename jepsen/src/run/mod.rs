@@ -50,7 +50,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use reveille_check::history::PhaseName;
-use reveille_proto::admin::v1 as api;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -61,7 +60,7 @@ pub use self::nemesis::Ends;
 use self::nemesis::Nemesis;
 use self::operator::Operator;
 pub use self::options::Args;
-use self::options::{Due, Policy};
+use self::options::Due;
 use self::plan::Family;
 use self::scene::{Closed, Scene, Trouble};
 use self::stage::Stage;
@@ -120,7 +119,9 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let ends = began + 2 * phase + WHOLE;
     let families = args.families()?;
     let plan = plan::draw(args.seed.0, phase, &families);
-    eprintln!("seed {}: {} faults planned for {} s", args.seed.0, plan.len(), args.seconds);
+    let policy = args.policy();
+    let (seed, faults, seconds) = (args.seed.0, plan.len(), args.seconds);
+    eprintln!("seed {seed}: {faults} faults planned for {seconds} s, in doubt: {}", policy.word());
     let wanted = wanted(&families, args);
     let cluster = Cluster::start_on(start, args.nodes, wanted).await?;
     tell_what_lacks(&cluster, wanted);
@@ -136,7 +137,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let (schedules, recipients) = args.sizes();
     let lead = LEAD + LEAD_A_SCHEDULE * schedules;
     let first = SystemTime::now() + lead;
-    let in_doubt = if args.in_doubt == Policy::Hold { api::InDoubt::Hold } else { api::InDoubt::Resend };
+    let in_doubt = policy.wire();
     let campaign = args.campaign_size();
     limits.set(&admin, &recorder, sink.address()).await?;
     let workload = match args.workload {
@@ -191,7 +192,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let particulars = Particulars {
         nemesis: args.nemesis_words(),
         workload: if args.workload == Due::Daily { "daily" } else { "once" },
-        in_doubt_policy: if args.in_doubt == Policy::Hold { "hold" } else { "resend" },
+        in_doubt_policy: policy.word(),
         nodes: args.nodes,
         kills_per_minute: families
             .contains(&Family::Kill)

@@ -4,6 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use reveille_check::history::InDoubt;
+use reveille_proto::admin::v1 as api;
 
 use super::plan::Family;
 use crate::wires::Ground;
@@ -44,9 +48,9 @@ pub struct Args {
     /// What stands between nodes, for `partition` and `link`
     #[arg(long, value_enum, default_value = "any")]
     pub links: Ground,
-    /// What the schedules do with mails in doubt
-    #[arg(long, value_enum, default_value = "hold")]
-    pub in_doubt: Policy,
+    /// What the schedules do with emails in doubt [default: the seed decides, `hold` for 70 of 100]
+    #[arg(long, value_enum)]
+    pub in_doubt: Option<Policy>,
     /// What is due
     #[arg(long, value_enum, default_value = "once")]
     pub workload: Due,
@@ -90,13 +94,55 @@ fn family(text: &str) -> Result<Nemeses, String> {
     }
 }
 
-/// What schedules do with mails in doubt.
+/// What schedules do with emails in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Policy {
     /// Never sent again without a decision
     Hold,
     /// Sent again: duplicates by choice
     Resend,
+    /// Closed as assumed when the run is over
+    #[value(name = "assume_sent")]
+    AssumeSent,
+}
+
+impl Policy {
+    /// The policy of a run with this seed, with the shares of the simulation.
+    fn drawn(seed: u64) -> Policy {
+        // A stream of its own, as of the kill density: it moves no other draw.
+        match StdRng::seed_from_u64(seed.wrapping_mul(0xA24B_AED4_963E_E407)).random_range(0..100) {
+            0..70 => Policy::Hold,
+            70..85 => Policy::Resend,
+            _ => Policy::AssumeSent,
+        }
+    }
+
+    /// As it is typed, and as the last line has it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Policy::Hold => "hold",
+            Policy::Resend => "resend",
+            Policy::AssumeSent => "assume_sent",
+        }
+    }
+
+    /// As the admin API has it.
+    pub(super) fn wire(self) -> api::InDoubt {
+        match self {
+            Policy::Hold => api::InDoubt::Hold,
+            Policy::Resend => api::InDoubt::Resend,
+            Policy::AssumeSent => api::InDoubt::AssumeSent,
+        }
+    }
+
+    /// As the history has it.
+    pub(super) fn judged(self) -> InDoubt {
+        match self {
+            Policy::Hold => InDoubt::Hold,
+            Policy::Resend => InDoubt::Resend,
+            Policy::AssumeSent => InDoubt::AssumeSent,
+        }
+    }
 }
 
 /// What is due.
@@ -114,6 +160,11 @@ impl Args {
         let schedules = self.schedules.unwrap_or((self.seconds * SCHEDULES_PER_SECOND).min(SCHEDULES_MAX) as u32);
         let recipients = self.recipients.unwrap_or((self.seconds * RECIPIENTS_PER_SECOND) as u32);
         (schedules, recipients.max(schedules))
+    }
+
+    /// The policy for emails in doubt: as asked for, or as the seed decides.
+    pub(super) fn policy(&self) -> Policy {
+        self.in_doubt.unwrap_or_else(|| Policy::drawn(self.seed.0))
     }
 
     /// Recipients of the campaign.
@@ -163,8 +214,8 @@ impl Args {
         if self.workload == Due::Daily {
             command.push_str(" --workload daily");
         }
-        if self.in_doubt == Policy::Resend {
-            command.push_str(" --in-doubt resend");
+        if let Some(policy) = self.in_doubt {
+            command.push_str(&format!(" --in-doubt {}", policy.word()));
         }
         command
     }
@@ -201,6 +252,18 @@ mod tests {
         assert_eq!(words(&chosen), "kill,pause,kill");
         assert_eq!(each(&[family("all").unwrap()]).len(), Family::ALL.len());
         assert!(family("earthquake").unwrap_err().contains("partition"));
+    }
+
+    #[test]
+    fn policy_drawn_by_seed_is_mostly_hold_and_each_occurs() {
+        use clap::ValueEnum;
+        let count = |policy| (0..1_000).filter(|seed| Policy::drawn(*seed) == policy).count();
+        let counts = [Policy::Hold, Policy::Resend, Policy::AssumeSent].map(count);
+        assert!((650..750).contains(&counts[0]), "{counts:?}");
+        assert!(counts[1..].iter().all(|count| (110..190).contains(count)), "{counts:?}");
+        for policy in Policy::value_variants() {
+            assert_eq!(Policy::from_str(policy.word(), false), Ok(*policy));
+        }
     }
 
     #[test]

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use reveille_check::history::{Coverage, FaultKind, Header, PhaseName};
-use reveille_proto::admin::v1 as api;
 use serde::{Deserialize, Serialize};
 
 use self::arms::Arms;
@@ -119,7 +118,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let (scene, sink) =
         Scene::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), true).await?;
     let recorder = scene.recorder.clone();
-    let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, api::InDoubt::Hold);
+    let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, Policy::Hold.wire());
     workload.create(&admin, &recorder).await?;
 
     let operator = Operator {
@@ -149,7 +148,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     let all_reached = not_reached.is_empty();
     let particulars = Particulars {
         nemesis: "crash-points",
-        in_doubt_policy: "hold",
+        in_doubt_policy: Policy::Hold.word(),
         nodes: args.nodes,
         fault_seconds,
         ends: nemesis.ends,
