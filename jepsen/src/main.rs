@@ -1,7 +1,7 @@
 //! The binary `reveille-jepsen`: starts real nodes, measures or breaks them, and judges by what arrived.
 //!
 //! It knows the product from outside only: the binary, its admin API, its HTTP pages, and what its own sink
-//! recorded. It shares no logic with what it judges.
+//! recorded. Only `simulate` runs the product's crates, in processes of its own; they are judged by the same checker.
 //!
 //! What every command promises: talk on stderr; the last line on stdout is one JSON object; exit code 0 when
 //! what it measured is also right, 1 when it is not or could not be measured, 130 when it was interrupted (and

@@ -29,8 +29,13 @@ pub async fn epoch_led(http: SocketAddr) -> Option<u64> {
 
 /// A counter of the node, summed over its labels; zero while it was never counted up. None without an answer.
 pub async fn counter(http: SocketAddr, name: &str) -> Option<u64> {
+    counters(http, [name]).await.map(|[value]| value)
+}
+
+/// Several of one page: counters, and gauges of whole numbers.
+pub async fn counters<const N: usize>(http: SocketAddr, names: [&str; N]) -> Option<[u64; N]> {
     let page = get(http, "/metrics").await.filter(|page| page.status == 200)?;
-    Some(sum(&page.body, name))
+    Some(names.map(|name| sum(&page.body, name)))
 }
 
 struct Page {

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::BufRead;
 
 use crate::history::{
-    Answer, Answered, Call, Claim, Damaged, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found,
+    Answer, Answered, Backoff, Call, Claim, Damaged, Ended, EpochStarted, Event, Explained, Fate, Fault, Fence, Found,
     GatePasses, GateReading, Header, Lease, Life, Limit, Mail, OpenRow, Operation, Outage, Outcome, Overload, Part,
     PhaseName, Reader, Run, Standing, StateHash, Step,
 };
@@ -181,6 +181,8 @@ pub struct Book {
     pub gates: Vec<GatePasses>,
     /// Gate passes of lives while they went on.
     pub readings: Vec<GateReading>,
+    /// Nodes that were given no claims since they died too often, by the instants at which that was seen.
+    pub backoffs: Vec<Backoff>,
     /// Leaderships, by their beginning.
     pub epochs: Vec<EpochStarted>,
     /// Intervals without an acting quorum, by their beginning.
@@ -233,6 +235,7 @@ impl Book {
             lives: Vec::new(),
             gates: Vec::new(),
             readings: Vec::new(),
+            backoffs: Vec::new(),
             epochs: Vec::new(),
             outages: Vec::new(),
             overloads: Vec::new(),
@@ -308,6 +311,7 @@ impl Book {
             Event::Life(life) => self.lives.push(life),
             Event::GatePasses(passes) => self.gates.push(passes),
             Event::GateReading(reading) => self.readings.push(reading),
+            Event::Backoff(backoff) => self.backoffs.push(backoff),
             Event::EpochStarted(epoch) => self.epochs.push(epoch),
             Event::Outage(outage) => self.outages.push(outage),
             Event::Overload(overload) => self.overloads.push(overload),
@@ -362,6 +366,7 @@ impl Book {
         self.standings.sort_by_key(|stands| stands.item);
         self.calls.sort_by_key(|call| call.invoked_ns);
         self.faults.sort_by_key(|fault| fault.from_ns);
+        self.backoffs.sort_by_key(|backoff| backoff.at_ns);
         self.epochs.sort_by_key(|epoch| epoch.at_ns);
         self.outages.sort_by_key(|outage| outage.from_ns);
         self.clock_moves.sort_unstable();

@@ -29,8 +29,8 @@ pub use ledger::{
     Waited,
 };
 pub use world::{
-    Answered, Audience, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd, Limit, Mail,
-    Outage, Overload,
+    Answered, Audience, Backoff, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Lease, Life, LifeEnd,
+    Limit, Mail, Outage, Overload,
 };
 
 /// The format that this crate writes and reads.
@@ -157,6 +157,8 @@ pub enum Event {
     GatePasses(GatePasses),
     /// The gate passes of a life, while it went on.
     GateReading(GateReading),
+    /// Nodes are given no claims, since they died too often.
+    Backoff(Backoff),
     /// A leadership began.
     EpochStarted(EpochStarted),
     /// No quorum could act.

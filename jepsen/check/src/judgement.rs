@@ -11,6 +11,7 @@ use crate::coverage::{self, Tally};
 use crate::failover::{Failovers, Times, failovers};
 use crate::history::{Answer, FaultKind, Part, Step};
 use crate::invariants::{ALL, ALWAYS, claims, doubt, loss, once};
+use crate::time::MS;
 use crate::verdict::Verdict;
 
 /// The judgement of one run. As JSON it is the last line of `reveille-jepsen run` and `check`.
@@ -48,6 +49,8 @@ pub struct Judgement {
     pub resent: u64,
     /// How often a recipient in doubt was closed as assumed: by policy or by an operator.
     pub assumed: u64,
+    /// For how many seconds nodes were given no claims, since they died too often (P12): two nodes for a minute are 120.
+    pub backoff_node_seconds: u64,
     /// What became of the faults.
     pub faults: BTreeMap<FaultKind, Tally>,
     /// How often each had an effect that was seen, by name.
@@ -101,6 +104,7 @@ impl Book {
             in_doubt_allowed: doubt.allowed,
             resent: steps(Step::Resent),
             assumed: steps(Step::Assumed),
+            backoff_node_seconds: backoff_node_seconds(self),
             faults: coverage::tallies(self),
             seen: coverage::by_name(self),
             failovers: failovers(self),
@@ -108,6 +112,13 @@ impl Book {
             coverage,
         }
     }
+}
+
+/// A reading counts until the next one, for a second at most.
+fn backoff_node_seconds(book: &Book) -> u64 {
+    let next = book.backoffs.iter().skip(1).map(|next| next.at_ns).chain([u64::MAX]);
+    let each = book.backoffs.iter().zip(next);
+    each.map(|(backoff, next_ns)| backoff.nodes * (next_ns - backoff.at_ns).min(1_000 * MS)).sum::<u64>() / (1_000 * MS)
 }
 
 impl Judgement {
@@ -150,7 +161,8 @@ impl Judgement {
         }
         let counts = format!(
             "{} due, {} accepted, {} double ({} more by an operator's decision), {} lost, {} unexplained, {} in doubt \
-             ({} had arrived; {} allowed), {} resent, {} assumed, {} reads",
+             ({} had arrived; {} allowed), {} resent, {} assumed, {} reads; \
+             {} s without claims after deaths, over all nodes",
             self.recipients,
             self.accepted,
             self.duplicates,
@@ -162,7 +174,8 @@ impl Judgement {
             self.in_doubt_allowed,
             self.resent,
             self.assumed,
-            self.reads
+            self.reads,
+            self.backoff_node_seconds
         );
         table.add_row(["".to_owned(), if self.valid { "VALID" } else { "NOT VALID" }.to_owned(), counts]);
         table.to_string()

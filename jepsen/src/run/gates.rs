@@ -1,11 +1,11 @@
 //! Reads of each node how often its gate let a hand-off pass (I14): again and again, because the counter of a process that
-//! is killed goes with it, and once more at the end.
+//! is killed goes with it, and once more at the end. The same page of the leader tells how many nodes are given no claims.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reveille_check::history::{Event, GatePasses, GateReading};
+use reveille_check::history::{Backoff, Event, GatePasses, GateReading};
 use tokio::task::JoinSet;
 
 use super::lives::Lives;
@@ -13,8 +13,9 @@ use super::recorder::Recorder;
 use crate::cluster::Cluster;
 use crate::pages;
 
-/// By its name in docs/operations.md.
+/// By their names in docs/operations.md.
 const COUNTER: &str = "reveille_gate_passes_total";
+const RESTING: &str = "reveille_nodes_resting";
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// At the end a node is asked so often: it may be busy.
 const ASKED_AT_MOST: u32 = 5;
@@ -70,7 +71,10 @@ impl Gates {
 async fn look(node: String, http: SocketAddr, recorder: Recorder, seen: Arc<Mutex<Vec<Answer>>>) {
     loop {
         let asked_ns = recorder.now_ns();
-        if let Some(passes) = pages::counter(http, COUNTER).await {
+        if let Some([passes, nodes]) = pages::counters(http, [COUNTER, RESTING]).await {
+            if nodes > 0 {
+                recorder.event(&Event::Backoff(Backoff { at_ns: asked_ns, nodes }));
+            }
             let answer = Answer { node: node.clone(), asked_ns, answered_ns: recorder.now_ns(), passes };
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
         }

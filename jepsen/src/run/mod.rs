@@ -68,7 +68,7 @@ use self::workload::Workload;
 use crate::Outcome;
 use crate::cluster::{Cluster, Start};
 use crate::footing::Wanted;
-use crate::measure::monotonic_us;
+use crate::measure::{load_averages, monotonic_us};
 use crate::wires::Wires;
 
 /// Sessions to the sink on each node.
@@ -102,6 +102,8 @@ struct Particulars {
     links: Option<&'static str>,
     fault_seconds: u64,
     seconds: u64,
+    /// Of the machine when the fault phase was over, over 1, 5 and 15 minutes: a run without processor time proves little.
+    load_averages: Option<[f64; 3]>,
     drained: bool,
     /// Lives that were ended on purpose.
     ends: Ends,
@@ -183,6 +185,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
     // Whatever goes wrong from here on, what was seen is judged.
     let mut trouble = Trouble::default();
     trouble.note(nemesis.strike(&plan, Instant::now(), phase).await);
+    let load_averages = load_averages();
     eprintln!("everything is mended");
     let Closed { judgement, drained, surprises } = scene.close(&mut nemesis, &mut trouble, ends, TO_READ).await?;
     if let Some(ended) = days.try_join_next() {
@@ -200,6 +203,7 @@ pub async fn run(start: &Start, args: &Args) -> Result<Outcome> {
         links: nemesis.stage.cluster.footing().wires.as_ref().ok().map(Wires::name),
         fault_seconds: args.seconds,
         seconds: began.elapsed().as_secs(),
+        load_averages,
         drained,
         ends: nemesis.ends,
         ended_by_themselves: surprises,

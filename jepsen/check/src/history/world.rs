@@ -191,6 +191,16 @@ pub struct GateReading {
     pub passes: u64,
 }
 
+/// Nodes that died too often and are given no claims (P12), by the word of the leader. Told each time that it was asked
+/// and there were any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// When it was asked.
+    pub at_ns: u64,
+    /// How many.
+    pub nodes: u64,
+}
+
 /// A leadership began to act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochStarted {

@@ -13,7 +13,7 @@ mod unknown;
 use std::collections::BTreeSet;
 
 use good::{History, good, ns};
-use reveille_check::history::FaultKind;
+use reveille_check::history::{Backoff, Event, FaultKind};
 use reveille_check::{Judgement, Verdict};
 
 /// Numbers of the invariants that are false.
@@ -44,6 +44,15 @@ fn with(change: impl FnOnce(&mut History)) -> History {
     change(&mut history);
     assert!(history.events != good().events || history.ended != good().ended, "nothing was changed");
     history
+}
+
+#[test]
+fn backoff_after_deaths_is_summed_over_nodes_and_time() {
+    let seen = |at_s: f64, nodes: u64| Event::Backoff(Backoff { at_ns: ns(at_s), nodes });
+    let history = with(|history| history.events.extend([seen(20.0, 1), seen(10.0, 2), seen(10.5, 1)]));
+    let judgement = history.judge();
+    assert!(judgement.valid, "\n{}", judgement.table());
+    assert_eq!(judgement.backoff_node_seconds, 3, "two for half a second, one for a second, twice");
 }
 
 #[test]
