@@ -21,6 +21,9 @@ use crate::admin::Admin;
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Nothing may move for so long before it counts as drained: who is in doubt may yet be resolved by a journal.
 const STAYS_FOR: Duration = Duration::from_secs(3);
+/// Between two looks at the state hashes while faults are in force, and how long a look waits for its answer.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+const SAMPLE_WITHIN: Duration = Duration::from_secs(2);
 /// State hashes of all nodes are looked for at one index for so long.
 const EQUAL_WITHIN: Duration = Duration::from_secs(10);
 
@@ -225,18 +228,53 @@ async fn objects_of(admin: &Admin, tenant: &str, recorder: &Recorder) -> Result<
     Ok(())
 }
 
+/// Reads the state hashes of all nodes each second, also while they are busy: each hashes its state at common indexes. So a
+/// node that differs is seen before a snapshot replaces its state.
+pub async fn sample_hashes(admin: Admin, recorder: Recorder) {
+    let mut known: BTreeMap<(String, u64), String> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(SAMPLE_EVERY).await;
+        // Without a leader there is no answer, and nothing is applied.
+        let Ok(Ok(status)) = tokio::time::timeout(SAMPLE_WITHIN, admin.status()).await else { continue };
+        for hash in checkpoints(status, recorder.now_ns()) {
+            let index = (hash.node.clone(), hash.applied_index);
+            if known.insert(index, hash.hash.clone()).as_ref() != Some(&hash.hash) {
+                recorder.event(&Event::StateHash(hash));
+            }
+        }
+    }
+}
+
+/// At the indexes that all nodes hash, and at the last one of a node that is quiet.
+fn checkpoints(status: api::GetClusterStatusResponse, at_ns: u64) -> Vec<StateHash> {
+    let each = status.members.into_iter().filter_map(|member| Some((member.member?.name, member.checkpoints)));
+    let hashes = each.flat_map(|(node, checkpoints)| {
+        checkpoints.into_iter().map(move |checkpoint| StateHash {
+            at_ns,
+            node: node.clone(),
+            applied_index: checkpoint.index,
+            hash: checkpoint.state_hash,
+        })
+    });
+    hashes.collect()
+}
+
+/// Of nodes that are quiet.
+fn told(status: api::GetClusterStatusResponse, at_ns: u64) -> Vec<StateHash> {
+    let told = status.members.into_iter().filter_map(|member| {
+        let (applied_index, hash) = (member.applied_index?, member.state_hash?);
+        Some(StateHash { at_ns, node: member.member?.name, applied_index, hash })
+    });
+    told.collect()
+}
+
 /// State hashes of all nodes at one index; false where they did not come to one in time.
 async fn hashes(admin: &Admin, recorder: &Recorder) -> Result<bool> {
     let until = Instant::now() + EQUAL_WITHIN;
     loop {
         let status = admin.status().await?;
-        let at_ns = recorder.now_ns();
         let members = status.members.len();
-        let told = status.members.into_iter().filter_map(|member| {
-            let (applied_index, hash) = (member.applied_index?, member.state_hash?);
-            Some(StateHash { at_ns, node: member.member?.name, applied_index, hash })
-        });
-        let told: Vec<StateHash> = told.collect();
+        let told = told(status, recorder.now_ns());
         let equal = told.windows(2).all(|pair| pair[0].applied_index == pair[1].applied_index);
         let all = told.len() == members && equal;
         told.into_iter().for_each(|hash| recorder.event(&Event::StateHash(hash)));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use reveille_check::history::{Answered, Content, Event, Mail};
-use reveille_sink::{Accepted, DotAnswer, DotWatcher, Sink};
+use reveille_sink::{Accepted, DialogueState, DotAnswer, DotWatcher, Sink};
 
 use super::recorder::Recorder;
 
@@ -37,14 +37,20 @@ impl Dots {
         })
     }
 
-    /// Accepts whose dialogues have not come to their answer yet. The sink's own record is the truth.
-    pub fn record_the_rest(&self, recorder: &Recorder, sink: &Sink) {
+    /// Accepts whose dialogues have not come to their answer yet. The sink's own record is the truth. False where a
+    /// message was read and is neither accepted nor answered: its outcome is open.
+    pub fn record_the_rest(&self, recorder: &Recorder, sink: &Sink) -> bool {
+        // First, so that no lock of the sink is waited for under ours.
+        let open = sink.connections();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, accept) in sink.mails().iter() {
             if told.insert(dot(accept)) {
                 recorder.event(&mail(recorder, accept, Answered::AcceptedUntold));
             }
         }
+        let waiting = open.iter().filter(|dialogue| dialogue.state == DialogueState::AfterDot);
+        let mut unanswered = waiting.flat_map(|dialogue| &dialogue.unanswered);
+        unanswered.all(|accept| told.contains(&dot(accept)))
     }
 }
 

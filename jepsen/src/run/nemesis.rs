@@ -180,6 +180,11 @@ impl Nemesis {
         self.all_ready().await
     }
 
+    /// Is every fault written down, and has every order of an operator come to its end?
+    pub fn has_told_all(&self) -> bool {
+        self.active.is_empty() && self.orders.is_empty()
+    }
+
     /// Stops a node; that it had to be killed for it is a fault like any other kill. Answers whether it obeyed.
     pub(super) async fn stop(&mut self, name: &str) -> Result<bool> {
         let Stopped::Killed { past_gate } = self.stage.stop(name).await? else { return Ok(true) };

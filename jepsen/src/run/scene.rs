@@ -46,6 +46,8 @@ pub struct Scene {
     gates: Gates,
     over: Arc<AtomicBool>,
     observers: JoinSet<()>,
+    /// Reads the state hashes, until all is drained.
+    samples: JoinSet<()>,
     /// Users who read through the admin API, until all is drained.
     pub readers: JoinSet<()>,
     /// What the workload may not exceed.
@@ -108,9 +110,13 @@ impl Scene {
         let gates = Gates::start(cluster, &recorder);
         let mut observers = JoinSet::new();
         observers.spawn(outages::observe(Arc::clone(&watch), recorder.clone(), Arc::clone(&over)));
+        let mut samples = JoinSet::new();
+        samples.spawn(aftermath::sample_hashes(cluster.admin().clone(), recorder.clone()));
         let ledger_time = clocks_are_right.then_some(header.began_unix_ms);
         let (readers, limits) = (JoinSet::new(), Limits::default());
-        Ok((Scene { recorder, watch, history, dots, gates, over, observers, readers, limits, ledger_time }, sink))
+        let scene =
+            Scene { recorder, watch, history, dots, gates, over, observers, samples, readers, limits, ledger_time };
+        Ok((scene, sink))
     }
 
     /// Another phase begins.
@@ -138,14 +144,18 @@ impl Scene {
         let (admin, workload) = (&operator.admin, &operator.workload);
         // What is read at the end comes after all that they have seen.
         self.readers.shutdown().await;
+        self.samples.shutdown().await;
         eprintln!("reading what became of {} recipients", workload.recipients());
         let lives = nemesis.stage.lives();
         let clocks = Clocks::new(lives.clone(), self.ledger_time, &nemesis.stage.sink, &recorder);
         let read = aftermath::read(admin, workload, &recorder, &clocks, ends - TO_JUDGE).await;
         let mut whole = trouble.note(read).unwrap_or_default();
-        trouble.note(accepts::compare(&nemesis.stage.cluster.folder().join(ACCEPTS), &nemesis.stage.sink).await);
+        let compared = accepts::compare(&nemesis.stage.cluster.folder().join(ACCEPTS), &nemesis.stage.sink).await;
+        whole.extend(trouble.note(compared).map(|()| Part::Accepts));
         // Accepts first: a mail on its way passes its gate before.
-        self.dots.record_the_rest(&recorder, &nemesis.stage.sink);
+        if self.dots.record_the_rest(&recorder, &nemesis.stage.sink) {
+            whole.extend([Part::Dots, Part::Contents]);
+        }
         if self.gates.record(&nemesis.stage.cluster, &recorder, &lives).await {
             whole.push(Part::Gates);
         }
@@ -155,17 +165,14 @@ impl Scene {
         workload.record(&recorder);
         workload.record_overload(&recorder, &nemesis.stage.sink);
         nemesis.stage.record_living();
-        // What was observed completely, beside what was read.
-        whole.extend([
-            Part::Accepts,
-            Part::Dots,
-            Part::Contents,
-            Part::Due,
-            Part::Calls,
-            Part::Lives,
-            Part::Faults,
-            Part::Outages,
-        ]);
+        // Each process is started, and each end of one seen, in `stage.rs`; nodes were asked who leads until now.
+        whole.extend([Part::Lives, Part::Outages]);
+        if workload.is_known() {
+            whole.push(Part::Due);
+        }
+        if nemesis.has_told_all() {
+            whole.extend([Part::Calls, Part::Faults]);
+        }
         recorder.end(whole)?;
         let surprises = std::mem::take(&mut nemesis.stage.surprises);
         Ok(Closed { judgement: check::judge(&self.history)?, drained, surprises })

@@ -326,6 +326,11 @@ impl Workload {
         }
     }
 
+    /// Is it known of all that was asked for whether it was created?
+    pub fn is_known(&self) -> bool {
+        self.unsure.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// All that is due, the bell left out.
     pub fn items(&self) -> MutexGuard<'_, Vec<Item>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
