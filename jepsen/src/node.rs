@@ -202,6 +202,11 @@ impl Node {
         self.process.as_mut().and_then(|process| process.try_wait().ok().flatten())
     }
 
+    /// Has this life, or the last one, said so?
+    pub fn says(&self, words: &str) -> bool {
+        self.told().contains(words)
+    }
+
     /// The end of what its last life said, for an error.
     pub fn last_words(&self) -> String {
         let log = self.told();

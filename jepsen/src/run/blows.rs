@@ -31,6 +31,8 @@ pub(super) enum Undo {
     Nothing,
     /// These nodes are started.
     Start(Vec<String>),
+    /// The same; the log of each of `torn` ends inside a batch.
+    StartTorn { nodes: Vec<String>, torn: Vec<String> },
     /// This one goes on.
     Resume(String),
     /// These links are whole again.
@@ -62,7 +64,8 @@ pub(super) enum Undo {
 impl Undo {
     /// Will it start this node?
     pub fn starts(&self, name: &str) -> bool {
-        matches!(self, Undo::Start(names) if names.iter().any(|known| known == name))
+        let (Undo::Start(nodes) | Undo::StartTorn { nodes, .. }) = self else { return false };
+        nodes.iter().any(|known| known == name)
     }
 }
 
@@ -76,7 +79,7 @@ impl Nemesis {
             Blow::Link { whom, how } => self.spoil(strike, *whom, *how).map(Some),
             Blow::Clock { whom, offset } => self.clock(strike, *whom, offset).await.map(Some),
             Blow::Disk { whom, how } => self.disk(strike, *whom, *how).await.map(Some),
-            Blow::Power { whom } => self.power(strike, *whom).map(Some),
+            Blow::Power { whom, torn } => self.power(strike, *whom, *torn).await.map(Some),
             Blow::Relay { name, faults } => self.relay(strike, name, faults).map(Some),
             Blow::Roll => self.roll(strike).await.map(Some),
             Blow::Transfer => self.transfer(strike).await.map(Some),
@@ -231,6 +234,12 @@ impl Nemesis {
         match undo {
             Undo::Nothing => {}
             Undo::Start(names) => names.iter().try_for_each(|name| self.stage.start(name))?,
+            Undo::StartTorn { nodes, torn } => {
+                nodes.iter().try_for_each(|name| self.stage.start(name))?;
+                if self.have_cut_tails(&torn).await {
+                    fault.name.push_str(", a torn log");
+                }
+            }
             Undo::Resume(name) => {
                 match fault.led_epoch {
                     Some(led) => self.note_leadership(led, fault),

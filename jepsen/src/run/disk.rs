@@ -1,8 +1,8 @@
-//! Blows to the disk of one node.
+//! Blows to the disk of one node, and what is left of a log that was written to when the power failed.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -13,6 +13,7 @@ use super::nemesis::{Begun, Nemesis, Skipped};
 use super::plan::{DiskBlow, Strike, Whom};
 use super::stage::Doing;
 use super::trace::{self, Trace};
+use crate::node::Node;
 
 /// A node whose log lost its tail must follow or lead again within this.
 const READY_WITHIN: Duration = Duration::from_secs(12);
@@ -21,6 +22,13 @@ const STOPS_WITHIN: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Less than a sector: the last batch of the log ends in its midst.
 const TORN_BYTES: u64 = 256;
+/// A sync takes so long while the power is about to fail, and each log is written to within that.
+const HELD_SYNCS: &str = "delay_enter=3000000";
+const WRITES_WITHIN: Duration = Duration::from_millis(1_500);
+const LOOK_FOR_WRITES_EVERY: Duration = Duration::from_millis(5);
+/// A node whose log ends inside a batch says so at its start (`raft/src/wal/open.rs`), within this.
+const CUT_A_TAIL: &str = "cut a batch that was half written";
+const SAYS_WITHIN: Duration = Duration::from_secs(5);
 
 impl Nemesis {
     pub(super) async fn disk(&mut self, strike: &Strike, whom: Whom, how: DiskBlow) -> Result<Begun, Skipped> {
@@ -125,19 +133,62 @@ impl Nemesis {
         if !self.is_quiet() {
             return Err(Skipped::NotNow("a log may lose its tail only while all else is well".to_owned()));
         }
+        for name in self.stage.names() {
+            // The others have what this log loses.
+            self.is_soon_ready(&name).await;
+        }
         let past_gate = self.stage.past_gate(&victim);
         self.stage.kill(&victim).map_err(skipped)?;
         (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
         let folder = self.stage.cluster.node(&victim).map_err(skipped)?.folder().join("wal");
         let torn = tear_last(&folder);
         self.stage.start(&victim).map_err(skipped)?;
-        let until = Instant::now() + READY_WITHIN;
-        while !self.stage.is_ready(&victim).await && Instant::now() < until {
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-        fault.observed = Some(torn.is_ok());
+        self.is_soon_ready(&victim).await;
+        fault.observed = Some(torn.is_ok() && self.have_cut_tails(&[victim]).await);
         fault.word = torn.map_or_else(|error| format!("{error:#}"), |length| format!("cut at byte {length}"));
         Ok(Begun { fault, undo: Undo::Nothing })
+    }
+
+    async fn is_soon_ready(&self, name: &str) {
+        let until = Instant::now() + READY_WITHIN;
+        while !self.stage.is_ready(name).await && Instant::now() < until {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Delays the syncs of these nodes; returns when each has written to its log since, or after a while. What was written
+    /// is not synced then.
+    pub(super) async fn amid_writes(&self, names: &[String]) -> Vec<Trace> {
+        let mut traces = Vec::new();
+        for name in names {
+            let process = self.stage.cluster.node(name).ok().and_then(Node::process_id);
+            let Some(process) = process else { continue };
+            traces.extend(Trace::of_syncs(process, HELD_SYNCS, self.stage.cluster.folder()).await.ok());
+        }
+        let length = |name: &String| {
+            let segment = last_segment(&self.stage.cluster.node(name).ok()?.folder().join("wal")).ok()?;
+            let length = segment.metadata().ok()?.len();
+            Some((segment, length))
+        };
+        let before: Vec<_> = names.iter().map(length).collect();
+        let until = Instant::now() + WRITES_WITHIN;
+        while names.iter().zip(&before).any(|(name, before)| length(name) <= *before) && Instant::now() < until {
+            tokio::time::sleep(LOOK_FOR_WRITES_EVERY).await;
+        }
+        traces
+    }
+
+    /// Does one of these, by its own word, cut the end of its log? They were started a moment ago.
+    pub(super) async fn have_cut_tails(&self, names: &[String]) -> bool {
+        let until = Instant::now() + SAYS_WITHIN;
+        let says_so = |name: &String| self.stage.cluster.node(name).is_ok_and(|node| node.says(CUT_A_TAIL));
+        while !names.is_empty() && Instant::now() < until {
+            if names.iter().any(says_so) {
+                return true;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        false
     }
 }
 
@@ -159,13 +210,33 @@ fn damage(path: &Path, seed: u64) -> Result<u64> {
     Ok(16)
 }
 
-/// Lets the last file of a log end inside its last batch.
-fn tear_last(folder: &Path) -> Result<u64> {
+/// The last file of a log.
+pub(super) fn last_segment(folder: &Path) -> Result<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
     files.sort();
-    let last = files.pop().context("a log without files")?;
-    let file = File::options().write(true).open(last)?;
+    files.pop().context("a log without files")
+}
+
+/// After a power cut: of what was written to this file and not synced, a part had reached the disk. None where everything
+/// had been synced, or nothing of the file.
+pub(super) fn keep_part(segment: &Path, written: &[u8], chance: u64) -> Result<Option<String>> {
+    let synced = match fs::read(segment) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        synced => synced?,
+    };
+    let lost = written.strip_prefix(synced.as_slice()).unwrap_or_default();
+    let Some(most) = lost.len().checked_sub(1).filter(|most| *most > 0) else { return Ok(None) };
+    let kept = 1 + (chance.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % most;
+    let mut file = File::options().append(true).open(segment)?;
+    file.write_all(lost.get(..kept).unwrap_or_default())?;
+    file.sync_all()?;
+    Ok(Some(format!("{kept} of {} bytes that were not synced are in the log", lost.len())))
+}
+
+/// Lets the last file of a log end inside its last batch.
+fn tear_last(folder: &Path) -> Result<u64> {
+    let file = File::options().write(true).open(last_segment(folder)?)?;
     let length = file.metadata()?.len().checked_sub(TORN_BYTES).context("an empty log")?;
     file.set_len(length)?;
     file.sync_all()?;
@@ -185,6 +256,23 @@ mod tests {
         assert_eq!(tear_last(folder.path()).unwrap(), 768);
         assert_eq!(fs::metadata(folder.path().join("1.wal")).unwrap().len(), 1_024);
         assert_eq!(fs::metadata(folder.path().join("2.wal")).unwrap().len(), 768);
+    }
+
+    #[test]
+    fn power_cut_amid_write_keeps_a_strict_part_of_what_was_not_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let segment = folder.path().join("1.wal");
+        let written = [[1; 512], [2; 512]].concat();
+        for chance in 0..200 {
+            fs::write(&segment, &written[..512]).unwrap();
+            assert!(keep_part(&segment, &written, chance).unwrap().is_some());
+            let left = fs::read(&segment).unwrap();
+            assert!(left.len() > 512 && left.len() < 1_024 && written.starts_with(&left), "{} bytes", left.len());
+        }
+        fs::write(&segment, &written).unwrap();
+        assert_eq!(keep_part(&segment, &written, 7).unwrap(), None, "everything was synced");
+        fs::remove_file(&segment).unwrap();
+        assert_eq!(keep_part(&segment, &written, 7).unwrap(), None, "the file was not");
     }
 
     #[test]

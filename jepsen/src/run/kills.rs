@@ -1,5 +1,6 @@
 //! Deaths and trances: `kill -9` and SIGSTOP, between dot and 250 where it is asked for, and power that fails.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -7,6 +8,7 @@ use reveille_check::history::Fault;
 use reveille_sink::{Held, HoldPoint, HoldRequest};
 
 use super::blows::{Undo, skipped, told};
+use super::disk;
 use super::nemesis::{Begun, Nemesis, Skipped, Victim};
 use super::plan::{Strike, Whom};
 
@@ -123,7 +125,7 @@ impl Nemesis {
         Ok(killed)
     }
 
-    pub(super) fn power(&mut self, strike: &Strike, whom: Option<Whom>) -> Result<Begun, Skipped> {
+    pub(super) async fn power(&mut self, strike: &Strike, whom: Option<Whom>, torn: bool) -> Result<Begun, Skipped> {
         self.note_ends().map_err(skipped)?;
         let victims = match whom {
             Some(whom) => vec![self.whom(whom)?],
@@ -135,30 +137,48 @@ impl Nemesis {
         if let Err(why) = &self.stage.cluster.footing().volumes {
             return Err(Skipped::Cannot(why.clone()));
         }
-        if let Some(lying) = self.lying.iter().find(|name| victims.contains(name)) {
-            return Err(Skipped::NotNow(format!(
-                "the disk of {lying} lies: its power is cut in its own time, while all others are well"
-            )));
-        }
         let name = if whom.is_some() { "power cut of one" } else { "power cut of all" };
+        // Without a tracer it fails at any time, mostly between two writes.
+        let traces = if torn { self.amid_writes(&victims).await } else { Vec::new() };
+        self.note_ends().map_err(skipped)?;
         let mut fault = self.fault(strike, name, &victims);
         let past_gate: u64 = self.kill_each(&mut fault)?.iter().map(|(_, past_gate)| past_gate).sum();
         // Who has ended by itself keeps its disk.
         let victims = fault.nodes.clone();
         // They are dead, whatever becomes of their disks.
-        let failed: Vec<String> = victims.iter().filter_map(|name| self.cut_power(name).err()).map(told).collect();
+        let (mut failed, mut logs) = (Vec::new(), Vec::new());
+        for name in &victims {
+            match self.cut_power(name, torn) {
+                Ok(Some(word)) => logs.push((name.clone(), word)),
+                Ok(None) => {}
+                Err(error) => failed.push(told(error)),
+            }
+        }
+        for trace in traces {
+            trace.end().await;
+        }
         (fault.observed, fault.journals_lost) = (Some(failed.is_empty()), true);
         (self.ends.power_cuts, self.ends.past_gate) = (self.ends.power_cuts + 1, self.ends.past_gate + past_gate);
-        fault.word = std::iter::once(format!("{past_gate} past the gate")).chain(failed).collect::<Vec<_>>().join("; ");
-        Ok(Begun { fault, undo: Undo::Start(victims) })
+        let (torn, words): (Vec<String>, Vec<String>) = logs.into_iter().unzip();
+        let words = std::iter::once(format!("{past_gate} past the gate")).chain(words).chain(failed);
+        fault.word = words.collect::<Vec<_>>().join("; ");
+        Ok(Begun { fault, undo: Undo::StartTorn { nodes: victims, torn } })
     }
 
-    /// What lay in memory is gone, and so is what was not synced.
-    pub(super) fn cut_power(&mut self, name: &str) -> Result<()> {
+    /// What lay in memory is gone, and so is what was not synced; `torn`: but for a part of what was written to the log,
+    /// which is told.
+    fn cut_power(&mut self, name: &str, torn: bool) -> Result<Option<String>> {
         self.stage.cluster.delete_journals(name)?;
+        let folder = self.stage.cluster.node(name)?.folder().join("wal");
+        // What was only written too: this machine still shows it. A node that has just started has no log yet.
+        let segment = disk::last_segment(&folder).ok().filter(|_| torn);
+        let written = segment.map(|segment| Ok::<_, std::io::Error>((fs::read(&segment)?, segment))).transpose()?;
         let volumes = self.stage.cluster.footing_mut().volumes.as_mut();
         let volume =
             volumes.ok().and_then(|volumes| volumes.get_mut(name)).context("a node without a disk of its own")?;
-        tokio::task::block_in_place(|| volume.cut_power())
+        tokio::task::block_in_place(|| volume.cut_power())?;
+        let chance = self.seed.wrapping_add(self.ends.power_cuts);
+        let kept = written.map(|(written, segment)| disk::keep_part(&segment, &written, chance)).transpose()?;
+        Ok(kept.flatten().map(|word| format!("{name}: {word}")))
     }
 }

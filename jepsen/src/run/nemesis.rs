@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::blows::Undo;
 use super::operator::Operator;
-use super::plan::{Blow, Strike, Whom};
+use super::plan::{Blow, DiskBlow, Strike, Whom};
 use super::stage::{Doing, Stage, Stopped};
 use super::wiring::BadLinks;
 
@@ -21,6 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
 /// A strike at who leads waits so long for somebody to lead.
 const LED_WITHIN: Duration = Duration::from_secs(4);
+/// One that needs all else to be well waits so long for that: most faults are over by then.
+const QUIET_WITHIN: Duration = Duration::from_secs(8);
 /// A strike that is later than this falls no more: about a period of the plan.
 const BEHIND_MAX: Duration = Duration::from_secs(10);
 /// One that did is started again after this.
@@ -41,9 +43,7 @@ pub struct Nemesis {
     pub(super) holds: u32,
     /// What ended lives on purpose, so far.
     pub(super) ends: Ends,
-    /// The node whose disk lies.
-    pub(super) lying: Option<String>,
-    /// Since when the next strike waits for somebody to lead.
+    /// Since when the next strike waits for its moment.
     waits: Option<Instant>,
     pub(super) active: Vec<Active>,
     revivals: Vec<(Instant, String)>,
@@ -112,7 +112,6 @@ impl Nemesis {
             seed,
             holds: 0,
             ends: Ends::default(),
-            lying: None,
             waits: None,
             active: Vec::new(),
             revivals: Vec::new(),
@@ -149,14 +148,16 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Who kills the leader or a sender, or has leadership handed over, waits a while until somebody leads: to kill the last
-    /// node that runs once more shows nothing, and nobody hands over what nobody has.
+    /// A kill of the leader or of a sender, and a hand-over of leadership, wait a while until a node leads: to kill the last
+    /// node that runs once more shows nothing, and without a leader nothing is handed over. A log loses its tail only while
+    /// all else is well. No other strike begins before the one that waits.
     fn is_time_for(&mut self, strike: &Strike) -> bool {
-        let wants_leader = matches!(strike.blow, Blow::Kill { whom: Whom::Leader | Whom::Sender, .. } | Blow::Transfer);
-        if !wants_leader || self.stage.is_led() {
-            return true;
-        }
-        self.waits.get_or_insert_with(Instant::now).elapsed() >= LED_WITHIN
+        let (is_time, within) = match strike.blow {
+            Blow::Kill { whom: Whom::Leader | Whom::Sender, .. } | Blow::Transfer => (self.stage.is_led(), LED_WITHIN),
+            Blow::Disk { how: DiskBlow::TornTail, .. } => (self.is_quiet(), QUIET_WITHIN),
+            _ => return true,
+        };
+        is_time || self.waits.get_or_insert_with(Instant::now).elapsed() >= within
     }
 
     fn skip(&mut self, strike: &Strike, skipped: Skipped) {
@@ -332,7 +333,6 @@ impl Nemesis {
 
 /// As histories call it.
 pub(super) fn kind(blow: &Blow) -> FaultKind {
-    use super::plan::DiskBlow;
     match blow {
         Blow::Kill { .. } | Blow::KillAll => FaultKind::Kill,
         Blow::Pause { .. } => FaultKind::Pause,

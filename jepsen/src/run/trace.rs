@@ -82,10 +82,16 @@ fn struck(written: &str) -> u64 {
     written.lines().filter(|line| line.contains("(INJECTED)") || line.contains("(DELAYED)")).count() as u64
 }
 
+/// Is each of its threads? One that is not yet would sync as ever.
 fn is_traced(process: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-    tracer.is_some_and(|tracer| tracer.trim() != "0")
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let mut statuses =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok()).peekable();
+    statuses.peek().is_some()
+        && statuses.all(|status| {
+            let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+            tracer.is_some_and(|tracer| tracer.trim() != "0")
+        })
 }
 
 #[cfg(test)]

@@ -83,8 +83,8 @@ pub enum Blow {
     Clock { whom: Whom, offset: &'static str },
     /// The disk of a node.
     Disk { whom: Whom, how: DiskBlow },
-    /// The power of these nodes fails.
-    Power { whom: Option<Whom> },
+    /// The power of this node fails, or of all; `torn`: in the middle of a write to the log that was not synced.
+    Power { whom: Option<Whom>, torn: bool },
     /// The relay, as a fault plan of the sink.
     Relay { name: &'static str, faults: &'static str },
     /// SIGTERM and start, one node after the other.

@@ -54,7 +54,8 @@ impl Family {
             Family::Disk => disk(dice)?,
             Family::Power => {
                 let whom = if dice.random_bool(0.3) { None } else { Some(whom(dice)) };
-                (one_of(dice, &[300, 2_000, 6_000])?, Blow::Power { whom })
+                let lasts = one_of(dice, &[300, 2_000, 6_000])?;
+                (lasts, Blow::Power { whom, torn: dice.random_bool(0.5) })
             }
             Family::Relay => {
                 let (name, faults) = one_of(dice, &RELAY)?;
