@@ -10,7 +10,8 @@ use reveille_ledger::{Ledger, Run};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
-    Checkpoint, Freshness, GetClusterStatusRequest, GetClusterStatusResponse, InitClusterRequest, InitClusterResponse,
+    Checkpoint, FinishUpgradeRequest, FinishUpgradeResponse, Freshness, GetClusterStatusRequest,
+    GetClusterStatusResponse, GetUpgradeRequest, GetUpgradeResponse, InitClusterRequest, InitClusterResponse,
     ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
 };
 use reveille_raft::peer::Description;
@@ -23,11 +24,11 @@ use super::{Admin, Fault, deadline, founders, pool, refusals, views};
 /// Blocked runs in one status: twenty thousand would be more than a client takes, in the trouble that it is for.
 const BLOCKED_MAX: usize = 100;
 /// How long a member may take to say how it stands.
-const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
+pub(super) const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
 
 /// What a member said of itself, and how far its clock is from this node's.
 pub(super) struct Described {
-    said: Description,
+    pub(super) said: Description,
     clock_offset_ms: i64,
 }
 
@@ -223,6 +224,18 @@ impl ClusterService for Admin {
         handover::to(&self.site, to, deadline).await.map_err(|error| refusals::not_handed_over(&error))?;
         let leader = self.site.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
         Ok(Response::new(TransferLeaderResponse { leader }))
+    }
+
+    async fn get_upgrade(&self, _: Request<GetUpgradeRequest>) -> Result<Response<GetUpgradeResponse>, Status> {
+        Ok(Response::new(self.upgrade().await))
+    }
+
+    async fn finish_upgrade(
+        &self,
+        request: Request<FinishUpgradeRequest>,
+    ) -> Result<Response<FinishUpgradeResponse>, Status> {
+        let deadline = deadline::of(&request);
+        Ok(Response::new(Admin::finish_upgrade(self, request.into_inner(), deadline).await?))
     }
 }
 

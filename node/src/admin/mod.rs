@@ -54,6 +54,7 @@ pub(crate) mod tests;
 mod trigger;
 mod unled;
 mod update;
+mod upgrade;
 mod upload;
 mod validate;
 mod views;

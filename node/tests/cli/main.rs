@@ -27,4 +27,5 @@ mod template;
 mod tenants;
 mod terminal;
 mod update;
+mod upgrade;
 mod watch;

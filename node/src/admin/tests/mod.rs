@@ -23,3 +23,4 @@ mod tenants;
 mod too_late;
 mod troubles;
 mod updates;
+mod upgrade;

@@ -225,7 +225,8 @@ clients!(
     dead_letters: DeadLetterServiceClient,
     opt_outs: OptOutServiceClient,
     tenants: TenantServiceClient,
-    pools: PoolServiceClient
+    pools: PoolServiceClient,
+    cluster: ClusterServiceClient
 );
 
 impl Node {

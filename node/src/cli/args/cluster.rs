@@ -52,4 +52,26 @@ What is wrong with it, and what to do: reveille doctor")]
         /// Name or id of the new leader [default: the follower that is closest]
         to: Option<String>,
     },
+    /// A rolling upgrade: how far it is, and its end
+    #[command(subcommand)]
+    Upgrade(UpgradeCommand),
+}
+
+/// What may be done about an upgrade.
+#[derive(Debug, Subcommand)]
+pub enum UpgradeCommand {
+    /// The ledger's level, the release of every node, and what stands in the way
+    #[command(after_long_help = "\
+Examples:
+  reveille cluster upgrade status
+  reveille cluster upgrade status -o json")]
+    Status(Watch),
+    /// Raise the ledger's level, after every node runs the new release
+    ///
+    /// The level never falls: afterwards no node can go back to the former release. Until then every node can.
+    #[command(after_long_help = "\
+Examples:
+  reveille cluster upgrade finish
+  reveille cluster upgrade finish --yes -o json")]
+    Finish,
 }

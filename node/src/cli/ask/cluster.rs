@@ -2,14 +2,16 @@
 
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient as Service;
 use reveille_proto::admin::v1::{
-    GetClusterStatusRequest, InitClusterRequest, ListMembersRequest, TransferLeaderRequest,
+    FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest, InitClusterRequest, ListMembersRequest,
+    TransferLeaderRequest,
 };
 
 use super::{Desk, Page, Seen};
-use crate::cli::args::{ClusterArgs, ClusterCommand, Paging};
+use crate::cli::args::{ClusterArgs, ClusterCommand, Paging, UpgradeCommand};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::cluster::{LeaderView, MadeView, MemberView, StatusView};
+use crate::cli::view::upgrade::{FinishedView, UpgradeView};
 
 /// Of a cluster without peers.
 const ALONE: &str = "a cluster of this node alone: the others of a larger one are named with --peer, or in its `join`; and \
@@ -25,6 +27,8 @@ pub async fn run(desk: &Desk<'_>, args: ClusterArgs) -> Result<(), Stop> {
             desk.list(paging, |_, _| members(desk)).await
         }
         ClusterCommand::TransferLeader { to } => transfer_leader(desk, to).await,
+        ClusterCommand::Upgrade(UpgradeCommand::Status(watch)) => desk.one(watch, async || upgrade(desk).await).await,
+        ClusterCommand::Upgrade(UpgradeCommand::Finish) => finish_upgrade(desk).await,
     }
 }
 
@@ -80,4 +84,31 @@ async fn transfer_leader(desk: &Desk<'_>, to: Option<String>) -> Result<(), Stop
     let question = TransferLeaderRequest { to: to.unwrap_or_default() };
     let answer = desk.client.ask(Nature::Once, question, call).await?;
     desk.terminal.show(&LeaderView { leader: answer.leader })
+}
+
+async fn upgrade(desk: &Desk<'_>) -> Result<Seen<UpgradeView>, Failure> {
+    let call = |channel, question| async move { Service::new(channel).get_upgrade(question).await };
+    let view = UpgradeView::from(desk.client.ask(Nature::Read, GetUpgradeRequest {}, call).await?);
+    let remarks = view.remarks();
+    Ok(Seen { view, freshness: None, remarks })
+}
+
+/// The level that is confirmed is the one that was seen, whatever a node announces meanwhile.
+async fn finish_upgrade(desk: &Desk<'_>) -> Result<(), Stop> {
+    let seen = upgrade(desk).await?.view;
+    let level = seen.can_rise_to().unwrap_or_default();
+    if level > 0 {
+        desk.terminal.confirm(&format!(
+            "Raise the ledger's level from {} to {level}? Afterwards no node can go back to the former release.",
+            seen.level
+        ))?;
+    }
+    let call = |channel, question| async move { Service::new(channel).finish_upgrade(question).await };
+    let request_id = desk.client.request_id().to_owned();
+    let answer = desk.change(FinishUpgradeRequest { level, request_id }, call).await?;
+    desk.terminal.show(&FinishedView { level: answer.level, raised: answer.raised })?;
+    if !answer.raised {
+        desk.terminal.say("the ledger is at this level already; nothing was changed");
+    }
+    Ok(())
 }

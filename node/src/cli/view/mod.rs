@@ -34,6 +34,7 @@ pub mod sheet;
 pub mod template;
 pub mod tenant;
 pub mod update;
+pub mod upgrade;
 pub mod version;
 
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! Epochs (P13), lives of nodes (P10), and where an epoch's time begins (P18).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use crate::command::{EpochStart, NodeUp, RaiseLevel, Reading};
@@ -121,16 +121,20 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
+    /// Each known node and each voter, with the level that it has announced; 0 where it never came up (P23).
+    pub fn announced_levels(&self, voters: &[NodeId]) -> BTreeMap<NodeId, u32> {
+        let known = self.nodes.iter().map(|(id, node)| (*id, node.level));
+        voters.iter().map(|id| (*id, 0)).chain(known).collect()
+    }
+
     /// P23: the level rises only when each voter and each known node has announced that it can apply it.
     pub(super) fn check_raise_level(&self, raise: &RaiseLevel) -> Result<(), Refusal> {
         let (asked, ledger) = (raise.level, self.head.level);
         if asked < ledger {
             return Err(Impossible::LevelRaised { asked, ledger }.into());
         }
-        let announced = |id: &NodeId| self.nodes.get(id).map_or(0, |node| node.level);
-        let known = self.nodes.iter().map(|(id, _)| id);
-        match known.chain(&raise.voters).copied().find(|id| announced(id) < asked) {
-            Some(node) => Err(Impossible::LevelNotAnnounced { asked, node, announced: announced(&node) }.into()),
+        match self.announced_levels(&raise.voters).into_iter().find(|(_, announced)| *announced < asked) {
+            Some((node, announced)) => Err(Impossible::LevelNotAnnounced { asked, node, announced }.into()),
             None => Ok(()),
         }
     }

@@ -1,0 +1,66 @@
+//! `reveille cluster upgrade …`.
+
+use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeResponse, UpgradeNode};
+use serde_json::json;
+
+use crate::fake::{Fake, one, unknown};
+
+fn node(name: &str, level: u32, version: Option<&str>) -> UpgradeNode {
+    let version = version.map(str::to_owned);
+    UpgradeNode { id: format!("{name}1"), name: name.to_owned(), votes: true, level, version }
+}
+
+/// Two nodes run the next release; the third one runs it too, or not yet.
+async fn fake(is_ready: bool) -> Fake {
+    let third = if is_ready { node("c", 2, Some("0.2.0")) } else { node("c", 1, None) };
+    let seen = GetUpgradeResponse {
+        level: 1,
+        target_level: if is_ready { 2 } else { 1 },
+        highest_level: 2,
+        nodes: vec![node("a", 2, Some("0.2.0")), node("b", 2, Some("0.2.0")), third],
+        obstacles: if is_ready { vec![] } else { vec!["node c applies ledger level 1 and not 2".to_owned()] },
+    };
+    Fake::start(move |method, _| match method {
+        "GetUpgrade" => one(seen.clone()),
+        "FinishUpgrade" => one(FinishUpgradeResponse { level: 2, raised: true }),
+        other => Err(unknown(other)),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn status_shows_levels_versions_and_obstacles() {
+    let fake = fake(false).await;
+    let json = fake.reveille("cluster upgrade status -o json").await.json();
+    assert_eq!(
+        json,
+        json!({
+            "level": 1, "target_level": 1, "highest_level": 2,
+            "nodes": [
+                {"id": "a1", "name": "a", "votes": true, "level": 2, "version": "0.2.0"},
+                {"id": "b1", "name": "b", "votes": true, "level": 2, "version": "0.2.0"},
+                {"id": "c1", "name": "c", "votes": true, "level": 1, "version": null},
+            ],
+            "obstacles": ["node c applies ledger level 1 and not 2"],
+        })
+    );
+    let ended = fake.reveille("cluster upgrade status").await;
+    assert!(ended.stdout.contains("ledger level") && ended.stdout.contains("VERSION"), "{ended:?}");
+    assert!(ended.stderr.contains("node c applies ledger level 1 and not 2"), "{ended:?}");
+    assert!(!ended.stderr.contains("upgrade finish"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn finish_raises_the_level_that_was_seen_and_only_when_confirmed() {
+    let fake = fake(true).await;
+    let status = fake.reveille("cluster upgrade status").await;
+    assert!(status.stderr.contains("next: reveille cluster upgrade finish"), "{status:?}");
+    let unconfirmed = fake.reveille("cluster upgrade finish").await;
+    assert_eq!(unconfirmed.code, Some(2), "{unconfirmed:?}");
+    assert!(unconfirmed.stderr.contains("from 1 to 2"), "{unconfirmed:?}");
+    assert!(fake.requests::<FinishUpgradeRequest>("FinishUpgrade").is_empty());
+    let json = fake.reveille("cluster upgrade finish --yes -o json").await.json();
+    assert_eq!(json, json!({"level": 2, "raised": true}));
+    let asked: Vec<FinishUpgradeRequest> = fake.requests("FinishUpgrade");
+    assert_eq!(asked.iter().map(|request| request.level).collect::<Vec<_>>(), [2]);
+}
