@@ -522,14 +522,12 @@ async fn deliver(
         let next = room.relays.acquire_besides(&lacking, pool, deadline);
         way = match room.drain.run_until_cancelled(next).await {
             Some(Ok(next)) => next,
-            // None is left that could have it.
+            // None is left that could have it. A sender beyond ASCII is not the recipient's fault.
+            Some(Err(None)) if copy.to.is_ascii() => return Ok((way.relay, Verdict::sender_needs_smtputf8())),
             Some(Err(None)) => return Ok((way.relay, verdict)),
-            Some(Err(Some(why @ (Unavailable::CircuitOpen { .. } | Unavailable::Parked { .. })))) => {
-                return Err(waits(job.place, &why.to_string()));
-            }
-            Some(Err(Some(Unavailable::Busy))) => return Err(Fate::Released(Why::Busy)),
-            Some(Err(Some(Unavailable::Paced { .. }))) => return Err(Fate::Released(Why::Paced)),
             Some(Err(Some(Unavailable::Closed))) | None => return Err(Fate::Released(Why::Stopping)),
+            // Pending at once, it would be claimed again by the rate of the relay that cannot take it.
+            Some(Err(Some(why))) => return Err(waits(job.place, &why.to_string())),
         };
         mail = copy.clone();
     }

@@ -189,6 +189,13 @@ fn address(text: &str) -> Option<Address> {
     text.parse().ok()
 }
 
+impl Verdict {
+    /// No relay of the pool offers what sender or header need: a refusal of our own, about the content.
+    pub fn sender_needs_smtputf8() -> Verdict {
+        *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", Scope::Content)
+    }
+}
+
 fn not_offered(stage: Stage, code: u16, text: &str, scope: Scope) -> Box<Verdict> {
     let enhanced = enhanced_code(code, text);
     let reply = Reply { code, text: format!("not offered: {text}") };

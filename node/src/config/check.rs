@@ -154,7 +154,7 @@ impl RaftSettings {
 }
 
 impl UnsubscribeSettings {
-    /// The address and the keys are looked at when the node starts: a key may lie in a file.
+    /// The address and the keys are looked at when the node starts, and by `reveille config check`: a key may lie in a file.
     fn check(self) -> Result<UnsubscribeConfig, ConfigError> {
         let url = self.url.unwrap_or_default();
         let mailto = self.mailto.unwrap_or_default();

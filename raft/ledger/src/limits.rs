@@ -2,7 +2,8 @@
 //!
 //! Replicas of two releases apply the same entry, so a number must not change with the build. A release that changes
 //! one adds a set for its level below, such as `const LEVEL_2: Limits = Limits { slice: 512, ..LEVEL_1 };`. `apply`
-//! goes by the level of the ledger, and so does a proposer that stays within such a number ([`Ledger::limits`]).
+//! goes by the level of the ledger ([`Ledger::limits`]). Proposers still go by the constants of level 1: such a release
+//! makes those that propose up to the number ask for it first.
 //!
 //! Numbers outside the table belong to a stored form (a chunk's slots), or no release has changed them yet: before one
 //! changes, it moves into the table. The tests below record both.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use reveille_proto::admin::v1::{
-    AddRelayRequest, ExplainRequest, RecipientState, Relay, RelayTls, RemoveRelayRequest, RunState,
+    AddRelayRequest, Content, ExplainRequest, RecipientState, Relay, RelayTls, RemoveRelayRequest, RunState,
+    TriggerScheduleRequest,
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::node::{Node, node};
+use super::node::{Node, creation, node, yearly};
 
 /// A relay that offers nothing, and what it was asked.
 struct Bare {
@@ -93,6 +94,26 @@ async fn pool_without_smtputf8_gives_the_recipient_up_with_the_cause() {
     let told = story.events.iter().find(|event| event.what == "given up").map(|event| event.detail.as_str());
     assert!(told.is_some_and(|told| told.contains("no relay of its pool offers SMTPUTF8")), "{story:?}");
     assert_eq!(bare.sessions.load(Ordering::SeqCst), 1, "it is asked once");
+    assert_eq!(bare.mails.load(Ordering::SeqCst), 0);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sender_beyond_ascii_in_pool_without_smtputf8_pauses_the_run_and_kills_nobody() {
+    let (node, bare) = (node("").await, Bare::start().await);
+    remove(&node, "mailbox").await;
+    add(&node, bare.relay()).await;
+    let recipients: Vec<String> = (0..12).map(|number| format!("u{number}@x.example")).collect();
+    let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+    let mut body = yearly("news", &recipients);
+    let content = body.content.take().unwrap_or_default();
+    body.content = Some(Content { sender: "zo\u{eb}@example.org".to_owned(), ..content });
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+    let (name, request_id) = ("news".to_owned(), "now".to_owned());
+    let request = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
+    let run = node.schedules().trigger_schedule(request).await.expect("triggered").into_inner().run.expect("a run");
+    let paused = node.until(&run.run, |run| run.state() == RunState::Paused).await;
+    assert_eq!(paused.counts.map(|counts| (counts.sent, counts.dead)), Some((0, 0)), "{paused:?}");
     assert_eq!(bare.mails.load(Ordering::SeqCst), 0);
     node.stop().await;
 }

@@ -36,7 +36,7 @@ A document:
 `paused` counts when it is created: pausing and resuming are acts of their own.
 A campaign is drafted and never launched, and a draft is frozen: one that differs from its document is refused. \
 A tenant's bounds are set as their document says, and what it does not say has no bound. A pool keeps its warm-up where
-its document names none."
+its document names none; its emails carry X-Reveille-Run and -Fence unless it says `reveille_headers: false`."
 )]
 pub struct ApplyArgs {
     /// Tenant of documents that name none

@@ -52,6 +52,7 @@ async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
         }
     }
     config.reply_rules().map_err(|error| failure(said.placed(error)))?;
+    config.return_path.open().map_err(|error| failure(said.placed(error)))?;
     desk.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })?;
     let hello_name = &config.hello_name;
     if !(hello_name.is_empty() || hello_name.contains('.') || hello_name.starts_with('[')) {

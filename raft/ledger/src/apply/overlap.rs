@@ -40,12 +40,14 @@ impl Ledger {
         self.note_missed_before(id, now.plus_ms(-self.limits().on_time_ms));
     }
 
-    /// P16: what came in a pause was missed, also in a short one; what came with its end was not. An instant that waits
-    /// for a run may have come before the pause, so it counts as missed when it is late.
-    pub(super) fn note_pause_is_over(&mut self, id: ScheduleId, now: Time) {
+    /// P16: what came in a pause was missed, also in a short one; what came with its end was not. An instant from before
+    /// the pause, or one that waits for a run, counts as missed when it is late.
+    pub(super) fn note_pause_end(&mut self, id: ScheduleId, since: Option<Time>, now: Time) {
+        let next = self.schedules.get(&id).and_then(|schedule| schedule.plan.next.as_ref()).map(Next::opens);
+        let came_before = since.zip(next).is_some_and(|(since, opens)| opens < since);
         match self.held_up(id, now) {
-            Some(_) => self.note_missed(id, now),
-            None => self.note_missed_before(id, now.plus_ms(-self.limits().pause_end_ms)),
+            None if !came_before => self.note_missed_before(id, now.plus_ms(-self.limits().pause_end_ms)),
+            _ => self.note_missed(id, now),
         }
     }
 

@@ -142,6 +142,7 @@ impl Ledger {
         self.change_activity(context, pause.schedule, |schedule| match &schedule.activity {
             // Why it was paused is not forgotten for want of another word.
             paused @ Activity::Paused { .. } if pause.reason.is_empty() => paused.clone(),
+            Activity::Paused { since, .. } => Activity::Paused { reason: pause.reason.clone(), since: *since },
             _ => Activity::Paused { reason: pause.reason.clone(), since },
         })?;
         Ok(Outcome::Done)
@@ -157,15 +158,17 @@ impl Ledger {
         if schedule.plan.version != resume.plan_version {
             return Err(Refusal::StalePlan);
         }
-        if !matches!(schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
-            return Err(Refusal::NotActive(schedule.activity.kind()));
-        }
+        let since = match &schedule.activity {
+            Activity::Paused { since, .. } => Some(*since),
+            Activity::Blocked { .. } => None,
+            activity => return Err(Refusal::NotActive(activity.kind())),
+        };
         // What fell in the pause lies between `next` and now: the next fire opens or explains it.
         self.change_activity(context, id, |schedule| match schedule.plan.next {
             Some(_) => Activity::Active,
             None => Activity::Done,
         })?;
-        self.note_pause_is_over(id, context.now);
+        self.note_pause_end(id, since, context.now);
         Ok(Outcome::Done)
     }
 
