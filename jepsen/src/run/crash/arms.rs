@@ -88,10 +88,11 @@ pub fn is_on_a_mails_way(point: &str) -> bool {
     ["smtp.", "claim.after", "journal.", "settle."].iter().any(|beginning| point.starts_with(beginning))
 }
 
-/// The point that a process died at, by its last words.
+/// The point that a process died at, by its last words. Where two threads reach it at once, the second line may end before
+/// the name.
 pub fn died_at(words: &str) -> Option<&str> {
-    let line = words.lines().rev().find_map(|line| line.split_once("died at the crash point "))?;
-    line.1.split_whitespace().next()
+    let names = words.lines().rev().filter_map(|line| line.split_once("died at the crash point "));
+    names.filter_map(|(_, name)| name.split_whitespace().next()).next()
 }
 
 #[cfg(test)]
@@ -145,6 +146,7 @@ mod tests {
     #[test]
     fn the_last_words_of_a_process_name_the_point() {
         assert_eq!(died_at("INFO one\ndied at the crash point wal.purge\n"), Some("wal.purge"));
+        assert_eq!(died_at("died at the crash point wal.purge\ndied at the crash point "), Some("wal.purge"));
         assert_eq!(died_at("INFO died of old age\n"), None);
     }
 }
