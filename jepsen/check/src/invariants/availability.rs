@@ -3,8 +3,8 @@
 //!
 //! A node counts from the start of its process to its end, except while a fault is in force that names it. While a link
 //! between any two nodes is cut or bad, no majority counts. A node whose disk failed or lost something may have to catch up
-//! with a leader before it votes (its log may be torn): it counts again one second after there was a leader, or after a
-//! process of it has waited a minute for one. A process that ends before begins that minute again at its next start.
+//! with a leader before it votes (its log may be torn): it counts again when a leader has stood for five seconds since its
+//! start, or after a process of it has waited a minute for one. A process that ends before begins that minute again at its next start.
 
 use super::progress;
 use crate::book::Book;
@@ -17,8 +17,9 @@ use crate::verdict::{Inquiry, Verdict};
 const LED_WITHIN_NS: u64 = 10_000 * MS;
 /// A node with a torn log waits so long for a leader.
 const WITHOUT_LEADER_NS: u64 = 60_000 * MS;
-/// From a leader until a node has caught up.
-const CATCHES_UP_NS: u64 = 1_000 * MS;
+/// So long a leader must stand until a node has caught up with it: a process that starts waits some seconds for what its
+/// former life promised, before it hears a leader.
+const CATCHES_UP_NS: u64 = 5_000 * MS;
 
 /// An interval, its end excluded.
 pub(super) type Interval = (u64, u64);
@@ -126,10 +127,20 @@ pub(super) fn in_force(book: &Book, fault: &Fault) -> Interval {
     if !may_be_torn {
         return (fault.from_ns, until_ns);
     }
-    let outage = book.outages.iter().find(|outage| outage.from_ns <= until_ns && until_ns < outage.until_ns);
-    let led_ns = outage.map_or(until_ns, |outage| outage.until_ns).saturating_add(CATCHES_UP_NS);
+    let led_ns = caught_up(book, until_ns);
     let waited_ns = fault.nodes.iter().map(|node| has_waited(book, node, until_ns)).max().unwrap_or(until_ns);
     (fault.from_ns, led_ns.min(waited_ns))
+}
+
+/// The first instant since this one at which a leader has stood for as long as a node needs to catch up.
+fn caught_up(book: &Book, since_ns: u64) -> u64 {
+    let mut outages: Vec<Interval> = book.outages.iter().map(|outage| (outage.from_ns, outage.until_ns)).collect();
+    outages.sort_unstable();
+    let led_ns = outages.into_iter().fold(since_ns, |led_ns, (from_ns, until_ns)| {
+        let is_between = from_ns < led_ns.saturating_add(CATCHES_UP_NS) && led_ns < until_ns;
+        if is_between { until_ns } else { led_ns }
+    });
+    led_ns.saturating_add(CATCHES_UP_NS)
 }
 
 /// When a process of this node has run for the minute that a torn log makes it wait for a leader.

@@ -859,6 +859,19 @@ fn i17_outage_without_a_majority_is_excused_while_it_lasts() {
 }
 
 #[test]
+fn i17_torn_log_counts_when_a_leader_has_stood_for_five_seconds() {
+    let mended = |until_s: f64| {
+        without_a_leader(14.0, |history| {
+            for node in ["n1", "n2"] {
+                history.fault(FaultKind::Damage, &[node], 35.0).until_ns = Some(ns(until_s));
+            }
+        })
+    };
+    assert!(mended(40.0).judge().valid, "the leader went before they had caught up");
+    rejected(&mended(38.0), &[17]);
+}
+
+#[test]
 fn i17_torn_log_waits_a_minute_for_a_leader_anew_at_each_start() {
     let torn = |seconds: f64, restart_s: Option<f64>| {
         without_a_leader(seconds, |history| {
