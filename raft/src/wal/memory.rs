@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::SECTOR_BYTES;
 use super::disk::{Disk, DiskFile};
@@ -26,6 +26,14 @@ struct Inner {
     /// The names as of the last sync of the folder.
     durable_names: BTreeMap<String, Arc<MemoryFile>>,
     trouble: Arc<Mutex<Trouble>>,
+    hold: Arc<Hold>,
+}
+
+/// Whether syncs wait.
+#[derive(Default)]
+struct Hold {
+    held: Mutex<bool>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -40,6 +48,7 @@ struct Trouble {
 struct MemoryFile {
     state: Mutex<FileState>,
     trouble: Arc<Mutex<Trouble>>,
+    hold: Arc<Hold>,
 }
 
 #[derive(Clone, Default)]
@@ -86,7 +95,8 @@ impl MemoryDisk {
             let mut inner = disk.inner.lock();
             for (name, content) in files {
                 let state = FileState { durable: content.clone(), content, ..FileState::default() };
-                let file = MemoryFile { state: Mutex::new(state), trouble: Arc::clone(&inner.trouble) };
+                let (trouble, hold) = (Arc::clone(&inner.trouble), Arc::clone(&inner.hold));
+                let file = MemoryFile { state: Mutex::new(state), trouble, hold };
                 inner.names.insert(name, Arc::new(file));
             }
             inner.durable_names = inner.names.clone();
@@ -110,7 +120,14 @@ impl MemoryDisk {
         self.inner.lock().trouble.lock().write = Some(kind);
     }
 
-    /// Ends all trouble.
+    /// While it holds, syncs of files and of the folder wait.
+    pub fn hold_syncs(&self, held: bool) {
+        let hold = Arc::clone(&self.inner.lock().hold);
+        *hold.held.lock() = held;
+        hold.changed.notify_all();
+    }
+
+    /// Ends all trouble but a hold.
     pub fn heal(&self) {
         *self.inner.lock().trouble.lock() = Trouble::default();
     }
@@ -127,7 +144,8 @@ impl Disk for MemoryDisk {
         if inner.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = Arc::new(MemoryFile { state: Mutex::default(), trouble: Arc::clone(&inner.trouble) });
+        let (trouble, hold) = (Arc::clone(&inner.trouble), Arc::clone(&inner.hold));
+        let file = Arc::new(MemoryFile { state: Mutex::default(), trouble, hold });
         inner.names.insert(name.to_owned(), Arc::clone(&file));
         Ok(file)
     }
@@ -147,6 +165,9 @@ impl Disk for MemoryDisk {
     }
 
     fn sync_folder(&self) -> io::Result<()> {
+        // Without the disk's lock: whoever ends the hold needs it.
+        let hold = Arc::clone(&self.inner.lock().hold);
+        hold.wait();
         let mut inner = self.inner.lock();
         if let Some(kind) = inner.trouble.lock().sync {
             return Err(kind.into());
@@ -183,8 +204,15 @@ impl DiskFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.hold.wait();
         let trouble = self.trouble.lock().sync;
         self.state.lock().sync(trouble)
+    }
+}
+
+impl Hold {
+    fn wait(&self) {
+        self.changed.wait_while(&mut self.held.lock(), |held| *held);
     }
 }
 

@@ -1,13 +1,13 @@
 //! Three replicas on disks that forget what was not synced, and that fail.
 
-use std::io::{self, ErrorKind};
-use std::sync::{Arc, Condvar, Mutex};
+use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::NodeId;
 use reveille_raft::store::{Contents, MemoryStore, StateStore};
-use reveille_raft::wal::{Disk, DiskFile, MemoryDisk};
+use reveille_raft::wal::{Disk, MemoryDisk};
 use reveille_raft::{Fault, Role};
 
 use crate::memory::MemoryNetwork;
@@ -102,67 +102,6 @@ async fn a_node_whose_disk_fails_stops_and_the_others_go_on() {
     stop_all(&mut lab.nodes).await;
 }
 
-/// A disk whose syncs of files wait while it is held.
-#[derive(Clone)]
-struct HeldDisk {
-    disk: MemoryDisk,
-    held: Arc<(Mutex<bool>, Condvar)>,
-}
-
-impl HeldDisk {
-    fn hold(&self, held: bool) {
-        *self.held.0.lock().expect("no holder panicked") = held;
-        self.held.1.notify_all();
-    }
-
-    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(HeldFile { file, held: Arc::clone(&self.held) })
-    }
-}
-
-impl Disk for HeldDisk {
-    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(self.disk.create(name)?))
-    }
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(self.disk.open(name)?))
-    }
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-    fn sync_folder(&self) -> io::Result<()> {
-        self.disk.sync_folder()
-    }
-}
-
-struct HeldFile {
-    file: Arc<dyn DiskFile>,
-    held: Arc<(Mutex<bool>, Condvar)>,
-}
-
-impl DiskFile for HeldFile {
-    fn length(&self) -> io::Result<u64> {
-        self.file.length()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_at(offset, bytes)
-    }
-    fn cut(&self, length: u64) -> io::Result<()> {
-        self.file.cut(length)
-    }
-    fn sync(&self) -> io::Result<()> {
-        let held = self.held.0.lock().expect("no holder panicked");
-        drop(self.held.1.wait_while(held, |held| *held).expect("no holder panicked"));
-        self.file.sync()
-    }
-}
-
 /// The index of the last entry in a state store.
 fn stored_index(store: &MemoryStore) -> u64 {
     match store.clone().load().expect("memory") {
@@ -177,7 +116,7 @@ async fn state_on_disk_waits_for_log_on_disk() {
     let network = MemoryNetwork::default();
     let mut nodes: Vec<Node> =
         (1..=3).map(|number| Node::new(number, MemoryNetwork::address_of(NodeId(number)))).collect();
-    let disks: Vec<HeldDisk> = (0..3).map(|_| HeldDisk { disk: MemoryDisk::new(), held: Arc::default() }).collect();
+    let disks: Vec<MemoryDisk> = (0..3).map(|_| MemoryDisk::new()).collect();
     let stores: Vec<MemoryStore> = (0..3).map(|_| MemoryStore::default()).collect();
     for (node, (disk, store)) in nodes.iter_mut().zip(disks.iter().zip(&stores)) {
         let transport = network.transport(node.id);
@@ -194,14 +133,14 @@ async fn state_on_disk_waits_for_log_on_disk() {
     let follower = nodes[slow].replica();
     until("it is stored", || (has_mark(follower, "before") && stored_index(&stores[slow]) > 0).then_some(())).await;
 
-    disks[slow].hold(true);
+    disks[slow].hold_syncs(true);
     propose(nodes[leads].replica(), "meanwhile").await.expect("two disks are a majority");
     until("it is applied", || has_mark(follower, "meanwhile").then_some(())).await;
     let applied = follower.read(|ledger| ledger.head().applied);
     // Four times as long as the state store is behind the state otherwise.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let stored = stored_index(&stores[slow]);
-    disks[slow].hold(false);
+    disks[slow].hold_syncs(false);
     assert!(stored < applied, "entry {stored} of {applied} is in the state store, and not in the log on disk");
     until("it is stored", || (stored_index(&stores[slow]) >= applied).then_some(())).await;
     stop_all(&mut nodes).await;
