@@ -99,7 +99,8 @@ fn one(writer: &mut Writer<BufWriter<File>>, number: u64, fence: Fence) -> Resul
     }))?;
     let (step, detail) = (Step::Sent, String::new());
     let (index, fence) = (fence.index + 1, Some(fence));
-    let sent = Outcome { index, fence, run: run.clone(), recipient: recipient.clone(), step, detail };
+    let (run_of, recipient_of, proposed_ns) = (run.clone(), recipient.clone(), None);
+    let sent = Outcome { index, fence, run: run_of, recipient: recipient_of, step, proposed_ns, detail };
     writer.event(&Event::Outcome(sent))?;
     let number = u32::try_from(number).ok();
     writer.event(&Event::Standing(Standing { run, recipient, number, state: Fate::Sent, cause: String::new() }))

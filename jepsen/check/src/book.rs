@@ -96,6 +96,8 @@ pub struct Came {
     pub index: u64,
     /// What.
     pub step: Step,
+    /// When it was proposed.
+    pub proposed_ns: Option<u64>,
 }
 
 /// A [`Standing`].
@@ -270,9 +272,9 @@ impl Book {
         match event {
             Event::Mail(mail) => self.note_mail(&mail),
             Event::Claim(claim) => self.note_claim(&claim),
-            Event::Outcome(Outcome { index, run, recipient, step, .. }) => {
+            Event::Outcome(Outcome { index, run, recipient, step, proposed_ns, .. }) => {
                 let item = self.item(&run, &recipient);
-                self.outcomes.push(Came { item, index, step });
+                self.outcomes.push(Came { item, index, step, proposed_ns });
             }
             Event::Standing(Standing { run, recipient, number, state, .. }) => {
                 let item = self.item(&run, &recipient);

@@ -126,8 +126,8 @@ fn passed_over(reason: Reason) -> Option<PassedOver> {
 }
 
 /// Writes down every run and everybody in it; answers how many runs there are.
-pub fn runs(chronicle: &Chronicle, lists: &Lists, ledger: &Ledger) -> u64 {
-    let mut addresses = BTreeMap::new();
+pub fn runs(chronicle: &Chronicle, plan: &Plan, ledger: &Ledger) -> u64 {
+    let (mut addresses, lists) = (BTreeMap::new(), plan.lists());
     for (id, page, run) in ledger.runs() {
         let get = |standing| run.counts.get(standing);
         chronicle.note(Event::Run(Run {
@@ -144,7 +144,7 @@ pub fn runs(chronicle: &Chronicle, lists: &Lists, ledger: &Ledger) -> u64 {
         if let Some(of) = run.waited_for {
             chronicle.note(Event::Waited(Waited { run: id.to_string(), of: of.to_string() }));
         }
-        let own = recipients(ledger, lists, &run.audience);
+        let own = recipients(ledger, &lists, &run.audience);
         for (number, recipient) in (0..).zip(&own) {
             let Some(standing) = ledger.standing(id, number) else { continue };
             let (run, recipient, state) = (id.to_string(), recipient.clone(), fate(standing));
@@ -154,12 +154,19 @@ pub fn runs(chronicle: &Chronicle, lists: &Lists, ledger: &Ledger) -> u64 {
         addresses.insert(id, own);
     }
     let open = ledger.rows().iter().map(|(fence, row)| (*fence, row.clone()));
-    open.chain(ledger.closed_rows()).for_each(|(fence, row)| claim(chronicle, ledger, &addresses, (fence, row)));
+    let claim = |(fence, row)| claim(chronicle, ledger, (&addresses, plan.begins), (fence, row));
+    open.chain(ledger.closed_rows()).for_each(claim);
     addresses.len() as u64
 }
 
 /// Writes down what a row granted, and what became of it.
-fn claim(chronicle: &Chronicle, ledger: &Ledger, addresses: &BTreeMap<RunId, Vec<String>>, (fence, row): (Fence, Row)) {
+fn claim(
+    chronicle: &Chronicle,
+    ledger: &Ledger,
+    (addresses, begins): (&BTreeMap<RunId, Vec<String>>, Time),
+    (fence, row): (Fence, Row),
+) {
+    let ns = |at: Time| u64::try_from(at.since_ms(begins)).ok().map(|ms| ms * 1_000_000);
     let who = |slot: u16| {
         let (run, number) = ledger.recipient_at((row.page, row.chunk), slot)?;
         Some((run, addresses.get(&run)?.get(number as usize)?.clone()))
@@ -177,14 +184,15 @@ fn claim(chronicle: &Chronicle, ledger: &Ledger, addresses: &BTreeMap<RunId, Vec
             run: run.to_string(),
             recipients,
             committed_ns: chronicle.committed_ns(&fence),
-            proposed_ns: None,
+            proposed_ns: ns(row.claimed_at),
         }));
     }
     for moment in row.moments.iter() {
         let Some(step) = step(&moment.what) else { continue };
         for (run, recipient) in moment.slots(&row.granted).iter().filter_map(who) {
             let (index, run, fence) = (moment.index, run.to_string(), Some(fence));
-            chronicle.note(Event::Outcome(Outcome { index, fence, run, recipient, step, detail: String::new() }));
+            let (proposed_ns, detail) = (ns(moment.at), String::new());
+            chronicle.note(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns, detail }));
         }
     }
 }

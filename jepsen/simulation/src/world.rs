@@ -393,7 +393,7 @@ impl World {
         aftermath::mails(chronicle, &self.around.relay.arrivals());
         let applied = sites[newest].replica.read(|ledger| {
             aftermath::due(chronicle, &self.plan, &created.0, ledger);
-            aftermath::runs(chronicle, &self.plan.lists(), ledger);
+            aftermath::runs(chronicle, &self.plan, ledger);
             aftermath::objects(chronicle, ledger);
             ledger.head().applied
         });

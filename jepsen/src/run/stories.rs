@@ -149,6 +149,7 @@ fn write_down(
                 run: run.to_owned(),
                 recipient: recipient.to_owned(),
                 step,
+                proposed_ns: clocks.ns(event),
                 detail: event.detail.clone(),
             }));
         }

@@ -41,6 +41,10 @@ pub struct Outcome {
     pub recipient: String,
     /// What.
     pub step: Step,
+    /// Ledger time of the entry; of the last of them where the ledger tells several as one. None where ledger time says
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposed_ns: Option<u64>,
     /// In words: the relay's answer, the cause of a doubt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,

@@ -1,5 +1,5 @@
-//! I17: with a majority of the nodes up and undisturbed there is a leader within ten seconds, and emails are sent
-//! (`progress.rs`).
+//! I17: with a majority of the nodes up and undisturbed there is a leader within ten seconds, emails are sent, and no
+//! recipient stays claimed without a hand-off (`progress.rs`).
 //!
 //! A node counts from the start of its process to its end, except while a fault is in force that names it. While a link
 //! between any two nodes is cut or bad, no majority counts. A node whose disk failed or lost something may have to catch up
@@ -89,7 +89,7 @@ pub fn majorities(book: &Book) -> Vec<Interval> {
 }
 
 /// What is left of an interval without these, which are sorted.
-fn rest_of((mut from_ns, until_ns): Interval, without: &[Interval]) -> Vec<Interval> {
+pub(super) fn rest_of((mut from_ns, until_ns): Interval, without: &[Interval]) -> Vec<Interval> {
     let mut left = Vec::new();
     for (first, last) in without {
         if *first > from_ns && *last > from_ns && from_ns < until_ns {

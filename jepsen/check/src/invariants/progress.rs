@@ -1,5 +1,5 @@
 //! The second half of I17: while a majority of the nodes is up and nothing is disturbed, and recipients wait that could be
-//! sent to, an email arrives at the sink within the bound.
+//! sent to, an email arrives at the sink within the bound; and each recipient that is claimed is begun, or given back.
 //!
 //! The bound is the sum of what the rules allow after the last strike: a leader within ten seconds (`availability.rs`), a
 //! lease and a margin until the claims of a dead node are given up (P9), and [`CLAIM_TO_EMAIL_NS`]. A crash back-off (P12)
@@ -10,10 +10,13 @@
 //! Recipients count as waiting where nothing else can have held them back: of a run that opened and that no operator and
 //! no guard paused, which is not under a warm-up cap or a `min_gap`, they were claimed once, and were sent at once or not
 //! at all.
+//!
+//! A claim needs no such excuse. Whatever keeps a recipient from its relay (a pause, a rate, a circuit, a want of sessions),
+//! its node gives it back within ten seconds (P12). Only a broken relay may hold up a dialogue, for a minute.
 
-use super::availability::{Interval, in_force};
+use super::availability::{Interval, in_force, rest_of};
 use super::limits;
-use crate::book::{Book, Item, rows_of};
+use crate::book::{Book, Grant, Item, rows_of};
 use crate::history::{Answer, Answered, Fate, Fault, FaultKind, FaultStatus, Operation, Run, Step, Target};
 use crate::time::MS;
 use crate::verdict::Inquiry;
@@ -23,6 +26,10 @@ use crate::verdict::Inquiry;
 const CLAIM_TO_EMAIL_NS: u64 = 5_000 * MS;
 /// An open circuit is tried again after as long as the relay failed, at most, and this.
 const CIRCUIT_NS: u64 = 10_000 * MS;
+/// A recipient that has no session so long after its claim is given back (P12).
+const SESSION_WITHIN_NS: u64 = 10_000 * MS;
+/// A dialogue that a relay holds up before DATA ends after this.
+const PREPARED_WITHIN_NS: u64 = 60_000 * MS;
 
 /// Judges it over these intervals with a majority; a leader has to be there within the first bound.
 pub fn sends(book: &Book, majorities: &[Interval], led_within_ns: u64, inquiry: &mut Inquiry) {
@@ -30,7 +37,9 @@ pub fn sends(book: &Book, majorities: &[Interval], led_within_ns: u64, inquiry: 
     let mut emails: Vec<u64> = book.accepts().map(|dot| dot.at_ns).collect();
     emails.sort_unstable();
     let waiting = waiting(book);
-    for (from_ns, until_ns) in quiet(book, majorities, &emails) {
+    let quiet = quiet(book, majorities, &emails);
+    begins(book, &quiet, bound_ns + SESSION_WITHIN_NS, inquiry);
+    for (from_ns, until_ns) in quiet {
         for (first, last) in &waiting {
             let (first, last) = (from_ns.max(*first), until_ns.min(*last));
             let own = emails.partition_point(|at_ns| *at_ns < first)..emails.partition_point(|at_ns| *at_ns < last);
@@ -48,6 +57,45 @@ pub fn sends(book: &Book, majorities: &[Interval], led_within_ns: u64, inquiry: 
             }
         }
     }
+}
+
+/// No recipient stays claimed for longer than this without a hand-off, or an entry that gives it back.
+fn begins(book: &Book, quiet: &[Interval], within_ns: u64, inquiry: &mut Inquiry) {
+    let relay =
+        book.faults.iter().filter(|fault| fault.kind == FaultKind::Relay && fault.status != FaultStatus::Skipped);
+    let over_ns = |fault: &Fault| fault.until_ns.unwrap_or(u64::MAX).saturating_add(PREPARED_WITHIN_NS);
+    // Sorted by their beginnings.
+    let held_up: Vec<Interval> = relay.map(|fault| (fault.from_ns, over_ns(fault))).collect();
+    let quiet: Vec<Interval> = quiet.iter().flat_map(|interval| rest_of(*interval, &held_up)).collect();
+    let quiet: Vec<Interval> = quiet.into_iter().filter(|(first, last)| last - first > within_ns).collect();
+    for grant in &book.grants {
+        let Some((from_ns, until_ns)) = unbegun(book, grant) else { continue };
+        let held = quiet.iter().map(|(first, last)| (*last).min(until_ns).saturating_sub((*first).max(from_ns)));
+        let held_ns = held.max().unwrap_or(0);
+        if held_ns > within_ns {
+            let (who, held) = (book.describe(grant.item), held_ns as f64 / 1e9);
+            let (node, fence) = (book.names.text(grant.node), grant.fence);
+            inquiry.offends(|| {
+                format!("{who} was claimed by {node} under {fence}, and not begun for {held:.3} s in which nothing was broken")
+            });
+        }
+    }
+}
+
+/// From a claim to the DATA of its email, or the entry that ended it; None where one of these has no instant.
+fn unbegun(book: &Book, grant: &Grant) -> Option<Interval> {
+    let Grant { item, fence, .. } = *grant;
+    let error_ns = book.header.clock_error_ms.saturating_mul(MS);
+    let claimed = |grant: &Grant| grant.committed_ns.or(grant.proposed_ns.map(|at_ns| at_ns + error_ns));
+    let begun = rows_of(&book.dots, item).iter().filter(|dot| dot.fence == Some(fence)).map(|dot| dot.data_ns);
+    // Sorted by fence and by log index.
+    let next = rows_of(&book.grants, item).iter().find(|next| next.fence > fence);
+    let over_ns = match rows_of(&book.outcomes, item).iter().find(|came| came.index > fence.index) {
+        Some(came) => came.proposed_ns.map(|at_ns| at_ns.saturating_sub(error_ns)),
+        None => (book.standing(item) == Some(Fate::Claimed)).then(|| book.ended_ns()),
+    };
+    let next_ns = next.map(|next| claimed(next).unwrap_or(0));
+    Some((claimed(grant)?, begun.chain(next_ns).chain([over_ns?]).min()?))
 }
 
 /// Intervals with a majority in which no process, leadership or fault begins or ends, and no fault lasts.

@@ -1016,3 +1016,108 @@ fn i17_recipients_that_something_else_keeps_waiting_are_no_offence() {
     });
     assert!(without_a_majority.judge().valid);
 }
+
+/// After a minute of its own, `d` is claimed at 100 s by a node that lives, which gives it back after so many seconds
+/// without a hand-off. It is sent under its next claim, at once. Other emails come each ten seconds.
+fn held_for(seconds: f64, change: impl FnOnce(&mut History)) -> History {
+    with(|history| {
+        history.ended.at_ns = ns(230.0);
+        history.alter(|event| match event {
+            Event::Fault(fault) if fault.kind == FaultKind::Relay => {
+                fault.until_ns = Some(ns(36.0));
+                true
+            }
+            _ => false,
+        });
+        let late = ("default", "late");
+        history.due(late, 100.0, "solo");
+        history.run("r400.0", late, 100.0, 1, 400);
+        history.claim("r400.0", "d", fence(210, 401), ("n2", 2), 100.0);
+        history.step("r400.0", "d", 402, Step::Released);
+        let Some(Event::Outcome(outcome)) = history.events.last_mut() else { unreachable!() };
+        outcome.proposed_ns = Some(ns(100.0 + seconds));
+        history.sends("r400.0", ("d", 0), fence(210, 403), ("n1", 1), 100.1 + seconds);
+        for number in 0..12_u32 {
+            let (at_s, index) = (100.0 + f64::from(number) * 10.0, 410 + u64::from(number) * 10);
+            let (run, other) = (format!("r{index}.0"), ("default", "other"));
+            history.due(other, at_s, "solo");
+            history.run(&run, other, at_s, 1, index);
+            history.sends(&run, ("d", 0), fence(210, index + 1), ("n1", 1), at_s + 0.5);
+        }
+        history.alter(|event| match event {
+            Event::GatePasses(passes) if passes.node == "n1" => {
+                passes.passes += 20;
+                true
+            }
+            _ => false,
+        });
+        change(history);
+    })
+}
+
+fn is_held(event: &Event) -> bool {
+    match event {
+        Event::Claim(claim) => claim.fence == fence(210, 401),
+        Event::Outcome(outcome) => (outcome.run.as_str(), outcome.index) == ("r400.0", 402),
+        _ => false,
+    }
+}
+
+/// 30 s, and two seconds by which the instant of its release may be wrong.
+#[test]
+fn i17_recipient_that_is_claimed_and_not_begun_is_rejected() {
+    assert!(held_for(31.9, |_| ()).judge().valid, "\n{}", held_for(31.9, |_| ()).judge().table());
+    rejected(&held_for(32.1, |_| ()), &[17]);
+    let begun = held_for(40.0, |history| history.dot("r400.0", "d", fence(210, 401), "n2", 101.0, Answered::Refused));
+    assert!(begun.judge().valid, "\n{}", begun.judge().table());
+    // It was claimed again in between, and of the first claim nothing is known.
+    let again = held_for(40.0, |history| {
+        history.events.retain(|event| !matches!(event, Event::Outcome(_)) || !is_held(event));
+        history.claim("r400.0", "d", fence(210, 402), ("n2", 2), 120.0);
+    });
+    assert!(again.judge().valid, "\n{}", again.judge().table());
+    let never = held_for(40.0, |history| {
+        history.events.retain(|event| match event {
+            Event::Claim(claim) => claim.fence != fence(210, 403),
+            Event::Mail(mail) => mail.fence != Some(fence(210, 403)),
+            Event::Outcome(outcome) => outcome.run != "r400.0",
+            _ => true,
+        });
+        history.alter_standing("r400.0", "d", Fate::Claimed);
+    });
+    assert!(crate::broken(&never.judge()).contains(&17), "\n{}", never.judge().table());
+}
+
+#[test]
+fn i17_claim_is_timed_by_the_ledger_where_its_commit_was_not_seen() {
+    let proposed = |at_s: Option<f64>| {
+        held_for(40.0, |history| {
+            history.alter(|event| match event {
+                Event::Claim(claim) if claim.fence == fence(210, 401) => {
+                    (claim.committed_ns, claim.proposed_ns) = (None, at_s.map(ns));
+                    true
+                }
+                _ => false,
+            });
+        })
+    };
+    // Both instants may be wrong by two seconds.
+    assert!(proposed(Some(106.1)).judge().valid, "\n{}", proposed(Some(106.1)).judge().table());
+    rejected(&proposed(Some(105.9)), &[17]);
+    assert!(proposed(None).judge().valid, "\n{}", proposed(None).judge().table());
+}
+
+#[test]
+fn i17_disturbance_gives_a_claim_its_time_anew() {
+    let struck = |seconds: f64| {
+        held_for(seconds, |history| history.fault(FaultKind::Pause, &["n3"], 110.0).until_ns = Some(ns(114.0)))
+    };
+    assert!(struck(45.9).judge().valid, "\n{}", struck(45.9).judge().table());
+    rejected(&struck(46.1), &[17]);
+    // A dialogue that a broken relay holds up may go on for a minute.
+    let broken = |until_s: f64| {
+        held_for(55.0, |history| history.fault(FaultKind::Relay, &[], 60.0).until_ns = Some(ns(until_s)))
+    };
+    assert!(broken(63.1).judge().valid, "\n{}", broken(63.1).judge().table());
+    rejected(&broken(62.9), &[17]);
+}

@@ -115,7 +115,8 @@ impl History {
 
     pub fn step(&mut self, run: &str, who: &str, index: u64, step: Step) {
         let (run, recipient) = (run.to_owned(), who.to_owned());
-        self.events.push(Event::Outcome(Outcome { index, fence: None, run, recipient, step, detail: String::new() }));
+        let (fence, proposed_ns, detail) = (None, None, String::new());
+        self.events.push(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns, detail }));
     }
 
     pub fn stands(&mut self, run: &str, who: &str, number: u32, state: Fate) {
