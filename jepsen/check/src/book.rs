@@ -317,7 +317,7 @@ impl Book {
             Event::EpochStarted(epoch) => self.epochs.push(epoch),
             Event::Outage(outage) => self.outages.push(outage),
             Event::Overload(overload) => self.overloads.push(overload),
-            Event::Limit(limit) => self.limits.push(limit),
+            Event::Limit(limit) => self.note_limit(limit),
             Event::Lease(lease) => self.leases.push(lease),
             Event::Call(call) => {
                 self.keep_names_of(&call);
@@ -420,6 +420,15 @@ impl Book {
     /// For people.
     pub fn describe(&self, item: Item) -> String {
         format!("{} in {}", self.names.text(item.recipient), self.names.text(item.run))
+    }
+
+    /// One that is told again may have an end by now.
+    fn note_limit(&mut self, limit: Limit) {
+        let open = |limit: &Limit| Limit { until_ns: None, ..limit.clone() };
+        match self.limits.iter_mut().find(|known| open(known) == open(&limit)) {
+            Some(known) => known.until_ns = known.until_ns.or(limit.until_ns),
+            None => self.limits.push(limit),
+        }
     }
 
     fn note_mail(&mut self, mail: &Mail) {

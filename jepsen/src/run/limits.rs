@@ -44,8 +44,8 @@ pub struct Limits {
     /// Emails on each day of the warm-up.
     warm_up: Option<u32>,
     has_gap: bool,
-    /// When the warm-up was set, and its first day.
-    warming_since: Option<(u64, i64)>,
+    /// The warm-up, once it is in force.
+    warming: Option<Limit>,
 }
 
 impl Limits {
@@ -63,7 +63,7 @@ impl Limits {
             tenant_rate: of_tenant.then(|| (campaign * TENANT_HASTE.0).div_ceil(seconds * TENANT_HASTE.1)),
             warm_up: warms_up.then_some((seconds / 2).max(1) as u32),
             has_gap,
-            warming_since: None,
+            warming: None,
         }
     }
 
@@ -114,20 +114,25 @@ impl Limits {
         }
         if let Some(cap) = self.warm_up {
             admin.add_relay_of((WARMING, WARMING), sink, (WARMING_SESSIONS, 0)).await?;
-            self.warming_since = Some((recorder.now_ns(), unix_us(SystemTime::now()) / 1_000 / DAY_MS));
+            let limit = warm_up(recorder.now_ns(), unix_us(SystemTime::now()) / 1_000 / DAY_MS, cap);
             admin.warm_up(WARMING, vec![cap; 2]).await?;
+            recorder.event(&Event::Limit(limit.clone()));
+            self.warming = Some(limit);
         }
         Ok(())
     }
 
     /// Removes the warm-up, so that the recipients beyond its cap are sent to.
-    pub async fn lift(&self, admin: &Admin, recorder: &Recorder) -> Result<()> {
-        let (Some(cap), Some((from_ns, first_day))) = (self.warm_up, self.warming_since) else { return Ok(()) };
-        let (tenants, schedules) = (vec![TENANT.to_owned()], vec![WARMING.to_owned()]);
-        let (until_ns, bound) = (Some(recorder.now_ns()), Bound::WarmUp { first_day, caps: vec![cap; 2] });
-        recorder.event(&Event::Limit(Limit { tenants, schedules, from_ns, until_ns, bound }));
+    pub async fn lift(&mut self, admin: &Admin, recorder: &Recorder) -> Result<()> {
+        let Some(limit) = self.warming.take() else { return Ok(()) };
+        recorder.event(&Event::Limit(Limit { until_ns: Some(recorder.now_ns()), ..limit }));
         admin.remove_pool(WARMING).await
     }
+}
+
+fn warm_up(from_ns: u64, first_day: i64, cap: u32) -> Limit {
+    let (tenants, schedules) = (vec![TENANT.to_owned()], vec![WARMING.to_owned()]);
+    Limit { tenants, schedules, from_ns, until_ns: None, bound: Bound::WarmUp { first_day, caps: vec![cap; 2] } }
 }
 
 /// Sessions to the sink on each node, over all relays.

@@ -232,7 +232,8 @@ pub struct Overload {
     pub until_ns: u64,
 }
 
-/// A bound that the workload was given, and that the sink has to see kept, over all nodes and fail-overs.
+/// A bound that the workload was given, and that the sink has to see kept, over all nodes and fail-overs. Told when it is
+/// set, and once more with its end where it is lifted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// For runs of these tenants.

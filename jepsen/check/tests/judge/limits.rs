@@ -3,7 +3,7 @@
 use reveille_check::history::*;
 
 use crate::good::{BEGAN, History, fence, good};
-use crate::{rejected, unknown, with};
+use crate::{ns, rejected, unknown, with};
 
 /// The good history without its limits, and with this one.
 fn under(tenant: &str, schedules: &[&str], bound: Bound) -> History {
@@ -37,7 +37,7 @@ fn i18_another_process_may_have_had_emails_under_way() {
     let restarted = |at_s: f64| {
         let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 22_000, sessions: 8 });
         let (node, end) = ("n1".to_owned(), Some(LifeEnd::Killed));
-        let (started_ns, ended_ns) = (0, Some(crate::ns(at_s)));
+        let (started_ns, ended_ns) = (0, Some(ns(at_s)));
         history.events.push(Event::Life(Life { node, incarnation: Some(9), started_ns, ended_ns, end }));
         history
     };
@@ -49,7 +49,7 @@ fn i18_another_process_may_have_had_emails_under_way() {
 fn i18_clock_that_is_a_ninth_too_fast_is_no_excess() {
     let drifts = |node: &str, until_s: f64| {
         let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 21_000, sessions: 8 });
-        history.fault(FaultKind::Clock, &[node], 10.0).until_ns = Some(crate::ns(until_s));
+        history.fault(FaultKind::Clock, &[node], 10.0).until_ns = Some(ns(until_s));
         history
     };
     assert!(drifts("n1", 20.0).judge().valid, "\n{}", drifts("n1", 20.0).judge().table());
@@ -61,12 +61,29 @@ fn i18_limit_is_judged_while_it_is_in_force() {
     let between = |from_s: f64, until_s: Option<f64>| {
         let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 10_000, sessions: 1 });
         let Some(Event::Limit(limit)) = history.events.last_mut() else { unreachable!() };
-        (limit.from_ns, limit.until_ns) = (crate::ns(from_s), until_s.map(crate::ns));
+        (limit.from_ns, limit.until_ns) = (ns(from_s), until_s.map(ns));
         history
     };
     rejected(&between(0.0, None), &[18]);
     assert!(between(14.0, None).judge().valid);
     assert!(between(0.0, Some(12.5)).judge().valid);
+}
+
+/// A run tells of a limit when it is set and again when it is lifted, so that it is known though the run breaks off.
+#[test]
+fn i18_limit_that_is_told_again_with_its_end_is_one() {
+    let told = |ends_s: &[Option<f64>]| {
+        let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 10_000, sessions: 1 });
+        let Some(Event::Limit(first)) = history.events.pop() else { unreachable!() };
+        for until_s in ends_s {
+            history.events.push(Event::Limit(Limit { until_ns: until_s.map(ns), ..first.clone() }));
+        }
+        history
+    };
+    rejected(&told(&[None]), &[18]);
+    assert!(told(&[None, Some(12.5)]).judge().valid, "\n{}", told(&[None, Some(12.5)]).judge().table());
+    assert!(told(&[Some(12.5), None]).judge().valid, "their order means nothing");
+    rejected(&told(&[None, Some(14.0)]), &[18]);
 }
 
 #[test]
