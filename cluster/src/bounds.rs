@@ -18,8 +18,10 @@ use crate::on_the_way::OnTheWay;
 use crate::work::Lane;
 
 /// What may be claimed now; who is not named has no bound.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
+    /// The largest claim that `apply` takes.
+    pub slice: u32,
     /// Late recipients, by pool.
     pub late: Gathered,
     /// Recipients of a pool, whosever they are.
@@ -49,6 +51,15 @@ impl Bounds {
     }
 }
 
+#[cfg(test)]
+impl Default for Bounds {
+    fn default() -> Bounds {
+        let slice = reveille_ledger::limits::limits(reveille_ledger::LEVEL).slice;
+        let (late, pools, tenants) = Default::default();
+        Bounds { slice, late, pools, tenants, shares: BTreeMap::new(), waiting: BTreeMap::new() }
+    }
+}
+
 /// What one term keeps of it.
 #[derive(Debug, Default)]
 pub(crate) struct Paces {
@@ -68,7 +79,8 @@ impl Paces {
         }
         let of = |counts: &BTreeMap<&str, u32>, name: &str| counts.get(name).copied().unwrap_or(0);
         let rates = ledger.tenants().iter().filter_map(|(name, tenant)| Some((name.clone(), tenant.rate()?)));
-        let mut tenants = self.tenants.gathered(rates.collect(), now);
+        let slice = ledger.limits().slice;
+        let mut tenants = self.tenants.gathered(rates.collect(), slice, now);
         let mut shares = BTreeMap::new();
         for (name, tenant) in ledger.tenants().iter() {
             if let Some(most) = tenant.at_once() {
@@ -84,8 +96,8 @@ impl Paces {
             Some((pool.clone(), room.saturating_sub(of(&of_pools, pool))))
         };
         let pools = ledger.pools().iter().filter_map(|(pool, _)| room(pool)).collect();
-        let late = self.late.gathered(late_rates(ledger), now);
-        Bounds { late, pools, tenants, shares, waiting: on_the_way.lanes(ledger) }
+        let late = self.late.gathered(late_rates(ledger), slice, now);
+        Bounds { slice, late, pools, tenants, shares, waiting: on_the_way.lanes(ledger) }
     }
 
     /// What is left of what was given was not used.
@@ -97,10 +109,11 @@ impl Paces {
     /// How long after the last look an offer that a rate holds back may be claimed; none where no rate does. Where the
     /// day's cap does, it is looked at as seldom as may be.
     pub fn holds_back(&self, offer: &Offer, left: &Bounds) -> Option<Duration> {
-        let late = || self.late.until_gathered(&offer.pool).filter(|_| left.late.get(&offer.pool) == Some(&0));
+        let late =
+            || self.late.until_gathered(&offer.pool, left.slice).filter(|_| left.late.get(&offer.pool) == Some(&0));
         let late = if offer.late { late() } else { None };
         let out = left.of_tenant(&offer.tenant) == 0;
-        let tenant = self.tenants.until_gathered(&offer.tenant).filter(|until| out && !until.is_zero());
+        let tenant = self.tenants.until_gathered(&offer.tenant, left.slice).filter(|until| out && !until.is_zero());
         let pool = (left.of_pool(&offer.pool) == 0).then_some(Duration::MAX);
         late.max(tenant).max(pool)
     }

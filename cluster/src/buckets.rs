@@ -7,8 +7,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use reveille_ledger::command::SLICE_MAX;
-
 use crate::pace::Pace;
 
 /// Recipients that may be claimed now, by name; who is not named has no bound.
@@ -20,8 +18,8 @@ const GATHER_SECONDS: f64 = 1.0;
 const BURST_SECONDS: f64 = 2.0 * GATHER_SECONDS;
 
 /// Recipients that are claimed at once, at the least.
-fn gathering(rate: f64) -> u32 {
-    (rate * GATHER_SECONDS).clamp(1.0, f64::from(SLICE_MAX)) as u32
+fn gathering(rate: f64, slice: u32) -> u32 {
+    (rate * GATHER_SECONDS).min(f64::from(slice)).max(1.0) as u32
 }
 
 /// One term's buckets.
@@ -29,22 +27,22 @@ fn gathering(rate: f64) -> u32 {
 pub(crate) struct Buckets(BTreeMap<String, Pace>);
 
 impl Buckets {
-    /// What may be claimed at `now` by these rates: mails a second, at most.
-    pub fn gathered(&mut self, rates: BTreeMap<String, f64>, now: Duration) -> Gathered {
+    /// What may be claimed at `now` by these rates: mails a second, at most. `slice`: the largest claim.
+    pub fn gathered(&mut self, rates: BTreeMap<String, f64>, slice: u32, now: Duration) -> Gathered {
         self.0.retain(|name, _| rates.contains_key(name));
         let credit = |(name, rate): (String, f64)| {
             let burst = rate * BURST_SECONDS;
             let pace = self.0.entry(name.clone()).or_insert_with(|| Pace::new(rate, burst));
             pace.set_budget(now, rate, burst);
             let saved = pace.saved(now);
-            (name, if saved >= gathering(rate) { saved } else { 0 })
+            (name, if saved >= gathering(rate, slice) { saved } else { 0 })
         };
         rates.into_iter().map(credit).collect()
     }
 
     /// How long after the last look somebody without credit has some again; none where no rate is bounded.
-    pub fn until_gathered(&self, name: &str) -> Option<Duration> {
-        self.0.get(name).map(|pace| pace.until_saved(gathering(pace.budget())))
+    pub fn until_gathered(&self, name: &str, slice: u32) -> Option<Duration> {
+        self.0.get(name).map(|pace| pace.until_saved(gathering(pace.budget(), slice)))
     }
 
     /// What is left of what was given was not used.

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{Claim, Command, Relay, SLICE_MAX};
+use reveille_ledger::command::{Claim, Command, Relay};
 use reveille_ledger::deaths::{Allowance, allowances};
 use reveille_ledger::ids::{Holder, NodeId, Time};
 use reveille_ledger::reply::Outcome;
@@ -216,7 +216,7 @@ fn allowances_of(
     now: Time,
 ) -> BTreeMap<NodeId, Allowance> {
     let live = holders.keys().filter_map(|node| Some((*node, ledger.nodes().get(node)?)));
-    allowances(live, voters > 1, now)
+    allowances(live, ledger.limits(), voters > 1, now)
 }
 
 /// The nodes that may hold nothing, and until when.
@@ -224,7 +224,7 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
     let none = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
     none.filter_map(|(id, _)| {
         let node = ledger.nodes().get(id)?;
-        Some((*id, Rest { name: node.name.clone(), until: node.deaths.rests_until()? }))
+        Some((*id, Rest { name: node.name.clone(), until: node.deaths.rests_until(ledger.limits())? }))
     })
     .collect()
 }
@@ -327,7 +327,7 @@ fn claims(
             claims.push(Claim { page: grant.page, chunk: grant.chunk, slice, holder: *holder });
         };
         let suspect = std::mem::take(&mut left.suspect);
-        let slice = left.plain.first(grant.recipients.min(SLICE_MAX) - suspect.len());
+        let slice = left.plain.first(grant.recipients.saturating_sub(suspect.len()));
         left.plain.remove(&slice);
         if !suspect.is_empty() {
             claim(suspect);

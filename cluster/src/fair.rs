@@ -8,10 +8,10 @@
 //!   within what is claimable; late ones within what their pool's rate for them allows (P16), a tenant within its own
 //!   rate and concurrency, a pool that is warmed up within the day's cap.
 //! - **Fair shares.** Tenants of a pool that can be served whenever anybody can get recipients in proportion to their
-//!   shares, the one with the largest to within one [`QUANTUM`], over any span of calls and wherever a call or a
+//!   shares, the one with the largest to within one slice ([`Bounds::slice`]), over any span of calls and wherever a call or a
 //!   shared credit ends. Who could not be served while others were saves nothing.
 //! - **No starvation** of a tenant: before one that can be served is served, every other one of its pool gets a
-//!   quantum at most, whatever their backlog, priorities and credits. Pools take turns slice by slice.
+//!   slice at most, whatever their backlog, priorities and credits. Pools take turns slice by slice.
 //! - **Order within a tenant** (and a pool): priority, then on time before late, then oldest first. It is
 //!   strict: a tenant's own high priority may starve its low one.
 //!
@@ -21,14 +21,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_ledger::command::SLICE_MAX;
 use reveille_ledger::ids::{NodeId, RunId, Time};
 
 use crate::bounds::Bounds;
-
-/// Recipients that the tenant with the largest share may send in its turn: a whole slice, so that turns do not cut
-/// slices. The others' turns are shorter: nobody waits longer because somebody's share is large.
-pub const QUANTUM: u32 = SLICE_MAX;
 
 /// What a tenant has to send is spread over all nodes, so that a few mails have the sessions of all of them; but not
 /// in slices smaller than this, each of which costs the ledger a row.
@@ -89,7 +84,7 @@ pub struct Grant {
     pub pool: String,
     /// Who shall work it.
     pub node: NodeId,
-    /// How many of the chunk's claimable recipients: 1 to [`SLICE_MAX`].
+    /// How many of the chunk's claimable recipients: 1 to [`Bounds::slice`].
     pub recipients: u32,
 }
 
@@ -109,7 +104,7 @@ impl Fair {
     /// The next slices, at most `slices`, in the order in which they should be claimed. Sorts the offers
     /// once; a slice costs one look at the nodes.
     pub fn grants(&mut self, offers: &[Offer], credits: &[Credit], bounds: &mut Bounds, slices: usize) -> Vec<Grant> {
-        let mut pools = pools(offers, credits);
+        let mut pools = pools(offers, credits, bounds.slice);
         // A pool that nobody offers for has no turn to remember, where nothing is on its way either.
         let waiting: BTreeSet<&str> = bounds.waiting.keys().map(|(_, pool)| pool.as_str()).collect();
         self.rings.retain(|pool, _| pools.contains_key(pool.as_str()) || waiting.contains(pool.as_str()));
@@ -135,7 +130,7 @@ fn next_after<'a, T>(names: &BTreeMap<&'a str, T>, last: &str) -> Option<&'a str
 
 /// Turns within one pool, in the order of the tenants' names.
 ///
-/// - `deficit` <= [`QUANTUM`]: what is left of the turn of `turn`, which a call may end in the middle of.
+/// - `deficit` <= [`Bounds::slice`]: what is left of the turn of `turn`, which a call may end in the middle of.
 #[derive(Clone, Debug, Default)]
 struct Ring {
     turn: String,
@@ -186,13 +181,15 @@ impl<'a> Pool<'a> {
         self.tenants.values_mut().map(move |queue| (queue, shared))
     }
 
-    /// A tenant's turn: by its share among those that are left, or whose claims are on their way.
+    /// A tenant's turn: by its share among those that are left, or whose claims are on their way. The turn of the
+    /// largest share is a whole slice, so that turns do not cut slices. The others' turns are shorter: a tenant does
+    /// not wait longer because another one's share is large.
     fn turn(&self, (tenant, pool): (&str, &str), bounds: &Bounds) -> u32 {
         let waits = |name: &String| bounds.waiting.contains_key(&(name.clone(), pool.to_owned()));
         let others = bounds.shares.iter();
         let others = others.filter(|(name, _)| self.tenants.contains_key(name.as_str()) || waits(name));
         let largest = others.map(|(_, share)| *share).max().unwrap_or(1);
-        (QUANTUM / largest).max(1).saturating_mul(bounds.share(tenant)).min(QUANTUM)
+        (bounds.slice / largest).max(1).saturating_mul(bounds.share(tenant)).min(bounds.slice)
     }
 }
 
@@ -206,7 +203,7 @@ struct Queue<'a> {
     slice_max: u32,
 }
 
-fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit]) -> BTreeMap<&'a str, Pool<'a>> {
+fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap<&'a str, Pool<'a>> {
     let mut pools: BTreeMap<&str, Pool<'_>> = BTreeMap::new();
     for offer in offers.iter().filter(|offer| offer.claimable > 0) {
         let pool = pools.entry(&offer.pool).or_default();
@@ -223,7 +220,7 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit]) -> BTreeMap<&'a str, Po
     for (queue, shared) in pools.values_mut().flat_map(Pool::queues) {
         let all = queue.offers.iter().map(|(_, claimable)| u64::from(*claimable)).sum::<u64>();
         let nodes = queue.nodes(shared).len().max(1) as u64;
-        queue.slice_max = u32::try_from(all.div_ceil(nodes)).unwrap_or(SLICE_MAX).clamp(SPREAD_MIN, SLICE_MAX);
+        queue.slice_max = u32::try_from(all.div_ceil(nodes)).unwrap_or(slice).max(SPREAD_MIN).min(slice);
         queue.offers.sort_by_key(|(offer, _)| {
             Reverse((Reverse(offer.priority), offer.late, offer.due, offer.page, offer.chunk))
         });
@@ -244,7 +241,7 @@ impl Queue<'_> {
         let (offer, left) = self.offers.get_mut(at)?;
         let late = late.filter(|_| offer.late);
         let recipients =
-            most.min(*left).min(room).min(self.slice_max).min(late.as_deref().copied().unwrap_or(SLICE_MAX));
+            most.min(*left).min(room).min(self.slice_max).min(late.as_deref().copied().unwrap_or(u32::MAX));
         *left -= recipients;
         if let Some(late) = late {
             *late -= recipients;

@@ -162,7 +162,9 @@ fn could_grant(
 ) -> bool {
     let live = |(node, known): &(&NodeId, &Node)| may_claim(Holder { node: **node, incarnation: known.incarnation });
     let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
-    let may_hold = allowances(live, several, now).into_iter().filter(|(_, allowance)| *allowance != Allowance::NONE);
+    let may_hold = allowances(live, ledger.limits(), several, now)
+        .into_iter()
+        .filter(|(_, allowance)| *allowance != Allowance::NONE);
     let may_hold: Lacking = may_hold.map(|(node, _)| (node, lacking(node))).collect();
     let nobody_holds = || ledger.rows().iter().all(|(_, row)| row.claimed.is_empty());
     let is_due = || {

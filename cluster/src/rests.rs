@@ -49,7 +49,7 @@ impl Rests {
         for news in self.news(resting, live) {
             match news {
                 News::Rests(Rest { name, until }) => {
-                    tracing::warn!(node = name, %until, "a node that died three times is given no claims");
+                    tracing::warn!(node = name, %until, "a node that died several times is given no claims");
                 }
                 News::IsOver(Rest { name, .. }) => tracing::info!(node = name, "the rest of a node is over"),
                 News::NobodyClaims(until) => {

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, Fire, Quarantine, Quarantined, Replan};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::catch_up::plan_fire;
@@ -17,14 +18,13 @@ use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::planted::{self, Bug};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Ledger, OPENINGS_MAX};
 use reveille_raft::crash;
 
 use crate::outcomes;
 use crate::site::Site;
 use crate::term::Term;
 
-/// Schedules whose fires go into one entry, beside at most [`OPENINGS_MAX`] openings, explained ranges and their
+/// Schedules whose fires go into one entry, beside as many openings as the ledger's limits allow, explained ranges and their
 /// strides: some 200 bytes and some 30 bytes each keep it well below the bound of an entry. Planning them holds the state's read
 /// lock for a few milliseconds.
 const FIRES_MAX: usize = 1_024;
@@ -118,7 +118,7 @@ impl Timer {
                     Ok(Some(Turn::Fire(fire))) => {
                         instants += fire.opened.len();
                         instants += fire.explained.iter().map(|range| 1 + range.strides.len()).sum::<usize>();
-                        if instants > OPENINGS_MAX && !turns.is_empty() {
+                        if instants > ledger.limits().openings && !turns.is_empty() {
                             break;
                         }
                         turns.push(Turn::Fire(fire));

@@ -172,8 +172,8 @@ fn alone(site: &Site) -> Option<NodeId> {
 
 /// P12: until when nothing can be claimed.
 fn rest(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
-    let (node, now) = (ledger.nodes().get(&alone?)?, ledger.head().now);
-    node.deaths.rests_until().filter(|_| node.deaths.allowance(now) == Allowance::NONE)
+    let (node, limits, now) = (ledger.nodes().get(&alone?)?, ledger.limits(), ledger.head().now);
+    node.deaths.rests_until(limits).filter(|_| node.deaths.allowance(limits, now) == Allowance::NONE)
 }
 
 /// What is left to do at the instant that the clock shows.

@@ -13,13 +13,14 @@ use reveille_cluster::clock::SystemClock;
 use reveille_cluster::relay::{CredentialStore, RelayRules, TcpDialer};
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{Options, Station};
-use reveille_ledger::Standing;
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Relay, RunPause};
 use reveille_ledger::ids::NodeId;
+use reveille_ledger::limits::limits;
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::tenant::{SHARE_MAX, TenantSet};
+use reveille_ledger::tenant::TenantSet;
+use reveille_ledger::{LEVEL, Standing};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use tokio_util::sync::CancellationToken;
@@ -168,7 +169,7 @@ async fn sessions_of_a_slow_relay_go_by_the_shares_of_those_who_wait_for_them() 
     let sink = mailbox(Some("400ms"));
     let node = Node::start(folder.path()).await;
     node.put_relay(("default", "slow"), &sink, 10).await;
-    node.open(("large", SHARE_MAX), "default", 900).await;
+    node.open(("large", limits(LEVEL).tenant_share), "default", 900).await;
     node.open(("small", 1), "default", 900).await;
     // What each one has is looked at when both have been at it for a while: who came first had all sessions.
     node.until_sent("small", 6).await;

@@ -1,11 +1,11 @@
 //! What content must be before its templates are compiled: sizes, names, addresses, header fields.
 //!
-//! Called by [`super::Compiled::new`] only. Each refusal names the field and the next step.
+//! Called by [`super::Compiled::new`]; the size of a whole content is checked where it is proposed only. Each refusal names the field and the next step.
 
 use std::collections::BTreeSet;
 
 use reveille_ledger::address::Mailbox;
-use reveille_ledger::content::{CONTENT_BYTES_MAX, Content};
+use reveille_ledger::content::Content;
 
 use super::controls::{control_in, line_of_control};
 use super::render::HTML;
@@ -49,14 +49,17 @@ pub(super) fn mailbox(field: &str, text: &str) -> Result<Mailbox, ContentError> 
     Mailbox::parse(text).or_else(|error| refuse(field, format!("{error}; write ADDRESS or NAME <ADDRESS>")))
 }
 
-pub(super) fn sizes(content: &Content) -> Result<(), ContentError> {
+/// A content that is proposed has at most so many bytes in all, by the ledger's limits. What the ledger has taken is
+/// sent, whatever its limits are now.
+pub fn check_size(content: &Content, most: usize) -> Result<(), ContentError> {
     let bytes = content.blob().bytes.len();
-    if bytes > CONTENT_BYTES_MAX {
-        return refuse(
-            "content",
-            format!("has {bytes} bytes, more than {CONTENT_BYTES_MAX}; link to large parts instead"),
-        );
+    match bytes > most {
+        true => refuse("content", format!("has {bytes} bytes, more than {most}; link to large parts instead")),
+        false => Ok(()),
     }
+}
+
+pub(super) fn sizes(content: &Content) -> Result<(), ContentError> {
     if content.text.is_none() && content.html.is_none() {
         return refuse("content", "has neither text nor html; give one of them, or both");
     }

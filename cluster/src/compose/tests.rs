@@ -142,10 +142,11 @@ fn content_that_could_not_be_sent_is_refused_with_the_field_and_the_next_step() 
         refusal(|c| c.sender = "{{ name }} <a@b>".to_owned()),
         "sender: is an address, not a template; write the address itself"
     );
-    assert_eq!(
-        refusal(|c| c.subject = "x".repeat(1 << 20)),
-        "content: has 1048804 bytes, more than 524288; link to large parts instead"
-    );
+    let large = Content { text: Some("x".repeat(1_000)), ..content() };
+    assert_eq!(check_size(&large, 5_000), Ok(()));
+    let refused = check_size(&large, 1_000).expect_err("too large").to_string();
+    assert!(refused.starts_with("content: has 1"), "{refused}");
+    assert!(refused.ends_with(" bytes, more than 1000; link to large parts instead"), "{refused}");
     assert_eq!(refusal(|c| c.subject = "x".repeat(5_000)), "subject: is longer than 4096 bytes; shorten it");
     assert_eq!(refusal(|c| c.subject = "x".repeat(999)), "subject: is longer than 998 bytes when rendered");
     assert_eq!(

@@ -1,5 +1,6 @@
 //! What the dispatcher makes of a state, read as sentences.
 
+use reveille_ledger::LEVEL;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
@@ -8,6 +9,7 @@ use reveille_ledger::command::{
 };
 use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId, ScheduleId};
+use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::{Moved, Outcome};
 use reveille_raft::peer::{Measured, RelayFlow};
@@ -511,8 +513,9 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
     let nobody = BTreeSet::new();
     let mut lacking: Lacking = world.holders().into_keys().map(|node| (node, BTreeSet::new())).collect();
     assert_eq!(offered(&world, &lacking), [(0, nobody.clone())], "a chunk is more than both may hold");
-    let slices = (0..CHUNK - SLICE_MAX).step_by(SLICE_MAX as usize);
-    let claim = |first| Claim { page, chunk: 0, slice: Bitmap::range(first, SLICE_MAX), holder: holder(1, 1) };
+    let slices = (0..CHUNK - limits(LEVEL).slice).step_by(limits(LEVEL).slice as usize);
+    let claim =
+        |first| Claim { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), holder: holder(1, 1) };
     world.put(Command::Claim(slices.map(claim).collect()));
     assert_eq!(offered(&world, &lacking), [(0, nobody.clone()), (1, nobody.clone())], "and a slice is less");
     // P20: what a node lacks is not for it, and what few have is not all that is offered.

@@ -1,7 +1,8 @@
 //! Whose mail goes next, read as sentences; and over any backlog and credits.
 
 use proptest::prelude::*;
-use reveille_ledger::tenant::SHARE_MAX;
+use reveille_ledger::LEVEL;
+use reveille_ledger::limits::limits;
 
 use super::*;
 
@@ -44,6 +45,16 @@ fn a_small_tenant_does_not_wait_for_a_large_one() {
     let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
     let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], &mut Bounds::default(), 4);
     assert_eq!(pages(&grants), [(1, 256), (2, 3), (1, 256), (1, 256)]);
+}
+
+#[test]
+fn slice_is_as_large_as_the_level_of_the_ledger_allows() {
+    let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
+    for slice in [16, 512] {
+        let mut bounds = Bounds { slice, ..Bounds::default() };
+        let grants = Fair::new().grants(&offers, &[shared(1, 10_000)], &mut bounds, 3);
+        assert_eq!(pages(&grants), [(1, slice), (2, 3), (1, slice)]);
+    }
 }
 
 #[test]
@@ -221,7 +232,7 @@ proptest! {
             prop_assert!(grants.len() <= slices);
             let (mut credits_left, mut offers_left) = (credits.clone(), offers.clone());
             for grant in &grants {
-                prop_assert!((1..=SLICE_MAX).contains(&grant.recipients));
+                prop_assert!((1..=Bounds::default().slice).contains(&grant.recipients));
                 let offer = &mut offers_left[grant.page.index as usize];
                 offer.claimable = offer.claimable.checked_sub(grant.recipients).expect("no more than is claimable");
                 let mut covered = false;
@@ -260,13 +271,13 @@ proptest! {
                 got[grant.page.index as usize] += grant.recipients;
             }
             let (least, most) = (got.iter().min().copied().unwrap_or(0), got.iter().max().copied().unwrap_or(0));
-            prop_assert!(most - least <= QUANTUM, "{:?}", got);
+            prop_assert!(most - least <= Bounds::default().slice, "{:?}", got);
         }
     }
 
     #[test]
     fn shares_are_in_proportion_to_within_one_quantum(
-        weights in prop::collection::vec(1_u32..=SHARE_MAX, 2..6),
+        weights in prop::collection::vec(1_u32..=limits(LEVEL).tenant_share, 2..6),
         calls in prop::collection::vec((0_usize..40, 0_u32..2_000), 1..80),
     ) {
         let names = names(weights.len());
@@ -282,7 +293,7 @@ proptest! {
             let each = got.iter().zip(&weights).map(|(got, weight)| f64::from(*got) / f64::from(*weight));
             let (least, most) = each.clone().fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(one), most.max(one)));
             let largest = weights.iter().copied().max().unwrap_or(1);
-            prop_assert!(most - least <= f64::from(QUANTUM / largest), "{:?} by {:?}", got, weights);
+            prop_assert!(most - least <= f64::from(Bounds::default().slice / largest), "{:?} by {:?}", got, weights);
         }
     }
 
@@ -312,7 +323,7 @@ proptest! {
                 break;
             }
             waited += grants[0].recipients;
-            prop_assert!(waited <= QUANTUM * (tenants as u32 - 1), "{} waited for {}", names[patient], waited);
+            prop_assert!(waited <= Bounds::default().slice * (tenants as u32 - 1), "{} waited for {}", names[patient], waited);
         }
     }
 }

@@ -56,7 +56,7 @@ pub type Index = u8;
 /// One leadership: the log index of its `EpochStart` (P13). Never a Raft term.
 pub type Epoch = Index;
 
-/// An instant of ledger time (P18). One step is as much as one entry may move it: `LEAP_MS_MAX` of the code, 60 s.
+/// An instant of ledger time (P18). One step is as much as one entry may move it: `Limits::leap_ms` of the code, 60 s.
 pub type Time = u8;
 
 /// The number of a claim row: the epoch that granted it, then the index of the entry.

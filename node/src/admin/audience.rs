@@ -9,6 +9,7 @@ use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command};
 use reveille_ledger::content::Seal;
 use reveille_ledger::ids::Hash;
+use reveille_ledger::limits::Limits;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::{Ledger, SealedAudience};
 use reveille_proto::admin::v1::audience_service_server::AudienceService;
@@ -43,7 +44,7 @@ pub(super) struct Order {
 
 impl Order {
     /// Refused here is what the ledger would refuse of any seal, before a byte is written.
-    pub fn read(order: Order) -> Result<Order, Fault> {
+    pub fn read(order: Order, limits: &Limits) -> Result<Order, Fault> {
         let Order { tenant, name, columns, rows, request } = order;
         let mut fields = Fields::default();
         let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
@@ -51,7 +52,7 @@ impl Order {
         validate::columns(&mut fields, "columns", &columns);
         let request = fields.request_id(&request.unwrap_or_default());
         let order = Order { tenant, name, columns, rows, request };
-        if let Some(wrong) = order.seal(vec![Hash([0; 32]); rows.div_ceil(CHUNK) as usize]).wrong() {
+        if let Some(wrong) = order.seal(vec![Hash([0; 32]); rows.div_ceil(CHUNK) as usize]).wrong(limits) {
             fields.refuse("recipients", wrong.to_string());
         }
         fields.done(Some(order))
@@ -128,7 +129,8 @@ impl AudienceService for Admin {
     ) -> Result<Response<Self::GenerateAudienceStream>, Status> {
         let deadline = deadline::of(&request);
         let GenerateAudienceRequest { tenant, name, recipients, seed, columns, request_id } = request.into_inner();
-        let order = Order::read(Order { tenant, name, columns, rows: recipients, request: Some(request_id) })?;
+        let order =
+            Order::read(Order { tenant, name, columns, rows: recipients, request: Some(request_id) }, self.limits())?;
         let recipe = Recipe { seed, rows: recipients, columns: order.columns.clone() };
         let bytes = recipe.part_bytes();
         if bytes > PART_BYTES_MAX as u64 {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prost::Message;
+use reveille_ledger::Ledger;
 use reveille_ledger::command::{Backfill, Command, Opening};
 use reveille_ledger::decide::backfill::{Range, range};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
+use reveille_ledger::limits::Limits;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{BACKFILL_MAX, Ledger};
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
 use super::schedule::Found;
@@ -38,7 +39,7 @@ pub async fn backfill(
     request: &BackfillScheduleRequest,
     deadline: Instant,
 ) -> Result<BackfillScheduleResponse, Fault> {
-    let asked = read(request)?;
+    let asked = read(request, admin.limits())?;
     let found = admin.find_schedule((&request.tenant, &request.name), false, deadline).await?;
     admin.not_of_a_campaign(found.id)?;
     let (id, tenant, through) = (found.id, found.schedule.tenant.clone(), found.schedule.plan.fired_through);
@@ -81,7 +82,7 @@ fn stored(
     Err(refusals::refused(&Refusal::RequestReused(id.to_owned())).request(&request.request_id))
 }
 
-fn read(request: &BackfillScheduleRequest) -> Result<Asked, Fault> {
+fn read(request: &BackfillScheduleRequest, limits: &Limits) -> Result<Asked, Fault> {
     let mut fields = Fields::default();
     let id = fields.request_id(&request.request_id);
     let mut instant = |field: &str, given: Option<prost_types::Timestamp>| match given {
@@ -98,11 +99,11 @@ fn read(request: &BackfillScheduleRequest) -> Result<Asked, Fault> {
         fields.refuse("to", format!("{to} is before {from}"));
     }
     let most = match request.max as usize {
-        0 => BACKFILL_MAX,
+        0 => limits.backfill,
         most => most,
     };
-    if most > BACKFILL_MAX {
-        fields.refuse("max", format!("is above {BACKFILL_MAX}; open the rest with another backfill"));
+    if most > limits.backfill {
+        fields.refuse("max", format!("is above {}; open the rest with another backfill", limits.backfill));
     }
     let asked = BackfillScheduleRequest { request_id: String::new(), validate_only: false, ..request.clone() };
     let body = Hash::of(&asked.encode_to_vec());

@@ -7,9 +7,10 @@ use reveille_cluster::zones::Zones;
 use reveille_ledger::command::{Command, ScheduleCreate};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
+use reveille_ledger::limits::limits;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Activity, DEFAULT_TENANT, Ledger, Plan, Schedule};
+use reveille_ledger::{Activity, DEFAULT_TENANT, LEVEL, Ledger, Plan, Schedule};
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
 use tonic::Status;
 
@@ -35,7 +36,8 @@ pub async fn create(
     let (body, exists) = (request.schedule, known.is_some());
     let site = Arc::clone(&admin.site);
     let sealed = move |tenant: &str, name: &str| site.sealed(tenant, name);
-    let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, (zones, &sealed))).await?;
+    let limits = admin.limits();
+    let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, (zones, &sealed), limits)).await?;
     let Asked { mut create, duplicates } = asked.map_err(|fault| fault.request(&request.request_id))?;
     if of_campaign && (request.validate_only || known.is_some()) {
         let taken = Refusal::CampaignNameTaken(create.name);
@@ -72,7 +74,7 @@ pub async fn create(
 
 /// Why no cluster would create it: for what the body itself says. Known without one.
 pub fn unfit(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status> {
-    validate::schedule(Some(body), now, false, (zones, &|_, _| None)).err().map(Status::from)
+    validate::schedule(Some(body), now, false, (zones, &|_, _| None), limits(LEVEL)).err().map(Status::from)
 }
 
 /// What keeps mail of a pool from being sent, though nothing is wrong with what was asked for.

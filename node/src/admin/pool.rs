@@ -71,7 +71,7 @@ impl PoolService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
-        let set = validate::pool(request)?;
+        let set = validate::pool(request, self.limits())?;
         let name = set.pool.clone();
         self.write_unless(validate_only, Command::PoolSet(set), &request_id, deadline).await?;
         let (pool, warnings) = self.site.replica.read(|ledger| {

@@ -8,6 +8,7 @@ use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
 use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::decide::calendar::Pattern;
 use reveille_ledger::ids::{ScheduleId, Time};
+use reveille_ledger::limits::Limits;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
@@ -80,6 +81,11 @@ impl Admin {
             Some(views::body(schedule, &content, &audience))
         });
         made.ok_or_else(|| refusals::broken(format!("the content or the audience of {} is not there", schedule.name)))
+    }
+
+    /// The limits by which what is proposed now is applied.
+    pub(super) fn limits(&self) -> &'static Limits {
+        self.site.replica.read(|ledger| ledger.limits())
     }
 
     /// Walks a calendar or validates on a thread that may be busy: no task waits behind it.

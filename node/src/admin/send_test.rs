@@ -54,7 +54,9 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
         audience,
         ..ScheduleBody::default()
     };
-    let asked = admin.calendar(move |zones| validate::schedule(Some(body), now, false, (zones, &|_, _| None))).await?;
+    let limits = admin.limits();
+    let asked = admin.calendar(move |zones| validate::schedule(Some(body), now, false, (zones, &|_, _| None), limits));
+    let asked = asked.await?;
     let Asked { create, .. } = asked.map_err(|fault| fault.request(&request_id))?;
     let To::Listed(audience) = create.audience else {
         return Err(Fault::of_field("schedule.audience.sealed", "is named; a test mail goes to one recipient"));

@@ -32,7 +32,7 @@ impl TenantService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
-        let set: TenantSet = validate::tenant_bounds(request)?;
+        let set: TenantSet = validate::tenant_bounds(request, self.limits())?;
         let name = set.name.clone();
         self.write_unless(validate_only, Command::TenantSet(set), &request_id, deadline).await?;
         let tenant = Some(self.site.replica.read(|ledger| shown(ledger, name)));

@@ -207,15 +207,16 @@ async fn plan(
     (asked, mask): (v1::ScheduleBody, Mask),
     (request, body): (Option<String>, Hash),
 ) -> Result<Planned, Fault> {
-    let site = Arc::clone(&admin.site);
+    let (site, limits) = (Arc::clone(&admin.site), admin.limits());
     let planned = admin.calendar(move |zones| {
         let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
         // Whether it is paused is no part of a change.
         wanted.paused = None;
         mask.check_timing(&wanted)?;
         mask.lay_over(&mut wanted, asked);
+        let sealed = |tenant: &str, name: &str| site.sealed(tenant, name);
         let validate::Asked { create, duplicates } =
-            validate::schedule(Some(wanted), present.now, true, (zones, &|tenant, name| site.sealed(tenant, name)))?;
+            validate::schedule(Some(wanted), present.now, true, (zones, &sealed), limits)?;
         let mut edit = difference(&present, &mask, &create);
         (edit.request, edit.body) = (request, body);
         if moves_instants(&present.schedule, &create) {

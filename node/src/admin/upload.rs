@@ -43,7 +43,7 @@ impl Admin {
     ) -> Result<PrepareAudienceResponse, Fault> {
         let deadline = deadline::of(&request);
         let PrepareAudienceRequest { tenant, name, recipients, columns, parts } = request.into_inner();
-        let order = Order::read(Order { tenant, name, columns, rows: recipients, request: None })?;
+        let order = Order::read(Order { tenant, name, columns, rows: recipients, request: None }, self.limits())?;
         let parts = hashes(&parts)?;
         self.free(&order, deadline).await?;
         let missing = spread(&self.site, &parts).await.map_err(|error| not_written(&error))?;
@@ -88,9 +88,10 @@ impl Admin {
     ) -> Result<mpsc::Receiver<Result<SealAudienceResponse, Status>>, Fault> {
         let deadline = deadline::of(&request);
         let SealAudienceRequest { tenant, name, recipients, columns, parts, request_id } = request.into_inner();
-        let order = Order::read(Order { tenant, name, columns, rows: recipients, request: Some(request_id) })?;
+        let order =
+            Order::read(Order { tenant, name, columns, rows: recipients, request: Some(request_id) }, self.limits())?;
         let seal = order.seal(hashes(&parts)?);
-        if let Some(wrong) = seal.wrong() {
+        if let Some(wrong) = seal.wrong(self.limits()) {
             return Err(Fault::of_field("parts", wrong.to_string()));
         }
         // What is sealed has been looked at. Who has it is asked each time: it may be taken away just now, and its

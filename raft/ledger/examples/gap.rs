@@ -14,16 +14,18 @@ use std::time::Instant;
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    Backfill, Cause, Claim, Command, Entry, EpochStart, NodeUp, Opening, Reading, RowOutcome, SLICE_MAX,
-    ScheduleCreate, ScheduleEdit, Trigger,
+    Backfill, Cause, Claim, Command, Entry, EpochStart, NodeUp, Opening, Reading, RowOutcome, ScheduleCreate,
+    ScheduleEdit, Trigger,
 };
 use reveille_ledger::content::{Audience, Recipient, To};
 use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{LEVEL, Ledger};
 
 const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+const SLICE: u32 = limits(LEVEL).slice;
 const NOW: Time = Time(1_800_000_000_000);
 
 struct World {
@@ -83,10 +85,10 @@ impl World {
     /// Claims all that a run has pending, a whole slice each, in entries of 256 claims.
     fn claims(&self, runs: impl Iterator<Item = (RunId, u32)>) -> Vec<Claim> {
         let slices = runs.flat_map(|(page, count)| {
-            (0..count).step_by(SLICE_MAX as usize).map(move |first| Claim {
+            (0..count).step_by(SLICE as usize).map(move |first| Claim {
                 page,
                 chunk: 0,
-                slice: Bitmap::range(first, SLICE_MAX.min(count - first)),
+                slice: Bitmap::range(first, SLICE.min(count - first)),
                 holder: HOLDER,
             })
         });

@@ -15,17 +15,19 @@ use std::time::Instant;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, Refused, RowOutcome, RunPause, SLICE_MAX,
-    ScheduleCreate, Scope, Trigger,
+    AudienceSeal, Claim, Command, Entry, EpochStart, NodeUp, Reading, Refused, RowOutcome, RunPause, ScheduleCreate,
+    Scope, Trigger,
 };
 use reveille_ledger::content::{Named, Seal, To};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::{Hash, Holder, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{DAY_MS, Policies};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{LEVEL, Ledger, closed_slots};
 
 const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
+const SLICE: u32 = limits(LEVEL).slice;
 const NOW: Time = Time(1_800_000_000_000);
 const RECIPIENTS: u32 = 50_000_000;
 /// Of them, those who were asked to come back later.
@@ -80,8 +82,8 @@ impl World {
         for chunk in chunks {
             let claimable = claimable(&self.ledger, run, chunk);
             let slices: Vec<Bitmap> = (0..CHUNK)
-                .step_by(SLICE_MAX as usize)
-                .map(|first| Bitmap::range(first, SLICE_MAX).and(&claimable))
+                .step_by(SLICE as usize)
+                .map(|first| Bitmap::range(first, SLICE).and(&claimable))
                 .filter(|slice| !slice.is_empty())
                 .collect();
             let claim = |slice: &Bitmap| Claim { page: run, chunk, slice: slice.clone(), holder: HOLDER };
@@ -98,8 +100,8 @@ impl World {
 
     /// Claims the first so many, and has a relay ask for all of them to come back later.
     fn defer(&mut self, run: RunId, recipients: u32) {
-        for first in (0..recipients).step_by(SLICE_MAX as usize) {
-            let (chunk, slots) = (first / CHUNK, Bitmap::range(first % CHUNK, SLICE_MAX));
+        for first in (0..recipients).step_by(SLICE as usize) {
+            let (chunk, slots) = (first / CHUNK, Bitmap::range(first % CHUNK, SLICE));
             let claim = Claim { page: run, chunk, slice: slots.clone(), holder: HOLDER };
             let Outcome::Claimed(fences) = self.put(Command::Claim(vec![claim])) else { panic!("no claim") };
             let refused = slots.iter().map(|slot| Refused {

@@ -9,10 +9,7 @@ use crate::causes::MissedCause;
 use crate::command::CampaignCreate;
 use crate::ids::{Hash, ScheduleId, Time};
 use crate::labels::Labels;
-use crate::policy::{DAY_MS, Policies};
-
-/// The same content for the same audience is launched again within this time only on purpose (P20). Milliseconds.
-pub const AGAIN_MS: i64 = 30 * DAY_MS;
+use crate::policy::Policies;
 
 /// A campaign, by tenant and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -280,7 +280,8 @@ fn check_audiences(ledger: &Ledger, found: &mut Vec<Violation>) {
         report(found, "P20", same, || format!("audience '{name}' stands for {seal:?}"));
     }
     for seal in ledger.seals() {
-        report(found, "P20", seal.wrong().is_none(), || format!("the seal of '{}': {:?}", seal.name, seal.wrong()));
+        let wrong = seal.wrong(ledger.limits());
+        report(found, "P20", wrong.is_none(), || format!("the seal of '{}': {wrong:?}", seal.name));
     }
     let schedules = ledger.schedules().iter().map(|(_, one)| (&one.name, one.audience, one.recipients));
     for (name, audience, count) in

@@ -14,6 +14,8 @@ use crate::fingerprint::fingerprint;
 use crate::form;
 use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
+#[cfg(doc)]
+use crate::limits::Limits;
 use crate::policy::Policies;
 use crate::pool::PoolSet;
 use crate::state::GENESIS_LEVEL;
@@ -22,8 +24,6 @@ use crate::tenant::TenantSet;
 
 /// Bytes of one encoded entry; a larger one is refused before it is proposed.
 pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
-/// Recipients in one slice, the unit that is claimed.
-pub const SLICE_MAX: u32 = 256;
 
 /// What one log entry holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -717,7 +717,7 @@ pub struct Claim {
     pub page: RunId,
     /// The chunk.
     pub chunk: u32,
-    /// The recipients asked for, at most [`SLICE_MAX`].
+    /// The recipients asked for, at most [`Limits::slice`].
     pub slice: Bitmap,
     /// Who works it.
     pub holder: Holder,

@@ -12,17 +12,10 @@ use crate::bitmap::CHUNK;
 use crate::fingerprint::fingerprint;
 use crate::form;
 use crate::ids::Hash;
+use crate::limits::Limits;
 
-/// Bytes of one content, all parts together.
-pub const CONTENT_BYTES_MAX: usize = 512 * 1024;
-/// Recipients of an inline audience; larger lists never pass through the log (P20).
-pub const INLINE_RECIPIENTS_MAX: usize = 10_000;
-/// Bytes of an inline audience.
-pub const INLINE_BYTES_MAX: usize = 1024 * 1024 - CONTENT_BYTES_MAX / 2;
 /// Parts of a sealed audience: 67 million recipients, in a seal of some 34 KiB.
 pub const PARTS_MAX: usize = 1_024;
-/// Bytes of a name: of an audience, or of a column.
-pub const NAME_BYTES_MAX: usize = 256;
 /// Columns of a sealed audience.
 pub const COLUMNS_MAX: usize = 64;
 
@@ -184,10 +177,11 @@ impl Seal {
     }
 
     /// Why it cannot be one.
-    pub fn wrong(&self) -> Option<WrongSeal> {
-        let named = |name: &String| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+    pub fn wrong(&self, limits: &Limits) -> Option<WrongSeal> {
+        let most = limits.audience_name_bytes;
+        let named = |name: &String| !name.is_empty() && name.len() <= most;
         if !named(&self.name) || !self.columns.iter().all(named) {
-            return Some(WrongSeal::Name { max: NAME_BYTES_MAX as u32 });
+            return Some(WrongSeal::Name { max: most as u32 });
         }
         if self.columns.len() > COLUMNS_MAX {
             return Some(WrongSeal::Columns { given: self.columns.len() as u32, max: COLUMNS_MAX as u32 });

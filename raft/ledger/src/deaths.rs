@@ -10,10 +10,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, Time};
+use crate::limits::Limits;
 use crate::state::Node;
 
-/// Deaths that are kept of a node: so many within [`DEATHS_WITHIN_MS`] and it rests.
-pub const DEATHS_KEPT: usize = 3;
 /// The span within which deaths count together. Milliseconds.
 pub const DEATHS_WITHIN_MS: i64 = 10 * 60_000;
 /// How long a node rests, from its last death on. Milliseconds.
@@ -21,7 +20,7 @@ pub const REST_MS: i64 = 10 * 60_000;
 /// After a death the allowance doubles this often, from an eighth to the whole. Milliseconds.
 pub const DOUBLES_EVERY_MS: i64 = 10_000;
 
-/// The last deaths of a node with open rows, oldest first; at most [`DEATHS_KEPT`]. Ledger time never goes
+/// The last deaths of a node with open rows, oldest first; at most as many as the ledger's limits keep. Ledger time never goes
 /// back, so they are in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deaths(Vec<Time>);
@@ -44,17 +43,18 @@ impl Deaths {
         self.0.last().copied()
     }
 
-    /// Until when the node rests because of its last deaths; that instant may have passed.
-    pub fn rests_until(&self) -> Option<Time> {
-        let (first, last) = (self.0.first()?, self.0.last()?);
-        let too_many = self.0.len() >= DEATHS_KEPT && last.since_ms(*first) <= DEATHS_WITHIN_MS;
-        too_many.then(|| last.plus_ms(REST_MS))
+    /// Until when the node rests because so many of its last deaths as are kept lie within [`DEATHS_WITHIN_MS`]; that
+    /// instant may have passed.
+    pub fn rests_until(&self, limits: &Limits) -> Option<Time> {
+        let first = self.0.len().checked_sub(limits.deaths_kept).and_then(|first| self.0.get(first))?;
+        let last = self.last()?;
+        (last.since_ms(*first) <= DEATHS_WITHIN_MS).then(|| last.plus_ms(REST_MS))
     }
 
     /// What the node may hold at `now`, ledger time. A rest ends as a death does: with an eighth that doubles.
-    pub fn allowance(&self, now: Time) -> Allowance {
+    pub fn allowance(&self, limits: &Limits, now: Time) -> Allowance {
         let Some(last) = self.last() else { return Allowance::WHOLE };
-        let from = self.rests_until().unwrap_or(last);
+        let from = self.rests_until(limits).unwrap_or(last);
         if now < from && from > last {
             return Allowance::NONE;
         }
@@ -99,6 +99,7 @@ impl Allowance {
 /// nobody can tell its crashes from those of the mails, and the rest ends by itself.
 pub fn allowances<'a>(
     nodes: impl IntoIterator<Item = (NodeId, &'a Node)>,
+    limits: &Limits,
     several: bool,
     now: Time,
 ) -> BTreeMap<NodeId, Allowance> {
@@ -106,7 +107,7 @@ pub fn allowances<'a>(
     let mut allowances = BTreeMap::new();
     for (id, node) in nodes {
         deaths.insert(id, node.deaths.last());
-        allowances.insert(id, node.deaths.allowance(now));
+        allowances.insert(id, node.deaths.allowance(limits, now));
     }
     let longest_alive = deaths.into_iter().min_by_key(|(id, last)| (*last, *id)).map(|(id, _)| id);
     if several
@@ -122,15 +123,18 @@ pub fn allowances<'a>(
 mod tests {
     use super::*;
     use crate::ids::Incarnation;
+    use crate::limits::limits;
+
+    const LIMITS: Limits = *limits(1);
 
     fn died_at(seconds: &[i64]) -> Deaths {
         let mut deaths = Deaths::default();
-        seconds.iter().for_each(|second| deaths.record(Time(second * 1_000), DEATHS_KEPT));
+        seconds.iter().for_each(|second| deaths.record(Time(second * 1_000), LIMITS.deaths_kept));
         deaths
     }
 
     fn eighths_at(deaths: &Deaths, second: i64) -> u8 {
-        deaths.allowance(Time(second * 1_000)).eighths()
+        deaths.allowance(&LIMITS, Time(second * 1_000)).eighths()
     }
 
     fn node(seconds: &[i64]) -> Node {
@@ -148,7 +152,7 @@ mod tests {
 
     #[test]
     fn who_never_died_holds_all_of_it() {
-        assert_eq!(Deaths::default().allowance(Time(0)), Allowance::WHOLE);
+        assert_eq!(Deaths::default().allowance(&LIMITS, Time(0)), Allowance::WHOLE);
     }
 
     #[test]
@@ -162,18 +166,28 @@ mod tests {
     #[test]
     fn three_deaths_in_ten_minutes_leave_nothing_for_ten_minutes_and_then_an_eighth() {
         let deaths = died_at(&[0, 300, 600]);
-        assert_eq!(deaths.rests_until(), Some(Time(1_200_000)));
+        assert_eq!(deaths.rests_until(&LIMITS), Some(Time(1_200_000)));
         let seconds = [600, 1_199, 1_200, 1_210, 1_220, 1_230];
         assert_eq!(seconds.map(|second| eighths_at(&deaths, second)), [0, 0, 1, 2, 4, 8]);
     }
 
     #[test]
     fn only_the_last_three_deaths_count_and_only_within_ten_minutes() {
-        assert_eq!(died_at(&[0, 300, 601]).rests_until(), None);
+        assert_eq!(died_at(&[0, 300, 601]).rests_until(&LIMITS), None);
         let deaths = died_at(&[0, 300, 601, 602]);
         assert_eq!(deaths.times(), [Time(300_000), Time(601_000), Time(602_000)]);
-        assert_eq!(deaths.rests_until(), Some(Time(1_202_000)));
-        assert_eq!(died_at(&[1, 2]).rests_until(), None, "two are not three");
+        assert_eq!(deaths.rests_until(&LIMITS), Some(Time(1_202_000)));
+        assert_eq!(died_at(&[1, 2]).rests_until(&LIMITS), None, "two are not three");
+    }
+
+    #[test]
+    fn node_rests_after_as_many_deaths_as_its_level_keeps() {
+        let limits = Limits { deaths_kept: 2, ..LIMITS };
+        assert_eq!(died_at(&[1, 2]).rests_until(&limits), Some(Time(602_000)));
+        assert_eq!(died_at(&[1, 2]).allowance(&limits, Time(3_000)), Allowance::NONE);
+        assert_eq!(died_at(&[0, 1, 602]).rests_until(&limits), None, "kept by a level that kept three");
+        let limits = Limits { deaths_kept: 4, ..LIMITS };
+        assert_eq!(died_at(&[0, 300, 600]).rests_until(&limits), None);
     }
 
     #[test]
@@ -189,17 +203,19 @@ mod tests {
     fn where_all_would_rest_the_one_that_died_least_recently_keeps_an_eighth() {
         let nodes = [node(&[1, 2, 30]), node(&[1, 2, 20]), node(&[1, 2, 40])];
         let named = || nodes.iter().enumerate().map(|(id, node)| (NodeId(id as u64), node));
-        let parts: Vec<u8> = allowances(named(), true, Time(50_000)).values().map(|part| part.eighths()).collect();
+        let parts: Vec<u8> =
+            allowances(named(), &LIMITS, true, Time(50_000)).values().map(|part| part.eighths()).collect();
         assert_eq!(parts, [0, 1, 0]);
         let healthy = node(&[49]);
         let with_healthy = named().chain([(NodeId(9), &healthy)]);
-        let parts: Vec<u8> = allowances(with_healthy, true, Time(50_000)).values().map(|part| part.eighths()).collect();
+        let parts: Vec<u8> =
+            allowances(with_healthy, &LIMITS, true, Time(50_000)).values().map(|part| part.eighths()).collect();
         assert_eq!(parts, [0, 0, 0, 1], "while one may work, the others rest");
     }
 
     #[test]
     fn a_node_that_is_alone_in_its_cluster_rests() {
         let node = node(&[1, 2, 3]);
-        assert_eq!(allowances([(NodeId(1), &node)], false, Time(4_000))[&NodeId(1)], Allowance::NONE);
+        assert_eq!(allowances([(NodeId(1), &node)], &LIMITS, false, Time(4_000))[&NodeId(1)], Allowance::NONE);
     }
 }

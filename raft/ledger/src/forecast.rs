@@ -6,7 +6,6 @@
 
 use crate::campaign::Campaign;
 use crate::command::Relay;
-use crate::decide::catch_up::ON_TIME_MS;
 use crate::ids::Time;
 use crate::policy::{FINISH_MS_MAX, HOUR_MS};
 use crate::pool::{Day, PoolRow};
@@ -52,6 +51,8 @@ pub enum Bound {
 pub struct Forecast {
     /// When it can begin.
     pub begins: Time,
+    /// It begins so late that it goes as what is late does.
+    pub is_late: bool,
     /// What decides when it ends.
     pub bound: Bound,
     /// The least of the rates, in thousandths of a mail a second; none where there is no rate.
@@ -66,10 +67,10 @@ impl Ledger {
     /// When a task would be sent that begins at its instant, or `now` where that is over.
     pub fn forecast(&self, task: &Task<'_>, now: Time) -> Forecast {
         let begins = task.due.max(now);
+        let is_late = begins.since_ms(task.due) > self.limits().on_time_ms;
         if !self.serves(task.pool) {
-            return Forecast { begins, bound: Bound::NoRelay, rate_milli: None, room: None, ends: None };
+            return Forecast { begins, is_late, bound: Bound::NoRelay, rate_milli: None, room: None, ends: None };
         }
-        let is_late = begins.since_ms(task.due) > ON_TIME_MS;
         let of_relays = match is_late {
             true => (self.late_rate_milli(task.pool), Bound::LateRates),
             false => (self.rate_milli(task.pool), Bound::Relays),
@@ -90,7 +91,7 @@ impl Ledger {
             (_, Some((_, bound))) => (bound, Some(by_rate)),
             (_, None) => (Bound::Nothing, None),
         };
-        Forecast { begins, bound, rate_milli, room, ends }
+        Forecast { begins, is_late, bound, rate_milli, room, ends }
     }
 
     /// When so many more would be sent by a pool that sends so many a second, within the caps of its warm-up; none where

@@ -42,10 +42,7 @@ pub mod tenant;
 pub mod toll;
 mod weight;
 
-pub use apply::{
-    ANSWER_MS, ANSWERS_MAX, Applied, BACKFILL_MAX, BackfillBatch, LEAP_MS_MAX, Look, OPENINGS_MAX, PAGE_RUNS_MAX,
-    SMALL_AUDIENCE, STEP_MS_MAX, TEST_NAME, agreed_time, closed_slots,
-};
+pub use apply::{Applied, BackfillBatch, Look, TEST_NAME, agreed_time, closed_slots};
 pub use rows::{Change, Changed};
 pub use state::*;
 pub use table::Table;

@@ -2,30 +2,22 @@
 //!
 //! Replicas of two releases apply the same entry, so a number must not change with the build. A release that changes
 //! one adds a set for its level below, such as `const LEVEL_2: Limits = Limits { slice: 512, ..LEVEL_1 };`. `apply`
-//! goes by the level of the ledger ([`Ledger::limits`]). Proposers still go by the constants of level 1: such a release
-//! makes those that propose up to the number ask for it first.
+//! and all that propose go by the level of the ledger that they read ([`Ledger::limits`]). A command line has no ledger:
+//! it goes by the newest level that its build knows, and the node decides.
 //!
 //! Numbers outside the table belong to a stored form (a chunk's slots), or no release has changed them yet: before one
 //! changes, it moves into the table. The tests below record both.
 
-use crate::apply;
-use crate::campaign::AGAIN_MS;
-use crate::command::SLICE_MAX;
-use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, NAME_BYTES_MAX};
-use crate::deaths::DEATHS_KEPT;
-use crate::decide::catch_up::ON_TIME_MS;
-use crate::pool::WARM_UP_DAYS_MAX;
+use crate::policy::DAY_MS;
 use crate::rows::ROW_BYTES_MAX;
-use crate::rulings::RULINGS_MAX;
 use crate::state::Ledger;
-use crate::tenant::{SHARE_MAX, TENANT_RATE_MILLI_MAX};
 
 /// What a level allows. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Recipients of one claim.
+    /// Recipients of one slice, the unit that is claimed.
     pub slice: u32,
-    /// Occurrences that one entry opens.
+    /// Occurrences that one entry opens; the timer cuts there.
     pub openings: usize,
     /// Runs of one page.
     pub page_runs: usize,
@@ -36,37 +28,40 @@ pub struct Limits {
     pub small_audience: u32,
     /// Occurrences of one backfill.
     pub backfill: usize,
-    /// Stored answers of one tenant.
+    /// Stored answers of one tenant; its oldest goes first.
     pub answers: usize,
-    /// How long a stored answer lives.
+    /// How long the stored answer to a request id lives, in ledger time.
     pub answer_ms: i64,
-    /// By how much ledger time grows in one entry.
+    /// By how much ledger time grows in one entry, except at the start of an epoch (P18).
     pub leap_ms: i64,
-    /// By how much the only voter's clock may be moved.
+    /// By how much the only voter's clock may be moved against the time that its machine has run; beyond it an operator
+    /// must look (P18).
     pub clock_step_ms: u64,
-    /// How late an instant still is on time.
+    /// How late an instant still is on time: a fail-over is no missed instant.
     pub on_time_ms: i64,
     /// How shortly before the end of a pause an instant still is on time.
     pub pause_end_ms: i64,
-    /// Deaths of a node that are kept.
+    /// Deaths of a node that are kept. Where so many lie within ten minutes, it rests (P12).
     pub deaths_kept: usize,
-    /// Bytes of a content.
+    /// Bytes of a content, all parts together.
     pub content_bytes: usize,
     /// Bytes of a list that a schedule holds itself.
     pub inline_bytes: usize,
-    /// Recipients of such a list.
+    /// Recipients of such a list; larger ones never pass through the log (P20).
     pub inline_recipients: usize,
-    /// Bytes of the name of an audience.
+    /// Bytes of the name of an audience, or of a column of a sealed one.
     pub audience_name_bytes: usize,
-    /// For how long the same content to the same audience is a repetition.
+    /// For how long the same content to the same audience is launched again only on purpose (P20).
     pub again_ms: i64,
     /// Days of a warm-up.
     pub warm_up_days: usize,
     /// A tenant's rate, in thousandths of a recipient a second.
     pub tenant_rate_milli: u64,
-    /// A tenant's share.
+    /// A tenant's share. The smallest beside the largest has turns of a sixteenth of a slice: rows of 16 recipients,
+    /// each with a claim and a settle of its own, and two bytes a recipient when they are closed. Shorter ones would
+    /// cost more than they are worth.
     pub tenant_share: u32,
-    /// Entries of a run of which rulings are kept.
+    /// Entries of a run of which rulings are kept; of more the oldest is forgotten.
     pub rulings: usize,
     /// Refusals in a row, none of which names a mailbox, that pause a run.
     pub policy_refusals: usize,
@@ -106,28 +101,28 @@ pub struct TollLimits {
 }
 
 pub(crate) const LEVEL_1: Limits = Limits {
-    slice: SLICE_MAX,
-    openings: apply::OPENINGS_MAX,
-    page_runs: apply::PAGE_RUNS_MAX,
-    page_bytes: ROW_BYTES_MAX - 192 * apply::PAGE_RUNS_MAX,
-    small_audience: apply::SMALL_AUDIENCE,
-    backfill: apply::BACKFILL_MAX,
-    answers: apply::ANSWERS_MAX,
-    answer_ms: apply::ANSWER_MS,
-    leap_ms: apply::LEAP_MS_MAX,
-    clock_step_ms: apply::STEP_MS_MAX,
-    on_time_ms: ON_TIME_MS,
+    slice: 256,
+    openings: 4_096,
+    page_runs: 1_024,
+    page_bytes: ROW_BYTES_MAX - 192 * 1_024,
+    small_audience: 16,
+    backfill: 1_000,
+    answers: 100_000,
+    answer_ms: DAY_MS,
+    leap_ms: 60_000,
+    clock_step_ms: 3_600_000,
+    on_time_ms: 60_000,
     pause_end_ms: 1_000,
-    deaths_kept: DEATHS_KEPT,
-    content_bytes: CONTENT_BYTES_MAX,
-    inline_bytes: INLINE_BYTES_MAX,
-    inline_recipients: INLINE_RECIPIENTS_MAX,
-    audience_name_bytes: NAME_BYTES_MAX,
-    again_ms: AGAIN_MS,
-    warm_up_days: WARM_UP_DAYS_MAX,
-    tenant_rate_milli: TENANT_RATE_MILLI_MAX,
-    tenant_share: SHARE_MAX,
-    rulings: RULINGS_MAX,
+    deaths_kept: 3,
+    content_bytes: 512 * 1024,
+    inline_bytes: 768 * 1024,
+    inline_recipients: 10_000,
+    audience_name_bytes: 256,
+    again_ms: 30 * DAY_MS,
+    warm_up_days: 400,
+    tenant_rate_milli: 1_000_000_000,
+    tenant_share: 16,
+    rulings: 64,
     policy_refusals: 10,
     policy_wait_ms: 5 * 60_000,
     same_words: SameWordsLimits { groups: 4, recipients: 20, one_of: 2 },
@@ -163,6 +158,22 @@ mod tests {
             groups: 4, recipients: 20, one_of: 2 }, toll: TollLimits { stretch: 10000, one_of: 10, further: 10 }, \
             sheet_bytes: 2048 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
+    }
+
+    /// Each set must fit what its numbers are stored in.
+    #[test]
+    fn limits_of_each_level_fit_entries_pages_and_chunks() {
+        use crate::bitmap::CHUNK;
+        use crate::command::ENTRY_BYTES_MAX;
+        for level in 1..=crate::LEVEL {
+            let limits = limits(level);
+            // A shared page is one chunk: its runs never straddle two.
+            assert!(limits.page_runs as u32 * limits.small_audience <= CHUNK, "level {level}");
+            // Numbers of a list that is kept by its hash fit into one set of slots.
+            assert!(limits.inline_recipients <= CHUNK as usize, "level {level}");
+            // Content and audience travel once, in the entry that creates their schedule.
+            assert!(limits.content_bytes + limits.inline_bytes <= ENTRY_BYTES_MAX * 5 / 4, "level {level}");
+        }
     }
 
     /// A change of one of these makes replicas of two releases differ: it needs a new form, or a place in the table.

@@ -9,9 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::ids::Time;
 use crate::policy::DAY_MS;
 
-/// Days of a warm-up, at most.
-pub const WARM_UP_DAYS_MAX: usize = 400;
-
 /// A day in UTC: whole days since 1970-01-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Day(pub i64);

@@ -5,11 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::content::{INLINE_RECIPIENTS_MAX, Recipient, Recipients};
+use crate::content::{Recipient, Recipients};
 use crate::ids::Hash;
-
-// Numbers of a list that is kept by its hash fit into one set of slots.
-const _: () = assert!(INLINE_RECIPIENTS_MAX <= crate::bitmap::CHUNK as usize);
 
 /// Numbers that are kept in all tables; they take four bytes each. Beyond that all are forgotten, and made again.
 const NUMBERS_MAX: usize = 8 * 1024 * 1024;

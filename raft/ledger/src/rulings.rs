@@ -10,9 +10,6 @@ use crate::causes::PauseReason;
 use crate::ids::{RunId, Time};
 use crate::state::Ledger;
 
-/// Entries with a ruling that are kept of a run; of more the oldest is forgotten.
-pub const RULINGS_MAX: usize = 64;
-
 /// What was ruled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ruled {

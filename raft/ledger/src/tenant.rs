@@ -4,12 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Mails a second of a tenant, at most, in thousandths.
-pub const TENANT_RATE_MILLI_MAX: u64 = 1_000_000_000;
-/// Shares of a tenant, at most. The smallest beside it has turns of a sixteenth of a slice: rows of 16 recipients, each
-/// with a claim and a settle of its own, and two bytes a recipient when they are closed. Shorter ones would cost more
-/// than they are worth.
-pub const SHARE_MAX: u32 = 16;
+#[cfg(doc)]
+use crate::limits::Limits;
 
 /// The bounds of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +14,7 @@ pub struct Tenant {
     pub rate_milli: u64,
     /// Recipients that are claimed at once over the whole cluster, and so its dialogues; zero means no bound (P12).
     pub concurrency: u32,
-    /// Its weight among tenants that wait for the same pool: 1 to [`SHARE_MAX`].
+    /// Its weight among tenants that wait for the same pool: 1 to [`Limits::tenant_share`].
     pub share: u32,
     /// Log index of the entry that set it last; zero where nobody did.
     pub index: u64,

@@ -23,13 +23,14 @@ use reveille_ledger::command::{
 };
 use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::decide::calendar::{Pattern, Step, When, steps_after};
-use reveille_ledger::decide::catch_up::{Jitter, ON_TIME_MS, STEPS_MAX, Zone, first, plan_fire, plan_leave};
+use reveille_ledger::decide::catch_up::{Jitter, STEPS_MAX, Zone, first, plan_fire, plan_leave};
 use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{Epoch, Fence, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{Activity, History, LEVEL, Ledger, OPENINGS_MAX};
+use reveille_ledger::{Activity, History, LEVEL, Ledger};
 
 /// A ledger with one schedule, fired as a timer would.
 struct Drill {
@@ -462,7 +463,7 @@ fn the_fires_of_a_long_outage_fit_into_an_entry() {
         assert!(fire.opened.len() + fire.explained.len() <= STEPS_MAX + 1);
         // The timer cuts an entry at so many openings, ranges and strides.
         let weight = fire.opened.len() + fire.explained.iter().map(|range| 1 + range.strides.len()).sum::<usize>();
-        let fires = (OPENINGS_MAX / weight + 1).min(1_024);
+        let fires = (limits(LEVEL).openings / weight + 1).min(1_024);
         let entry = Entry { epoch: Epoch(1), now: drill.now, command: Command::Fire(vec![fire; fires]) };
         entry.to_bytes().len()
     };
@@ -503,7 +504,7 @@ fn anywhere() -> impl Strategy<Value = (When, &'static str, &'static str)> {
 fn opens(policies: &Policies, late_ms: i64, is_latest: bool) -> Result<(), Reason> {
     match policies.catch_up {
         _ if late_ms > policies.start_within_ms => Err(Reason::TooLate),
-        _ if late_ms <= ON_TIME_MS => Ok(()),
+        _ if late_ms <= limits(LEVEL).on_time_ms => Ok(()),
         CatchUp::All => Ok(()),
         CatchUp::One if is_latest => Ok(()),
         CatchUp::One => Err(Reason::Coalesced),

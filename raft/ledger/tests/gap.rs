@@ -10,9 +10,10 @@ use reveille_ledger::command::{
 };
 use reveille_ledger::content::{Audience, Recipient, To};
 use reveille_ledger::ids::{Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{BACKFILL_MAX, LEVEL, Ledger, Look, Standing};
+use reveille_ledger::{LEVEL, Ledger, Look, Standing};
 
 const HOLDER: Holder = Holder { node: NodeId(1), incarnation: Incarnation(1) };
 const NOW: Time = Time(1_800_000_000_000);
@@ -202,7 +203,7 @@ fn backfill_opens_again_for_recipients_whom_its_batch_leaves_out() {
 #[test]
 fn backfill_looks_once_at_open_runs_and_never_at_finished_runs_that_mailed_nobody() {
     let mut world = World::new(1);
-    let first = world.open(2_000, BACKFILL_MAX as i64);
+    let first = world.open(2_000, limits(LEVEL).backfill as i64);
     let (may, look) = world.look(1_999);
     assert_eq!((may, look.runs), (false, 1_000), "a thousand runs that are pending, each looked at once");
     world.send(first, 1);

@@ -15,9 +15,10 @@ use reveille_ledger::content::{Audience, Named, Recipient, Seal, To};
 use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{Zone, plan_fire};
 use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::limits::limits;
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::Outcome;
-use reveille_ledger::{LEVEL, Ledger, PAGE_RUNS_MAX, RunState, Standing, Weight};
+use reveille_ledger::{LEVEL, Ledger, RunState, Standing, Weight};
 
 const START: i64 = 1_800_000_000_000;
 /// Bytes of a row, at most.
@@ -224,7 +225,7 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
     let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
     let audience = Audience { columns: vec![], recipients: vec![recipient] };
     let mut schedules = Vec::new();
-    for number in 0..PAGE_RUNS_MAX {
+    for number in 0..limits(LEVEL).page_runs {
         let name = format!("{number:04}{}", "\u{1d11e}".repeat(124));
         let create = plain::schedule(&name, audience.clone(), Time(START));
         let created = world.put(Command::ScheduleCreate(Box::new(ScheduleCreate {

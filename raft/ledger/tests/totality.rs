@@ -21,12 +21,13 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, Recipient, Recipients};
 use reveille_ledger::decide::calendar::When;
 use reveille_ledger::ids::*;
+use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::strides::Strides;
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::{ANSWERS_MAX, Ledger};
+use reveille_ledger::{LEVEL, Ledger};
 
 fn cause(utf8: bool) -> Unsendable {
     if utf8 { Unsendable::NoSmtpUtf8 } else { Unsendable::NotComposed(String::new()) }
@@ -626,12 +627,12 @@ fn a_tenant_with_too_many_requests_loses_its_own_oldest_answer_and_nobody_elses(
     };
     let first = ask("quiet", "q".into());
     ask("busy", "b0".into());
-    for number in 1..=ANSWERS_MAX {
+    for number in 1..=limits(LEVEL).answers {
         ask("busy", format!("b{number}"));
     }
     assert_eq!(ask("quiet", "q".into()), first, "the quiet tenant's answer is still there");
     let remembered = ledger.all_rows().filter(|(key, _)| key.first() == Some(&12)).count();
-    assert_eq!(remembered, ANSWERS_MAX + 1);
+    assert_eq!(remembered, limits(LEVEL).answers + 1);
     assert_eq!(check(&ledger), []);
 }
 

@@ -105,7 +105,7 @@ impl Admin {
         let finish_by_given = policies.finish_by.is_some();
         policies.start_within.get_or_insert(views::duration(START_WITHIN_MS));
         policies.finish_by.get_or_insert(views::duration(CAMPAIGN_FINISH_MS_MIN));
-        let site = Arc::clone(&self.site);
+        let (site, limits) = (Arc::clone(&self.site), self.limits());
         let asked = self.calendar(move |zones| {
             let content = validate::content(&mut Fields::default(), body.content.clone());
             let columns = content.as_ref().map(columns_used).unwrap_or_default();
@@ -114,7 +114,7 @@ impl Admin {
                 Some((named, columns.clone()))
             };
             let sealed = |tenant: &str, name: &str| site.sealed(tenant, name).or_else(|| to_come(name));
-            validate::schedule(Some(body), now, exists, (zones, &sealed))
+            validate::schedule(Some(body), now, exists, (zones, &sealed), limits)
         });
         let Asked { create, .. } = asked.await??;
         let When::At { instant_ms } = create.when else {

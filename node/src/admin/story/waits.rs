@@ -104,9 +104,9 @@ fn for_a_node(
     // Of several nodes one never rests (P12).
     let mut nodes = ledger.nodes().iter().map(|(_, node)| node);
     if let (Some(node), None) = (nodes.next(), nodes.next())
-        && let Some(until) = node.deaths.rests_until().filter(|until| *until > ledger.head().now)
+        && let Some(until) = node.deaths.rests_until(ledger.limits()).filter(|until| *until > ledger.head().now)
     {
-        return format!("for {}, which died three times within ten minutes and rests until {until}", node.name);
+        return format!("for {}, which died several times within ten minutes and rests until {until}", node.name);
     }
     let suspect = ledger.place_of(id, number).is_some_and(|(page, chunk, slot)| {
         ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.suspects.contains(slot))

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use reveille_cluster::compose::{Compiled, RECIPIENT, VALUE_BYTES_MAX, control_in};
 use reveille_ledger::address::Address;
-use reveille_ledger::content::{Audience, INLINE_BYTES_MAX, INLINE_RECIPIENTS_MAX, Named, Recipient, To};
+use reveille_ledger::content::{Audience, Named, Recipient, To};
+use reveille_ledger::limits::Limits;
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::Fields;
@@ -59,6 +60,7 @@ pub fn audience(
     fields: &mut Fields,
     asked: Option<v1::Audience>,
     known: Option<(Named, Vec<String>)>,
+    limits: &Limits,
 ) -> Option<Listed> {
     let asked = asked.unwrap_or_default();
     if !asked.sealed.is_empty() {
@@ -68,9 +70,9 @@ pub fn audience(
         fields.refuse("schedule.audience.recipients", "is empty; give at least one recipient");
         return None;
     }
-    if asked.recipients.len() > INLINE_RECIPIENTS_MAX {
-        let given = asked.recipients.len();
-        let message = format!("{given} recipients, at most {INLINE_RECIPIENTS_MAX}; split them over schedules");
+    let (given, most) = (asked.recipients.len(), limits.inline_recipients);
+    if given > most {
+        let message = format!("{given} recipients, at most {most}; split them over schedules");
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience.recipients", message);
         return None;
     }
@@ -94,9 +96,9 @@ pub fn audience(
             }
         }
     }
-    let bytes = audience.blob().bytes.len();
-    if bytes > INLINE_BYTES_MAX {
-        let message = format!("has {bytes} bytes, more than {INLINE_BYTES_MAX}; split it over schedules");
+    let (bytes, most) = (audience.blob().bytes.len(), limits.inline_bytes);
+    if bytes > most {
+        let message = format!("has {bytes} bytes, more than {most}; split it over schedules");
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience", message);
     }
     let columns = audience.columns.clone();

@@ -2,8 +2,9 @@
 
 use prost_types::Duration;
 use reveille_cluster::zones::Zones;
-use reveille_ledger::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX};
+use reveille_ledger::LEVEL;
 use reveille_ledger::ids::Time;
+use reveille_ledger::limits::{Limits, limits};
 use reveille_proto::admin::v1::{
     Audience, Content, Every, Field, Policies, Recipient, Relay, ScheduleBody, SetPoolRequest, SetTenantRequest, When,
     when,
@@ -14,6 +15,7 @@ use super::{Fields, relay, schedule, tenant_bounds};
 /// 2026-11-20T12:00:00Z.
 const NOW: Time = Time(1_795_176_000_000);
 const DAY: i64 = 86_400;
+const LIMITS: &Limits = limits(LEVEL);
 
 fn page() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/limits.md");
@@ -84,7 +86,9 @@ fn lasting(seconds: i64, set: fn(&mut Policies, Option<Duration>)) -> ScheduleBo
 }
 
 fn is_refused(body: ScheduleBody) -> Option<String> {
-    schedule(Some(body), NOW, false, (&Zones::bundled("2026x"), &|_, _| None)).err().map(|fault| fault.to_string())
+    schedule(Some(body), NOW, false, (&Zones::bundled("2026x"), &|_, _| None), LIMITS)
+        .err()
+        .map(|fault| fault.to_string())
 }
 
 /// A line of the table, bodies that pass and bodies that do not.
@@ -127,8 +131,8 @@ fn lines() -> Vec<Line> {
         (
             "recipients and their values together",
             "768 KiB",
-            vec![of_values(INLINE_BYTES_MAX - 16 * 1024)],
-            vec![of_values(INLINE_BYTES_MAX)],
+            vec![of_values(LIMITS.inline_bytes - 16 * 1024)],
+            vec![of_values(LIMITS.inline_bytes)],
         ),
         (
             "columns of recipients",
@@ -141,8 +145,8 @@ fn lines() -> Vec<Line> {
         (
             "content, all its parts and variables together",
             "512 KiB",
-            vec![text(CONTENT_BYTES_MAX - 1_024)],
-            vec![text(CONTENT_BYTES_MAX)],
+            vec![text(LIMITS.content_bytes - 1_024)],
+            vec![text(LIMITS.content_bytes)],
         ),
         ("template of the subject or of a header", "4,096 bytes", vec![subject(900)], vec![subject(4_097)]),
         ("header fields of one's own", "64", vec![headers(64)], vec![headers(65)]),
@@ -230,20 +234,24 @@ fn each_other_limit_is_where_the_page_says() {
     holds("`--rate` of a tenant", "0.001 to 1,000,000 a second");
     for (rate, passes) in [(0.001, true), (1_000_000.0, true), (0.000_9, false), (1_000_001.0, false)] {
         let asked = SetTenantRequest { rate_per_second: Some(rate), ..tenant() };
-        assert_eq!(tenant_bounds(asked).is_ok(), passes, "{rate}");
+        assert_eq!(tenant_bounds(asked, LIMITS).is_ok(), passes, "{rate}");
     }
     holds("`--share` of a tenant", "1 to 16");
     for (share, passes) in [(1, true), (16, true), (0, false), (17, false)] {
-        assert_eq!(tenant_bounds(SetTenantRequest { share: Some(share), ..tenant() }).is_ok(), passes, "{share}");
+        assert_eq!(
+            tenant_bounds(SetTenantRequest { share: Some(share), ..tenant() }, LIMITS).is_ok(),
+            passes,
+            "{share}"
+        );
     }
     let pool =
         |days: usize, cap: u32| SetPoolRequest { name: "bulk".into(), warm_up: vec![cap; days], ..Default::default() };
     holds("days of a warm-up", "400");
     for (days, cap, passes) in [(1, 1, true), (400, 1, true), (401, 1, false), (0, 1, false), (3, 0, false)] {
-        assert_eq!(super::pool(pool(days, cap)).is_ok(), passes, "{days} days of {cap}");
+        assert_eq!(super::pool(pool(days, cap), LIMITS).is_ok(), passes, "{days} days of {cap}");
     }
     holds("occurrences of one backfill", "1,000");
-    assert_eq!(reveille_ledger::BACKFILL_MAX, 1_000);
+    assert_eq!(LIMITS.backfill, 1_000);
 }
 
 /// The names between backquotes of the section about templates, behind these words.

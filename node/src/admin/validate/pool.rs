@@ -1,20 +1,21 @@
 //! What is set of a pool, from the request to what the ledger keeps.
 
-use reveille_ledger::pool::{PoolSet, WARM_UP_DAYS_MAX};
+use reveille_ledger::limits::Limits;
+use reveille_ledger::pool::PoolSet;
 use reveille_proto::admin::v1::SetPoolRequest;
 
 use super::{Fields, NAME_MAX, day};
 use crate::admin::Fault;
 
 /// Validates what is to be set. Whether its first day has come is the ledger's to say, which has the time.
-pub fn pool(asked: SetPoolRequest) -> Result<PoolSet, Fault> {
+pub fn pool(asked: SetPoolRequest, limits: &Limits) -> Result<PoolSet, Fault> {
     let SetPoolRequest { name, warm_up: caps, first_day, request_id, reveille_headers, .. } = asked;
     let mut fields = Fields::default();
     let pool = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);
     let is_kept = caps.is_empty() && reveille_headers.is_some();
-    if caps.is_empty() && !is_kept || caps.len() > WARM_UP_DAYS_MAX {
-        let form = format!("give a cap for each of 1 to {WARM_UP_DAYS_MAX} days");
+    if caps.is_empty() && !is_kept || caps.len() > limits.warm_up_days {
+        let form = format!("give a cap for each of 1 to {} days", limits.warm_up_days);
         fields.refuse("warm_up", format!("has {} days; {form}", caps.len()));
     }
     if caps.contains(&0) {

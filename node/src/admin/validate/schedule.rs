@@ -1,6 +1,6 @@
 //! The body of a schedule, from the request to the command that creates it.
 
-use reveille_cluster::compose::Compiled;
+use reveille_cluster::compose::{Compiled, check_size};
 use reveille_cluster::zones::Zones;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::command::ScheduleCreate;
@@ -9,6 +9,7 @@ use reveille_ledger::decide::calendar::{Pattern, When};
 use reveille_ledger::decide::catch_up::{self, Jitter, Zone};
 use reveille_ledger::ids::Time;
 use reveille_ledger::labels::{Labels, WrongLabel};
+use reveille_ledger::limits::Limits;
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::audience::{Listed, audience};
@@ -35,6 +36,7 @@ pub fn schedule(
     now: Time,
     exists: bool,
     (zones, sealed): (&Zones, SealedByName<'_>),
+    limits: &Limits,
 ) -> Result<Asked, Fault> {
     let mut fields = Fields::default();
     let body = body.ok_or_else(|| Fault::of_field("schedule", "is missing"))?;
@@ -64,9 +66,9 @@ pub fn schedule(
     let labels = Labels::new(body.labels).map_err(|wrong| fields.refuse(field_of(&wrong), wrong.to_string()));
     let content = content(&mut fields, body.content);
     let known = named.and_then(|name| sealed(&tenant, name));
-    let audience = audience(&mut fields, body.audience, known);
+    let audience = audience(&mut fields, body.audience, known, limits);
     if let (Some(content), Some(listed)) = (&content, &audience) {
-        compile(&mut fields, content, listed);
+        compile(&mut fields, content, listed, limits);
     }
     let made = (|| {
         let ((when, pattern), zone) = (pattern?, zone?);
@@ -156,8 +158,9 @@ pub fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Conten
 }
 
 /// Content that could not be sent to this audience is refused here, not at nine o'clock.
-fn compile(fields: &mut Fields, content: &Content, listed: &Listed) {
-    let error = match Compiled::new(content, &listed.columns) {
+fn compile(fields: &mut Fields, content: &Content, listed: &Listed, limits: &Limits) {
+    let fits = check_size(content, limits.content_bytes);
+    let error = match fits.and_then(|()| Compiled::new(content, &listed.columns)) {
         Ok(compiled) => return listed.fit(fields, &compiled),
         Err(error) => error,
     };

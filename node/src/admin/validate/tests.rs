@@ -4,8 +4,10 @@ use std::error::Error;
 
 use prost_types::{Duration, Timestamp};
 use reveille_cluster::zones::Zones;
+use reveille_ledger::LEVEL;
 use reveille_ledger::content::To;
 use reveille_ledger::ids::Time;
+use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{
     Audience, Content, Daily, ErrorReason, Every, Field, Policies, Recipient, Relay, ScheduleBody, When, when,
 };
@@ -58,7 +60,7 @@ fn body() -> ScheduleBody {
 }
 
 fn asked(body: ScheduleBody) -> Result<Asked, super::Fault> {
-    schedule(Some(body), NOW, false, (&Zones::bundled("2026x"), &|_, _| None))
+    schedule(Some(body), NOW, false, (&Zones::bundled("2026x"), &|_, _| None), limits(LEVEL))
 }
 
 fn content(change: impl FnOnce(&mut Content)) -> ScheduleBody {
@@ -118,7 +120,7 @@ fn a_period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box
 fn an_instant_that_became_past_is_left_to_the_ledger_where_the_schedule_exists() {
     let past = || ScheduleBody { when: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() };
     assert!(asked(past()).is_err());
-    let repeat = schedule(Some(past()), NOW, true, (&Zones::bundled("2026x"), &|_, _| None));
+    let repeat = schedule(Some(past()), NOW, true, (&Zones::bundled("2026x"), &|_, _| None), limits(LEVEL));
     assert!(repeat.is_ok_and(|asked| asked.create.next.is_none()));
 }
 
@@ -191,7 +193,9 @@ fn all_that_is_wrong_is_said_at_once() {
     let fault = asked(ScheduleBody::default()).expect_err("nothing is there");
     assert_eq!(fault.to_string(), "schedule.name: is missing (and 4 more fields)");
     assert_eq!(
-        schedule(None, NOW, false, (&Zones::bundled("x"), &|_, _| None)).expect_err("no body").to_string(),
+        schedule(None, NOW, false, (&Zones::bundled("x"), &|_, _| None), limits(LEVEL))
+            .expect_err("no body")
+            .to_string(),
         "schedule: is missing"
     );
 }

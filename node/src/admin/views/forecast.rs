@@ -3,7 +3,6 @@
 
 use reveille_cluster::zones::Zones;
 use reveille_ledger::Ledger;
-use reveille_ledger::decide::catch_up::ON_TIME_MS;
 use reveille_ledger::forecast::{Bound, Forecast, Task};
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::FINISH_MS_MIN;
@@ -89,9 +88,9 @@ impl Outlook<'_> {
         };
         let minute = |time: Time| local(time, "%Y-%m-%d %H:%M %Z");
         let mut warnings = Vec::new();
-        let late_ms = self.forecast.begins.since_ms(self.due);
-        if late_ms > ON_TIME_MS {
-            let (due, late, finish_by) = (minute(self.due), human::duration(late_ms), minute(self.finish_by));
+        if self.forecast.is_late {
+            let late = human::duration(self.forecast.begins.since_ms(self.due));
+            let (due, finish_by) = (minute(self.due), minute(self.finish_by));
             warnings.push(format!(
                 "its instant, {due}, is {late} ago: it opens at once, goes as what is late does, and what is not sent at {finish_by} expires"
             ));

@@ -210,7 +210,7 @@ fn forgets(name: &str) -> String {
 mod tests {
     #[test]
     fn who_forgets_a_campaign_is_told_what_still_holds() {
-        let days = reveille_ledger::campaign::AGAIN_MS / reveille_ledger::policy::DAY_MS;
+        let days = reveille_ledger::limits::limits(reveille_ledger::LEVEL).again_ms / reveille_ledger::policy::DAY_MS;
         let question = super::forgets("spring");
         assert!(question.contains(&format!("within {days} days only with --again")), "{question}");
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use reveille_ledger::content::CONTENT_BYTES_MAX;
+use reveille_ledger::LEVEL;
+use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{
     Audience, Content, CreateScheduleRequest, CreateScheduleResponse, Field, Recipient, ScheduleBody,
@@ -118,8 +119,9 @@ pub(super) fn part(file: Option<PathBuf>, inline: Option<String>) -> Result<Opti
 fn template(path: &Path) -> Result<String, Failure> {
     let place = || path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
-    if bytes.len() > CONTENT_BYTES_MAX {
-        let message = format!("{} bytes are more than a mail may have ({CONTENT_BYTES_MAX} in all)", bytes.len());
+    let most = limits(LEVEL).content_bytes;
+    if bytes.len() > most {
+        let message = format!("{} bytes are more than a mail may have ({most} in all)", bytes.len());
         return Err(Failure::file(place(), message));
     }
     let text = String::from_utf8(bytes).map_err(|error| {

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use reveille_cluster::compose::{Compiled, ComposeError, Stamp, message_id};
+use reveille_cluster::compose::{Compiled, ComposeError, Stamp, check_size, message_id};
+use reveille_ledger::LEVEL;
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId};
+use reveille_ledger::limits::limits;
 
 use super::{Desk, create, send_test};
 use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
@@ -33,8 +35,8 @@ fn render(desk: &Desk<'_>, args: RenderArgs) -> Result<(), Stop> {
     let (columns, recipient) = recipient(&args.recipients, args.row)?;
     let places = Places::of(&args);
     let content = content(args.content)?;
-    let compiled =
-        Compiled::new(&content, &columns).map_err(|error| places.at(&error.field, error.line, &error.message))?;
+    let compiled = check_size(&content, limits(LEVEL).content_bytes).and_then(|()| Compiled::new(&content, &columns));
+    let compiled = compiled.map_err(|error| places.at(&error.field, error.line, &error.message))?;
     let refused = |error: ComposeError| match error {
         ComposeError::Field { field, line, message } => places.at(&field, line, &message),
         other => places.at("recipient", None, &other.to_string()),

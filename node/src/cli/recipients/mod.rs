@@ -16,8 +16,10 @@ use std::io::BufRead;
 use std::path::Path;
 
 use reveille_cluster::compose::{RECIPIENT, VALUE_BYTES_MAX, control_in, is_variable};
+use reveille_ledger::LEVEL;
 use reveille_ledger::address::Address;
-use reveille_ledger::content::{INLINE_RECIPIENTS_MAX, Recipient};
+use reveille_ledger::content::Recipient;
+use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
@@ -74,8 +76,9 @@ pub fn read(path: &Path) -> Result<Recipients, Failure> {
         std::fs::read(path).map_err(|error| Failure::file(place.clone(), format!("cannot be read: {error}")))?;
     if bytes.len() > FILE_BYTES_MAX {
         let message = format!(
-            "{} bytes are more than a schedule can hold (at most {INLINE_RECIPIENTS_MAX} recipients)",
-            bytes.len()
+            "{} bytes are more than a schedule can hold (at most {} recipients)",
+            bytes.len(),
+            limits(LEVEL).inline_recipients
         );
         return Err(Failure::file(place, message));
     }
@@ -96,12 +99,11 @@ pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
             Err(problem) => recipients.bad.push(BadRow { line, problem }),
         }
     }
-    if recipients.lines.len() > INLINE_RECIPIENTS_MAX {
-        let problem = format!(
-            "{} recipients are more than a schedule can hold (at most {INLINE_RECIPIENTS_MAX})",
-            recipients.lines.len()
-        );
-        let line = recipients.lines.get(INLINE_RECIPIENTS_MAX).copied().unwrap_or_default();
+    let most = limits(LEVEL).inline_recipients;
+    if recipients.lines.len() > most {
+        let problem =
+            format!("{} recipients are more than a schedule can hold (at most {most})", recipients.lines.len());
+        let line = recipients.lines.get(most).copied().unwrap_or_default();
         return Err(BadRow { line, problem });
     }
     Ok(recipients)
@@ -431,7 +433,7 @@ mod tests {
     #[test]
     fn more_than_a_schedule_can_hold_is_refused_at_the_line_where_it_is_too_much() {
         let mut text = "email\n".to_owned();
-        for number in 0..=INLINE_RECIPIENTS_MAX {
+        for number in 0..=limits(LEVEL).inline_recipients {
             text.push_str(&format!("r{number}@example.com\n"));
         }
         assert!(refused(text.as_bytes()).starts_with("line 10002: 10001 recipients"));

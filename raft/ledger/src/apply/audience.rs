@@ -32,7 +32,7 @@ impl Ledger {
         if let Some(outcome) = self.answered_again(context, tenant, request, body)? {
             return Ok(outcome);
         }
-        if let Some(wrong) = seal.wrong() {
+        if let Some(wrong) = seal.wrong(self.limits()) {
             return Err(Impossible::Seal(wrong).into());
         }
         let (name, blob) = ((tenant.clone(), seal.name.clone()), seal.blob());

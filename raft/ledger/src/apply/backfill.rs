@@ -17,9 +17,6 @@ use crate::reply::Outcome;
 use crate::state::{Activity, History, Ledger};
 use crate::strides::Place;
 
-/// Occurrences that one backfill opens.
-pub const BACKFILL_MAX: usize = 1_000;
-
 /// Can names that are this near be out of order? Those of intervals never are.
 fn is_same_day(one: &Nominal, other: &Nominal) -> bool {
     match (one, other) {

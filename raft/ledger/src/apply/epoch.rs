@@ -14,9 +14,6 @@ use crate::state::{EpochState, Ledger, Node, SoleClock};
 
 /// Two clocks agree when they differ by at most this. Milliseconds (P18).
 pub const AGREEMENT_MS: i64 = 2_000;
-/// A single voter's clock may be moved by this much against the time that its machine has run; beyond it an
-/// operator must look. Milliseconds (P18).
-pub const STEP_MS_MAX: u64 = 3_600_000;
 
 /// The lower of the closest pair of readings, if that pair agrees (P18). A single voter agrees with
 /// itself; of a node that reads twice only the first reading counts, so that none agrees with itself
@@ -153,7 +150,7 @@ impl Ledger {
         if node.lost || self.rows.iter().any(|(_, row)| row.holder == life && !row.claimed.is_empty()) {
             let kept = self.limits().deaths_kept;
             deaths.record(context.now, kept);
-            if let Some(until) = deaths.rests_until() {
+            if let Some(until) = deaths.rests_until(self.limits()) {
                 context.alarm(format!(
                     "node {} died {kept} times within ten minutes while it held claims: it gets none before {until}",
                     node.name

@@ -18,16 +18,6 @@ use crate::reply::Outcome;
 use crate::state::{Activity, Chunk, Counts, Held, History, Ledger, Page, Run, RunState, Schedule, Standing};
 use crate::toll::Toll;
 
-/// Recipients up to which an occurrence shares a page with others.
-pub const SMALL_AUDIENCE: u32 = 16;
-/// Occurrences on one page.
-pub const PAGE_RUNS_MAX: usize = 1_024;
-/// Occurrences that one entry may open; the proposer cuts there.
-pub const OPENINGS_MAX: usize = 4_096;
-
-// A shared page is one chunk: its runs never straddle two.
-const _: () = assert!(PAGE_RUNS_MAX as u32 * SMALL_AUDIENCE <= CHUNK);
-
 /// An occurrence on its way to a page.
 pub(super) struct Opened {
     pub schedule: ScheduleId,

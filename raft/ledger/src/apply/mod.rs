@@ -30,10 +30,8 @@ mod settle;
 mod tenant;
 mod test_clock;
 
-pub use backfill::BACKFILL_MAX;
 pub use claim::closed_slots;
-pub use epoch::{STEP_MS_MAX, agreed_time};
-pub use fire::{OPENINGS_MAX, PAGE_RUNS_MAX, SMALL_AUDIENCE};
+pub use epoch::agreed_time;
 pub use gap::{BackfillBatch, Look};
 pub(crate) use prune::history_kept_until;
 pub use send_test::TEST_NAME;
@@ -45,13 +43,6 @@ use crate::planted::{self, Bug};
 use crate::refusal::Refusal;
 use crate::reply::{Outcome, Reply};
 use crate::state::{Answer, Ledger};
-
-/// Ledger time may grow by this much in one entry, except at the start of an epoch (P18). Milliseconds.
-pub const LEAP_MS_MAX: i64 = 60_000;
-/// Stored answers of request ids live this long of ledger time. Milliseconds.
-pub const ANSWER_MS: i64 = 24 * 3_600_000;
-/// Stored answers of one tenant; its oldest goes first.
-pub const ANSWERS_MAX: usize = 100_000;
 
 /// What came of applying one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

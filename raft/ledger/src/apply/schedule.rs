@@ -5,8 +5,8 @@
 use super::Context;
 use super::audience::gap_needs_a_list;
 use super::fire::{Opened, inside_window};
-use crate::command::{Cause, ENTRY_BYTES_MAX, Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
-use crate::content::{CONTENT_BYTES_MAX, INLINE_BYTES_MAX, To};
+use crate::command::{Cause, Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
+use crate::content::To;
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::ids::{Nominal, RunId, ScheduleId, Time};
@@ -16,9 +16,6 @@ use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::reply::{CancelledRuns, Outcome};
 use crate::state::{Activity, History, Ledger, Plan, Schedule};
-
-// Content and audience travel once, in the entry that creates their schedule.
-const _: () = assert!(CONTENT_BYTES_MAX + INLINE_BYTES_MAX <= ENTRY_BYTES_MAX * 5 / 4);
 
 pub(super) fn bounded(what: Bounded, value: usize, bound: usize) -> Result<(), Refusal> {
     if value <= bound { Ok(()) } else { Err(Refusal::TooLarge { what, bound: bound as u64 }) }

@@ -11,12 +11,12 @@ use super::edit::Calendar;
 use super::overlap;
 use crate::command::{Cause, Explained, Fire, Next, Opening, Reason};
 use crate::ids::{Nominal, ScheduleId, Time};
-use crate::policy::{CatchUp, FINISH_MS_MIN, MINUTE_MS};
+#[cfg(doc)]
+use crate::limits::Limits;
+use crate::policy::{CatchUp, FINISH_MS_MIN};
 use crate::state::{Ledger, Schedule};
 use crate::strides::{Strides, distance_ms};
 
-/// What is at most this late counts as on time: a fail-over is no missed instant. Milliseconds.
-pub const ON_TIME_MS: i64 = MINUTE_MS;
 /// Instants that one fire looks at; the rest follows in the next.
 pub const STEPS_MAX: usize = 1_024;
 
@@ -203,7 +203,7 @@ fn judge(
     // What stands for others opens now: one that is before its place is nobody's later instant yet.
     let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= now;
     let latest = steps.iter().rposition(is_ripe).filter(|_| !more_to_come);
-    let held = ledger.held_up(id, now);
+    let (held, on_time_ms) = (ledger.held_up(id, now), ledger.limits().on_time_ms);
     let was_missed = |opens: Time| schedule.plan.missed_before.is_some_and(|before| opens < before);
     let judge = |(place, (step, opens)): (usize, (&Step, Time))| {
         let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
@@ -215,7 +215,7 @@ fn judge(
         let verdict = match step {
             _ if ledger.has_opened(&(id, nominal.clone())) => Err(Reason::OpenedBefore),
             Step::Absent(_) => Err(Reason::DoesNotExist),
-            Step::Fires(_) => verdict(schedule, now.since_ms(opens), wait, Some(place) == latest),
+            Step::Fires(_) => verdict(schedule, (now.since_ms(opens), on_time_ms), wait, Some(place) == latest),
         };
         Judged { nominal, due, opens, verdict }
     };
@@ -229,17 +229,22 @@ enum Wait {
     None,
     /// A run stood in its way (`buffer_one`): it was not missed.
     ForRun,
-    /// It came in a pause, or in an outage of more than [`ON_TIME_MS`].
+    /// It came in a pause, or in an outage that is longer than an instant on time may be late ([`Limits::on_time_ms`]).
     Missed,
 }
 
 /// P16: does an instant open, and as what; or why not.
-fn verdict(schedule: &Schedule, late_ms: i64, wait: Wait, is_latest: bool) -> Result<Cause, Reason> {
+fn verdict(
+    schedule: &Schedule,
+    (late_ms, on_time_ms): (i64, i64),
+    wait: Wait,
+    is_latest: bool,
+) -> Result<Cause, Reason> {
     let policies = &schedule.policies;
     match policies.catch_up {
         _ if late_ms > policies.start_within_ms => Err(Reason::TooLate),
         CatchUp::One | CatchUp::None if wait == Wait::ForRun && !is_latest => Err(Reason::Superseded),
-        _ if wait == Wait::ForRun || wait == Wait::None && late_ms <= ON_TIME_MS => Ok(Cause::Due),
+        _ if wait == Wait::ForRun || wait == Wait::None && late_ms <= on_time_ms => Ok(Cause::Due),
         CatchUp::All => Ok(Cause::CatchUp),
         CatchUp::One if is_latest => Ok(Cause::CatchUp),
         CatchUp::One => Err(Reason::Coalesced),

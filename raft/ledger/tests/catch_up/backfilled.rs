@@ -1,6 +1,5 @@
 //! P1, P7: a backfill takes what it opens out of what was explained, wherever in a range it lies.
 
-use reveille_ledger::BACKFILL_MAX;
 use reveille_ledger::command::{Backfill, Opening};
 use reveille_ledger::decide::calendar::{self, DstGap, DstOverlap};
 use reveille_ledger::ids::Hash;
@@ -24,7 +23,7 @@ fn told(drill: &Drill) -> Vec<Nominal> {
 fn backfill(drill: &mut Drill, openings: Vec<Opening>) {
     let (request, body) = (None, Hash([0; 32]));
     let asked = openings.len() as u32;
-    assert!(openings.len() <= BACKFILL_MAX);
+    assert!(openings.len() <= limits(LEVEL).backfill);
     let backfill = Backfill { request, body, schedule: drill.schedule, openings, known: 0, rest: None };
     let outcome = drill.put(Command::Backfill(backfill));
     assert!(matches!(outcome, Outcome::Backfilled { opened, .. } if opened == asked), "{outcome:?}");

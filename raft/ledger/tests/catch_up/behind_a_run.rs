@@ -1,13 +1,14 @@
 //! P16: what was missed stays missed while it waits for a former run, and what only waited was not missed.
 
 use proptest::prelude::*;
+use reveille_ledger::LEVEL;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Cause, Command, Reason, SchedulePause, ScheduleResume, Trigger};
 use reveille_ledger::decide::calendar::When;
-use reveille_ledger::decide::catch_up::ON_TIME_MS;
 use reveille_ledger::decide::edit::Calendar;
 use reveille_ledger::decide::overlap::{Waits, missed_that_wait};
 use reveille_ledger::ids::{Fence, RunId, Time};
+use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::Outcome;
 use std::collections::BTreeMap;
@@ -242,7 +243,7 @@ proptest! {
                 Turn::Pass(ms) => drill.pass(ms),
                 Turn::Leap(ms) => {
                     drill.leap_to(drill.now.plus_ms(ms));
-                    outages.extend((ms > ON_TIME_MS).then_some(drill.now));
+                    outages.extend((ms > limits(LEVEL).on_time_ms).then_some(drill.now));
                     prop_assert_eq!(check(&drill.ledger), []);
                     drill.catch_up();
                 }
@@ -256,9 +257,9 @@ proptest! {
             }
         }
         for (id, page, run) in drill.ledger.runs().filter(|(_, _, run)| run.cause != Cause::Trigger) {
-            let missed = outages.iter().any(|end| *end <= page.opened_at && end.since_ms(run.due) > ON_TIME_MS && *end > run.due);
+            let missed = outages.iter().any(|end| *end <= page.opened_at && end.since_ms(run.due) > limits(LEVEL).on_time_ms && *end > run.due);
             prop_assert_eq!(run.cause == Cause::CatchUp, missed, "{} due {} opened {}", id, run.due, page.opened_at);
-            let on_time = page.opened_at.since_ms(run.due) <= ON_TIME_MS;
+            let on_time = page.opened_at.since_ms(run.due) <= limits(LEVEL).on_time_ms;
             prop_assert!(on_time || missed || run.waited_for.is_some(), "{id} says not why it is late");
             prop_assert!(missed || catch_up != CatchUp::None || run.cause == Cause::Due);
             if let Some(former) = run.waited_for {

@@ -351,7 +351,7 @@ fn may_be(before: &Ledger, entry: &Entry, seat: Seat, former: Standing, refused:
         Command::Claim(claims) => {
             let [claim] = &claims[..] else { return None };
             let asked = (claim.page, claim.chunk) == (page, chunk) && claim.slice.contains(slot);
-            let fits = claim.slice.len() <= SLICE_MAX && before.is_current(claim.holder);
+            let fits = claim.slice.len() <= before.limits().slice && before.is_current(claim.holder);
             let alone = claim.slice.len() == 1 || !is_suspect(before, seat);
             let granted = asked && fits && alone && former == Standing::Pending && is_sendable(before, seat, entry.now);
             let granted = granted && goes_by_the_pool_of(before, claim, slot, entry.now);

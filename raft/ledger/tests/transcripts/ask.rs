@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use goldenscript::Context;
+use reveille_ledger::Activity;
 use reveille_ledger::access::Access;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::*;
@@ -18,7 +19,6 @@ use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::strides::{Strides, distance_ms};
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::{Activity, BACKFILL_MAX};
 
 use crate::words::{Told, Words, milliseconds, slots};
 use crate::world::{World, audience, audience_from, content};
@@ -277,7 +277,7 @@ impl World {
     fn wait(&mut self, words: &mut Words) -> Told<String> {
         let mut left = milliseconds(words.need("how long")?)?;
         while left > 0 {
-            let step = left.min(reveille_ledger::LEAP_MS_MAX);
+            let step = left.min(self.ledger.limits().leap_ms);
             left -= step;
             let head = self.ledger.head();
             let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
@@ -450,7 +450,8 @@ impl World {
         let has_opened = |name: &Nominal| {
             self.ledger.history().get(&(schedule, name.clone())).is_some_and(|row| row.run().is_some())
         };
-        let found = range(known, calendar, (from, to), words.number("max", BACKFILL_MAX)?, now, has_opened);
+        let found =
+            range(known, calendar, (from, to), words.number("max", self.ledger.limits().backfill)?, now, has_opened);
         let rest = found.rest.map_or("nothing".to_owned(), |rest| format!("what begins at {}", self.time(rest)));
         let told = format!("{} to open, {} known, {rest} is left\n", found.openings.len(), found.known);
         let opening = |next: Next| Opening {

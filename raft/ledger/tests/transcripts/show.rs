@@ -84,8 +84,10 @@ impl World {
         let one = |(id, node): (&NodeId, &reveille_ledger::Node)| {
             let deaths: Vec<String> = node.deaths.times().iter().map(|at| self.time(*at)).collect();
             let deaths = if deaths.is_empty() { "never".to_owned() } else { deaths.join(", ") };
-            let rests =
-                node.deaths.rests_until().map_or(String::new(), |at| format!(", rests until {}", self.time(at)));
+            let rests = node
+                .deaths
+                .rests_until(self.ledger.limits())
+                .map_or(String::new(), |at| format!(", rests until {}", self.time(at)));
             let lost = if node.lost { ", lost" } else { "" };
             format!("{id}/{}: died {deaths}{rests}{lost}\n", node.incarnation.0)
         };
@@ -98,7 +100,7 @@ impl World {
         let named: Vec<NodeId> = words.rest().into_iter().map(|id| Ok(NodeId(id.parse()?))).collect::<Told<_>>()?;
         let nodes = self.ledger.nodes().iter().map(|(id, node)| (*id, node));
         let live = nodes.filter(|(id, _)| named.is_empty() || named.contains(id));
-        let parts = allowances(live, several, self.ledger.head().now);
+        let parts = allowances(live, self.ledger.limits(), several, self.ledger.head().now);
         let parts: Vec<String> = parts.iter().map(|(id, part)| format!("{id}: {}/8", part.eighths())).collect();
         Ok(format!("{}\n", parts.join(", ")))
     }
