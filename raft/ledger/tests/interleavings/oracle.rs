@@ -329,10 +329,11 @@ fn may_move(command: &Command, from: Standing, to: Standing) -> bool {
         Command::Expire(_) => from == Pending && matches!(to, Expired | Dead),
         Command::RunCancel(_) => (from, to) == (Pending, Cancelled),
         _ if opens_runs(command) => from == Pending && matches!(to, Cancelled | Expired | Dead),
-        Command::Requeue(_) => (from, to) == (Dead, Pending),
+        // P15: what is pending past the deadline expires before its run is reopened.
+        Command::Requeue(_) => (from, to) == (Dead, Pending) || from == Pending && matches!(to, Expired | Dead),
         Command::Decide(decide) => match decide.decision {
             Decision::Assume => (from, to) == (InDoubt, Assumed),
-            Decision::Resend => (from, to) == (InDoubt, Pending),
+            Decision::Resend => (from, to) == (InDoubt, Pending) || from == Pending && matches!(to, Expired | Dead),
         },
         // P6: the tenth refusal that names no mailbox brings the nine before it back.
         Command::Settle(_) => !from.is_terminal() || from == Assumed || (from, to) == (Dead, Pending),
