@@ -3,7 +3,7 @@
 //! `cargo run --release -p reveille-ledger --example gap`
 //!
 //! Three schedules, each a case that makes the gap look far: many runs that mailed nobody, a list of 10,000 that
-//! was edited, and a gap that came after a thousand mails. What it printed stands in
+//! was edited, and a gap that came after a thousand mails; and one beside many open runs of another schedule. What it printed stands in
 //! `docs/performance.md`.
 #![allow(clippy::print_stdout, clippy::disallowed_types)]
 
@@ -198,4 +198,13 @@ fn main() {
     let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
     world.timed("an entry of 40 claims, of which one finds somebody pending", Command::Claim(claims));
     world.timed("a backfill of 100 instants", minutes(late, 1_200, 100));
+
+    println!("one recipient, a gap of 20 h, beside 200,000 open runs of another schedule");
+    let mut world = World::new();
+    let other = world.create("other", 0..1, 0);
+    for thousand in 0..200 {
+        world.put(minutes(other, 1_000 * thousand, 1_000));
+    }
+    let beside = world.create("beside", 0..1, 20 * HOUR_MS);
+    world.timed("a backfill of one instant", minutes(beside, 60, 1));
 }

@@ -233,7 +233,8 @@ fn check_due(ledger: &Ledger, found: &mut Vec<Violation>) {
         let is_true = is_kept && renumber::table(lists.0, lists.1) == *table;
         report(found, "P17", is_true, || format!("the table of numbers from {own} to {other} is wrong"));
     }
-    let unfinished = derived.unfinished == ledger.derived.unfinished;
+    let unfinished =
+        derived.unfinished == ledger.derived.unfinished && derived.going_beside == ledger.derived.going_beside;
     report(found, "P1", unfinished, || "the index of unfinished runs is wrong".to_owned());
     let holding = derived.holding == ledger.derived.holding;
     report(found, "P16", holding, || "the index of runs that hold up the next instant is wrong".to_owned());

@@ -210,6 +210,8 @@ impl Ledger {
         };
         let unfinished = self.runs().filter(|(_, _, run)| run.takes_part_in_overlap());
         derived.unfinished = unfinished.map(|(id, _, run)| (run.schedule, id)).collect();
+        let going_beside = self.runs().filter(|(_, _, run)| run.goes_beside());
+        derived.going_beside = going_beside.map(|(id, _, run)| (run.schedule, id)).collect();
         let holding = self.runs().filter(|(_, _, run)| run.may_hold_up());
         derived.holding = holding.map(|(id, _, run)| (run.schedule, id)).collect();
         let busy: BTreeSet<ScheduleId> = derived.holding.iter().map(|(schedule, _)| *schedule).collect();

@@ -467,6 +467,11 @@ impl Run {
         !self.counts.is_finished() && self.cause != Cause::Backfill && !self.reopened
     }
 
+    /// Is it unfinished, and do its schedule's other runs not see it?
+    pub(crate) fn goes_beside(&self) -> bool {
+        !self.counts.is_finished() && !self.takes_part_in_overlap()
+    }
+
     /// May it hold up its schedule's next instant? Only what the calendar opened does. A paused run waits for an
     /// operator, and a triggered run may take all of `finish_by`: neither may cost the schedule its next run.
     pub(crate) fn may_hold_up(&self) -> bool {
@@ -957,7 +962,9 @@ pub(crate) struct Derived {
     pub tables: Tables,
     /// Runs that take part in `overlap` (`Run::takes_part_in_overlap`).
     pub unfinished: BTreeSet<(ScheduleId, RunId)>,
-    /// Of those: runs that may hold up the next instant (`Run::may_hold_up`).
+    /// The other unfinished runs: they go beside those of the calendar.
+    pub going_beside: BTreeSet<(ScheduleId, RunId)>,
+    /// Of `unfinished`: runs that may hold up the next instant (`Run::may_hold_up`).
     pub holding: BTreeSet<(ScheduleId, RunId)>,
     /// Seals that somebody holds.
     pub seals: BTreeSet<Hash>,
@@ -1174,7 +1181,12 @@ impl Ledger {
         self.listed(&self.derived.unfinished, id)
     }
 
-    /// Of those: runs that may hold up the schedule's next instant. No paused and no triggered ones.
+    /// All unfinished runs of a schedule.
+    pub(crate) fn all_unfinished(&self, id: ScheduleId) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+        self.unfinished(id).chain(self.listed(&self.derived.going_beside, id))
+    }
+
+    /// Of those that take part in `overlap`: runs that may hold up the schedule's next instant. No paused and no triggered ones.
     pub fn holding(&self, id: ScheduleId) -> impl Iterator<Item = (RunId, &Run)> + '_ {
         self.listed(&self.derived.holding, id)
     }

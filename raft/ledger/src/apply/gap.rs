@@ -102,10 +102,7 @@ impl Ledger {
     pub fn backfill_batch(&self, id: ScheduleId) -> BackfillBatch {
         let mut batch = BackfillBatch { look: Look::default(), schedule: id, to_mail: BTreeMap::new() };
         let Some((asking, all)) = self.asking(id, Time(0)) else { return batch };
-        let runs = self.open_pages().flat_map(|(id, page)| {
-            (id.place..).zip(&page.runs).map(move |(place, run)| (RunId { index: id.index, place }, run))
-        });
-        for (other, run) in runs.filter(|(_, run)| run.schedule == id && !run.counts.is_finished()) {
+        for (other, run) in self.all_unfinished(id) {
             let goes_on =
                 matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.finish_by > self.head.now;
             let standings: &[Standing] = if goes_on { &[Standing::Pending, Standing::Claimed] } else { &CLAIMED };

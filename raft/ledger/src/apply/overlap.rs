@@ -139,17 +139,19 @@ impl Ledger {
         cancelled
     }
 
-    /// After a run was opened, moved or changed: keeps the two indices of `overlap`, and says when the schedule's next
+    /// After a run was opened, moved or changed: keeps the indices of unfinished runs, and says when the schedule's next
     /// instant begins to wait for a run, or has waited.
     pub(super) fn note_unfinished(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
         let Some(known) = self.run(run) else { return };
-        let (takes_part, may_hold_up) = (known.takes_part_in_overlap(), known.may_hold_up());
+        let (takes_part, goes_beside) = (known.takes_part_in_overlap(), known.goes_beside());
+        let may_hold_up = known.may_hold_up();
         let key = (id, run);
         let before = self.due_key(id);
-        let _ = match takes_part {
-            true => self.derived.unfinished.insert(key),
-            false => self.derived.unfinished.remove(&key),
-        };
+        for (is_in, index) in
+            [(takes_part, &mut self.derived.unfinished), (goes_beside, &mut self.derived.going_beside)]
+        {
+            let _ = if is_in { index.insert(key) } else { index.remove(&key) };
+        }
         if may_hold_up && !self.derived.holding.contains(&key) {
             if self.held_up(id, context.now).is_none() {
                 self.note_missed(id, context.now);
