@@ -36,6 +36,8 @@ pub struct Relays {
     hello_name: Option<String>,
     credentials: Arc<CredentialStore>,
     reply_rules: RelayRules,
+    /// Of these, what belonged to no relay at the last look.
+    idle_rules: Mutex<BTreeSet<String>>,
     pools: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
     parkings: Mutex<Parkings>,
@@ -69,8 +71,9 @@ impl Relays {
         reply_rules: RelayRules,
     ) -> Relays {
         let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
-        let credentials = Arc::new(credentials);
-        Relays { dialer, name, hello_name, credentials, reply_rules, pools, turn, parkings: Mutex::default() }
+        let (credentials, idle_rules) = (Arc::new(credentials), Mutex::default());
+        let parkings = Mutex::default();
+        Relays { dialer, name, hello_name, credentials, reply_rules, idle_rules, pools, turn, parkings }
     }
 
     /// What this node may log in with.
@@ -82,6 +85,13 @@ impl Relays {
     /// that is reached as before keeps its dialogues, its circuit and what was learnt of it: another rate, bound
     /// or pool does not make it a second relay.
     pub fn follow(&self, ledger: &Ledger, voters: usize) {
+        for name in self.new_idle_rules(ledger) {
+            tracing::warn!(
+                relay = name,
+                "the section replies.{name} has no effect, for no relay has that name: correct the section in this \
+                 node's configuration (reveille relay list), or add the relay (reveille relay add {name})"
+            );
+        }
         let mut pools = self.pools.write();
         pools.retain(|name, entry| {
             let known = ledger.relays().get(name);
@@ -103,6 +113,13 @@ impl Relays {
                 Err(error) => tracing::error!(relay = name, %error, "a relay cannot be used"),
             }
         }
+    }
+
+    /// Names of rules whose relay is not in the ledger, and was at the last look, or there was none before.
+    fn new_idle_rules(&self, ledger: &Ledger) -> Vec<String> {
+        let idle = self.reply_rules.keys().filter(|name| !ledger.relays().contains(name)).cloned().collect();
+        let before = std::mem::replace(&mut *self.idle_rules.lock(), idle);
+        self.idle_rules.lock().difference(&before).cloned().collect()
     }
 
     fn pool(&self, relay: &Relay, voters: usize) -> Result<Pool, crate::relay::BadTarget> {

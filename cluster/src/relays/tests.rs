@@ -245,6 +245,18 @@ async fn rules_of_one_relay_decide_its_answers_and_no_others() {
     sink.stop().await;
 }
 
+#[tokio::test]
+async fn rules_without_relay_are_named_once_until_relay_was_there() {
+    let rules = ["a", "typo"].map(|name| (name.to_owned(), ReplyRules::default()));
+    let relays = relays_by(Arc::new(Nowhere::default()), rules.into());
+    let mut ledger = led();
+    assert_eq!(relays.new_idle_rules(&ledger), ["a", "typo"]);
+    assert_eq!(relays.new_idle_rules(&ledger), [""; 0], "once");
+    put_relay(&mut ledger, relay("a", 1));
+    assert_eq!(relays.new_idle_rules(&ledger), [""; 0]);
+    assert_eq!(relays.new_idle_rules(&led()), ["a"], "it was removed");
+}
+
 #[test]
 fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
     let (now, second) = (Instant::now(), Duration::from_secs(1));
