@@ -498,6 +498,7 @@ async fn hand_off(
 
 /// The dialogue, and the relay that it was with. A relay whose EHLO offers no SMTPUTF8 for an email that needs it gives
 /// it to another relay of the pool: each is asked once, with what its session of now offers, and nothing was written.
+/// Where one of them took no EHLO, the recipient waits as after a transient refusal: it may take one next time.
 ///
 /// # Errors
 /// What becomes of the recipient when the relays that are left cannot be used in time: it comes back.
@@ -509,19 +510,22 @@ async fn deliver(
     deadline: Instant,
 ) -> Result<(String, Verdict), Fate> {
     let again = mail.needs_smtputf8().then(|| mail.clone());
-    let (mut mail, mut lacking) = (mail, BTreeSet::new());
+    let (mut mail, mut lacking, mut all_asked) = (mail, BTreeSet::new(), true);
     loop {
         let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
         let patience = Patience { open_by, begin_by, stop: room.drain.child_token() };
         let gate = LaneGate { room: Arc::clone(room), job: Arc::clone(job) };
         let verdict = way.permit.deliver(mail, gate, patience).await;
-        let Some(copy) = again.as_ref().filter(|_| verdict == Verdict::NoSmtpUtf8) else {
+        let (Some(copy), Verdict::NoSmtpUtf8 { asked }) = (again.as_ref(), &verdict) else {
             return Ok((way.relay, verdict));
         };
+        all_asked &= *asked;
         lacking.insert(way.relay.clone());
         let next = room.relays.acquire_besides(&lacking, pool, deadline);
         way = match room.drain.run_until_cancelled(next).await {
             Some(Ok(next)) => next,
+            // One that took no EHLO may have it.
+            Some(Err(None)) if !all_asked => return Ok((way.relay, Verdict::smtputf8_is_not_known())),
             // None is left that could have it. A sender beyond ASCII is not the recipient's fault.
             Some(Err(None)) if copy.to.is_ascii() => return Ok((way.relay, Verdict::sender_needs_smtputf8())),
             Some(Err(None)) => return Ok((way.relay, verdict)),
@@ -609,7 +613,7 @@ fn prepare(room: &Room, work: &Work, draft: &Draft) -> Result<(Job, Mail), Fate>
 /// may be settled.
 fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
     if planted::is(Bug::JournalAfterAct)
-        && !matches!(verdict, Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 | Verdict::Broken { .. })
+        && !matches!(verdict, Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 { .. } | Verdict::Broken { .. })
     {
         let _ = room.journal.note(job.place, Act::Begin);
     }
@@ -642,7 +646,7 @@ fn judge(room: &Room, job: &Job, verdict: Verdict) -> Option<Fate> {
             relay::Cause::Stopped => Fate::Released(Why::Stopping),
             cause => waits(job.place, &format!("lost at {stage:?}: {cause}")),
         },
-        Verdict::NoSmtpUtf8 => Fate::Unsendable(Unsendable::NoSmtpUtf8),
+        Verdict::NoSmtpUtf8 { .. } => Fate::Unsendable(Unsendable::NoSmtpUtf8),
         Verdict::GateClosed(shut) => return fate_of_shut(shut),
         Verdict::InDoubt { cause } => {
             tracing::warn!(recipient = job.name(), fence = %job.place.fence, %cause, "in doubt");
@@ -661,7 +665,7 @@ fn said(relay: String, verdict: &Verdict) -> Option<Said> {
             Some(Said { relay, code: *code, enhanced, text })
         }
         Verdict::GateClosed(_) => None,
-        Verdict::Refused { .. } | Verdict::NoSmtpUtf8 | Verdict::Broken { .. } | Verdict::InDoubt { .. } => {
+        Verdict::Refused { .. } | Verdict::NoSmtpUtf8 { .. } | Verdict::Broken { .. } | Verdict::InDoubt { .. } => {
             Some(Said { relay, code: 0, enhanced: None, text: String::new() })
         }
     }

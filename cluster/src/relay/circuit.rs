@@ -11,7 +11,8 @@
 //!
 //! An open circuit lets nothing pass until its back-off is over. Then somebody opens a session, without a
 //! mail: a relay that is silent holds none. Once one is open, one mail probes. What ends well closes the
-//! circuit, what fails opens it for twice as long. A parked relay has answered: there the mail comes at once.
+//! circuit, what fails opens it for twice as long. A mail that can ask nothing over its session proves that sessions
+//! open, and no more. A parked relay has answered: there the mail comes at once.
 //! It knows nothing of rates: a relay that says "too fast" works.
 
 use std::time::Duration;
@@ -48,10 +49,14 @@ pub enum Told {
     Accepted,
     /// A refusal of the final dot: it answers.
     Answered,
-    /// MAIL was answered well, and nothing was handed over; or, where there was no mail, a session was opened.
+    /// MAIL was answered well, and nothing was handed over.
     Reached,
-    /// No session, or MAIL failed.
+    /// A session is open, and no MAIL was sent over it.
+    Greeted,
+    /// No session.
     NotOpened(String),
+    /// MAIL failed.
+    MailFailed(String),
     /// Lost between MAIL and the dot.
     LostBefore(String),
     /// Lost after the dot.
@@ -101,13 +106,20 @@ pub enum State {
     },
 }
 
+/// What proves that a trouble is over: each proves what stands before it, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Proof {
+    Session,
+    Mail,
+    Dot,
+}
+
 /// The breaker.
 #[derive(Debug)]
 pub struct Circuit {
     backoff: Backoff,
     state: State,
-    /// Only a whole answer to a dot proves that this trouble is over.
-    needs_dot: bool,
+    needs: Proof,
     /// A session could be opened since: a mail may probe.
     greeted: bool,
     /// Openings without a success between: the exponent of the back-off.
@@ -130,7 +142,7 @@ impl Circuit {
         Circuit {
             backoff,
             state: State::Closed,
-            needs_dot: false,
+            needs: Proof::Session,
             greeted: false,
             openings: 0,
             losses_after: 0,
@@ -181,24 +193,32 @@ impl Circuit {
         let probe = admitted != Admitted::Normally;
         let decides = probe || self.state == State::Closed;
         match told {
-            Told::Reached if admitted == Admitted::ToGreet => {
+            Told::Greeted if admitted == Admitted::ToGreet => {
                 self.greeted = true;
                 self.unprobe(now);
             }
             Told::Accepted | Told::Answered if probe => self.close(),
-            Told::Reached if probe && !self.needs_dot => self.close(),
-            Told::Accepted | Told::Answered | Told::Reached | Told::Nothing if probe => self.probed_in_vain(now),
-            Told::Accepted | Told::Answered | Told::Reached | Told::Nothing => {}
+            Told::Reached if probe && self.needs <= Proof::Mail => self.close(),
+            Told::Greeted if probe && self.needs == Proof::Session => self.close(),
+            Told::Accepted | Told::Answered | Told::Reached | Told::Greeted | Told::Nothing if probe => {
+                self.probed_in_vain(now);
+            }
+            Told::Accepted | Told::Answered | Told::Reached | Told::Greeted | Told::Nothing => {}
             Told::QuotaUsedUp(cause) if decides => self.park(cause, now),
-            Told::NotOpened(cause) if decides => self.open(cause, false, now, jitter),
+            Told::NotOpened(cause) if decides => self.open(cause, Proof::Session, now, jitter),
+            Told::MailFailed(cause) if decides => self.open(cause, Proof::Mail, now, jitter),
             Told::LostBefore(cause) if probe || (decides && self.losses_before >= LOSSES) => {
-                self.open(cause, true, now, jitter);
+                self.open(cause, Proof::Dot, now, jitter);
             }
             Told::LostAfter(cause) if probe || (decides && (self.losses_after >= LOSSES || minute_is_bad)) => {
-                self.open(cause, true, now, jitter);
+                self.open(cause, Proof::Dot, now, jitter);
             }
             // Mails that were under way when it opened, or losses that do not suffice.
-            Told::QuotaUsedUp(_) | Told::NotOpened(_) | Told::LostBefore(_) | Told::LostAfter(_) => {}
+            Told::QuotaUsedUp(_)
+            | Told::NotOpened(_)
+            | Told::MailFailed(_)
+            | Told::LostBefore(_)
+            | Told::LostAfter(_) => {}
         }
     }
 
@@ -223,7 +243,12 @@ impl Circuit {
                 self.minute.lost += 1;
                 self.losses_after += 1;
             }
-            Told::Reached | Told::QuotaUsedUp(_) | Told::NotOpened(_) | Told::Nothing => {}
+            Told::Reached
+            | Told::Greeted
+            | Told::QuotaUsedUp(_)
+            | Told::NotOpened(_)
+            | Told::MailFailed(_)
+            | Told::Nothing => {}
         }
         self.minute.lost >= u64::from(LOSSES) && self.minute.lost * HANDOFFS_PER_LOSS > self.minute.handed
     }
@@ -239,18 +264,18 @@ impl Circuit {
     fn park(&mut self, cause: String, now: Duration) {
         self.state = State::Open { until: now + self.backoff.parked, trouble: Trouble::QuotaUsedUp(cause) };
         // Relays say it at the dot, too.
-        self.needs_dot = true;
+        self.needs = Proof::Dot;
         self.greeted = true;
     }
 
-    fn open(&mut self, cause: String, needs_dot: bool, now: Duration, jitter: f64) {
+    fn open(&mut self, cause: String, needs: Proof, now: Duration, jitter: f64) {
         let doubled = self.backoff.first.saturating_mul(1 << self.openings.min(20));
         let wait = doubled.min(self.backoff.longest);
         let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
         let until = now + wait + wait.mul_f64(jitter / 2.0);
         self.state = State::Open { until, trouble: Trouble::Failing(cause) };
-        // A trouble after the dot is not over because a greeting works.
-        self.needs_dot = needs_dot || (self.needs_dot && self.openings > 0);
+        // A trouble after the dot is not over because a greeting fails and then works.
+        self.needs = if self.openings > 0 { self.needs.max(needs) } else { needs };
         self.openings = self.openings.saturating_add(1);
         self.greeted = false;
     }

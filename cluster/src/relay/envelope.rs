@@ -73,6 +73,8 @@ impl Notify {
 /// What the relay said in its answer to EHLO that matters here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offers {
+    /// It answered EHLO. By HELO a relay offers nothing, whatever it has.
+    pub by_ehlo: bool,
     /// MAIL, RCPT and DATA may go in one write (RFC 2920).
     pub pipelining: bool,
     /// Addresses beyond ASCII (RFC 6531), with the 8BITMIME that their headers need.
@@ -100,6 +102,7 @@ impl Offers {
         });
         let size = words("SIZE").map(|mut words| words.next().and_then(|most| most.parse().ok()).unwrap_or(0));
         Offers {
+            by_ehlo: true,
             pipelining: words("PIPELINING").is_some(),
             utf8: words("SMTPUTF8").is_some() && words("8BITMIME").is_some(),
             dsn: words("DSN").is_some(),
@@ -166,7 +169,7 @@ fn parameters(mail: &Mail, offers: Offers) -> Result<Vec<MailParameter>, Box<Ver
     }
     if mail.needs_smtputf8() {
         if !offers.utf8 {
-            return Err(Box::new(Verdict::NoSmtpUtf8));
+            return Err(Box::new(Verdict::NoSmtpUtf8 { asked: offers.by_ehlo }));
         }
         if !mail.data.is_ascii() {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
@@ -194,6 +197,13 @@ impl Verdict {
     pub fn sender_needs_smtputf8() -> Verdict {
         *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", Scope::Content)
     }
+
+    /// No relay of the pool offers what an address needs, and at least one of them did not answer EHLO: a refusal of our
+    /// own that is tried again.
+    pub fn smtputf8_is_not_known() -> Verdict {
+        let text = "4.6.7 a relay of the pool refused EHLO, so whether it has SMTPUTF8 is not known";
+        *not_offered(Stage::Mail, 450, text, Scope::Greylisted)
+    }
 }
 
 fn not_offered(stage: Stage, code: u16, text: &str, scope: Scope) -> Box<Verdict> {
@@ -204,7 +214,7 @@ fn not_offered(stage: Stage, code: u16, text: &str, scope: Scope) -> Box<Verdict
         code: reply.code,
         enhanced,
         text: reply.text,
-        permanence: Permanence::Permanent,
+        permanence: if code < 500 { Permanence::Transient } else { Permanence::Permanent },
         scope,
         counts_attempt: scope == Scope::Mailbox,
     })
@@ -214,7 +224,7 @@ fn not_offered(stage: Stage, code: u16, text: &str, scope: Scope) -> Box<Verdict
 mod tests {
     use super::*;
 
-    const ALL: Offers = Offers { pipelining: true, utf8: true, dsn: true, size: None, mails_max: None };
+    const ALL: Offers = Offers { by_ehlo: true, pipelining: true, utf8: true, dsn: true, size: None, mails_max: None };
 
     fn mail(from: &str, to: &str, data: &[u8]) -> Mail {
         Mail { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
@@ -249,7 +259,7 @@ mod tests {
         let data = mail("a@example.org", "a@example.org", "\u{ef}".as_bytes());
         for mail in [from, to, data] {
             let lacks = Offer::new(&mail, Offers { utf8: false, ..ALL }).map_err(|verdict| *verdict);
-            assert_eq!(lacks.err(), Some(Verdict::NoSmtpUtf8), "{mail:?}");
+            assert_eq!(lacks.err(), Some(Verdict::NoSmtpUtf8 { asked: true }), "{mail:?}");
         }
         let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
         assert!(Offer::new(&plain, Offers::default()).is_ok());
@@ -291,7 +301,7 @@ mod tests {
         assert_eq!((offers.pipelining, offers.size, offers.mails_max), (true, Some(1000), Some(20)));
         let offers = read(&["SIZE", "LIMITS MAILMAX=0", "XLIMITS MAILMAX=3"]);
         assert_eq!((offers.size, offers.mails_max), (Some(0), None), "no limit is named");
-        assert_eq!(read(&["SIZES 3"]), Offers::default());
+        assert_eq!(read(&["SIZES 3"]), Offers { by_ehlo: true, ..Offers::default() });
     }
 
     #[test]

@@ -51,27 +51,30 @@ impl Opening<'_> {
         let banner = self.ask(&mut stream, Stage::Banner, "", self.timeouts.banner).await?;
         let banner = self.expect(Stage::Banner, banner, 2)?;
         self.findings.banner = banner.text.lines().next().unwrap_or_default().to_owned();
-        self.hello(&mut stream).await?;
+        let mut by_ehlo = self.hello(&mut stream).await?;
         if let Tls::StartTls(_) = self.target.tls() {
             stream = self.start_tls(stream).await?;
-            self.hello(&mut stream).await?;
+            by_ehlo = self.hello(&mut stream).await?;
         }
         if self.target.logs_in() {
             self.authenticate(&mut stream).await?;
         }
-        Ok((stream, Offers::read(&self.findings.extensions)))
+        let offers = if by_ehlo { Offers::read(&self.findings.extensions) } else { Offers::default() };
+        Ok((stream, offers))
     }
 
-    async fn hello(&mut self, stream: &mut Stream) -> Step<()> {
+    /// Answers whether the relay took EHLO.
+    async fn hello(&mut self, stream: &mut Stream) -> Step<bool> {
         let name = self.target.hello_name(self.local);
         let mut reply = self.ask(stream, Stage::Ehlo, &format!("EHLO {name}\r\n"), self.timeouts.ehlo).await?;
         // RFC 5321 3.2: a server that does not know EHLO is greeted the old way, and offers nothing.
-        if matches!(reply.code, 500 | 502 | 504) {
+        let by_ehlo = !matches!(reply.code, 500 | 502 | 504);
+        if !by_ehlo {
             reply = self.ask(stream, Stage::Ehlo, &format!("HELO {name}\r\n"), self.timeouts.ehlo).await?;
         }
         let reply = self.expect(Stage::Ehlo, reply, 2)?;
         self.findings.extensions = reply.text.lines().skip(1).map(str::to_owned).collect();
-        Ok(())
+        Ok(by_ehlo)
     }
 
     fn offers(&self, keyword: &str) -> bool {

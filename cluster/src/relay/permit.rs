@@ -90,8 +90,10 @@ impl Permit {
                     Err(verdict) => (None, *verdict),
                 };
                 let told = what_it_told(&verdict, running.lasts(), shared.has_open_session());
+                // The next session may be greeted by EHLO.
+                let ends = matches!(verdict, Verdict::NoSmtpUtf8 { asked: false });
                 shared.learn(&verdict, ticket, told, running);
-                let retired = held.and_then(|held| shared.keep(held));
+                let retired = held.and_then(|held| if ends { Some(held) } else { shared.keep(held) });
                 // Whoever hears the verdict finds the place free, unless a farewell needs it.
                 let slot = retired.is_some().then_some(slot);
                 let _ = tell.send(verdict);
@@ -166,15 +168,14 @@ pub(super) fn what_it_told(verdict: &Verdict, tried_for: Duration, others_open: 
     match verdict {
         Verdict::Accepted { .. } => Told::Accepted,
         Verdict::GateClosed(_) => Told::Reached,
-        Verdict::NoSmtpUtf8 => Told::Nothing,
+        Verdict::NoSmtpUtf8 { .. } => Told::Greeted,
         Verdict::InDoubt { cause } => Told::LostAfter(cause.to_string()),
         Verdict::Refused { stage, scope, text, code, .. } => match (stage, scope) {
             (_, Scope::Throttle { daily_quota: true }) => Told::QuotaUsedUp(format!("{code} {text}")),
             (Stage::Answered, _) => Told::Answered,
             (stage, Scope::Throttle { .. }) if *stage < Stage::Mail && others_open => Told::Nothing,
-            (stage, scope) if *stage < Stage::Mail || (*stage, *scope) == (Stage::Mail, Scope::Relay) => {
-                Told::NotOpened(format!("{stage:?}: {code} {text}"))
-            }
+            (stage, _) if *stage < Stage::Mail => Told::NotOpened(format!("{stage:?}: {code} {text}")),
+            (Stage::Mail, Scope::Relay) => Told::MailFailed(format!("{stage:?}: {code} {text}")),
             (Stage::Mail, _) => Told::Nothing,
             _ => Told::Reached,
         },
@@ -188,7 +189,11 @@ pub(super) fn what_it_told(verdict: &Verdict, tried_for: Duration, others_open: 
 
 fn loss(stage: Stage, cause: &str) -> Told {
     let cause = format!("{stage:?}: {cause}");
-    if stage <= Stage::Mail { Told::NotOpened(cause) } else { Told::LostBefore(cause) }
+    match stage {
+        stage if stage < Stage::Mail => Told::NotOpened(cause),
+        Stage::Mail => Told::MailFailed(cause),
+        _ => Told::LostBefore(cause),
+    }
 }
 
 /// The caller's gate, with the pool's own two counts around it.

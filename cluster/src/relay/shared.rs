@@ -400,7 +400,7 @@ fn used_its_session(verdict: &Verdict) -> bool {
         Verdict::Accepted { .. } | Verdict::InDoubt { .. } => true,
         Verdict::Refused { stage, .. } => *stage >= Stage::Mail,
         Verdict::Broken { stage, cause } => *stage >= Stage::Mail && !cause.is_ours(),
-        Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 => false,
+        Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 { .. } => false,
     }
 }
 
@@ -451,7 +451,7 @@ async fn greet(mut ticket: Ticket) {
     }
     let (told, retired) = match shared.closing.run_until_cancelled(shared.open()).await {
         None => (Told::Nothing, None),
-        Some(Ok(held)) => (Told::Reached, shared.keep(held)),
+        Some(Ok(held)) => (Told::Greeted, shared.keep(held)),
         Some(Err(verdict)) => (what_it_told(&verdict, Duration::ZERO, shared.has_open_session()), None),
     };
     shared.note(told, &mut ticket);

@@ -104,7 +104,7 @@ impl Counters {
             },
             Verdict::Broken { .. } => &mut self.broken,
             Verdict::GateClosed(_) => &mut self.gate_closed,
-            Verdict::NoSmtpUtf8 => &mut self.no_smtputf8,
+            Verdict::NoSmtpUtf8 { .. } => &mut self.no_smtputf8,
             Verdict::InDoubt { .. } => &mut self.in_doubt,
         };
         *counter += 1;

@@ -65,7 +65,7 @@ fn in_words(verdict: &Verdict) -> String {
         Verdict::Refused { stage, code, text, .. } => format!("refused at {}: {code} {text}", place(*stage)),
         Verdict::Broken { stage, cause } => format!("failed at {}: {cause}", place(*stage)),
         Verdict::InDoubt { cause } => format!("failed: {cause}"),
-        Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 | Verdict::Accepted { .. } => {
+        Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 { .. } | Verdict::Accepted { .. } => {
             "an answer to a mail that was not offered".to_owned()
         }
     }

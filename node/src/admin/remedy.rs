@@ -22,7 +22,9 @@ pub fn of(verdict: &Verdict, relay: &Relay) -> String {
             mended(trouble.mend, relay, &again)
         }
         Verdict::Refused { stage, .. } | Verdict::Broken { stage, .. } => of_stage(*stage, relay, &again),
-        Verdict::InDoubt { .. } | Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 | Verdict::Accepted { .. } => again,
+        Verdict::InDoubt { .. } | Verdict::GateClosed(_) | Verdict::NoSmtpUtf8 { .. } | Verdict::Accepted { .. } => {
+            again
+        }
     }
 }
 

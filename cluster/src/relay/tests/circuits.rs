@@ -22,7 +22,7 @@ fn lost_after() -> Told {
 /// A session can be opened.
 fn greets(circuit: &mut Circuit, now: Duration) {
     assert_eq!(circuit.admit(now), Ok(ToGreet));
-    circuit.note(Told::Reached, ToGreet, now, 0.0);
+    circuit.note(Told::Greeted, ToGreet, now, 0.0);
 }
 
 fn circuit() -> Circuit {
@@ -43,7 +43,7 @@ fn after_the_back_off_a_session_is_opened_and_then_one_mail_decides() {
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(ToGreet));
     assert!(circuit.admit(seconds(1)).is_err(), "no mail waits for it, and there is one at a time");
-    circuit.note(Told::Reached, ToGreet, seconds(2), 0.0);
+    circuit.note(Told::Greeted, ToGreet, seconds(2), 0.0);
     assert_eq!(circuit.admit(seconds(2)), Ok(AsProbe), "a greeting alone proves nothing");
     assert!(circuit.admit(seconds(2)).is_err(), "one at a time");
     circuit.note(Told::Accepted, AsProbe, seconds(2), 0.0);
@@ -125,6 +125,29 @@ fn after_losses_a_greeting_proves_nothing() {
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe), "the next mail probes");
     circuit.note(Told::Answered, AsProbe, seconds(1), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(Normally));
+}
+
+#[test]
+fn mail_that_can_ask_nothing_over_its_session_closes_what_a_missing_session_opened_and_nothing_else() {
+    let mail_failed = || Told::MailFailed("refused".to_owned());
+    for (told, closes) in [(not_opened(), true), (mail_failed(), false), (Told::LostAfter(String::new()), false)] {
+        let mut circuit = circuit();
+        for _ in 0..3 {
+            circuit.note(told.clone(), Normally, seconds(0), 0.0);
+        }
+        greets(&mut circuit, seconds(1));
+        assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
+        circuit.note(Told::Greeted, AsProbe, seconds(1), 0.0);
+        let next = if closes { Normally } else { AsProbe };
+        assert_eq!(circuit.admit(seconds(1)), Ok(next), "after {told:?}");
+    }
+    let mut circuit = circuit();
+    circuit.note(mail_failed(), Normally, seconds(0), 0.0);
+    circuit.note(Told::NotOpened(String::new()), AsProbe, seconds(1), 0.0);
+    greets(&mut circuit, seconds(3));
+    assert_eq!(circuit.admit(seconds(3)), Ok(AsProbe));
+    circuit.note(Told::Greeted, AsProbe, seconds(3), 0.0);
+    assert_eq!(circuit.admit(seconds(3)), Ok(AsProbe), "MAIL has not been answered since");
 }
 
 #[test]

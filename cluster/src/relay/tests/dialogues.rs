@@ -43,9 +43,12 @@ const QUESTIONS: [Moment; 6] = [Moment::Banner, Moment::Ehlo, Moment::Mail, Mome
 async fn ehlo_not_understood_falls_back_to_helo() {
     for refusal in ["500 what\r\n", "502 5.5.1 not implemented\r\n", "504 5.5.2 no\r\n"] {
         let exchange = Exchange::new(when(Moment::Ehlo, Act::Say(refusal)));
-        let session = exchange.session().await.expect("a session");
+        let mut session = exchange.session().await.expect("a session");
         assert_eq!(session.offers(), Offers::default(), "nothing is offered");
         assert_eq!(exchange.commands(), ["EHLO node-1.example.org", "HELO node-1.example.org"]);
+        let beyond = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
+        let verdict = session.deliver(&beyond, &mut Counting::open(&exchange), &Patience::default()).await;
+        assert_eq!(verdict, Verdict::NoSmtpUtf8 { asked: false }, "it may have SMTPUTF8");
     }
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("554 5.3.2 no service\r\n")));
     assert!(exchange.session().await.is_err(), "a refusal of the service is none of the command");
@@ -211,7 +214,7 @@ async fn our_own_refusals_do_not_touch_the_wire() {
     let written = exchange.tape.lock().bytes.len();
     let mut gate = Counting::open(&exchange);
     let utf8 = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
-    assert_eq!(session.deliver(&utf8, &mut gate, &Patience::default()).await, Verdict::NoSmtpUtf8);
+    assert_eq!(session.deliver(&utf8, &mut gate, &Patience::default()).await, Verdict::NoSmtpUtf8 { asked: true });
     for bad in [Mail { to: "no address".to_owned(), ..mail(b"x") }, mail(b"lone\nline feed")] {
         let verdict = session.deliver(&bad, &mut gate, &Patience::default()).await;
         assert!(matches!(verdict, Verdict::Refused { .. }), "{verdict:?}");

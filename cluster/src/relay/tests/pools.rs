@@ -22,8 +22,8 @@ use tokio::{
 
 use super::{
     super::{
-        Cause, CircuitStatus, Connected, Dial, Gate, GateAnswer, Limits, Patience, Pool, Stage, Timeouts, Unavailable,
-        Verdict, circuit::Backoff,
+        Cause, CircuitStatus, Connected, Dial, Gate, GateAnswer, Limits, Mail, Patience, Pool, Stage, Timeouts,
+        Unavailable, Verdict, circuit::Backoff,
     },
     server::{Act, Exchange, Moment, Script, mail, target, until, when, willing},
 };
@@ -236,6 +236,41 @@ async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
     }
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
     assert_eq!(dialer.dialed.load(Ordering::SeqCst), 3);
+}
+
+/// What an email needs that the relay does not offer says nothing against the relay: it answers.
+#[tokio::test(start_paused = true)]
+async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
+    let dialer = Arc::new(Unreachable {
+        exchange: Exchange::new(when(Moment::Ehlo, Act::Say("250-relay\r\n250 8BITMIME\r\n"))),
+        refusals_left: AtomicUsize::new(1),
+        dialed: AtomicUsize::new(0),
+    });
+    let pool = Pool::new(target(), dialer.clone(), quick(), 7);
+    assert!(matches!(send(&pool, "a").await, Verdict::Broken { .. }));
+    let limit = Instant::now() + Duration::from_secs(60);
+    let permit = loop {
+        assert!(Instant::now() < limit, "no probe");
+        match pool.acquire(soon()).await {
+            Ok(permit) => break permit,
+            Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let beyond = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
+    assert_eq!(permit.deliver(beyond, Open, Patience::default()).await, Verdict::NoSmtpUtf8 { asked: true });
+    assert_eq!(pool.status().circuit, CircuitStatus::Closed);
+}
+
+#[tokio::test]
+async fn session_without_ehlo_ends_after_email_that_needs_smtputf8() {
+    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("502 5.5.1 not now\r\n")));
+    let pool = pool(&exchange, quick());
+    assert!(matches!(send(&pool, "a").await, Verdict::Accepted { .. }));
+    let permit = pool.acquire(soon()).await.expect("a permit");
+    let beyond = Mail { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
+    assert_eq!(permit.deliver(beyond, Open, Patience::default()).await, Verdict::NoSmtpUtf8 { asked: false });
+    until("it has quit", || pool.status().sessions_open == 0).await;
 }
 
 async fn until_dialed(dialer: &Unreachable, times: usize) {

@@ -21,6 +21,10 @@ struct Bare {
 
 impl Bare {
     async fn start() -> Bare {
+        Bare::saying_to_ehlo("250 bare\r\n").await
+    }
+
+    async fn saying_to_ehlo(words: &'static str) -> Bare {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = u32::from(listener.local_addr().expect("an address").port());
         let (sessions, mails) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -28,7 +32,7 @@ impl Bare {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 sessions.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(serve(stream, Arc::clone(&mails)));
+                tokio::spawn(serve(stream, words, Arc::clone(&mails)));
             }
         });
         bare
@@ -40,7 +44,7 @@ impl Bare {
     }
 }
 
-async fn serve(stream: TcpStream, mails: Arc<AtomicUsize>) {
+async fn serve(stream: TcpStream, ehlo: &'static str, mails: Arc<AtomicUsize>) {
     let mut stream = BufReader::new(stream);
     let mut answer = "220 bare ESMTP\r\n";
     let mut line = String::new();
@@ -52,7 +56,11 @@ async fn serve(stream: TcpStream, mails: Arc<AtomicUsize>) {
         if line.starts_with("MAIL") {
             mails.fetch_add(1, Ordering::SeqCst);
         }
-        answer = if line.starts_with("DATA") { "554 5.3.0 no\r\n" } else { "250 bare\r\n" };
+        answer = match line.get(..4) {
+            Some("EHLO") => ehlo,
+            Some("DATA") => "554 5.3.0 no\r\n",
+            _ => "250 bare\r\n",
+        };
     }
 }
 
@@ -96,6 +104,30 @@ async fn pool_without_smtputf8_gives_the_recipient_up_with_the_cause() {
     assert_eq!(bare.sessions.load(Ordering::SeqCst), 1, "it is asked once");
     assert_eq!(bare.mails.load(Ordering::SeqCst), 0);
     node.stop().await;
+}
+
+/// It may offer SMTPUTF8 to the next session: only an answer to EHLO is evidence that it does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn relay_that_refuses_ehlo_makes_recipient_wait() {
+    let (node, bare) = (node("").await, Bare::saying_to_ehlo("502 5.5.1 not now\r\n").await);
+    let other = Bare::start().await;
+    remove(&node, "mailbox").await;
+    add(&node, bare.relay()).await;
+    add(&node, Relay { name: "other".to_owned(), ..other.relay() }).await;
+    let run = node.triggered("news", &["zo\u{eb}@x.example"], "").await;
+    let mut events = Vec::new();
+    for _ in 0..200 {
+        let request = ExplainRequest { run: run.run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
+        let story = node.runs().explain(request).await.expect("a story").into_inner();
+        events.clone_from(&story.events);
+        if events.iter().any(|event| event.detail.contains("refused EHLO")) {
+            assert_eq!(story.state(), RecipientState::Pending);
+            assert_eq!(bare.mails.load(Ordering::SeqCst) + other.mails.load(Ordering::SeqCst), 0);
+            return node.stop().await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("it does not wait: {events:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
