@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    Backfill, Cause, Claim, Command, Entry, EpochStart, NodeUp, Opening, Reading, RowOutcome, ScheduleCreate,
-    ScheduleEdit, Trigger,
+    Backfill, Cause, Claim, Command, Entry, EpochStart, Fire, Next, NodeUp, Opening, Reading, RowOutcome,
+    ScheduleCreate, ScheduleEdit, Trigger,
 };
 use reveille_ledger::content::{Audience, Recipient, To};
 use reveille_ledger::ids::{Fence, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
@@ -55,8 +55,14 @@ impl World {
     }
 
     fn create(&mut self, name: &str, people: std::ops::Range<u32>, min_gap_ms: i64) -> ScheduleId {
+        self.create_before(name, people, min_gap_ms, 0)
+    }
+
+    /// Its first instant comes a minute after so many minutes ago.
+    fn create_before(&mut self, name: &str, people: std::ops::Range<u32>, min_gap_ms: i64, minutes: i64) -> ScheduleId {
         let policies = Policies { min_gap_ms, overlap: Overlap::Allow, ..Policies::default() };
-        let create = ScheduleCreate { policies, ..plain::schedule(name, audience(people), NOW) };
+        let next = Some(next_at(instant(minutes - 1)));
+        let create = ScheduleCreate { policies, next, ..plain::schedule(name, audience(people), instant(minutes)) };
         match self.put(Command::ScheduleCreate(Box::new(create))) {
             Outcome::Schedule(id) => id,
             other => panic!("{other:?}"),
@@ -106,10 +112,27 @@ impl World {
         self.put(Command::Settle(settles));
     }
 
-    /// Opens instants by the minute with a backfill each: those of one backfill would count among each other.
+    /// Opens instants by the minute with a fire each, the last one `before` minutes ago: those of a backfill would count
+    /// among each other. The last fire leaves all later instants behind.
     fn open(&mut self, schedule: ScheduleId, before: i64, count: i64) {
-        for minute in (0..count).rev() {
-            self.put(minutes(schedule, before + minute, 1));
+        for minute in (before..before + count).rev() {
+            let plan = &self.ledger.schedules().get(&schedule).expect("the schedule").plan;
+            let due = instant(minute);
+            let finish_by = NOW.plus_ms(HOUR_MS);
+            let opened = vec![Opening { nominal: Nominal::Instant(due), due, cause: Cause::CatchUp, finish_by }];
+            let (through, next) = if minute == before { (NOW, -1) } else { (due, minute - 1) };
+            let fire = Fire {
+                schedule,
+                plan_version: plan.version,
+                from: plan.next.as_ref().expect("an instant").nominal.clone(),
+                through,
+                opened,
+                explained: vec![],
+                next: Some(next_at(instant(next))),
+                tzdb: "test".into(),
+            };
+            let outcome = self.put(Command::Fire(vec![fire]));
+            assert!(matches!(&outcome, Outcome::Fired(answers) if answers[0].is_ok()), "{outcome:?}");
         }
     }
 
@@ -127,10 +150,18 @@ fn audience(people: std::ops::Range<u32>) -> To {
     To::Listed(Audience { columns: vec![], recipients: people.map(one).collect() })
 }
 
+fn instant(before: i64) -> Time {
+    NOW.plus_ms(-before * MINUTE_MS)
+}
+
+fn next_at(due: Time) -> Next {
+    Next { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
+}
+
 /// Instants by the minute, the last one `before` minutes ago.
 fn minutes(schedule: ScheduleId, before: i64, count: i64) -> Command {
     let opening = |minute: i64| {
-        let due = NOW.plus_ms(-(before + minute) * MINUTE_MS);
+        let due = instant(before + minute);
         let finish_by = NOW.plus_ms(HOUR_MS);
         Opening { nominal: Nominal::Instant(due), due, cause: Cause::Backfill, finish_by }
     };
@@ -148,7 +179,7 @@ fn first_run(outcome: &Outcome) -> RunId {
 fn main() {
     println!("by the minute, one recipient, a gap of 20 h; two days of runs, of which three mailed somebody");
     let mut world = World::new();
-    let minutely = world.create("minutely", 0..1, 20 * HOUR_MS);
+    let minutely = world.create_before("minutely", 0..1, 20 * HOUR_MS, 6_000);
     world.open(minutely, 3_000, 3_000);
     let runs = world.runs(minutely);
     for (page, count) in [runs[0], runs[1_300], runs[2_600]] {
