@@ -252,8 +252,12 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
             room.settler.settle(draft.place, fate).await;
             continue;
         }
+        let is_last = Some(number) == last;
+        if planted::is(Bug::IdleClaim) && is_last && number > 0 {
+            tasks.spawn(idle(Arc::clone(&room), draft.place));
+            continue;
+        }
         if gives_back.is_none() {
-            let is_last = Some(number) == last;
             match permit(&room, (&mut waiting, &work.pool), draft, (deadline, is_last)).await {
                 Ok(way) => {
                     tasks.spawn(send(Arc::clone(&room), Arc::clone(&work), number, way, deadline));
@@ -278,6 +282,12 @@ pub(crate) async fn work_row(room: Arc<Room>, work: Work, tasks: RowTasks) {
         };
         room.settler.settle(place, fate).await;
     }
+}
+
+/// A bug, see [`Bug::IdleClaim`].
+async fn idle(room: Arc<Room>, place: Place) {
+    tokio::time::sleep(PREPARE_WITHIN).await;
+    room.settler.settle(place, Fate::Released(Why::Busy)).await;
 }
 
 /// P20: reads who of the row is in a sealed audience, off the threads that others wait for. This is before `open`

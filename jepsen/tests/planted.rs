@@ -1,5 +1,5 @@
-//! A judge that finds nothing proves something only if it can find something. Five of the planted bugs: the two that a seed
-//! finds soonest, and one for each invariant that no other one can replace (I16, I17, I18). All of them are
+//! A judge that finds nothing proves something only if it can find something. Ten of the planted bugs: the two that a seed
+//! finds soonest, and those that only the invariants I16 to I19 find. All of them are
 //! `reveille-jepsen simulate --planted all --seeds 0..20`.
 //!
 //! Only in a build that has them: `cargo test --workspace --features planted-bugs --test planted`.
@@ -37,4 +37,29 @@ fn missing_election_is_found() {
 #[test]
 fn exceeded_budget_is_found() {
     is_found("whole-budget");
+}
+
+#[test]
+fn missing_warm_up_cap_is_found() {
+    is_found("no-warm-up-cap");
+}
+
+#[test]
+fn missing_tenant_rate_is_found() {
+    is_found("no-tenant-rate");
+}
+
+#[test]
+fn missing_min_gap_is_found() {
+    is_found("no-min-gap");
+}
+
+#[test]
+fn missing_max_attempts_is_found() {
+    is_found("no-max-attempts");
+}
+
+#[test]
+fn claim_without_hand_off_is_found() {
+    is_found("idle-claim");
 }

@@ -11,8 +11,7 @@ use reveille_check::history::{Answer, Crossing, Noun, Operation};
 use reveille_cluster::barrier;
 use reveille_cluster::site::Site;
 use reveille_ledger::RunKind;
-use reveille_ledger::access::Access;
-use reveille_ledger::command::{AudienceSeal, Command, Relay, RelayPut};
+use reveille_ledger::command::{AudienceSeal, Command};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::Refusal;
@@ -172,23 +171,11 @@ impl Clients {
         Some(told).filter(|told| !matches!(told.reply.outcome, Outcome::Refused(_)))
     }
 
-    /// Makes the relay known, with a rate for all nodes where it has one.
-    pub fn put_relay(&self, per_second: Option<u32>) {
+    /// Has this done as soon as a node answers.
+    pub fn set(&self, command: Command) {
         let clients = self.clone();
         tokio::spawn(async move {
-            let relay = Relay {
-                name: "relay".into(),
-                pool: "default".into(),
-                host: "relay.simulation".into(),
-                port: 25,
-                access: Access::default(),
-                rate_milli: u64::from(per_second.unwrap_or(0)) * 1_000,
-                max_sessions: crate::world::SESSIONS,
-                late_rate_milli: 0,
-                weight: 1,
-            };
-            let put = RelayPut { relay, replace: false, request: Some("relay".into()) };
-            clients.ask("relay", None, |_| Some(Command::RelayPut(put.clone()))).await;
+            clients.ask("set", None, |_| Some(command.clone())).await;
         });
     }
 

@@ -7,14 +7,15 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use reveille_check::Book;
 use reveille_check::history::{
-    Bound, Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Limit, Part, Phase, PhaseName, Policies, Writer,
+    Clock, Coverage, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer,
 };
 use reveille_cluster::lease::{LEASE, MARGIN};
 use reveille_ledger::policy;
 
+use crate::limits::{self, Limited};
 use crate::node::ELECTION;
-use crate::plan::{Plan, TENANTS, relay_rate};
-use crate::world::{FAULTS_AFTER, Options, SESSIONS};
+use crate::plan::Plan;
+use crate::world::{FAULTS_AFTER, Options};
 
 /// So far may ledger time be ahead of the true one: two of three clocks agree within two seconds (P18), and it is
 /// slewed. Milliseconds.
@@ -23,9 +24,9 @@ const CLOCK_ERROR_MS: u64 = 2_500;
 const LATE_MS: u64 = 10_000;
 /// Recipients that a node may hold claimed (P12).
 const CLAIM_CAP: u32 = 4_096;
-/// The invariants that every simulation asks. It has no overload (I12), no count of gate passes (I14) and no schedule with a
-/// gap (I19). I18 is asked where the relay has a rate.
-const ASKS: [u8; 11] = [3, 5, 6, 7, 8, 10, 11, 13, 15, 16, 17];
+/// The invariants that every simulation asks. It has no overload (I12) and no count of gate passes (I14). I18 is asked where
+/// there is a budget.
+const ASKS: [u8; 12] = [3, 5, 6, 7, 8, 10, 11, 13, 15, 16, 17, 19];
 
 /// A majority has a leader within ten seconds, or four rounds of an election where heartbeats are slow: a voter grants no
 /// vote for an election's time after the last heartbeat, and stands after as long again at most.
@@ -67,12 +68,9 @@ pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64)
         let at_ns = FAULTS_AFTER.as_nanos() as u64;
         events.push(Event::Phase(Phase { at_ns, phase: PhaseName::Faults }));
     }
-    let rate = relay_rate(options.seed);
-    if let Some(per_second) = rate {
-        let bound = Bound::RelayRate { per_second_milli: u64::from(per_second) * 1_000, sessions: SESSIONS };
-        let tenants = TENANTS.map(str::to_owned).to_vec();
-        events.push(Event::Limit(Limit { tenants, schedules: Vec::new(), from_ns: 0, until_ns: None, bound }));
-    }
+    let limited = Limited::of(options.seed);
+    events.push(Event::Limit(limited.limit(plan.begins, None)));
+    events.extend(limits::attempts(&plan.schedules).map(Event::Limit));
     let ms = |duration: std::time::Duration| duration.as_millis() as u64;
     let header = Header {
         format: FORMAT,
@@ -89,7 +87,7 @@ pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64)
         },
         lease_ms: ms(LEASE),
         margin_ms: ms(MARGIN),
-        sessions: SESSIONS,
+        sessions: limited.sessions(),
         claim_cap: CLAIM_CAP,
         clock_error_ms: CLOCK_ERROR_MS,
         late_ms: LATE_MS,
@@ -99,7 +97,7 @@ pub fn whole(options: &Options, plan: &Plan, mut events: Vec<Event>, at_ns: u64)
         start_bound_ms: None,
         // Some of its schedules have `overlap = skip`, and none has a `finish_by` of its own: it is a day.
         policies: Policies { finish_within_ms: Some(24 * 3_600_000), finish_at_least_ms: 600_000, may_skip: true },
-        asks: ASKS.into_iter().chain(rate.map(|_| 18)).collect(),
+        asks: ASKS.into_iter().chain(limited.has_budget().then_some(18)).collect(),
         coverage: Coverage::default(),
     };
     History { header, events, ended: Ended { at_ns, whole: WHOLE.to_vec() } }

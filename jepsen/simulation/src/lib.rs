@@ -27,6 +27,7 @@ mod faults;
 mod history;
 #[cfg(feature = "planted-bugs")]
 mod late;
+mod limits;
 mod nemesis;
 mod network;
 mod node;

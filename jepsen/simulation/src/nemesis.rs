@@ -213,6 +213,10 @@ impl World {
         self.trace().say("faults end; a quorum is whole from here on");
         let at_ns = self.around.chronicle.now_ns();
         self.around.chronicle.note(Event::Phase(Phase { at_ns, phase: PhaseName::Healed }));
+        if let Some(command) = self.limited.lift() {
+            self.around.chronicle.note(Event::Limit(self.limited.limit(self.plan.begins, Some(at_ns))));
+            self.clients.set(command);
+        }
         self.agenda.retain(|_, step| {
             use Step::{Break, HealNetwork, Mood, NextFault, SetClock, Start, Thaw};
             !matches!(step, NextFault | Break(_) | HealNetwork | Thaw(_) | Start(_) | Mood(_) | SetClock(_))

@@ -14,6 +14,7 @@ use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 
 use crate::aftermath::Lists;
 use crate::chance::Chance;
+use crate::limits::Limited;
 
 /// When and where a run plays: it begins ten minutes before something happens to the clocks or the calendar.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +55,6 @@ pub const LAST_MS: i64 = 90_000;
 
 /// The tenants: a schedule belongs to one of them.
 pub const TENANTS: [&str; 2] = ["default", "second"];
-
-/// Emails a second that the relay takes from all nodes, in one seed of four. Decided by the seed alone, so that it moves no
-/// draw. A third of it drains what is left after the faults: two nodes of three may get no claims then (P12).
-pub fn relay_rate(seed: u64) -> Option<u32> {
-    const PER_SECOND: u32 = 75;
-    (seed % 4 == 1).then_some(PER_SECOND)
-}
 
 /// The workload.
 pub struct Plan {
@@ -105,11 +99,17 @@ pub struct Planned {
     pub in_doubt: InDoubt,
     /// See there.
     pub overlap: Overlap,
+    /// Its relays.
+    pub pool: &'static str,
+    /// See there.
+    pub min_gap_ms: i64,
+    /// See there.
+    pub max_attempts: u8,
 }
 
 impl Plan {
     /// The plan of a stream of chance, for a run of so many minutes.
-    pub fn draw(chance: &mut Chance, minutes: i64) -> Plan {
+    pub fn draw(chance: &mut Chance, minutes: i64, limited: Limited) -> Plan {
         let scene = *chance.one_of(&SCENES);
         let begins = Time(scene.begins.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond));
         let count = chance.within(4..12);
@@ -123,6 +123,7 @@ impl Plan {
         schedules.iter_mut().for_each(|planned| planned.in_doubt = in_doubt);
         let everybody = schedules.iter().flat_map(|planned| planned.recipients.iter().cloned());
         let unknown = everybody.filter(|_| chance.percent(4)).collect();
+        schedules.extend(limited.planned(scene, begins, minutes, in_doubt));
         Plan { scene, begins, schedules, unknown, in_doubt }
     }
 
@@ -185,6 +186,9 @@ fn planned(chance: &mut Chance, number: u64, scene: Scene, begins: Time, minutes
         in_doubt: InDoubt::Hold,
         catch_up: *chance.one_of(&[CatchUp::One, CatchUp::All, CatchUp::All, CatchUp::None]),
         overlap: *chance.one_of(&[Overlap::BufferOne, Overlap::Allow, Overlap::Allow, Overlap::Skip]),
+        pool: "default",
+        min_gap_ms: 0,
+        max_attempts: 1 + number as u8 % 3,
     }
 }
 
@@ -266,6 +270,8 @@ impl Planned {
             catch_up: self.catch_up,
             in_doubt: self.in_doubt,
             overlap: self.overlap,
+            min_gap_ms: self.min_gap_ms,
+            max_attempts: self.max_attempts,
             backoff_from_ms: 5_000,
             backoff_to_ms: 20_000,
             ..Policies::default()
@@ -283,7 +289,7 @@ impl Planned {
             end: Some(self.end),
             max_runs: None,
             policies,
-            pool: "default".into(),
+            pool: self.pool.into(),
             priority: 0,
             paused: None,
             content: content(&self.name),

@@ -21,10 +21,11 @@ use crate::chronicle::{Broken, Chronicle};
 use crate::clients::Clients;
 use crate::clock::NodeClock;
 use crate::faults::{self, Fault, Place};
+use crate::limits::Limited;
 use crate::network::Network;
 use crate::node::{Death, Node, Surroundings};
 use crate::observer::{self, Observer};
-use crate::plan::{self, LAST_MS, Plan};
+use crate::plan::{LAST_MS, Plan};
 use crate::relay::{Mood, Relay, Struck};
 use crate::trace::Trace;
 use crate::verdict::{Verdict, Watch};
@@ -86,7 +87,8 @@ pub(crate) enum Step {
 /// A run under way.
 pub struct World {
     pub(crate) options: Options,
-    plan: Plan,
+    pub(crate) plan: Plan,
+    pub(crate) limited: Limited,
     pub(crate) nodes: Vec<Node>,
     pub(crate) around: Surroundings,
     pub(crate) clients: Clients,
@@ -137,7 +139,8 @@ impl World {
     fn new(options: Options, trace: Trace) -> (World, mpsc::Receiver<Struck>) {
         let of = |concern| Chance::of(options.seed, concern);
         let mut workload = of(Concern::Workload);
-        let plan = Plan::draw(&mut workload, options.minutes as i64);
+        let limited = Limited::of(options.seed);
+        let plan = Plan::draw(&mut workload, options.minutes as i64, limited);
         trace.say(format_args!("seed {}: {} in {}, {}", options.seed, plan.scene.name, plan.scene.zone, plan.begins));
         let oath = Duration::from_millis(options.heartbeat_ms * node::ELECTION.end);
         let network = Network::new(of(Concern::Network), trace.clone(), oath);
@@ -177,6 +180,7 @@ impl World {
             tally: BTreeMap::new(),
             around,
             plan,
+            limited,
             options,
         };
         (world, strikes)
@@ -215,7 +219,7 @@ impl World {
         let members = self.nodes.iter().map(|node| (node.id, member(node))).collect();
         first.replica.initialize(ClusterId(u128::from(self.options.seed)), &members).await?;
         self.refresh();
-        self.clients.put_relay(plan::relay_rate(self.options.seed));
+        self.limited.set(self.plan.begins).into_iter().for_each(|command| self.clients.set(command));
         Ok(())
     }
 

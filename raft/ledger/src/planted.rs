@@ -50,11 +50,21 @@ pub enum Bug {
     NoClaimCap,
     /// P6: a run is paused when half of its recipients were sent to.
     PauseForNothing,
+    /// P25: a pool that is warmed up has no cap.
+    NoWarmUpCap,
+    /// P25: a tenant is claimed as if it had no rate.
+    NoTenantRate,
+    /// P17: no run looks at the runs beside it.
+    NoMinGap,
+    /// P4: the policy `resend` acts however many attempts there were.
+    NoMaxAttempts,
+    /// P12: the last recipient of a row is kept claimed for a minute without a hand-off, and then given back.
+    IdleClaim,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 16] = [
+    pub const ALL: [Bug; 21] = [
         Bug::ClaimAfterSend,
         Bug::NoEpochCheck,
         Bug::NoStartupDelay,
@@ -71,6 +81,11 @@ impl Bug {
         Bug::WholeBudget,
         Bug::NoClaimCap,
         Bug::PauseForNothing,
+        Bug::NoWarmUpCap,
+        Bug::NoTenantRate,
+        Bug::NoMinGap,
+        Bug::NoMaxAttempts,
+        Bug::IdleClaim,
     ];
 
     /// As the variable names it.
@@ -92,6 +107,11 @@ impl Bug {
             Bug::WholeBudget => "whole-budget",
             Bug::NoClaimCap => "no-claim-cap",
             Bug::PauseForNothing => "pause-for-nothing",
+            Bug::NoWarmUpCap => "no-warm-up-cap",
+            Bug::NoTenantRate => "no-tenant-rate",
+            Bug::NoMinGap => "no-min-gap",
+            Bug::NoMaxAttempts => "no-max-attempts",
+            Bug::IdleClaim => "idle-claim",
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::evidence::{Sheet, SheetKey};
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
 use crate::moments::{Doubt, Moments, What};
+use crate::planted::{self, Bug};
 use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
 use crate::pool::{Day, PoolRow};
 use crate::renumber::Tables;
@@ -1147,7 +1148,7 @@ impl Ledger {
 
     /// How many more may be claimed for a pool today; none where there is no bound (P25).
     pub fn room_today(&self, pool: &str, now: Time) -> Option<u32> {
-        if self.pools.is_empty() {
+        if self.pools.is_empty() || planted::is(Bug::NoWarmUpCap) {
             return None;
         }
         let (day, row) = (Day::of(now), self.pools.get(&pool.to_owned())?);

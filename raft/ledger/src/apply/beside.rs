@@ -11,6 +11,7 @@
 use super::gap::Look;
 use crate::bitmap::Bitmap;
 use crate::ids::{Hash, RunId, ScheduleId, Time};
+use crate::planted::{self, Bug};
 use crate::renumber::{self, Table};
 use crate::state::{Ledger, Run, Standing};
 
@@ -42,8 +43,9 @@ impl Asking {
 
     /// From the first instant that is less than the gap away to the first that is not.
     pub fn instants(&self) -> std::ops::Range<Time> {
-        let from = self.due.plus_ms(1_i64.saturating_sub(self.gap_ms));
-        from..self.due.plus_ms(self.gap_ms).max(from)
+        let gap_ms = if planted::is(Bug::NoMinGap) { 0 } else { self.gap_ms };
+        let from = self.due.plus_ms(1_i64.saturating_sub(gap_ms));
+        from..self.due.plus_ms(gap_ms).max(from)
     }
 
     fn span(&self) -> std::ops::Range<(ScheduleId, Time, RunId)> {
