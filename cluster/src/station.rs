@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::LEVEL;
 use reveille_ledger::command::{Command, NodeUp};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::refusal::Refusal;
@@ -230,7 +229,8 @@ pub struct Leading {
 
 /// P10: this life becomes known before it may hold a claim.
 async fn enlist(site: &Site, options: &Options, cancel: &CancellationToken) -> Result<(), StationError> {
-    let up = NodeUp { holder: site.me, name: options.name.clone(), level: LEVEL, life: site.replica.life() };
+    let (level, life) = (site.replica.highest_level(), site.replica.life());
+    let up = NodeUp { holder: site.me, name: options.name.clone(), level, life };
     let is_final = |refusal: &Refusal| matches!(refusal, Refusal::OldIncarnation { .. } | Refusal::NotPossible(_));
     let reply = until_taken(site, &Command::NodeUp(up), is_final, cancel).await;
     let reply = reply.map_err(|_| StationError::Stopped)?;

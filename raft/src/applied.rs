@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use reveille_ledger::Ledger;
+use reveille_ledger::{Ledger, level};
 use tokio::sync::{broadcast, watch};
 
 use crate::checkpoints::Checkpoints;
@@ -17,6 +17,8 @@ use crate::wal::WalHealth;
 pub(crate) struct Place {
     pub last: Option<LogId>,
     pub membership: StoredMembership,
+    /// The ledger's level; 0 where no entry was applied.
+    pub level: u32,
 }
 
 /// The state and its announcements.
@@ -31,6 +33,8 @@ pub(crate) struct Core {
     pub checkpoints: Checkpoints,
     pub hints: broadcast::Sender<Hint>,
     pub faults: FaultCell,
+    /// The highest level that this replica applies (P23).
+    pub highest_level: u32,
     /// The log of these entries; none in tests.
     log: Option<WalHealth>,
     /// Entries that are applied again while Raft starts give no hints (P10).
@@ -60,15 +64,16 @@ impl Core {
             checkpoints: Checkpoints::default(),
             hints,
             faults,
+            highest_level: level::highest(),
             log: None,
             live: AtomicBool::new(false),
             walks: AtomicUsize::new(0),
         }
     }
 
-    /// The state of entries of this log.
-    pub fn of_log(self, log: WalHealth) -> Core {
-        Core { log: Some(log), ..self }
+    /// The state of entries of this log, which applies levels up to this one.
+    pub fn of_log(self, log: WalHealth, highest_level: u32) -> Core {
+        Core { log: Some(log), highest_level, ..self }
     }
 
     /// Waits until the log is durable up to every entry that is applied by now. Raft applies an entry as soon as most

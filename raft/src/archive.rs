@@ -18,7 +18,7 @@ use crate::crash;
 use crate::drive::Drive;
 use crate::fault::Fault;
 use crate::snapshot::{ChunkHash, Manifest, SnapshotError, Snapshots};
-use crate::state::{assemble, decode_place, encode_place};
+use crate::state::{assemble, check_level, decode_place, encode_place};
 use crate::store::Row;
 use crate::wal::WalHealth;
 
@@ -145,7 +145,9 @@ impl Archive {
         if hash(&rows) != manifest.state_hash {
             return Err(ArchiveError::NoState("their hash is not that of the state it was made of".to_owned()));
         }
-        decode_place(&manifest.meta).and_then(|place| assemble(place, rows)).map_err(ArchiveError::NoState)
+        let place = decode_place(&manifest.meta).map_err(ArchiveError::NoState)?;
+        check_level(&place, self.core.highest_level)?;
+        assemble(place, rows).map_err(ArchiveError::NoState)
     }
 
     /// The chunks of a snapshot that are not here.

@@ -49,6 +49,17 @@ pub enum Fault {
         /// Why not.
         detail: String,
     },
+    /// The state on disk, or one that came from a peer, is of a level that this build does not know (P23).
+    #[error(
+        "the state is of ledger level {level}, and this build applies up to {highest}; start a newer build on this \
+         data folder"
+    )]
+    AboveLevel {
+        /// The state's.
+        level: u32,
+        /// This build's.
+        highest: u32,
+    },
     /// Applying an entry panicked: a bug of ours, which stops every node at the same entry. The entry is in the log
     /// and nothing is lost; a build that applies it goes on from there.
     #[error(

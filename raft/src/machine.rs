@@ -16,14 +16,13 @@ use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
 use openraft::storage::{ApplyResponder, EntryResponder};
 use prost::bytes::Bytes;
+use reveille_ledger::Ledger;
 use reveille_ledger::command::Entry as LedgerEntry;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::Reply;
-use reveille_ledger::{LEVEL, Ledger};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::applied::{Core, Place};
-use crate::checkpoints::Checkpoints;
 use crate::crash;
 use crate::drive::Drive;
 use crate::fault::Fault;
@@ -224,8 +223,7 @@ impl Worker {
         let mut ledger = core.ledger.write();
         let mut place = core.place.lock().clone();
         let mut index = 0;
-        let work =
-            AssertUnwindSafe(|| apply_all(&mut ledger, (&mut place, &core.checkpoints), &mut index, &steps, commands));
+        let work = AssertUnwindSafe(|| apply_all(&core, (&mut ledger, &mut place), &mut index, &steps, commands));
         let Ok(Batch { replies, effects, fault }) = std::panic::catch_unwind(work) else {
             // Half an entry was applied. No read and no gate may see that, so an empty ledger takes its place, and the
             // mirror keeps what it has, while the lock is still held.
@@ -273,8 +271,8 @@ impl Worker {
 /// Applies entries in order, up to the first that this build must not apply. `applying` is the index of the one in
 /// work, which names it if it panics.
 fn apply_all(
-    ledger: &mut Ledger,
-    (place, checkpoints): (&mut Place, &Checkpoints),
+    core: &Core,
+    (ledger, place): (&mut Ledger, &mut Place),
     applying: &mut u64,
     steps: &[Step],
     commands: Vec<Read>,
@@ -285,9 +283,10 @@ fn apply_all(
         *applying = index;
         // P23: from such an entry on, what follows may mean something that this build does not know.
         if let Read::Command(entry) = &command
-            && let Some(level) = ledger.raises_to(entry).filter(|level| *level > LEVEL)
+            && let Some(level) = ledger.raises_to(entry).filter(|level| *level > core.highest_level)
         {
-            let detail = format!("it raises the ledger to level {level}, and this build applies up to {LEVEL}");
+            let highest = core.highest_level;
+            let detail = format!("it raises the ledger to level {level}, and this build applies up to {highest}");
             batch.fault = Some(Fault::Unreadable { index, detail });
             break;
         }
@@ -308,7 +307,8 @@ fn apply_all(
             }
         });
         place.last = Some(step.id);
-        checkpoints.take_when_due(ledger);
+        place.level = ledger.head().level;
+        core.checkpoints.take_when_due(ledger);
         crash::point("machine.mid-apply-batch");
     }
     batch

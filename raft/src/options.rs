@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use openraft::{Config, SnapshotPolicy};
 use reveille_ledger::ids::{Holder, NodeId};
+use reveille_ledger::level;
 use reveille_ledger::planted::{self, Bug};
 
 use crate::drive::Drive;
@@ -42,6 +43,9 @@ pub struct Options {
     pub log_disk: Option<Arc<dyn Disk>>,
     /// Where the applied state is mirrored to instead of `data_dir/state`: for simulations.
     pub state_store: Option<MemoryStore>,
+    /// The highest level of the ledger that this node applies and announces (P23): that of the build, or a lower one to
+    /// stand for a former release.
+    pub highest_level: u32,
     /// Threads of Raft's own runtime.
     pub threads: usize,
     /// Who does what blocks. With [`Drive::Inline`] Raft has no runtime of its own either, and `threads` says nothing.
@@ -63,6 +67,7 @@ impl Options {
             log_keep: 5_000,
             log_disk: None,
             state_store: None,
+            highest_level: level::highest(),
             threads: 2,
             drive: Drive::Thread,
         }

@@ -285,6 +285,11 @@ impl Replica {
         self.inner.identity.node()
     }
 
+    /// The highest level of the ledger that this node applies: see [`Options::highest_level`].
+    pub fn highest_level(&self) -> u32 {
+        self.inner.core.highest_level
+    }
+
     /// What this process drew for its life: see [`Options::life`].
     pub fn life(&self) -> u64 {
         self.inner.life

@@ -161,8 +161,9 @@ async fn begin_in(
     }
 
     let faults = FaultCell::new();
-    let opened = state::open(&options.data_dir.join("state"), options.state_store)?;
-    let core = Arc::new(Core::new(opened.ledger, opened.place, opened.anew, faults.clone()).of_log(health.clone()));
+    let opened = state::open(&options.data_dir.join("state"), options.state_store, options.highest_level)?;
+    let core = Core::new(opened.ledger, opened.place, opened.anew, faults.clone());
+    let core = Arc::new(core.of_log(health.clone(), options.highest_level));
     let keeper = Keeper::start(opened.store, Arc::clone(&core), drive)?;
     let archive = Archive::open(&options.data_dir.join("snapshots"), Arc::clone(&core), drive).map(Arc::new)?;
     check_continued(&log.stated(), &core, &archive)?;

@@ -31,7 +31,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) fn encode_place(place: &Place) -> Result<Vec<u8>, Fault> {
     let (membership_id, membership) = wire::from_membership(&place.membership)
         .map_err(|error| Fault::Broken(format!("a membership in force can not be written: {error}")))?;
-    let meta = v1::StatePlace { last: place.last.as_ref().map(wire::from_log_id), membership_id, membership };
+    let last = place.last.as_ref().map(wire::from_log_id);
+    let meta = v1::StatePlace { last, membership_id, membership, level: place.level };
     Ok(meta.encode_to_vec())
 }
 
@@ -39,7 +40,15 @@ pub(crate) fn encode_place(place: &Place) -> Result<Vec<u8>, Fault> {
 pub(crate) fn decode_place(bytes: &[u8]) -> Result<Place, String> {
     let meta = v1::StatePlace::decode(bytes).map_err(|error| error.to_string())?;
     let membership = wire::to_membership(meta.membership_id, &meta.membership).map_err(|error| error.to_string())?;
-    Ok(Place { last: meta.last.as_ref().map(wire::to_log_id), membership })
+    Ok(Place { last: meta.last.as_ref().map(wire::to_log_id), membership, level: meta.level })
+}
+
+/// P23: a state of a higher level may mean something that this build does not know, even where it can read all of it.
+pub(crate) fn check_level(place: &Place, highest: u32) -> Result<(), Fault> {
+    match place.level > highest {
+        true => Err(Fault::AboveLevel { level: place.level, highest }),
+        false => Ok(()),
+    }
 }
 
 /// A state made of rows, if they are one: a ledger whose applied index is that of its place.
@@ -63,14 +72,20 @@ pub(crate) struct Opened {
 }
 
 /// Opens the store: that in a folder, unless there is one in memory. Blocks: it reads all of it.
-pub(crate) fn open(folder: &Path, memory: Option<MemoryStore>) -> Result<Opened, Fault> {
+pub(crate) fn open(folder: &Path, memory: Option<MemoryStore>, highest_level: u32) -> Result<Opened, Fault> {
     let opened = match memory {
         Some(mut store) => store.load().map(|contents| (Box::new(store) as Box<dyn StateStore>, contents)),
         None => open_or_set_aside(folder).map(|(store, contents)| (Box::new(store) as Box<dyn StateStore>, contents)),
     };
     let (store, contents) = opened.map_err(|error| Fault::State(error.to_string()))?;
     let made = match contents {
-        Contents::State { meta, rows } => decode_place(&meta).and_then(|place| assemble(place, rows)),
+        Contents::State { meta, rows } => match decode_place(&meta) {
+            Ok(place) => {
+                check_level(&place, highest_level)?;
+                assemble(place, rows)
+            }
+            Err(error) => Err(error),
+        },
         Contents::Empty => Ok((Ledger::new(), Place::default())),
     };
     Ok(match made {

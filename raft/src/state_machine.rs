@@ -34,7 +34,11 @@ pub(crate) fn as_snapshot(manifest: Manifest) -> Result<Snapshot, io::Error> {
 impl StateMachine {
     /// What openraft can not go on without: its error ends Raft, and this says why.
     fn failed(&self, error: ArchiveError) -> io::Error {
-        self.machine.core().faults.raise(Fault::State(error.to_string()));
+        let fault = match &error {
+            ArchiveError::Fault(fault) => fault.clone(),
+            error => Fault::State(error.to_string()),
+        };
+        self.machine.core().faults.raise(fault);
         io::Error::other(error)
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! Reading order: [`world`] (the two phases), `plan` (what is to happen), `clients` and `operators` (who asks), `faults`
 //! and `nemesis` (what goes wrong), `network`, `disk`, `clock`, `relay` (the edges), `node` (life and death),
-//! `chronicle`, `observer`, `aftermath`, `history` (what is seen), `verdict`, [`run`].
+//! `upgrade` (another release), `chronicle`, `observer`, `aftermath`, `history` (what is seen), `verdict`, [`run`].
 
 mod aftermath;
 mod chance;
@@ -38,6 +38,7 @@ mod plan;
 mod relay;
 pub mod run;
 mod trace;
+mod upgrade;
 mod verdict;
 pub mod world;
 

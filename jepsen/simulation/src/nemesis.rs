@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    fn kill(&mut self, place: Place, death: Death, absence: Duration) -> Result<()> {
+    pub(crate) fn kill(&mut self, place: Place, death: Death, absence: Duration) -> Result<()> {
         self.ends(place, if death == Death::Kill { FaultKind::Kill } else { FaultKind::PowerCut });
         self.nodes[place].die(death)?;
         self.after(absence, Step::Start(place));

@@ -16,6 +16,7 @@ use reveille_cluster::parts::Parts;
 use reveille_cluster::site::Site;
 use reveille_cluster::station::{self, Station};
 use reveille_cluster::zones::Zones;
+use reveille_ledger::LEVEL;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{Holder, Incarnation, NodeId};
 use reveille_raft::store::MemoryStore;
@@ -63,6 +64,8 @@ pub struct Node {
     pub id: NodeId,
     /// Its clocks.
     pub clock: NodeClock,
+    /// The highest level of the ledger that the release on it applies (P23).
+    pub level: u32,
     around: Surroundings,
     lives: u64,
     log: MemoryDisk,
@@ -92,7 +95,7 @@ impl Node {
     /// A machine that was never used.
     pub fn new(id: NodeId, clock: NodeClock, around: Surroundings) -> Node {
         let (log, store) = (MemoryDisk::new(), MemoryStore::default());
-        Node { id, clock, around, lives: 0, log, store, running: None }
+        Node { id, clock, level: LEVEL, around, lives: 0, log, store, running: None }
     }
 
     /// The process that runs here.
@@ -136,6 +139,7 @@ impl Node {
         options.log_disk = Some(Arc::new(disk.clone()));
         options.state_store = Some(self.store.clone());
         options.drive = Drive::Inline;
+        options.highest_level = self.level;
         let stop = CancellationToken::new();
         let site = Arc::new(parking_lot::Mutex::new(None));
         let station = station::Options {

@@ -29,7 +29,7 @@ use crate::plan::{LAST_MS, Plan};
 use crate::relay::{Mood, Relay, Struck};
 use crate::trace::Trace;
 use crate::verdict::{Verdict, Watch};
-use crate::{aftermath, history, node};
+use crate::{aftermath, history, node, upgrade};
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -80,6 +80,10 @@ pub(crate) enum Step {
     Observe,
     /// What a former leadership left on its way arrives.
     Late,
+    /// A release that applies this level is installed, and the node restarts.
+    Install(Place, u32),
+    /// Somebody finishes the upgrade, if that is possible.
+    Finish,
     Heal,
     End,
 }
@@ -244,6 +248,9 @@ impl World {
         if self.options.faults {
             self.after(FAULTS_AFTER, Step::NextFault);
         }
+        for (percent, step) in upgrade::plan(self.options.seed) {
+            self.after(whole * percent / 100, step);
+        }
         while let Some(((at, _), _)) = self.agenda.first_key_value() {
             let at = *at;
             let cuts: Vec<_> = self.nodes.iter().map(|node| node.disk().cloned()).collect();
@@ -340,6 +347,8 @@ impl World {
                 }
                 self.after(LATE_EVERY, Step::Late);
             }
+            Step::Install(place, level) => self.install(place, level)?,
+            Step::Finish => self.finish_upgrade(),
             Step::Heal => self.heal(),
             Step::End => {}
         }
@@ -387,6 +396,9 @@ impl World {
         let (_, newest) = newest.context("no node answers a read at the end")?;
         self.look();
         self.observer.end();
+        if let Some(wrong) = self.upgrade_left_open() {
+            self.watch.wrong(wrong);
+        }
         let created = self.clients.known(|known| (known.created.clone(), known.created.len() as u64 + known.never));
         let planned = self.plan.schedules.len() as u64;
         if created.1 < planned {

@@ -13,3 +13,5 @@ mod service;
 mod small_disk;
 mod start;
 mod unsubscribe;
+#[cfg(feature = "next-level")]
+mod upgrade;

@@ -51,7 +51,12 @@ impl Process {
 
     /// Starts it once more where it was.
     pub fn again(&self, folder: &Path, name: &str) -> Process {
-        Process::listening_at(folder, name, [&self.admin, &self.peers, &self.http])
+        self.again_by(folder, name, &[])
+    }
+
+    /// The same with variables in its environment.
+    pub fn again_by(&self, folder: &Path, name: &str, environment: &[(&str, &str)]) -> Process {
+        Process::listening_by(folder, name, [&self.admin, &self.peers, &self.http], environment)
     }
 
     fn listening_at(folder: &Path, name: &str, addresses: [&str; 3]) -> Process {

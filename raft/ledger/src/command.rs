@@ -14,11 +14,11 @@ use crate::fingerprint::fingerprint;
 use crate::form;
 use crate::ids::{Epoch, Fence, Hash, Holder, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
+use crate::level::GENESIS_LEVEL;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::policy::Policies;
 use crate::pool::PoolSet;
-use crate::state::GENESIS_LEVEL;
 use crate::strides::Strides;
 use crate::tenant::TenantSet;
 
@@ -129,6 +129,9 @@ pub enum Command {
     PoolReset(String),
     /// Raises the ledger's level, after which commands and row forms of that level may be used (P23).
     RaiseLevel(RaiseLevel),
+    /// Changes nothing.
+    #[cfg(feature = "next-level")]
+    OfNextLevel,
 }
 
 /// One voter's clock at the start of an epoch.
@@ -1038,7 +1041,11 @@ impl Command {
     /// The lowest level of the ledger at which this command may be proposed (P23). A command that a later release
     /// adds gets its own arm here, with the level of that release.
     pub fn level(&self) -> u32 {
-        GENESIS_LEVEL
+        match self {
+            #[cfg(feature = "next-level")]
+            Command::OfNextLevel => crate::level::KNOWN,
+            _ => GENESIS_LEVEL,
+        }
     }
 }
 

@@ -24,8 +24,11 @@ pub mod ids;
 pub mod impossible;
 mod key;
 pub mod labels;
+pub mod level;
 pub mod limits;
 pub mod moments;
+#[cfg(feature = "next-level")]
+mod next_level;
 pub mod planted;
 pub mod policy;
 pub mod pool;
@@ -43,6 +46,7 @@ pub mod toll;
 mod weight;
 
 pub use apply::{Applied, BackfillBatch, Look, TEST_NAME, agreed_time, closed_slots};
+pub use level::{GENESIS_LEVEL, LEVEL};
 pub use rows::{Change, Changed};
 pub use state::*;
 pub use table::Table;

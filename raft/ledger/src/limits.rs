@@ -131,8 +131,12 @@ pub(crate) const LEVEL_1: Limits = Limits {
 };
 
 /// The limits of a level.
-pub const fn limits(_level: u32) -> &'static Limits {
-    &LEVEL_1
+pub const fn limits(level: u32) -> &'static Limits {
+    match level {
+        #[cfg(feature = "next-level")]
+        crate::level::KNOWN => &crate::next_level::LIMITS,
+        _ => &LEVEL_1,
+    }
 }
 
 impl Ledger {

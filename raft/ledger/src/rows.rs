@@ -7,16 +7,20 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-use crate::command::Unreadable;
-use crate::evidence::SheetKey;
-use crate::form::{decode, encode};
+use crate::campaign::Campaign;
+use crate::command::{Relay, Unreadable};
+use crate::evidence::{Sheet, SheetKey};
+use crate::form::RowForm;
 use crate::ids::{Fence, Hash, NodeId, Nominal, RunId, ScheduleId};
 use crate::key::Key;
-use crate::state::{Derived, Ledger, Standing};
+use crate::pool::PoolRow;
+use crate::rulings::Ruling;
+use crate::state::{
+    Answer, Chunk, DeadLetter, Derived, Head, History, Ledger, OptedOut, Page, Row, Schedule, SealedAudience, Standing,
+    StoredBlob, Summary, TakenBack,
+};
 use crate::table::Table;
+use crate::tenant::Tenant;
 use crate::weight::{Held, Weight};
 
 /// A key and its value; no value: the row was removed.
@@ -34,22 +38,24 @@ fn key_bytes<K: Key>(tag: u8, key: &K) -> Vec<u8> {
     bytes
 }
 
-fn changes<'a, K: Key + Ord + Clone, V: Serialize>(
+fn changes<'a, K: Key + Ord + Clone, V: RowForm>(
     tag: u8,
+    level: u32,
     table: &'a Table<K, V>,
     keys: &'a BTreeSet<K>,
 ) -> impl Iterator<Item = Change> + 'a {
-    keys.iter().map(move |key| (key_bytes(tag, key), table.get(key).map(encode)))
+    keys.iter().map(move |key| (key_bytes(tag, key), table.get(key).map(|value| value.to_row(level))))
 }
 
-fn rows<K: Key + Ord + Clone, V: Serialize>(
+fn rows<K: Key + Ord + Clone, V: RowForm>(
     tag: u8,
+    level: u32,
     table: &Table<K, V>,
 ) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
-    table.iter().map(move |(key, value)| (key_bytes(tag, key), encode(value)))
+    table.iter().map(move |(key, value)| (key_bytes(tag, key), value.to_row(level)))
 }
 
-fn restore<K: Key + Ord + Clone, V: DeserializeOwned>(
+fn restore<K: Key + Ord + Clone, V: RowForm>(
     table: &mut Table<K, V>,
     mut key: &[u8],
     value: &[u8],
@@ -59,7 +65,7 @@ fn restore<K: Key + Ord + Clone, V: DeserializeOwned>(
     if !key.is_empty() {
         return Err(wrong());
     }
-    table.restore(read, decode(value)?);
+    table.restore(read, V::from_row(value)?);
     Ok(())
 }
 
@@ -114,13 +120,16 @@ macro_rules! tables {
 
             /// These rows, each with its present value, and the one that changes with every entry.
             pub fn changed_rows<'a>(&'a self, changed: &'a Changed) -> impl Iterator<Item = Change> + 'a {
-                std::iter::once((vec![HEAD], Some(encode(&self.head))))
-                    $(.chain(changes($tag, &self.$table, &changed.$table)))*
+                let level = self.head.level;
+                std::iter::once((vec![HEAD], Some(self.head.to_row(level))))
+                    $(.chain(changes($tag, level, &self.$table, &changed.$table)))*
             }
 
-            /// All rows, in the order of their keys.
+            /// All rows, in the order of their keys and in the forms of the ledger's level.
             pub fn all_rows(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
-                std::iter::once((vec![HEAD], encode(&self.head)))$(.chain(rows($tag, &self.$table)))*
+                let level = self.head.level;
+                std::iter::once((vec![HEAD], self.head.to_row(level)))
+                    $(.chain(rows($tag, level, &self.$table)))*
             }
 
             /// What some rows weigh, from a key on that an earlier call gave (at first the empty one), until they
@@ -128,7 +137,7 @@ macro_rules! tables {
             pub fn weigh(&self, from: &[u8], most: u64) -> (Weight, Option<Vec<u8>>) {
                 let mut scales = Scales { from, most, weight: Weight::default(), next: None };
                 if from.is_empty() {
-                    let head = 1 + encode(&self.head).len() as u64;
+                    let head = 1 + self.head.to_row(self.head.level).len() as u64;
                     scales.weight = Weight { memory: size_of::<Ledger>() as u64, disk: head };
                 }
                 $(scales.weigh($tag, &self.$table);)*
@@ -142,7 +151,7 @@ macro_rules! tables {
 
             fn restore_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
                 match key.split_first() {
-                    Some((&HEAD, [])) => self.head = decode(value)?,
+                    Some((&HEAD, [])) => self.head = Head::from_row(value)?,
                     $(Some((&$tag, key)) => restore(&mut self.$table, key, value)?,)*
                     _ => return Err(Unreadable("a row of an unknown table".to_owned())),
                 }
@@ -172,6 +181,17 @@ tables! {
     18 => taken_back: (String, String),
     19 => pools: String,
 }
+
+/// Their rows have had one form only.
+macro_rules! of_one_form {
+    ($($value:ty),* $(,)?) => { $(impl RowForm for $value {})* };
+}
+of_one_form! {
+    Head, Relay, Schedule, History, StoredBlob, Page, Chunk, Row, Sheet, DeadLetter, OptedOut, Answer, Summary,
+    Vec<Ruling>, SealedAudience, Campaign, Tenant, TakenBack, PoolRow,
+}
+#[cfg(not(feature = "next-level"))]
+impl RowForm for crate::state::Node {}
 
 impl Ledger {
     /// Builds the state from all of its rows, in any order.

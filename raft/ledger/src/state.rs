@@ -20,6 +20,7 @@ use crate::deferral::Deferrals;
 use crate::evidence::{Sheet, SheetKey};
 use crate::ids::{Epoch, Fence, GROUP, Hash, Holder, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
 use crate::labels::Labels;
+use crate::level::GENESIS_LEVEL;
 use crate::moments::{Doubt, Moments, What};
 use crate::planted::{self, Bug};
 use crate::policy::{DAY_MS, FINISH_MS_MIN, Overlap, Policies};
@@ -144,6 +145,9 @@ pub struct Node {
     /// Rows of its current life were revoked, and that life has claimed nothing since: if another life comes
     /// up, this one died.
     pub lost: bool,
+    /// When its current life came up; none: at level 1.
+    #[cfg(feature = "next-level")]
+    pub up_at: Option<Time>,
 }
 
 /// The epoch in force.
@@ -880,11 +884,6 @@ impl Head {
         self.test_clock.map_or(0, |clock| clock.offset_ms)
     }
 }
-
-/// The level of a new ledger (P23). It never changes: an empty ledger must be the same in every release.
-pub const GENESIS_LEVEL: u32 = 1;
-/// The highest level that this build applies (P23). `apply` never reads it: it goes by [`Head::level`].
-pub const LEVEL: u32 = 1;
 
 /// The whole state. Rows are public to be read; only `apply` changes them.
 #[derive(Clone, Debug)]

@@ -12,3 +12,5 @@ mod snapshots;
 mod support;
 mod three_nodes;
 mod transport;
+#[cfg(feature = "next-level")]
+mod upgrade;

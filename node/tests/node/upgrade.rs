@@ -1,0 +1,46 @@
+//! A rolling upgrade to a release with a higher level of the ledger, by the commands of the handbook (P23).
+
+use std::path::Path;
+
+use crate::process::{Ended, Process, start, until};
+
+/// The next release.
+const NEXT: (&str, &str) = ("REVEILLE_LEVEL", "2");
+
+/// A node dies, and starts with the next release.
+fn upgrade(node: &mut Process, folder: &Path, name: &str) {
+    node.kill();
+    *node = node.again_by(folder, name, &[NEXT]);
+}
+
+#[test]
+fn level_is_raised_by_command_and_the_former_release_does_not_start_afterwards() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [mut one, mut two, mut three] = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
+    let init = format!("cluster init --peer {},{}", two.peers, three.peers);
+    until("a cluster", || one.reveille(&init).code == Some(0));
+    until("all are known", || one.reveille("cluster upgrade status").stdout.matches("0.1.0").count() == 3);
+    let early = one.reveille("cluster upgrade finish --yes -o json");
+    assert_eq!(early.code, Some(0), "nothing to raise: {early:?}");
+
+    upgrade(&mut one, folder.path(), "one");
+    upgrade(&mut two, folder.path(), "two");
+    let in_the_way = "node three applies ledger level 1 and not 2; install the new release on it and restart it";
+    until("who is in the way", || three.reveille("cluster upgrade status").stderr.contains(in_the_way));
+    let refused = two.reveille("cluster upgrade finish --yes");
+    assert!(refused.code != Some(0) && refused.stderr.contains(in_the_way), "{refused:?}");
+    assert_eq!(three.reveille("optout add ann@example.net").code, Some(0), "the mixed cluster works");
+
+    upgrade(&mut three, folder.path(), "three");
+    until("it is raised", || one.reveille("cluster upgrade finish --yes").code == Some(0));
+    let status = three.reveille("cluster upgrade status -o json");
+    assert!(status.stdout.contains("\"level\": 2"), "{status:?}");
+
+    three.kill();
+    let flags = ["--listen", &three.admin, "--peer-listen", &three.peers, "--http", &three.http];
+    let former = Ended::from(start(folder.path(), "three", &flags).output().expect("it runs"));
+    assert_eq!(former.code, Some(1), "{former:?}");
+    assert!(former.stderr.contains("start a newer build on this data folder"), "{former:?}");
+    three = three.again_by(folder.path(), "three", &[NEXT]);
+    until("it is back", || three.reveille("optout check ann@example.net").code == Some(0));
+}

@@ -1,0 +1,161 @@
+//! An upgrade to a level with a changed row, a new command and a new limit (P23).
+#![cfg(feature = "next-level")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::command::{Claim, Command, Entry, NodeUp, RaiseLevel};
+use reveille_ledger::ids::{Holder, Incarnation, NodeId, RunId};
+use reveille_ledger::impossible::Impossible;
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{LEVEL, Ledger, level};
+
+/// What the former release stored.
+const FORMER: &str = "tests/format.txt";
+const RECORD: &str = "tests/format-next-level.txt";
+const NODES: &str = "01";
+
+type Rows = BTreeMap<String, String>;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
+}
+
+fn restored(rows: &Rows) -> Ledger {
+    Ledger::from_rows(rows.iter().map(|(key, value)| (unhex(key), unhex(value)))).expect("a state")
+}
+
+/// A ledger, and its rows as a store holds them: each as it was when it changed last.
+struct World {
+    ledger: Ledger,
+    stored: Rows,
+}
+
+impl World {
+    /// Goes on from the state that the former release stored.
+    fn new() -> World {
+        let recorded = std::fs::read_to_string(FORMER).expect(FORMER);
+        let rows = recorded.lines().filter_map(|line| line.split_once(" key ")?.1.split_once(" = "));
+        let stored: Rows = rows.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        World { ledger: restored(&stored), stored }
+    }
+
+    fn entry(&self, command: Command) -> Entry {
+        let head = self.ledger.head();
+        Entry { epoch: head.epoch.map(|epoch| epoch.epoch).unwrap_or_default(), now: head.now, command }
+    }
+
+    fn put(&mut self, command: Command) -> Outcome {
+        let entry = self.entry(command);
+        let outcome = self.ledger.apply(self.ledger.head().applied + 1, &entry).reply.outcome;
+        let changed = self.ledger.take_changed();
+        for (key, value) in self.ledger.changed_rows(&changed) {
+            match value {
+                Some(value) => self.stored.insert(hex(&key), hex(&value)),
+                None => self.stored.remove(&hex(&key)),
+            };
+        }
+        outcome
+    }
+
+    /// The next life of a node comes up, in a release with this level.
+    fn up(&mut self, node: NodeId, level: u32) -> Outcome {
+        let known = self.ledger.nodes().get(&node).map_or(0, |node| node.incarnation.0);
+        let holder = Holder { node, incarnation: Incarnation(known + 1) };
+        self.put(Command::NodeUp(NodeUp { holder, name: node.to_string(), level, life: known + 1 }))
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        self.ledger.nodes().iter().map(|(id, _)| *id).collect()
+    }
+
+    fn raise(&mut self) -> Outcome {
+        let voters = self.nodes();
+        self.put(Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters }))
+    }
+
+    /// Every node has announced the level, and it was raised.
+    fn raised() -> World {
+        let mut world = World::new();
+        world.up(NodeId(2), LEVEL);
+        for node in world.nodes() {
+            assert_eq!(world.up(node, level::KNOWN), Outcome::Done);
+        }
+        assert_eq!(world.raise(), Outcome::Done);
+        world
+    }
+
+    fn forms_of_nodes(&self) -> BTreeSet<&str> {
+        self.stored.iter().filter(|(key, _)| key.starts_with(NODES)).map(|(_, value)| &value[..2]).collect()
+    }
+}
+
+#[test]
+fn until_the_level_is_raised_rows_are_in_the_former_form() {
+    let mut world = World::new();
+    world.up(NodeId(2), LEVEL);
+    assert_eq!(world.up(NodeId(2), level::KNOWN), Outcome::Done);
+    let refused = Outcome::Refused(Refusal::from(Impossible::LevelNotAnnounced {
+        asked: level::KNOWN,
+        node: world.nodes().into_iter().find(|node| *node != NodeId(2)).expect("another node"),
+        announced: LEVEL,
+    }));
+    assert_eq!(world.raise(), refused);
+    assert_eq!(world.forms_of_nodes(), ["01"].into());
+    assert_eq!(restored(&world.stored).state_hash(), world.ledger.state_hash());
+}
+
+#[test]
+fn rows_of_both_forms_make_the_state_that_made_them() {
+    let mut world = World::raised();
+    assert_eq!(world.up(NodeId(2), level::KNOWN), Outcome::Done);
+    assert_eq!(world.forms_of_nodes(), ["01", "02"].into(), "one node has not changed since");
+    let nodes = restored(&world.stored);
+    assert_eq!(nodes.nodes().get(&NodeId(2)).expect("a node").up_at, Some(world.ledger.head().now));
+    assert_eq!(nodes.state_hash(), world.ledger.state_hash());
+    // A snapshot has all of them in the form of the level.
+    let all: Vec<_> = world.ledger.all_rows().collect();
+    assert!(all.iter().filter(|(key, _)| key[0] == 1).all(|(_, value)| value[0] == 2));
+    assert_eq!(Ledger::from_rows(all).expect("a state").state_hash(), world.ledger.state_hash());
+}
+
+#[test]
+fn after_the_level_is_raised_a_node_of_the_former_release_is_not_taken() {
+    let mut world = World::raised();
+    let refused = Outcome::Refused(Refusal::from(Impossible::LevelTooLow { ledger: level::KNOWN, node: LEVEL }));
+    assert_eq!(world.up(NodeId(2), LEVEL), refused);
+}
+
+#[test]
+fn limits_are_those_of_the_level() {
+    let claim = |world: &mut World| {
+        let (page, holder) = (RunId { index: 999, place: 0 }, Holder { node: NodeId(2), incarnation: Incarnation(9) });
+        world.put(Command::Claim(vec![Claim { page, chunk: 0, slice: Bitmap::range(0, 511), holder }]))
+    };
+    let (former, next) = (claim(&mut World::new()), claim(&mut World::raised()));
+    assert_ne!(former, next, "512 recipients are too many at level 1, and at level 2 the page is not there");
+}
+
+#[test]
+fn the_bytes_of_the_level_are_those_that_were_recorded() {
+    let mut world = World::raised();
+    assert_eq!(world.up(NodeId(2), level::KNOWN), Outcome::Done);
+    let command = world.entry(Command::OfNextLevel).to_bytes();
+    let mut text = format!("command OfNextLevel = {}\n", hex(&command));
+    for (key, value) in world.stored.iter().filter(|(_, value)| value.starts_with("02")) {
+        let _ = writeln!(text, "row key {key} = {value}");
+    }
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+        std::fs::write(RECORD, &text).expect(RECORD);
+    }
+    assert_eq!(text, std::fs::read_to_string(RECORD).expect(RECORD), "the format has changed");
+}

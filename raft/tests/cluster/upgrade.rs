@@ -1,0 +1,147 @@
+//! A rolling upgrade to the next level, and back while that is still possible (P23).
+
+use reveille_ledger::command::{Command, NodeUp, RaiseLevel};
+use reveille_ledger::ids::{Hash, Holder, Incarnation};
+use reveille_ledger::refusal::Refusal;
+use reveille_ledger::reply::Outcome;
+use reveille_ledger::{LEVEL, Ledger, level};
+use reveille_raft::{Fault, Options, ProposeError};
+
+use crate::support::*;
+
+/// Short, so that a test fills it.
+const EVERY: u64 = 40;
+
+fn release(level: u32) -> impl Fn(&mut Options) {
+    move |options| {
+        options.highest_level = level;
+        options.snapshot_every = EVERY;
+        options.log_keep = 5;
+    }
+}
+
+fn state(node: &Node) -> (u64, Hash) {
+    node.replica().read(|ledger: &Ledger| (ledger.head().applied, ledger.state_hash()))
+}
+
+/// What the cluster crate does once a node is up.
+async fn announce(node: &Node) {
+    let replica = node.replica();
+    let holder = Holder { node: node.id, incarnation: Incarnation(replica.life()) };
+    let name = format!("n{}", node.id.0);
+    let up = NodeUp { holder, name, level: replica.highest_level(), life: replica.life() };
+    let taken = replica.propose(&Command::NodeUp(up), soon()).await.expect("an answer").outcome;
+    assert_eq!(taken, Outcome::Done);
+}
+
+async fn marks(node: &Node, name: &str, count: usize) {
+    for number in 0..count {
+        propose(node.replica(), &format!("{name} {number}")).await.expect("it is applied");
+    }
+}
+
+async fn start(node: &mut Node, level: u32) -> Result<(), Fault> {
+    let transport = rebind(&node.address);
+    node.start_with(transport, release(level)).await
+}
+
+async fn restart(node: &mut Node, level: u32) {
+    node.stop().await;
+    start(node, level).await.expect("it starts");
+    announce(node).await;
+}
+
+/// Replicas of both releases are equal at an equal index.
+async fn compare(nodes: &[Node]) {
+    let index = nodes[0].replica().linearizable(soon()).await.expect("a quorum runs");
+    for node in nodes {
+        node.replica().wait_applied(index, soon()).await.expect("all are there");
+    }
+    let (first, others) = nodes.split_first().expect("nodes");
+    for node in others {
+        assert_eq!(state(node), state(first), "n{} and n{}", node.id.0, first.id.0);
+    }
+}
+
+async fn raise(nodes: &[Node]) -> Outcome {
+    let voters = nodes.iter().map(|node| node.id).collect();
+    let raise = Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters });
+    nodes[0].replica().propose(&raise, soon()).await.expect("an answer").outcome
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_two_releases_are_equal_until_the_former_one_must_stop() {
+    let mut nodes = three_over_tcp_with(release(LEVEL)).await;
+    for node in &nodes {
+        announce(node).await;
+    }
+    marks(&nodes[0], "former release", 50).await;
+
+    // The next release on one node and another, back on the first, and on all.
+    for (place, level) in [(0, level::KNOWN), (1, level::KNOWN), (0, LEVEL), (2, level::KNOWN)] {
+        restart(&mut nodes[place], level).await;
+        marks(&nodes[place], &format!("n{place} has level {level}"), 30).await;
+        compare(&nodes).await;
+        assert!(matches!(raise(&nodes).await, Outcome::Refused(Refusal::NotPossible(_))), "one node is in the way");
+    }
+    let above = nodes[1].replica().propose(&Command::OfNextLevel, soon()).await;
+    assert_eq!(above, Err(ProposeError::AboveLevel { needs: level::KNOWN, ledger: LEVEL }));
+    restart(&mut nodes[0], level::KNOWN).await;
+    assert_eq!(raise(&nodes).await, Outcome::Done);
+    compare(&nodes).await;
+    let of_next = nodes[1].replica().propose(&Command::OfNextLevel, soon()).await.expect("an answer").outcome;
+    assert_eq!(of_next, Outcome::Done);
+
+    // What is stored after it is in both forms, and reads.
+    for place in [2, 0] {
+        restart(&mut nodes[place], level::KNOWN).await;
+        marks(&nodes[place], &format!("n{place} after it"), 30).await;
+        compare(&nodes).await;
+    }
+
+    nodes[1].stop().await;
+    let former = start(&mut nodes[1], LEVEL).await;
+    assert_eq!(former, Err(Fault::AboveLevel { level: level::KNOWN, highest: LEVEL }));
+    start(&mut nodes[1], level::KNOWN).await.expect("nothing is lost");
+    compare(&nodes).await;
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_of_the_former_release_does_not_go_on_from_a_snapshot_of_the_next_one() {
+    let mut nodes = three_over_tcp_with(release(level::KNOWN)).await;
+    for node in &nodes {
+        announce(node).await;
+    }
+    marks(&nodes[0], "before it leaves", 5).await;
+    compare(&nodes).await;
+    let leads = leader(&nodes).await;
+    let away = (leads + 1) % 3;
+    let seen = nodes[away].replica().status().last_index;
+    nodes[away].stop().await;
+
+    let voters = nodes.iter().map(|node| node.id).collect();
+    let raise = Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters });
+    let raised = nodes[leads].replica().propose(&raise, soon()).await.expect("an answer").outcome;
+    assert_eq!(raised, Outcome::Done);
+    marks(&nodes[leads], "without it", 100).await;
+    until("the log that the absent node would need is gone", || {
+        (nodes[leads].replica().status().purged_index > seen).then_some(())
+    })
+    .await;
+
+    let started = start(&mut nodes[away], LEVEL).await;
+    let expected = Fault::AboveLevel { level: level::KNOWN, highest: LEVEL };
+    match started {
+        Ok(()) => {
+            let mut fault = nodes[away].replica().fault();
+            let fault = tokio::time::timeout(PATIENCE, fault.wait_for(Option::is_some)).await.expect("a fault");
+            assert_eq!(*fault.expect("it is kept"), Some(expected));
+            nodes[away].stop().await;
+        }
+        Err(fault) => assert_eq!(fault, expected),
+    }
+    start(&mut nodes[away], level::KNOWN).await.expect("nothing is lost");
+    compare(&nodes).await;
+    stop_all(&mut nodes).await;
+}
