@@ -147,6 +147,8 @@ mod tests {
             revoked_index: 0,
             deaths: died_at(seconds),
             lost: false,
+            #[cfg(feature = "next-level")]
+            up_at: None,
         }
     }
 

@@ -169,7 +169,7 @@ mod tests {
     fn limits_of_each_level_fit_entries_pages_and_chunks() {
         use crate::bitmap::CHUNK;
         use crate::command::ENTRY_BYTES_MAX;
-        for level in 1..=crate::LEVEL {
+        for level in 1..=crate::level::KNOWN {
             let limits = limits(level);
             // A shared page is one chunk: its runs never straddle two.
             assert!(limits.page_runs as u32 * limits.small_audience <= CHUNK, "level {level}");
