@@ -20,8 +20,9 @@ fn level_is_raised_by_command_and_the_former_release_does_not_start_afterwards()
     let init = format!("cluster init --peer {},{}", two.peers, three.peers);
     until("a cluster", || one.reveille(&init).code == Some(0));
     until("all are known", || one.reveille("cluster upgrade status").stdout.matches("0.1.0").count() == 3);
-    let early = one.reveille("cluster upgrade finish --yes -o json");
-    assert_eq!(early.code, Some(0), "nothing to raise: {early:?}");
+    until("all came up", || one.reveille("cluster upgrade finish --yes").code == Some(0));
+    let status = one.reveille("cluster upgrade status -o json");
+    assert!(status.stdout.contains("\"level\": 1"), "nothing to raise: {status:?}");
 
     upgrade(&mut one, folder.path(), "one");
     upgrade(&mut two, folder.path(), "two");

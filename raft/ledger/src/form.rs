@@ -23,6 +23,12 @@ pub trait RowForm: Serialize + DeserializeOwned {
         encode(self)
     }
 
+    /// How many bytes [`RowForm::to_row`] gives, without making them.
+    fn row_len(&self, _level: u32) -> usize {
+        // Plain data in memory: postcard has nothing to refuse there.
+        1 + postcard::serialize_with_flavor(self, postcard::ser_flavors::Size::default()).unwrap_or_default()
+    }
+
     /// Reads a row that was written at any level.
     ///
     /// # Errors

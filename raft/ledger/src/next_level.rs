@@ -53,6 +53,10 @@ impl RowForm for Node {
         }
     }
 
+    fn row_len(&self, level: u32) -> usize {
+        self.to_row(level).len()
+    }
+
     fn from_row(bytes: &[u8]) -> Result<Node, Unreadable> {
         match bytes.first() {
             Some(&NODE_FORM) => decode_as(NODE_FORM, bytes),

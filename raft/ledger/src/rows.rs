@@ -73,6 +73,7 @@ fn restore<K: Key + Ord + Clone, V: RowForm>(
 struct Scales<'a> {
     from: &'a [u8],
     most: u64,
+    level: u32,
     weight: Weight,
     next: Option<Vec<u8>>,
 }
@@ -93,7 +94,7 @@ impl Scales<'_> {
                 self.next = Some(bytes);
                 return;
             }
-            self.weight += Weight::of::<K, V>(bytes.len(), value);
+            self.weight += Weight::of::<K, V>(bytes.len(), value, self.level);
         }
     }
 }
@@ -135,7 +136,7 @@ macro_rules! tables {
             /// What some rows weigh, from a key on that an earlier call gave (at first the empty one), until they
             /// are `most` bytes as stored; and the key to go on from, where there is more.
             pub fn weigh(&self, from: &[u8], most: u64) -> (Weight, Option<Vec<u8>>) {
-                let mut scales = Scales { from, most, weight: Weight::default(), next: None };
+                let mut scales = Scales { from, most, level: self.head.level, weight: Weight::default(), next: None };
                 if from.is_empty() {
                     let head = 1 + self.head.to_row(self.head.level).len() as u64;
                     scales.weight = Weight { memory: size_of::<Ledger>() as u64, disk: head };

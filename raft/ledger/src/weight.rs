@@ -10,12 +10,11 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use serde::Serialize;
-
 use crate::bitmap::Bitmap;
 use crate::campaign::Campaign;
 use crate::command::Relay;
 use crate::evidence::Sheet;
+use crate::form::RowForm;
 use crate::moments::Moment;
 use crate::pool::PoolRow;
 use crate::rulings::Ruling;
@@ -43,21 +42,15 @@ impl AddAssign for Weight {
 
 impl Weight {
     /// Of a row of a table.
-    pub(crate) fn of<K, V: Held>(key_bytes: usize, value: &V) -> Weight {
-        let encoded = encoded_len(value);
+    pub(crate) fn of<K, V: Held>(key_bytes: usize, value: &V, level: u32) -> Weight {
+        let encoded = value.row_len(level);
         let in_tree = 2 * (size_of::<K>() + size_of::<V>());
         Weight { memory: (in_tree + value.heap(encoded)) as u64, disk: (key_bytes + encoded) as u64 }
     }
 }
 
-/// Of the stored row: the version of its form, and the value.
-fn encoded_len<V: Serialize>(value: &V) -> usize {
-    // Plain data in memory: postcard has nothing to refuse there.
-    1 + postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).unwrap_or_default()
-}
-
 /// What is held in a table.
-pub trait Held: Serialize {
+pub trait Held: RowForm {
     /// The bytes that it points to, where it is written in `encoded` bytes.
     fn heap(&self, encoded: usize) -> usize {
         encoded
