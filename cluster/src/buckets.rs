@@ -27,7 +27,7 @@ fn gathering(rate: f64, slice: u32) -> u32 {
 pub(crate) struct Buckets(BTreeMap<String, Pace>);
 
 impl Buckets {
-    /// What may be claimed at `now` by these rates: mails a second, at most. `slice`: the largest claim.
+    /// How many recipients may be claimed at `now` by these rates, in emails a second. `slice`: the largest claim.
     pub fn gathered(&mut self, rates: BTreeMap<String, f64>, slice: u32, now: Duration) -> Gathered {
         self.0.retain(|name, _| rates.contains_key(name));
         let credit = |(name, rate): (String, f64)| {

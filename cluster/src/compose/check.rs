@@ -1,6 +1,7 @@
 //! What content must be before its templates are compiled: sizes, names, addresses, header fields.
 //!
-//! Called by [`super::Compiled::new`]; the size of a whole content is checked where it is proposed only. Each refusal names the field and the next step.
+//! Called by [`super::Compiled::new`]; [`check_size`] only where a content is proposed. Each refusal names the field and
+//! the next step.
 
 use std::collections::BTreeSet;
 

@@ -422,7 +422,7 @@ impl Book {
         format!("{} in {}", self.names.text(item.recipient), self.names.text(item.run))
     }
 
-    /// One that is told again may have an end by now.
+    /// A limit that is recorded again may have its end.
     fn note_limit(&mut self, limit: Limit) {
         let open = |limit: &Limit| Limit { until_ns: None, ..limit.clone() };
         match self.limits.iter_mut().find(|known| open(known) == open(&limit)) {

@@ -13,7 +13,7 @@ use crate::world::{Step, World};
 
 /// How long a node is away for its new release.
 const ABSENCE: Duration = Duration::from_secs(1);
-/// Whoever finishes the upgrade tries again after this.
+/// The operator who finishes the upgrade tries again after this.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// What is done, in percent of the run. Decided by the seed alone, so that it moves no draw.

@@ -82,7 +82,7 @@ pub(crate) enum Step {
     Late,
     /// A release that applies this level is installed, and the node restarts.
     Install(Place, u32),
-    /// Somebody finishes the upgrade, if that is possible.
+    /// The operator finishes the upgrade, if that is possible.
     Finish,
     Heal,
     End,

@@ -3,7 +3,7 @@
 //! `cargo run --release -p reveille-ledger --example gap`
 //!
 //! Three schedules, each a case that makes the gap look far: many runs that mailed nobody, a list of 10,000 that
-//! was edited, and a gap that came after a thousand mails; and one beside many open runs of another schedule. What it printed stands in
+//! was edited, and a gap that came after a thousand emails; and one beside many open runs of another schedule. What it printed stands in
 //! `docs/performance.md`.
 #![allow(clippy::print_stdout, clippy::disallowed_types)]
 

@@ -4,10 +4,10 @@
 //! are only ever added at the end; what is recorded in `tests/format.txt` is never recorded anew, only
 //! added to (`UPDATE_GOLDENFILES=1`), unless no cluster has been built with it yet.
 
+mod hex;
 mod samples;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::Bitmap;
@@ -17,18 +17,9 @@ use reveille_ledger::fingerprint::fingerprint;
 use reveille_ledger::form::FORM;
 use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, RunId, Time};
 
+use crate::hex::{hex, unhex};
+
 const RECORD: &str = "tests/format.txt";
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
-}
 
 fn entry(command: Command) -> Entry {
     Entry { epoch: Epoch(300), now: Time(1_772_409_600_123), command }

@@ -1,6 +1,8 @@
 //! An upgrade to a level with a changed row, a new command and a new limit (P23).
 #![cfg(feature = "next-level")]
 
+mod hex;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -12,23 +14,14 @@ use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::Outcome;
 use reveille_ledger::{LEVEL, Ledger, level};
 
+use crate::hex::{hex, unhex};
+
 /// What the former release stored.
 const FORMER: &str = "tests/format.txt";
 const RECORD: &str = "tests/format-next-level.txt";
 const NODES: &str = "01";
 
 type Rows = BTreeMap<String, String>;
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
-}
 
 fn restored(rows: &Rows) -> Ledger {
     Ledger::from_rows(rows.iter().map(|(key, value)| (unhex(key), unhex(value)))).expect("a state")

@@ -916,17 +916,22 @@ fn i17_outage_while_any_link_is_cut_is_excused() {
     rejected(&cut(46.0), &[17]);
 }
 
+/// The relay is mended before the minute is over.
+fn mend_relay(history: &mut History) {
+    history.alter(|event| match event {
+        Event::Fault(fault) if fault.kind == FaultKind::Relay => {
+            fault.until_ns = Some(ns(36.0));
+            true
+        }
+        _ => false,
+    });
+}
+
 /// After a minute of its own, one more recipient is due at 70 s and gets its email after so many seconds.
 fn waiting_until(seconds: f64, change: impl FnOnce(&mut History)) -> History {
     with(|history| {
         history.ended.at_ns = ns(130.0);
-        history.alter(|event| match event {
-            Event::Fault(fault) if fault.kind == FaultKind::Relay => {
-                fault.until_ns = Some(ns(36.0));
-                true
-            }
-            _ => false,
-        });
+        mend_relay(history);
         let late = ("default", "late");
         history.due(late, 70.0, "solo");
         history.run("r400.0", late, 70.0, 1, 400);
@@ -1022,13 +1027,7 @@ fn i17_recipients_that_something_else_keeps_waiting_are_no_offence() {
 fn held_for(seconds: f64, change: impl FnOnce(&mut History)) -> History {
     with(|history| {
         history.ended.at_ns = ns(230.0);
-        history.alter(|event| match event {
-            Event::Fault(fault) if fault.kind == FaultKind::Relay => {
-                fault.until_ns = Some(ns(36.0));
-                true
-            }
-            _ => false,
-        });
+        mend_relay(history);
         let late = ("default", "late");
         history.due(late, 100.0, "solo");
         history.run("r400.0", late, 100.0, 1, 400);

@@ -16,7 +16,7 @@ use super::node::{Node, creation, node, yearly};
 struct Bare {
     port: u32,
     sessions: Arc<AtomicUsize>,
-    mails: Arc<AtomicUsize>,
+    emails: Arc<AtomicUsize>,
 }
 
 impl Bare {
@@ -27,12 +27,12 @@ impl Bare {
     async fn saying_to_ehlo(words: &'static str) -> Bare {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = u32::from(listener.local_addr().expect("an address").port());
-        let (sessions, mails) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let bare = Bare { port, sessions: Arc::clone(&sessions), mails: Arc::clone(&mails) };
+        let (sessions, emails) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let bare = Bare { port, sessions: Arc::clone(&sessions), emails: Arc::clone(&emails) };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 sessions.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(serve(stream, words, Arc::clone(&mails)));
+                tokio::spawn(serve(stream, words, Arc::clone(&emails)));
             }
         });
         bare
@@ -44,7 +44,7 @@ impl Bare {
     }
 }
 
-async fn serve(stream: TcpStream, ehlo: &'static str, mails: Arc<AtomicUsize>) {
+async fn serve(stream: TcpStream, ehlo: &'static str, emails: Arc<AtomicUsize>) {
     let mut stream = BufReader::new(stream);
     let mut answer = "220 bare ESMTP\r\n";
     let mut line = String::new();
@@ -54,7 +54,7 @@ async fn serve(stream: TcpStream, ehlo: &'static str, mails: Arc<AtomicUsize>) {
             return;
         }
         if line.starts_with("MAIL") {
-            mails.fetch_add(1, Ordering::SeqCst);
+            emails.fetch_add(1, Ordering::SeqCst);
         }
         answer = match line.get(..4) {
             Some("EHLO") => ehlo,
@@ -84,7 +84,7 @@ async fn relay_without_smtputf8_leaves_recipient_to_another_relay_of_the_pool() 
     assert_eq!(done.counts.map(|counts| (counts.sent, counts.dead)), Some((3, 0)), "{done:?}");
     assert_eq!(node.sink.accepted_count(), 3);
     assert!(bare.sessions.load(Ordering::SeqCst) > 0, "it was asked");
-    assert_eq!(bare.mails.load(Ordering::SeqCst), 0, "and offered nothing");
+    assert_eq!(bare.emails.load(Ordering::SeqCst), 0, "and offered nothing");
     node.stop().await;
 }
 
@@ -102,7 +102,7 @@ async fn pool_without_smtputf8_gives_the_recipient_up_with_the_cause() {
     let told = story.events.iter().find(|event| event.what == "given up").map(|event| event.detail.as_str());
     assert!(told.is_some_and(|told| told.contains("no relay of its pool offers SMTPUTF8")), "{story:?}");
     assert_eq!(bare.sessions.load(Ordering::SeqCst), 1, "it is asked once");
-    assert_eq!(bare.mails.load(Ordering::SeqCst), 0);
+    assert_eq!(bare.emails.load(Ordering::SeqCst), 0);
     node.stop().await;
 }
 
@@ -122,7 +122,7 @@ async fn relay_that_refuses_ehlo_makes_recipient_wait() {
         events.clone_from(&story.events);
         if events.iter().any(|event| event.detail.contains("refused EHLO")) {
             assert_eq!(story.state(), RecipientState::Pending);
-            assert_eq!(bare.mails.load(Ordering::SeqCst) + other.mails.load(Ordering::SeqCst), 0);
+            assert_eq!(bare.emails.load(Ordering::SeqCst) + other.emails.load(Ordering::SeqCst), 0);
             return node.stop().await;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -146,6 +146,6 @@ async fn sender_beyond_ascii_in_pool_without_smtputf8_pauses_the_run_and_kills_n
     let run = node.schedules().trigger_schedule(request).await.expect("triggered").into_inner().run.expect("a run");
     let paused = node.until(&run.run, |run| run.state() == RunState::Paused).await;
     assert_eq!(paused.counts.map(|counts| (counts.sent, counts.dead)), Some((0, 0)), "{paused:?}");
-    assert_eq!(bare.mails.load(Ordering::SeqCst), 0);
+    assert_eq!(bare.emails.load(Ordering::SeqCst), 0);
     node.stop().await;
 }
