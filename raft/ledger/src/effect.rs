@@ -16,11 +16,11 @@ pub enum Effect {
     },
     /// The node named in it may hold claims from here on.
     NodeUp(Holder),
-    /// The leader's wheel: the schedule's next instant is now this.
+    /// For the leader's timer: the due time of this schedule changed.
     DueChanged {
         /// Which schedule.
         schedule: ScheduleId,
-        /// Its next due instant; none: take it off the wheel.
+        /// The next due time; none if the schedule left the due index.
         due: Option<Time>,
     },
     /// The leader's dispatcher: there is something to claim here, now or when a wave comes in.

@@ -438,7 +438,7 @@ pub struct PreviewArgs {
 }
 
 impl RecipientArgs {
-    /// Was one of both given?
+    /// Returns whether recipients were given, by --to, --recipients or --audience.
     pub fn is_given(&self) -> bool {
         !self.to.is_empty() || self.recipients.is_some() || self.sealed.is_some()
     }

@@ -73,7 +73,7 @@ impl Ledger {
         if !waiting.is_empty()
             && let Some(chunk) = self.chunks.edit(&place)
         {
-            // From the wave that has come in to the next one.
+            // Out of every retry wave, the one that is due now included, and into the next one.
             chunk.waves.retain(|_, wave| {
                 wave.remove(&waiting);
                 !wave.is_empty()
@@ -84,7 +84,8 @@ impl Ledger {
         kept
     }
 
-    /// May anybody get a mail of one more run that is due then (P17)? Claimed elsewhere, it may.
+    /// Checks that one more run with this due time would mail at least one recipient (P17). A recipient that is claimed in
+    /// another run counts as one that it would mail: that claim may end without a hand-off.
     ///
     /// # Errors
     /// With the run that mailed last, and the instant at which the first of them may get another one.

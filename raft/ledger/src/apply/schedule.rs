@@ -224,7 +224,7 @@ impl Ledger {
         self.schedules.get(&id)?.wakes_at(self.holding(id).next().is_some())
     }
 
-    /// Moves a schedule in the due index from where it was `before`, and tells the wheel.
+    /// Moves a schedule in the due index from where it was `before`, and notifies the leader's timer.
     pub(super) fn index_due(&mut self, context: &mut Context, id: ScheduleId, before: Option<Time>) {
         let due = self.due_key(id);
         if before == due {
