@@ -84,8 +84,8 @@ impl Ledger {
         kept
     }
 
-    /// Checks that one more run with this due time would mail at least one recipient (P17). A recipient that is claimed in
-    /// another run counts as one that it would mail: that claim may end without a hand-off.
+    /// Checks that one more run with this due time would mail at least one recipient (P17). A recipient that is
+    /// claimed in another run counts as one that it would mail: that claim may end without a hand-off.
     ///
     /// # Errors
     /// With the run that mailed last, and the instant at which the first of them may get another one.
