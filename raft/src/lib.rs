@@ -20,61 +20,44 @@
 //! What it is not: it knows no mail, no schedule and no lease; [`PeerService`] is where the application
 //! answers its own questions of peers.
 //!
-//! Reading order: [`Replica`] (what can be asked), `start` (how it comes to life), `machine` and `applied`
-//! (the one door in), `proposer` and `routing` (how a command becomes an entry), [`peer`] (what nodes ask of each
-//! other), `archive` and `transfer` (snapshots), `state`; below them [`wal`], [`store`], [`snapshot`].
+//! Reading order: `replica` (what can be asked, start and stop), `proposer` (how a command becomes an entry),
+//! `state_machine` (how an entry is applied), [`peer`] (what nodes ask of each other), `election`, [`snapshot`],
+//! `openraft_traits` (what openraft calls), [`wal`] (the log), [`store`] (the mirror of the state).
 
-mod admission;
-mod answer;
-mod applied;
-mod archive;
-mod checkpoints;
 pub mod crash;
 mod drive;
+mod election;
 mod fault;
-mod hearing;
-mod hint;
 mod identity;
-mod in_flight;
 pub mod listen;
-#[doc(hidden)]
-pub mod log_store;
-mod machine;
 mod membership;
-mod network;
+#[doc(hidden)]
+pub mod openraft_traits;
 mod options;
 pub mod peer;
 mod proposer;
 mod replica;
-mod role;
-mod routing;
-mod scales;
 pub mod snapshot;
-mod start;
-mod state;
 mod state_machine;
-mod status;
 pub mod store;
-mod transfer;
 #[doc(hidden)]
 pub mod types;
 pub mod wal;
-mod watchdog;
 mod wire;
 
 pub use drive::Drive;
+pub use election::leader_liveness::LEADERLESS_AFTER;
+pub use election::role::Role;
 pub use fault::Fault;
-pub use hearing::LEADERLESS_AFTER;
-pub use hint::{Hint, Hints};
 pub use identity::ClusterId;
 pub use membership::{Member, MembershipError};
 pub use options::Options;
 pub use peer::{GrpcTransport, Hiccup, PeerService, Transport};
+pub use proposer::router::ReadError;
 pub use proposer::{ProposeError, Stamp};
 pub use replica::Replica;
-pub use role::Role;
-pub use routing::ReadError;
-pub use status::{MemberStatus, Status};
+pub use replica::status::{MemberStatus, Status};
+pub use state_machine::hint::{Hint, Hints};
 
 /// This node's Raft.
-type Raft = openraft::Raft<types::TypeConfig, state_machine::StateMachine>;
+type Raft = openraft::Raft<types::TypeConfig, openraft_traits::state_machine::StateMachine>;

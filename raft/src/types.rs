@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use openraft::alias::{EntryOf, LogIdOf, MembershipStateOf, StoredMembershipOf, VoteOf};
+use openraft::raft::responder::Responder;
 use openraft::vote::RaftLeaderId;
 use prost::bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -32,7 +33,7 @@ impl openraft::RaftTypeConfig for TypeConfig {
     type Entry = openraft::Entry<<Self::LeaderId as RaftLeaderId>::Committed, Self::Payload>;
     type AsyncRuntime = openraft_rt_tokio::TokioRuntime;
     type Responder<T>
-        = crate::answer::Answer<T>
+        = Answer<T>
     where
         T: openraft::OptionalSend + 'static;
     type Batch<T>
@@ -100,6 +101,27 @@ impl<'de> Deserialize<'de> for EntryBytes {
 /// What `apply` answers to the proposer of a command, as bytes that Raft does not look into.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyBytes(pub Vec<u8>);
+
+/// Where openraft puts the outcome of a write: runs once with it; dropped without one when Raft stops.
+///
+/// openraft's own responders warn when nobody waits any more; here that is ordinary, because a caller's deadline may
+/// pass first. The closure also owns the room that the write takes in flight, which is free when the write is done.
+pub struct Answer<T> {
+    then: Box<dyn FnOnce(T) + Send>,
+}
+
+impl<T> Answer<T> {
+    /// What to do with the outcome. Runs on openraft's tasks: it must not block.
+    pub fn new(then: impl FnOnce(T) + Send + 'static) -> Answer<T> {
+        Answer { then: Box::new(then) }
+    }
+}
+
+impl<T: Send + 'static> Responder<TypeConfig, T> for Answer<T> {
+    fn on_complete(self, result: T) {
+        (self.then)(result);
+    }
+}
 
 /// A log id in the form that leaves memory.
 pub fn to_point(id: &LogId) -> LogPoint {

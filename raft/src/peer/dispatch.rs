@@ -3,7 +3,7 @@
 //! A request of another cluster, or meant for another node, is refused at the `door`, before anything is read of it.
 //! Every answer comes within a bounded time: what waits, waits no longer than its caller says it does.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -16,11 +16,11 @@ use reveille_proto::peer::v1;
 use super::door::Doorman;
 use super::{Handler, PeerService, Rejection, Request, Response};
 use crate::Raft;
-use crate::admission::Admission;
-use crate::machine::reply_bytes;
+use crate::election::eligibility::Admission;
+use crate::proposer::router::Router;
 use crate::proposer::{ProposeError, check_forwarded};
-use crate::routing::Router;
-use crate::transfer::Receiver;
+use crate::snapshot::transfer::Receiver;
+use crate::state_machine::apply_thread::reply_bytes;
 use crate::wire;
 
 /// Raft's own requests end within this, a disk that stalls included.
@@ -49,6 +49,23 @@ pub(crate) struct Dispatch {
     pub service: Arc<dyn PeerService>,
     /// When a refused request was last logged.
     pub refusal_logged: Mutex<Option<Instant>>,
+}
+
+/// What the transport hands requests to, from the first moment: the port is open as soon as the state is; until Raft
+/// runs, a caller is told to come again.
+pub(crate) struct Door {
+    /// Set once, when Raft runs.
+    pub behind: OnceLock<Dispatch>,
+}
+
+#[async_trait]
+impl Handler for Door {
+    async fn handle(&self, request: Request) -> Result<Response, Rejection> {
+        match self.behind.get() {
+            Some(dispatch) => dispatch.handle(request).await,
+            None => Err(Rejection::NotNow("this node is starting".to_owned())),
+        }
+    }
 }
 
 #[async_trait]

@@ -1,14 +1,10 @@
-//! Where requests of peers arrive: which are let in, and what is answered before Raft runs.
-//!
-//! The port is open as soon as the state is; until Raft runs, a caller is told to come again.
+//! Which requests of peers are let in.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use reveille_ledger::ids::{GROUP, NodeId};
 
-use super::dispatch::Dispatch;
-use super::{Handler, Rejection, Request, Response};
+use super::{Rejection, Request};
 use crate::identity::{ClusterId, Identity};
 
 /// Knows which callers belong to the cluster.
@@ -44,21 +40,5 @@ impl Doorman {
             }
         }
         Ok(NodeId(header.from))
-    }
-}
-
-/// What the transport hands requests to, from the first moment.
-pub(crate) struct Door {
-    /// Set once, when Raft runs.
-    pub behind: OnceLock<Dispatch>,
-}
-
-#[async_trait]
-impl Handler for Door {
-    async fn handle(&self, request: Request) -> Result<Response, Rejection> {
-        match self.behind.get() {
-            Some(dispatch) => dispatch.handle(request).await,
-            None => Err(Rejection::NotNow("this node is starting".to_owned())),
-        }
     }
 }

@@ -23,8 +23,10 @@ mod chunk;
 mod chunk_folder;
 mod error;
 mod files;
+pub(crate) mod manager;
 mod manifest;
 mod rows;
+pub(crate) mod transfer;
 
 #[cfg(test)]
 mod tests;

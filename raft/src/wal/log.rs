@@ -8,17 +8,13 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::disk::Disk;
-use super::fault::{Fault, OpenError, WalError};
+use super::fault::{OpenError, WalError};
 use super::open::{OpeningReport, open};
-use super::queue::{Queue, Submission};
+use super::queue::{Done, Queue, Submission};
 use super::record::{EntryRecord, LogPoint, Record, Stated, VoteRecord};
 use super::shared::{ReadPlan, Shared, WalHealth};
 use super::writer::Writer;
 use super::{CHUNK_BYTES_MAX, Drive, ENTRY_BYTES_MAX, QUEUE_BYTES_MAX, WalOptions};
-
-/// Told once, after the sync that covers the records (`Ok`) or when that can not come to pass. Called by the
-/// writer: it must not block.
-pub type Done = Box<dyn FnOnce(Result<(), Fault>) + Send>;
 
 /// What a record costs in the queue beside its payload.
 const RECORD_CHARGE_BYTES: usize = 128;

@@ -1,7 +1,7 @@
 //! The write-ahead log of a node: votes, entries, commits, truncations and purges in **one ordered
 //! stream of records**, made durable in groups by a thread of its own.
 //!
-//! Called by [`crate::log_store`], which gives it openraft's face; it knows nothing of openraft, and no
+//! Called by [`crate::openraft_traits::log_storage`], which gives it openraft's face; it knows nothing of openraft, and no
 //! type of another crate reaches the disk.
 //!
 //! What it promises:
@@ -37,9 +37,10 @@ mod writer;
 pub use crate::drive::Drive;
 pub use disk::{Disk, DiskFile, FolderDisk};
 pub use fault::{Fault, OpenError, WalError};
-pub use log::{Done, Wal, WalReader};
+pub use log::{Wal, WalReader};
 pub use memory::MemoryDisk;
 pub use open::{Cut, OpeningReport};
+pub use queue::Done;
 pub use record::{EntryRecord, LogPoint, PayloadKind, Stated, VoteRecord};
 pub use shared::{Counters, ReadPlan, WalHealth};
 

@@ -18,11 +18,8 @@ use super::fault::OpenError;
 use super::index::Index;
 use super::record::{Mismatch, index_of, mismatch};
 use super::scan::{Replay, Scanned, Segment};
-use super::shared::{Counters, Memory, Shared};
+use super::shared::{CUT_MARK, Counters, Memory, Shared};
 use super::writer::{Active, Sealed, Writer, create_segment, segment_name, segment_number};
-
-/// Lies in the folder from a cut until the node has caught up.
-pub(super) const CUT_MARK: &str = "cut.not-caught-up";
 
 /// What opening found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,11 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::LAZY_MS;
 use super::fault::Fault;
-use super::log::Done;
 use super::record::Record;
+
+/// Told once, after the sync that covers the records (`Ok`) or when that can not come to pass. Called by the
+/// writer: it must not block.
+pub type Done = Box<dyn FnOnce(Result<(), Fault>) + Send>;
 
 /// Records of one submission, written together.
 pub(super) struct Submission {

@@ -13,8 +13,10 @@ use tokio::sync::watch;
 use super::disk::{Disk, DiskFile};
 use super::fault::{Fault, WalError};
 use super::index::{Index, Place, Slot};
-use super::open::CUT_MARK;
 use super::record::{EntryRecord, LogPoint, Record, Stated};
+
+/// Lies in the folder from a cut until the node has caught up.
+pub(super) const CUT_MARK: &str = "cut.not-caught-up";
 
 /// What the writer did so far. All numbers only grow, but the last one.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::{OptionalSend, StorageError};
 use parking_lot::Mutex;
-use reveille_raft::log_store::LogStore;
+use reveille_raft::openraft_traits::log_storage::LogStore;
 use reveille_raft::types::{LogId, ReplyBytes, StoredMembership, TypeConfig};
 use reveille_raft::wal::{Drive, MemoryDisk, WalOptions};
 use tempfile::TempDir;

@@ -10,57 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLockWriteGuard;
-use prost::Message;
 use reveille_ledger::Ledger;
-use reveille_proto::peer::v1;
 
-use crate::applied::{Core, Place};
 use crate::drive::Drive;
 use crate::fault::Fault;
-use crate::store::{
-    Contents, MIRROR_EVERY, MemoryStore, Mirror, Row, Rows, Source, StateStore, Taken, open_or_set_aside,
-};
-use crate::wire;
+use crate::state_machine::applied_state::Core;
+use crate::state_machine::position::{Place, assemble, check_level, decode_place, encode_place};
+use crate::store::{Contents, MIRROR_EVERY, MemoryStore, Mirror, Rows, Source, StateStore, Taken, open_or_set_aside};
 
 /// A store that failed is filled anew at most this often: it costs a write of the whole state.
 const REBUILD_EVERY: Duration = Duration::from_secs(60);
 /// What the store gets to write at the end; what it does not write is replayed at the next start.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-
-/// The bytes that say how far a state is.
-pub(crate) fn encode_place(place: &Place) -> Result<Vec<u8>, Fault> {
-    let (membership_id, membership) = wire::from_membership(&place.membership)
-        .map_err(|error| Fault::Broken(format!("a membership in force can not be written: {error}")))?;
-    let last = place.last.as_ref().map(wire::from_log_id);
-    let meta = v1::StatePlace { last, membership_id, membership, level: place.level };
-    Ok(meta.encode_to_vec())
-}
-
-/// Reads what [`encode_place`] wrote.
-pub(crate) fn decode_place(bytes: &[u8]) -> Result<Place, String> {
-    let meta = v1::StatePlace::decode(bytes).map_err(|error| error.to_string())?;
-    let membership = wire::to_membership(meta.membership_id, &meta.membership).map_err(|error| error.to_string())?;
-    Ok(Place { last: meta.last.as_ref().map(wire::to_log_id), membership, level: meta.level })
-}
-
-/// P23: a state of a higher level may mean something that this build does not know, even where it can read all of it.
-pub(crate) fn check_level(place: &Place, highest: u32) -> Result<(), Fault> {
-    match place.level > highest {
-        true => Err(Fault::AboveLevel { level: place.level, highest }),
-        false => Ok(()),
-    }
-}
-
-/// A state made of rows, if they are one: a ledger whose applied index is that of its place.
-pub(crate) fn assemble(place: Place, rows: impl IntoIterator<Item = Row>) -> Result<(Ledger, Place), String> {
-    let ledger = Ledger::from_rows(rows).map_err(|error| error.to_string())?;
-    let applied = ledger.head().applied;
-    let last = place.last.map_or(0, |id| id.index);
-    if applied != last {
-        return Err(format!("its rows are those of entry {applied}, its place is {last}"));
-    }
-    Ok((ledger, place))
-}
 
 /// What a folder held.
 pub(crate) struct Opened {
@@ -181,9 +142,12 @@ mod tests {
     use reveille_ledger::command::{Command, Entry, EpochStart, OptOut, Reading};
     use reveille_ledger::ids::{Epoch, Holder, Incarnation, NodeId, Time};
     use reveille_ledger::reply::Outcome;
+    use reveille_proto::peer::v1;
 
     use super::*;
     use crate::fault::FaultCell;
+    use crate::store::Row;
+    use crate::wire;
 
     fn new() -> Arc<Core> {
         Arc::new(Core::new(Ledger::new(), Place::default(), false, FaultCell::new()))

@@ -4,6 +4,7 @@
 //! read back whole: a snapshot that fails costs a log line and a later try, never the node. Only then may
 //! the log before it go.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +13,16 @@ use parking_lot::Mutex;
 use reveille_ledger::Ledger;
 use tokio_util::sync::CancellationToken;
 
+use super::{ChunkHash, Manifest, SnapshotError, Snapshots};
 use crate::Raft;
-use crate::applied::{Core, Place};
 use crate::crash;
 use crate::drive::Drive;
 use crate::fault::Fault;
-use crate::snapshot::{ChunkHash, Manifest, SnapshotError, Snapshots};
-use crate::state::{assemble, check_level, decode_place, encode_place};
+use crate::state_machine::applied_state::Core;
+use crate::state_machine::position::Place;
+use crate::state_machine::position::{assemble, check_level, decode_place, encode_place};
 use crate::store::Row;
+use crate::types::TypeConfig;
 use crate::wal::WalHealth;
 
 /// Snapshots that are kept: the newest may prove damaged.
@@ -30,6 +33,17 @@ const LOG_BYTES_MAX: u64 = 512 * 1024 * 1024;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// After a snapshot that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// A snapshot as openraft carries it about: its manifest. The chunks stay on disk.
+pub(crate) type OpenraftSnapshot = openraft::alias::SnapshotOf<TypeConfig, Manifest>;
+pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
+
+/// A manifest with what openraft wants to know of it.
+pub(crate) fn as_snapshot(manifest: Manifest) -> Result<OpenraftSnapshot, io::Error> {
+    let place = decode_place(&manifest.meta).map_err(io::Error::other)?;
+    let meta = SnapshotMeta { last_log_id: place.last, last_membership: place.membership };
+    Ok(OpenraftSnapshot { meta, snapshot: manifest })
+}
 
 /// Everything about snapshots that blocks goes through here.
 pub(crate) struct Archive {

@@ -15,13 +15,13 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 use crate::Raft;
-use crate::applied::Core;
-use crate::hearing::Hearing;
-use crate::machine::decode_reply;
+use crate::election::leader_liveness::Hearing;
+use crate::election::role::Role;
 use crate::peer::client::Caller;
 use crate::peer::{Destination, Hiccup};
 use crate::proposer::{Attempt, Pause, ProposeError, Proposer, encode};
-use crate::role::Role;
+use crate::state_machine::applied_state::Core;
+use crate::state_machine::apply_thread::decode_reply;
 use crate::wire::milliseconds;
 
 /// An answer of the leader may come this much after the deadline that it was told.

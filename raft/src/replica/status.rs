@@ -6,9 +6,9 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use reveille_ledger::ids::NodeId;
 
+use crate::election::role::Role;
 use crate::membership::{Member, members};
-use crate::replica::Inner;
-use crate::role::Role;
+use crate::replica::Replica;
 
 /// One node's view of Raft. Indices are those of the log; zero means none yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +49,10 @@ pub struct MemberStatus {
     pub lag: Option<u64>,
 }
 
-impl Status {
-    pub(crate) fn of(inner: &Inner) -> Status {
+impl Replica {
+    /// This node's view of Raft now.
+    pub fn status(&self) -> Status {
+        let inner = &self.inner;
         let leaderless_for = inner.router.hearing.leaderless_for();
         let metrics = inner.raft.metrics();
         let metrics = metrics.borrow_watched();

@@ -12,28 +12,29 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::Admission;
-use crate::applied::Core;
-use crate::archive::Archive;
 use crate::drive::Drive;
+use crate::election::eligibility::Admission;
+use crate::election::role::{self, Role};
 use crate::fault::{Fault, FaultCell};
 use crate::identity::Identity;
-use crate::log_store::LogStore;
-use crate::machine::Machine;
-use crate::network::Network;
+use crate::openraft_traits::log_storage::LogStore;
+use crate::openraft_traits::network::Network;
+use crate::openraft_traits::state_machine::StateMachine;
 use crate::options::Options;
 use crate::peer::client::Caller;
-use crate::peer::dispatch::Dispatch;
-use crate::peer::door::{Door, Doorman};
+use crate::peer::dispatch::{Dispatch, Door};
+use crate::peer::door::Doorman;
 use crate::peer::{Handler, PeerService};
-use crate::replica::{Inner, Replica};
-use crate::role::Role;
-use crate::routing::Router;
-use crate::state::Keeper;
-use crate::state_machine::StateMachine;
-use crate::transfer::Receiver;
+use crate::proposer::router::Router;
+use crate::replica::{Inner, Replica, runtime_watchdog};
+use crate::snapshot::manager::{self, Archive};
+use crate::snapshot::transfer::Receiver;
+use crate::state_machine::applied_state::Core;
+use crate::state_machine::apply_thread::Machine;
+use crate::state_machine::state_mirror::Keeper;
+use crate::state_machine::{position, scales, state_mirror};
 use crate::wal::{Stated, WalHealth, WalOptions};
-use crate::{Raft, archive, crash, role, scales, state, watchdog};
+use crate::{Raft, crash};
 
 /// Raft gets this long to end its tasks, and then the runtime this long.
 const RAFT_END: Duration = Duration::from_secs(5);
@@ -41,16 +42,23 @@ const RUNTIME_END: Duration = Duration::from_secs(1);
 
 type Started = Result<Replica, Fault>;
 
-pub(crate) async fn start(options: Options, service: Arc<dyn PeerService>) -> Started {
-    if options.drive == Drive::Inline {
-        return start_inline(options, service).await;
+impl Replica {
+    /// Opens what lies in the data folder, begins to listen for peers and takes part. Returns when the
+    /// applied state can be read; it may be behind until a leader has spoken.
+    ///
+    /// Raft and its peers get a runtime of their own, on threads of their own, unless [`Options::drive`] says
+    /// otherwise.
+    pub async fn start(options: Options, service: Arc<dyn PeerService>) -> Started {
+        if options.drive == Drive::Inline {
+            return start_inline(options, service).await;
+        }
+        let (started, told) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("raft".to_owned())
+            .spawn(move || live(options, service, started))
+            .map_err(|error| Fault::Broken(format!("Raft's thread does not start: {error}")))?;
+        told.await.unwrap_or_else(|_| Err(Fault::Broken("Raft's thread died at its start".to_owned())))
     }
-    let (started, told) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("raft".to_owned())
-        .spawn(move || live(options, service, started))
-        .map_err(|error| Fault::Broken(format!("Raft's thread does not start: {error}")))?;
-    told.await.unwrap_or_else(|_| Err(Fault::Broken("Raft's thread died at its start".to_owned())))
 }
 
 /// The same on the runtime of the caller, and on no other thread.
@@ -161,7 +169,7 @@ async fn begin_in(
     }
 
     let faults = FaultCell::new();
-    let opened = state::open(&options.data_dir.join("state"), options.state_store, options.highest_level)?;
+    let opened = state_mirror::open(&options.data_dir.join("state"), options.state_store, options.highest_level)?;
     let core = Core::new(opened.ledger, opened.place, opened.anew, faults.clone());
     let core = Arc::new(core.of_log(health.clone(), options.highest_level));
     let keeper = Keeper::start(opened.store, Arc::clone(&core), drive)?;
@@ -214,9 +222,9 @@ async fn begin_in(
     let switched = raft.clone();
     let throw = move |may_stand| switched.runtime_config().elect(may_stand);
     tokio::spawn(admission.clone().keep(throw, stop.clone()));
-    tokio::spawn(watchdog::watch(stop.clone()));
+    tokio::spawn(runtime_watchdog::watch(stop.clone()));
     tokio::spawn(scales::keep(Arc::clone(&core), drive, stop.clone()));
-    let kept = archive::keep(archive, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
+    let kept = manager::keep(archive, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
     tokio::spawn(kept);
     tokio::spawn(watch_faults(raft.clone(), health.clone(), faults.clone(), stop.clone()));
 
@@ -241,7 +249,7 @@ async fn begin_in(
 
 /// What the log no longer holds is in the state or in a snapshot; else nothing here can be brought up to date.
 fn check_continued(log: &Stated, core: &Core, archive: &Archive) -> Result<(), Fault> {
-    let snapshot = archive.current().and_then(|manifest| state::decode_place(&manifest.meta).ok()?.last);
+    let snapshot = archive.current().and_then(|manifest| position::decode_place(&manifest.meta).ok()?.last);
     let reached = core.place.lock().last.max(snapshot).map_or(0, |id| id.index);
     match log.purged {
         Some(purged) if purged.index > reached => Err(Fault::Damaged(format!(

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use reveille_ledger::Weight;
 use tokio_util::sync::CancellationToken;
 
-use crate::applied::Core;
 use crate::drive::Drive;
+use crate::state_machine::applied_state::Core;
 
 /// Bytes of rows that are weighed under one lock: some hundreds of microseconds.
 const PORTION: u64 = 64 * 1024;

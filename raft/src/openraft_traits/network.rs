@@ -15,13 +15,14 @@ use openraft::raft::{
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
-use crate::archive::Archive;
 use crate::peer::client::Caller;
 use crate::peer::{Destination, Hiccup, Rejection};
 use crate::snapshot::Manifest;
-use crate::state_machine::Snapshot;
+use crate::snapshot::manager::Archive;
+use crate::snapshot::manager::OpenraftSnapshot;
+use crate::snapshot::transfer;
 use crate::types::{PeerNode, TypeConfig, Vote};
-use crate::{transfer, wire};
+use crate::wire;
 
 /// An append with entries, fsync at the follower included. A disk that needs longer is tried again.
 const APPEND_LIMIT: Duration = Duration::from_secs(2);
@@ -107,13 +108,13 @@ impl RaftNetworkV2<TypeConfig> for Link {
     async fn full_snapshot(
         &mut self,
         vote: Vote,
-        snapshot: Snapshot,
+        snapshot: OpenraftSnapshot,
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),
-            sent = transfer::send(self, vote, snapshot.snapshot) => {
+            sent = transfer::send(&self.caller, &self.archive, &self.to, vote, snapshot.snapshot) => {
                 sent.map(SnapshotResponse::new).map_err(|hiccup| rpc_error(hiccup).into())
             }
         }

@@ -146,7 +146,7 @@ impl Admission {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log_store::LogStore;
+    use crate::openraft_traits::log_storage::LogStore;
     use crate::wal::{Drive, MemoryDisk, WalOptions};
 
     fn admission(cut: bool, patience: Duration) -> Admission {

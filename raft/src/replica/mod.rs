@@ -1,5 +1,9 @@
 //! The handle that the rest of a node holds: propose, read, follow what was applied.
 
+mod runtime_watchdog;
+mod start;
+pub(crate) mod status;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,20 +19,18 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::Raft;
-use crate::admission::Admission;
-use crate::applied::Core;
 use crate::drive::Drive;
+use crate::election::eligibility::Admission;
+use crate::election::leader_liveness::last_quorum_acked;
+use crate::election::role::Role;
 use crate::fault::{Fault, FaultCell};
-use crate::hearing::last_quorum_acked;
-use crate::hint::Hints;
 use crate::identity::{ClusterId, Identity};
 use crate::membership::{Change, Member, MembershipError, change, initialize, members};
-use crate::options::Options;
 use crate::peer::{Description, Destination, Hiccup, Peer, PeerService};
+use crate::proposer::router::{Patience, ReadError, Router};
 use crate::proposer::{ProposeError, Stamp};
-use crate::role::Role;
-use crate::routing::{Patience, ReadError, Router};
-use crate::status::Status;
+use crate::state_machine::applied_state::Core;
+use crate::state_machine::hint::Hints;
 use crate::wal::WalHealth;
 
 /// A member that acknowledged nothing for so long does not become the leader by a transfer.
@@ -57,15 +59,6 @@ pub(crate) struct Inner {
 }
 
 impl Replica {
-    /// Opens what lies in the data folder, begins to listen for peers and takes part. Returns when the
-    /// applied state can be read; it may be behind until a leader has spoken.
-    ///
-    /// Raft and its peers get a runtime of their own, on threads of their own, unless [`Options::drive`] says
-    /// otherwise.
-    pub async fn start(options: Options, service: Arc<dyn PeerService>) -> Result<Replica, Fault> {
-        crate::start::start(options, service).await
-    }
-
     /// Makes the cluster, once, on one node that was never in one. All `members` vote, this node among
     /// them; the others join when this one calls them. `cluster` is drawn by the caller, at random.
     pub async fn initialize(
@@ -209,11 +202,6 @@ impl Replica {
         let metrics = self.inner.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         members(&metrics.membership_config)
-    }
-
-    /// How this node stands.
-    pub fn status(&self) -> Status {
-        Status::of(&self.inner)
     }
 
     /// Names a successor; returns when another node leads, or at the deadline. Only a leader can.

@@ -11,7 +11,7 @@ use reveille_ledger::ids::NodeId;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::hearing::Hearing;
+use crate::election::leader_liveness::Hearing;
 use crate::types::TypeConfig;
 
 /// What a node believes to be.

@@ -9,6 +9,9 @@
 //! What is not retried: anything whose outcome is unknown. What is: a refusal that only says that the
 //! stamp was old ([`Refusal::WrongEpoch`], [`Refusal::TimeWentBack`]), and a node that was not the leader.
 
+pub(crate) mod in_flight;
+pub(crate) mod router;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,10 +30,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout_at;
 
 use crate::Raft;
-use crate::answer::Answer;
-use crate::in_flight::{IN_FLIGHT_MAX, InFlight, Room};
-use crate::machine::decode_reply;
-use crate::types::{EntryBytes, LeaderId, TypeConfig};
+use crate::proposer::in_flight::{IN_FLIGHT_MAX, InFlight, Room};
+use crate::state_machine::apply_thread::decode_reply;
+use crate::types::{Answer, EntryBytes, LeaderId, TypeConfig};
 
 /// A stamp in front of a command: the form, and two numbers of at most ten bytes.
 const STAMP_BYTES_MAX: usize = 21;

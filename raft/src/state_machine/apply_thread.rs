@@ -22,12 +22,13 @@ use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::Reply;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::applied::{Core, Place};
 use crate::crash;
 use crate::drive::Drive;
 use crate::fault::Fault;
-use crate::hint::Hint;
-use crate::state::Keeper;
+use crate::state_machine::applied_state::Core;
+use crate::state_machine::hint::Hint;
+use crate::state_machine::position::Place;
+use crate::state_machine::state_mirror::Keeper;
 use crate::types::{EntryPayload, LogId, Membership, ReplyBytes, StoredMembership, TypeConfig};
 
 /// Entries and bytes of one batch: what the ledger's lock is held for. At some 10 us an entry this is a
@@ -340,7 +341,6 @@ pub(crate) fn reply_bytes(reply: &Reply) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::applied::Place;
     use crate::fault::FaultCell;
     use crate::store::{Contents, MemoryStore, StateStore};
 
@@ -368,8 +368,8 @@ mod tests {
         assert_eq!(core.read(|ledger| ledger.row_count()), Ledger::new().row_count(), "nothing half-applied is read");
         ended.await.expect("the thread ends");
         if let Contents::State { meta, rows } = store.clone().load().unwrap() {
-            let place = crate::state::decode_place(&meta).unwrap();
-            let (ledger, _) = crate::state::assemble(place, rows).expect("one state");
+            let place = crate::state_machine::position::decode_place(&meta).unwrap();
+            let (ledger, _) = crate::state_machine::position::assemble(place, rows).expect("one state");
             assert_eq!(ledger.head().applied, 2);
         }
     }

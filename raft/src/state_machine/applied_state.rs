@@ -6,20 +6,11 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use reveille_ledger::{Ledger, level};
 use tokio::sync::{broadcast, watch};
 
-use crate::checkpoints::Checkpoints;
+use super::position::Place;
 use crate::fault::{Fault, FaultCell};
-use crate::hint::{HINTS_MAX, Hint};
-use crate::types::{LogId, StoredMembership};
+use crate::state_machine::checkpoints::Checkpoints;
+use crate::state_machine::hint::{HINTS_MAX, Hint};
 use crate::wal::WalHealth;
-
-/// How far the state is: the last entry in it, and the membership in force there.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Place {
-    pub last: Option<LogId>,
-    pub membership: StoredMembership,
-    /// The ledger's level; 0 where no entry was applied.
-    pub level: u32,
-}
 
 /// The state and its announcements.
 pub(crate) struct Core {

@@ -13,12 +13,11 @@ use prost::bytes::Bytes;
 use reveille_proto::peer::v1;
 
 use crate::Raft;
-use crate::archive::{Archive, ArchiveError, Held};
 use crate::crash;
-use crate::network::Link;
-use crate::peer::{Hiccup, Rejection};
+use crate::peer::client::Caller;
+use crate::peer::{Destination, Hiccup, Rejection};
+use crate::snapshot::manager::{Archive, ArchiveError, Held, as_snapshot};
 use crate::snapshot::{ChunkHash, Manifest};
-use crate::state_machine::as_snapshot;
 use crate::types::Vote;
 use crate::wire;
 
@@ -34,22 +33,28 @@ fn here(error: ArchiveError) -> Hiccup {
 }
 
 /// Sends a snapshot of this node. Gives the follower's vote afterwards.
-pub(crate) async fn send(link: &Link, vote: Vote, manifest: Manifest) -> Result<Vote, Hiccup> {
-    let held = link.archive.hold(manifest);
+pub(crate) async fn send(
+    caller: &Caller,
+    archive: &Arc<Archive>,
+    to: &Destination,
+    vote: Vote,
+    manifest: Manifest,
+) -> Result<Vote, Hiccup> {
+    let held = archive.hold(manifest);
     let manifest: Bytes = held.manifest.to_bytes().map_err(|error| here(error.into()))?.into();
 
     let offer = v1::OfferSnapshotRequest { header: None, manifest: manifest.clone() };
-    let answer = link.caller.ask(&link.to, offer, OFFER_LIMIT).await?;
-    tracing::info!(to = %link.to, index = held.manifest.index, chunks = answer.missing.len(), "sending a snapshot");
+    let answer = caller.ask(to, offer, OFFER_LIMIT).await?;
+    tracing::info!(%to, index = held.manifest.index, chunks = answer.missing.len(), "sending a snapshot");
     for hash in &answer.missing {
         let name = ChunkHash(wire::to_hash(hash)?.0);
-        let content = link.archive.blocking(move |archive| archive.read_chunk(name)).await.map_err(here)?;
+        let content = archive.blocking(move |archive| archive.read_chunk(name)).await.map_err(here)?;
         let chunk = v1::SendChunkRequest { header: None, hash: hash.clone(), content: content.into() };
-        link.caller.ask(&link.to, chunk, CHUNK_LIMIT).await?;
+        caller.ask(to, chunk, CHUNK_LIMIT).await?;
         crash::point("snapshot.send-chunk");
     }
     let install = v1::InstallSnapshotRequest { header: None, vote: Some(wire::from_vote(&vote)), manifest };
-    let answer = link.caller.ask(&link.to, install, INSTALL_LIMIT).await?;
+    let answer = caller.ask(to, install, INSTALL_LIMIT).await?;
     Ok(wire::to_required_vote(answer.vote)?)
 }
 

@@ -7,28 +7,16 @@ use futures::Stream;
 use openraft::OptionalSend;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 
-use crate::archive::{Archive, ArchiveError};
 use crate::fault::Fault;
-use crate::machine::Machine;
 use crate::snapshot::Manifest;
-use crate::state::decode_place;
+use crate::snapshot::manager::{Archive, ArchiveError, OpenraftSnapshot, SnapshotMeta, as_snapshot};
+use crate::state_machine::apply_thread::Machine;
 use crate::types::{LogId, StoredMembership, TypeConfig};
-
-/// A snapshot as openraft carries it about: its manifest. The chunks stay on disk.
-pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, Manifest>;
-type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 
 /// What openraft applies to.
 pub(crate) struct StateMachine {
     pub machine: Machine,
     pub archive: Arc<Archive>,
-}
-
-/// A manifest with what openraft wants to know of it.
-pub(crate) fn as_snapshot(manifest: Manifest) -> Result<Snapshot, io::Error> {
-    let place = decode_place(&manifest.meta).map_err(io::Error::other)?;
-    let meta = SnapshotMeta { last_log_id: place.last, last_membership: place.membership };
-    Ok(Snapshot { meta, snapshot: manifest })
 }
 
 impl StateMachine {
@@ -75,7 +63,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         self.machine.replace(ledger, place).await
     }
 
-    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {
+    async fn get_current_snapshot(&mut self) -> Result<Option<OpenraftSnapshot>, io::Error> {
         self.archive.current().map(as_snapshot).transpose()
     }
 }
@@ -89,7 +77,7 @@ pub(crate) struct Builder {
 impl RaftSnapshotBuilder<TypeConfig> for Builder {
     type SnapshotData = Manifest;
 
-    async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
+    async fn build_snapshot(&mut self) -> Result<OpenraftSnapshot, io::Error> {
         let manifest = match self.made.take() {
             Some(manifest) => manifest,
             None => self.archive.blocking(|archive| archive.build()).await.map_err(io::Error::other)?,
